@@ -137,10 +137,6 @@ impl TicketRules<u32, u32> for Pace {
             _ => Hold::Open,
         }
     }
-
-    fn spacing(&self, _: u32) -> Duration {
-        Duration::ZERO
-    }
 }
 
 impl Pace {

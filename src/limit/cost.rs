@@ -154,6 +154,16 @@ impl Cost {
         std::iter::once((Unit::REQUESTS, self.requests)).chain(self.others())
     }
 
+    /// What both take together.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let with = |both: Self, (unit, amount): (Unit, Amount)| {
+            let own = self.of(unit).map_or(0, Amount::get);
+            both.with(unit, own.saturating_add(amount.get()))
+        };
+        other.each().fold(*self, with)
+    }
+
     /// What both of them take of each unit.
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {

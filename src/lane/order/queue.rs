@@ -8,7 +8,7 @@
 //! next slot goes to whoever has received least of it.
 //!
 //! Who needs two budgets would be passed for ever by those who need one of them each: where a strand's turn has come at one
-//! that is open while another one was closed, and not for the first time, the one is [kept](keeping) for it until then.
+//! that is open while another one was closed, and not for the first time, a slot of the one is [kept](keeping) for it until then.
 //!
 //! What opens lets its strands to the front one by one, a further one with each slot that is given: so what is parked in
 //! ten thousand places costs no more than what is parked in one.
@@ -54,8 +54,19 @@ pub trait TicketRules<K, T> {
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// What holds up those tickets of a line that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
-    /// How long this budget takes from one unit to the next; nothing where it is not spaced evenly.
-    fn spacing(&self, budget: u32) -> Duration;
+    /// How long it takes until this budget lets a ticket go where nobody knows when it will.
+    fn turnover(&self, _budget: u32) -> Duration {
+        Duration::ZERO
+    }
+    /// For how long a ticket of `cost` of this line may be left out before more than that is lost: of this one of its budgets, or
+    /// of what the line waits for. What says nothing is never kept.
+    fn idles(&self, _key: &K, _budget: Option<u32>, _cost: Cost) -> Duration {
+        Duration::ZERO
+    }
+    /// Whether this budget, or what the line waits for, has what a ticket of `cost` takes, and what one of `kept` takes as well.
+    fn lets_both(&mut self, _budget: Option<u32>, _cost: Cost, _kept: Cost) -> bool {
+        false
+    }
 }
 
 /// What holds up a ticket.

@@ -4,7 +4,7 @@ mod budgets;
 mod full;
 mod properties;
 
-use std::{collections::HashMap, num::NonZeroU16, time::Duration};
+use std::{collections::HashMap, num::NonZeroU16};
 
 use super::{
     claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight},
@@ -59,10 +59,6 @@ impl TicketRules<u32, Item> for Limits {
             (_, 0) => Hold::Open,
             (_, shared) => Hold::Shared(at(shared)),
         }
-    }
-
-    fn spacing(&self, _: u32) -> Duration {
-        Duration::ZERO
     }
 }
 
@@ -298,10 +294,6 @@ fn ten_thousand_lines_cost_a_step_what_ten_do() {
         fn hold(&mut self, line: &u32, budgets: &[u32], cost: Cost) -> Hold {
             self.1 += 1;
             self.0.hold(line, budgets, cost)
-        }
-
-        fn spacing(&self, budget: u32) -> Duration {
-            self.0.spacing(budget)
         }
     }
     let mut world = World::new(Limits::every(1));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    clock::Instant,
     hint::Cause,
     learn::{AnswerReport, GradientGrounds, GradientLimit},
     limit::{InFlightLimit, Seq},
@@ -13,6 +14,9 @@ use crate::{
 pub(super) struct InFlight {
     count: u32,
     limit: Option<Bound>,
+    /// When the last one left or ended, and how long it takes until one ends where there is no room, in the mean.
+    changed: Instant,
+    turnover: Duration,
 }
 
 #[derive(Debug)]
@@ -21,9 +25,12 @@ enum Bound {
     Gradient(Box<GradientLimit>),
 }
 
+/// What one that ends counts in the mean.
+const SHARE: u32 = 8;
+
 impl InFlight {
     pub(super) fn new(limit: Option<InFlightLimit>) -> Self {
-        Self { count: 0, limit: limit.map(Bound::new) }
+        Self { count: 0, limit: limit.map(Bound::new), changed: Instant::START, turnover: Duration::ZERO }
     }
 
     /// `limit` holds from now on. What was found out stays, if it is still to be found out.
@@ -54,7 +61,22 @@ impl InFlight {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.limit().is_none_or(|most| self.count < most)
+        self.has_room_for(1)
+    }
+
+    /// Whether so many more may leave.
+    pub(super) fn has_room_for(&self, more: u32) -> bool {
+        self.limit().is_none_or(|most| self.count + more <= most)
+    }
+
+    /// How long it takes until there is room where there is none, in the mean; nothing before that was seen.
+    pub(super) fn turnover(&self) -> Duration {
+        self.turnover
+    }
+
+    /// For how long one of the places may be left empty before more than one request is lost.
+    pub(super) fn idles(&self) -> Duration {
+        self.limit().map_or(Duration::MAX, |most| self.turnover.saturating_mul(most))
     }
 
     /// What the limit rests on, if it was found out.
@@ -71,8 +93,9 @@ impl InFlight {
     }
 
     /// A request leaves.
-    pub(super) fn took(&mut self, seq: Seq) {
+    pub(super) fn took(&mut self, seq: Seq, now: Instant) {
         self.count += 1;
+        self.changed = now;
         let count = self.count;
         self.learn(|gradient| gradient.took(seq, count));
     }
@@ -93,8 +116,13 @@ impl InFlight {
     }
 
     /// It has ended, and is under way no more.
-    pub(super) fn ended(&mut self) {
+    pub(super) fn ended(&mut self, now: Instant) {
+        if !self.has_room() {
+            let (took, known) = (now.since(self.changed), self.turnover);
+            self.turnover = if known.is_zero() { took } else { known - known / SHARE + took / SHARE };
+        }
         self.count -= 1;
+        self.changed = now;
     }
 
     /// It will not be answered any more; `sent` says that it was on its way.
@@ -128,9 +156,9 @@ mod tests {
     fn what_was_found_out_outlives_a_reload_that_does_not_change_it() {
         let mut in_flight = InFlight::new(Some(InFlightLimit::Auto));
         for seq in 0..16 {
-            in_flight.took(seq);
+            in_flight.took(seq, Instant::START);
             in_flight.answered(seq, Duration::from_millis(5), &AnswerReport::SERVED);
-            in_flight.ended();
+            in_flight.ended(Instant::START);
         }
         assert!(!in_flight.is_blank());
         in_flight.reconfigure(Some(InFlightLimit::Auto));

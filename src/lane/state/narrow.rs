@@ -106,19 +106,33 @@ impl Narrow {
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
 
-    /// How long a budget takes from one request to the next, as far as it is spaced evenly.
-    pub(super) fn spacing(&self, number: u32) -> Duration {
-        self.budgets[number].budget.spacing()
+    /// How long it takes until a budget has a place in flight again, in the mean.
+    pub(super) fn turnover(&self, number: u32) -> Duration {
+        self.budgets[number].in_flight.turnover()
+    }
+
+    /// For how long a request of a budget may be left out before more than one is lost.
+    pub(super) fn idles(&self, number: u32) -> Duration {
+        let narrow = &self.budgets[number];
+        narrow.budget.idles().min(narrow.in_flight.idles())
+    }
+
+    /// Whether a budget lets a request of `cost` leave at `now` and another one of `kept` as well.
+    pub(super) fn lets_both(&mut self, number: u32, now: Instant, cost: Cost, kept: Cost) -> bool {
+        let narrow = &mut self.budgets[number];
+        let room = narrow.budget.spacing().is_zero() && narrow.in_flight.has_room_for(2);
+        room && narrow.budget.has_room_for(now, cost.and(&kept))
     }
 
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,
     /// which lets one go every `spacing`, is no reason to lose slots of these, nor what one was kept for another one's slot.
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
         for number in &drawn.numbers {
-            let late = if drawn.numbers.len() > 1 { spacing.max(self.spacing(*number)) } else { spacing };
+            let several = drawn.numbers.len() > 1;
             let narrow = &mut self.budgets[*number];
+            let late = if several { spacing.max(narrow.budget.spacing()) } else { spacing };
             let charge = narrow.budget.take_late(now, since, late, cost, Scope::NONE);
-            narrow.in_flight.took(charge.seq);
+            narrow.in_flight.took(charge.seq, now);
             drawn.charges.push(charge);
         }
     }
@@ -154,7 +168,7 @@ impl Narrow {
 
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
         self.each(drawn, |narrow, charge| {
-            narrow.in_flight.ended();
+            narrow.in_flight.ended(now);
             match end {
                 End::Unsent => narrow.budget.return_unused(charge),
                 End::Unanswered => narrow.budget.abandoned(charge, now),

@@ -189,8 +189,23 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
     }
 
-    fn spacing(&self, budget: u32) -> Duration {
-        self.narrow.spacing(budget)
+    fn turnover(&self, budget: u32) -> Duration {
+        self.narrow.turnover(budget)
+    }
+
+    fn idles(&self, key: &LineKey, budget: Option<u32>, cost: Cost) -> Duration {
+        match budget {
+            Some(budget) => self.narrow.idles(budget),
+            None if key.metered => self.budget.takes(cost),
+            None => Duration::ZERO,
+        }
+    }
+
+    fn lets_both(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> bool {
+        match budget {
+            Some(budget) => self.narrow.lets_both(budget, self.now, cost, kept),
+            None => self.budget.has_room_for(self.now, cost.and(&kept)),
+        }
     }
 }
 

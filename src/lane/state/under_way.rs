@@ -25,7 +25,7 @@ impl<T> State<T> {
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {
-            self.in_flight.ended();
+            self.in_flight.ended(now);
             self.budget.under_way(now, self.in_flight.count());
             if end != End::Answered {
                 self.in_flight.unanswered(slot.charge.seq, end == End::Unanswered);
@@ -60,7 +60,7 @@ impl<T> State<T> {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
-            self.in_flight.took(charge.seq);
+            self.in_flight.took(charge.seq, now);
             self.budget.under_way(now, self.in_flight.count());
         }
     }

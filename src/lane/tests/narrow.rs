@@ -52,17 +52,25 @@ async fn run_with(
     requests: impl IntoIterator<Item = Draws>,
     claim: impl Fn(usize) -> Claim,
 ) -> Vec<Instant> {
+    run_at(world, requests, claim, |_| ms(20)).await
+}
+
+/// The same of an API that takes so long to answer each.
+async fn run_at(
+    world: &World,
+    requests: impl IntoIterator<Item = Draws>,
+    claim: impl Fn(usize) -> Claim,
+    takes: impl Fn(usize) -> Duration,
+) -> Vec<Instant> {
     let mut tasks = tokio::task::JoinSet::new();
     for (number, draws) in requests.into_iter().enumerate() {
         let request = AdmitRequest { claim: claim(number), ..draw(&draws) };
-        let (admission, clock) = (world.lane.admit(request), world.clock);
+        let (admission, clock, takes) = (world.lane.admit(request), world.clock, takes(number));
         tasks.spawn(async move {
-            let permit = permitted(admission).await;
+            let mut permit = permitted(admission).await;
             let at = clock.now();
-            // As an API that is 20 ms away.
-            let mut permit = permit;
             permit.sent();
-            tokio::time::sleep(ms(20)).await;
+            tokio::time::sleep(takes).await;
             permit.answered(&AnswerReport::SERVED, Instant::START);
             (number, at)
         });

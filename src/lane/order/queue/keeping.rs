@@ -2,8 +2,8 @@
 //!
 //! Two budgets that others use up are never open at the same instant: each of their slots is taken as it matures. Whoever
 //! needs both would wait until nobody else wants one of them. So once its turn has come often enough at one and the other
-//! was closed, the one is kept for it until the other opens, if that takes no longer than one of its slots, and it is
-//! the first one there.
+//! was closed, a slot of the one is kept for it until the other opens, if it is the first one there and no more than that slot
+//! is lost by then. A line is kept as well, if it waits for units other than requests.
 
 use std::{hash::Hash, time::Duration};
 
@@ -36,22 +36,33 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         now: Instant,
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
-        let Strand { from, spot: there, set, .. } = self.strands[id];
-        let (Hold::Budget(_, until), true) = (*hold, self.strands[id].misses_turns() && from != there) else {
+        let Strand { from, spot: there, line, first, .. } = self.strands[id];
+        let (Hold::Own(until) | Hold::Budget(_, until)) = *hold else { return false };
+        if !self.strands[id].misses_turns() || from == there {
             return false;
+        }
+        let turnover = match *hold {
+            Hold::Budget(budget, Instant::FAR) => Some(gate.turnover(budget)),
+            _ => None,
         };
+        let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
         let is_first = self.spots[there].ranking().next() == Some(id);
         let mut keeps = false;
-        for at in 0..self.sets.spots(set).len() {
-            let (spot, budget) = (self.sets.spots(set)[at], self.sets.budgets(set)[at]);
+        for at in 0..self.needs(id) {
+            let (spot, budget) = self.need(id, at);
             let kept = self.spots[spot].kept.take_if(|kept| kept.strand == id);
-            let spacing = gate.spacing(budget);
-            let its_turn = spot == from || kept.is_some();
-            if is_first && its_turn && spot != there && self.spots[spot].parked > 0 && until <= now + spacing {
+            let idles = gate.idles(&key, budget, cost);
+            let (until, last) = match turnover {
+                Some(turnover) => (now + turnover, now + idles),
                 // What opens is looked at before what is kept.
-                let until = until + Duration::from_nanos(1);
-                self.spots[spot].kept = Some(Kept { strand: id, until });
-                self.close(spot, until, None);
+                None => (until, until + Duration::from_nanos(1)),
+            };
+            let its_turn = spot == from || kept.is_some();
+            if is_first && its_turn && spot != there && until <= now + idles {
+                self.spots[spot].kept = Some(Kept { strand: id, until: last, cost });
+                if self.spots[spot].parked > 0 {
+                    self.close(spot, now, None);
+                }
                 keeps |= spot == from;
             } else if kept.is_some() {
                 recheck(&mut self.spots, &mut self.closed, spot);
@@ -60,14 +71,25 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         keeps
     }
 
-    /// Whether this spot is kept for somebody who is not there.
-    pub(super) fn is_kept(&mut self, spot: u32, now: Instant) -> bool {
-        let until = self.spots[spot].kept.map(|kept| kept.until);
-        match until.filter(|until| *until > now) {
-            Some(until) => self.close(spot, until, None),
-            None => self.spots[spot].kept = None,
+    /// What holds a strand up that may leave at `now`: its line, or one of its budgets, that is kept for another one and has
+    /// nothing left beside.
+    pub(super) fn held_for_another(
+        &mut self,
+        id: u32,
+        now: Instant,
+        gate: &mut impl TicketRules<K, T>,
+    ) -> Option<Hold> {
+        for at in 0..self.needs(id) {
+            let (spot, budget) = self.need(id, at);
+            let Some(kept) = self.spots[spot].kept.filter(|kept| kept.strand != id) else { continue };
+            let cost = self.tickets[self.strands[id].first].cost;
+            if kept.until <= now {
+                self.spots[spot].kept = None;
+            } else if !gate.lets_both(budget, cost, kept.cost) {
+                return Some(budget.map_or(Hold::Own(kept.until), |budget| Hold::Budget(budget, kept.until)));
+            }
         }
-        self.spots[spot].kept.is_some()
+        None
     }
 
     /// One of a strand's tickets has been served.
@@ -80,15 +102,28 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// Nothing is kept any more for a strand.
     pub(super) fn keep_no_more(&mut self, id: u32) {
-        let set = self.strands[id].set;
         if !self.strands[id].misses_turns() {
             return;
         }
-        for at in 0..self.sets.spots(set).len() {
-            let spot = self.sets.spots(set)[at];
+        for at in 0..self.needs(id) {
+            let (spot, _) = self.need(id, at);
             if self.spots[spot].kept.take_if(|kept| kept.strand == id).is_some() {
                 recheck(&mut self.spots, &mut self.closed, spot);
             }
+        }
+    }
+
+    /// In how many places what a strand needs may be closed.
+    fn needs(&self, id: u32) -> usize {
+        1 + self.sets.spots(self.strands[id].set).len()
+    }
+
+    /// The spot of its line, and then of each budget.
+    fn need(&self, id: u32, at: usize) -> (u32, Option<u32>) {
+        let Strand { line, set, .. } = self.strands[id];
+        match at.checked_sub(1) {
+            None => (self.lines[line].spot, None),
+            Some(at) => (self.sets.spots(set)[at], Some(self.sets.budgets(set)[at])),
         }
     }
 }

@@ -63,12 +63,14 @@ pub(super) struct Spot {
     pub(super) kept: Option<Kept>,
 }
 
-/// Nobody goes to the front from a spot that is kept for a strand, whose turn it was there while another spot was closed.
+/// A slot of what this spot is for is kept for a strand, whose turn it was there while another spot was closed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) strand: u32,
     /// When what that one waits for opens.
     pub(super) until: Instant,
+    /// What the first of it costs.
+    pub(super) cost: Cost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

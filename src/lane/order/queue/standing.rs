@@ -58,9 +58,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         moves: &mut usize,
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
-        if self.is_kept(spot, now) {
-            return false;
-        }
         for _ in 0..LOOKS {
             let strand = self.spots[spot].ranking().next().expect("something is parked there");
             let here = match self.find_out(strand, now, moves, gate) {
@@ -139,6 +136,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             Hold::Shared(at) | Hold::Own(at) | Hold::Budget(_, at) if at <= now => Hold::Open,
             hold => hold,
         };
+        if let Hold::Open = hold
+            && let Some(kept) = self.held_for_another(strand, now, gate)
+        {
+            return HeadFinding::Held(key, kept);
+        }
         HeadFinding::Held(key, hold)
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     lane::order::{ClientId, FlowId, Urgency},
-    limit::settle,
+    limit::{Cost, Unit, settle},
 };
 
 /// Two budgets that others use up are never open at the same instant.
@@ -82,5 +82,82 @@ async fn who_needs_two_budgets_has_its_share_whoever_is_first_in_the_lane() {
         let minute = Instant::START + Duration::from_secs(60);
         let served = left[7100..].iter().filter(|at| **at < minute).count() as f64;
         assert!(served >= 0.4 * 120.0 * share, "{served} of {} in a minute", 120.0 * share);
+    }
+}
+
+/// Nor by those who need one where places in flight, or what a burst leaves, are taken in the instant in which they come free.
+#[tokio::test(start_paused = true)]
+async fn who_needs_places_or_a_burst_as_well_is_not_passed_for_ever() {
+    // The limits of each, how many milliseconds answers take, and a slot of each: a minute of each waits. The burst is there
+    // each ten seconds, and one of those who need both has its turn with it.
+    let pairs = [
+        ("in-flight 2", "2/s", 300, [150, 500]),
+        ("in-flight 1", "1/s", 100, [100, 1000]),
+        ("in-flight 2", "10/s", 5000, [2500, 100]),
+        ("in-flight 3", "in-flight 2", 700, [233, 350]),
+        ("in-flight 20", "in-flight 1", 400, [20, 400]),
+        ("100/10s burst 100", "1/s", 20, [100, 1000]),
+    ];
+    for (one_limit, two_limit, takes, slots) in pairs {
+        let (one, two) = (rule("one", one_limit, |_| {}), rule("two", two_limit, |_| {}));
+        let (of_one, of_two) = (draws(&[(1, &one)]), draws(&[(2, &two)]));
+        let both = draws(&[(1, &one), (2, &two)]);
+        let [many_one, many_two] = slots.map(|slot| 60_000 / slot as usize);
+        let crowd = many_one + many_two;
+        let wants = [(of_one, many_one), (of_two, many_two), (both, 10)];
+        let claim = |number| {
+            let urgency = if number < crowd { Urgency::USUAL } else { Urgency::MOST };
+            Claim { urgency, ..Claim::USUAL }
+        };
+        // From three quarters of that to a quarter more.
+        let takes = |number: usize| ms(takes * (75 + number as u64 * 37 % 51) / 100);
+        let wants = wants.into_iter().flat_map(|(draws, many)| std::iter::repeat_n(draws, many));
+        let left = run_at(&World::new("1000/s"), wants, claim, takes).await;
+        let (of_one, rest) = left.split_at(many_one);
+        let (of_two, both) = rest.split_at(many_two);
+        let name = format!("{one_limit} and {two_limit}");
+        let (slower, each) =
+            if one_limit.contains("burst") { (10.0, 5) } else { (slots[0].max(slots[1]) as f64 / 1e3, 10) };
+        let wait = last(both[..each].iter()) / slower;
+        assert!(wait <= each as f64 + 3.0, "{name}: {wait} slots for {each}");
+        for (slot, of) in slots.into_iter().zip([of_one, of_two]) {
+            let end = of.iter().max().unwrap();
+            let left = of.len() + both.iter().filter(|at| *at < end).count();
+            let used = left as f64 * slot as f64 / 1e3 / last(of.iter());
+            assert!(used >= 0.95, "{name}: {used}");
+        }
+    }
+}
+
+/// Nor where others take the lane's tokens as they come free.
+#[tokio::test(start_paused = true)]
+async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
+    // How many tokens a second the lane has, how many each takes of those who need these alone and of those who need both, and
+    // how many of the narrower budget a second.
+    for (all, each, own, rate) in [(100, 100, 100, 2), (1000, 100, 400, 1), (1000, 20, 1000, 20)] {
+        let world = World::with(&format!("1000/s, {all} tokens/s"), |policy| settle(&mut policy.limits));
+        let of_two = draws(&[(2, &rule("two", &format!("{rate}/s"), |_| {}))]);
+        let tokens = |count| Cost::MIN.with(Unit::named("tokens").unwrap(), count).shared(&world.lane.policy().limits);
+        let of_tokens = AdmitRequest { cost: tokens(each), ..draw(&None) };
+        let claim = Claim { urgency: Urgency::MOST, ..Claim::USUAL };
+        let both = AdmitRequest { cost: tokens(own), claim, ..draw(&of_two) };
+        let wants = [(of_tokens, 60 * all / each), (draw(&of_two), 60 * rate), (both, 10)];
+        let mut tasks = tokio::task::JoinSet::new();
+        for (number, (request, count)) in wants.into_iter().enumerate() {
+            for _ in 0..count {
+                let (admission, clock) = (world.lane.admit(request.clone()), world.clock);
+                tasks.spawn(async move {
+                    send(permitted(admission).await);
+                    (number, clock.now())
+                });
+            }
+        }
+        let left = tasks.join_all().await;
+        let last = |of| last(left.iter().filter(|(number, _)| *number == of).map(|(_, at)| at));
+        // Two turns of the slower one each.
+        let slot = (f64::from(own) / f64::from(all)).max(1.0 / f64::from(rate));
+        assert!(last(2) <= 2.0 * 10.0 * slot + 3.0, "{all} tokens/s, {rate}/s: ten after {} s", last(2));
+        let taken = 60.0 + 10.0 / f64::from(rate);
+        assert!(taken / last(1) >= 0.9, "{all} tokens/s, {rate}/s: {} s instead of {taken}", last(1));
     }
 }
