@@ -2,6 +2,7 @@
 
 mod afterwards;
 mod forecast;
+mod idle;
 mod lessons;
 mod limit;
 mod part;
@@ -119,27 +120,6 @@ impl Budget {
     pub fn spacing(&self) -> Duration {
         let even = self.limits.iter().filter(|limit| limit.spec.burst().get() == 1);
         even.map(|limit| limit.spec.rate.interval()).max().unwrap_or_default()
-    }
-
-    /// For how long a request may be left out before more than one is lost: until the next one is due where they are spaced
-    /// evenly, and else until what a burst leaves has come back. For ever where nothing but a calendar limits them.
-    pub fn idles(&self) -> Duration {
-        let bursts = self.limits.iter().filter(|limit| limit.spec.burst().get() > 1);
-        let back = bursts.map(|limit| limit.spec.rate.interval().saturating_mul(limit.spec.burst().get())).min();
-        let even = Some(self.spacing()).filter(|spacing| !spacing.is_zero());
-        even.into_iter().chain(back).min().unwrap_or(Duration::MAX)
-    }
-
-    /// Whether all that it takes is free at `now`, under what is configured.
-    pub fn has_room_for(&mut self, now: Instant, cost: Cost) -> bool {
-        cost.each().all(|(unit, amount)| self.room(unit, now).is_none_or(|room| room >= amount.get()))
-    }
-
-    /// How long it takes until what a request takes of units other than requests is there again.
-    pub fn takes(&self, cost: Cost) -> Duration {
-        let takes = |limit: &Limit| Some(limit.spec.rate.interval().saturating_mul(cost.of(limit.spec.unit)?.get()));
-        let others = self.limits.iter().filter(|limit| limit.spec.unit != Unit::REQUESTS);
-        others.filter_map(takes).min().unwrap_or_default()
     }
 
     /// Units that count in the window of the limit that `source` asks for.

@@ -54,18 +54,18 @@ pub trait TicketRules<K, T> {
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// What holds up those tickets of a line that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
-    /// How long it takes until this budget lets a ticket go where nobody knows when it will.
-    fn turnover(&self, _budget: u32) -> Duration {
-        Duration::ZERO
+    /// How long it takes in the mean until this budget lets a ticket go, where it is not known when it will.
+    fn turnover(&self, _budget: u32) -> Option<Duration> {
+        None
     }
     /// For how long a ticket of `cost` of this line may be left out before more than that is lost: of this one of its budgets, or
     /// of what the line waits for. What says nothing is never kept.
-    fn idles(&self, _key: &K, _budget: Option<u32>, _cost: Cost) -> Duration {
+    fn idles(&mut self, _key: &K, _budget: Option<u32>, _cost: Cost) -> Duration {
         Duration::ZERO
     }
-    /// Whether this budget, or what the line waits for, has what a ticket of `cost` takes, and what one of `kept` takes as well.
-    fn lets_both(&mut self, _budget: Option<u32>, _cost: Cost, _kept: Cost) -> bool {
-        false
+    /// When this budget, or what the line waits for, has what a ticket of `cost` takes, and what one of `kept` takes as well.
+    fn earliest_beside(&mut self, _budget: Option<u32>, _cost: Cost, _kept: Cost) -> Instant {
+        Instant::FAR
     }
 }
 
@@ -337,11 +337,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.front.is_empty() && self.open.is_empty()
     }
 
-    /// Whether any are parked in this line, or at one of these budgets.
+    /// Whether any are parked in this line, or at one of these budgets, or one of these is kept.
     pub fn parks(&self, key: &K, budgets: &[u32]) -> bool {
         let line = self.line_ids.get(key).map(|line| self.lines[*line].spot);
         let spots = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
-        line.into_iter().chain(spots).any(|spot| self.spots[spot].parked > 0)
+        line.into_iter().chain(spots).any(|spot| self.spots[spot].parked > 0 || self.spots[spot].kept.is_some())
     }
 
     /// The lines in which any wait. O(lines).

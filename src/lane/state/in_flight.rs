@@ -16,7 +16,7 @@ pub(super) struct InFlight {
     limit: Option<Bound>,
     /// When the last one left or ended, and how long it takes until one ends where there is no room, in the mean.
     changed: Instant,
-    turnover: Duration,
+    turnover: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -30,14 +30,14 @@ const SHARE: u32 = 8;
 
 impl InFlight {
     pub(super) fn new(limit: Option<InFlightLimit>) -> Self {
-        Self { count: 0, limit: limit.map(Bound::new), changed: Instant::START, turnover: Duration::ZERO }
+        Self { count: 0, limit: limit.map(Bound::new), changed: Instant::START, turnover: None }
     }
 
     /// `limit` holds from now on. What was found out stays, if it is still to be found out.
     pub(super) fn reconfigure(&mut self, limit: Option<InFlightLimit>) {
         match (&self.limit, limit) {
             (Some(Bound::Gradient(_)), Some(InFlightLimit::Auto)) => {}
-            _ => self.limit = limit.map(Bound::new),
+            _ => (self.limit, self.turnover) = (limit.map(Bound::new), None),
         }
     }
 
@@ -69,14 +69,15 @@ impl InFlight {
         self.limit().is_none_or(|most| self.count + more <= most)
     }
 
-    /// How long it takes until there is room where there is none, in the mean; nothing before that was seen.
-    pub(super) fn turnover(&self) -> Duration {
+    /// How long it takes until there is room where there is none, in the mean; `None` before that was seen.
+    pub(super) fn turnover(&self) -> Option<Duration> {
         self.turnover
     }
 
     /// For how long one of the places may be left empty before more than one request is lost.
     pub(super) fn idles(&self) -> Duration {
-        self.limit().map_or(Duration::MAX, |most| self.turnover.saturating_mul(most))
+        let known = |most| self.turnover.unwrap_or_default().saturating_mul(most);
+        self.limit().map_or(Duration::MAX, known)
     }
 
     /// What the limit rests on, if it was found out.
@@ -118,8 +119,8 @@ impl InFlight {
     /// It has ended, and is under way no more.
     pub(super) fn ended(&mut self, now: Instant) {
         if !self.has_room() {
-            let (took, known) = (now.since(self.changed), self.turnover);
-            self.turnover = if known.is_zero() { took } else { known - known / SHARE + took / SHARE };
+            let took = now.since(self.changed);
+            self.turnover = Some(self.turnover.map_or(took, |known| known - known / SHARE + took / SHARE));
         }
         self.count -= 1;
         self.changed = now;

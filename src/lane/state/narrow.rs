@@ -106,9 +106,11 @@ impl Narrow {
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
 
-    /// How long it takes until a budget has a place in flight again, in the mean.
-    pub(super) fn turnover(&self, number: u32) -> Duration {
-        self.budgets[number].in_flight.turnover()
+    /// How long it takes until a budget has a place in flight again, in the mean; `None` if that is not what it lacks, or is not
+    /// known.
+    pub(super) fn turnover(&self, number: u32) -> Option<Duration> {
+        let in_flight = &self.budgets[number].in_flight;
+        (!in_flight.has_room()).then(|| in_flight.turnover()).flatten()
     }
 
     /// For how long a request of a budget may be left out before more than one is lost.
@@ -117,11 +119,11 @@ impl Narrow {
         narrow.budget.idles().min(narrow.in_flight.idles())
     }
 
-    /// Whether a budget lets a request of `cost` leave at `now` and another one of `kept` as well.
-    pub(super) fn lets_both(&mut self, number: u32, now: Instant, cost: Cost, kept: Cost) -> bool {
+    /// When a budget lets a request of `cost` leave and another one of `kept` as well.
+    pub(super) fn earliest_beside(&mut self, number: u32, now: Instant, cost: Cost, kept: Cost) -> Instant {
         let narrow = &mut self.budgets[number];
-        let room = narrow.budget.spacing().is_zero() && narrow.in_flight.has_room_for(2);
-        room && narrow.budget.has_room_for(now, cost.and(&kept))
+        let room = narrow.in_flight.has_room_for(2);
+        if room { narrow.budget.earliest_beside(now, cost, kept, |_| true) } else { Instant::FAR }
     }
 
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,

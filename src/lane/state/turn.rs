@@ -11,7 +11,7 @@ use crate::{
     clock::Instant,
     lane::order::{Hold, Next, TicketRules},
     learn::{Learned, RouteKey},
-    limit::{Budget, Cost, Scope},
+    limit::{Budget, Cost, Scope, Unit},
     policy::Trust,
 };
 
@@ -189,22 +189,27 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
     }
 
-    fn turnover(&self, budget: u32) -> Duration {
+    fn turnover(&self, budget: u32) -> Option<Duration> {
         self.narrow.turnover(budget)
     }
 
-    fn idles(&self, key: &LineKey, budget: Option<u32>, cost: Cost) -> Duration {
+    fn idles(&mut self, key: &LineKey, budget: Option<u32>, cost: Cost) -> Duration {
         match budget {
             Some(budget) => self.narrow.idles(budget),
-            None if key.metered => self.budget.takes(cost),
+            None if key.metered => {
+                let cost = self.reserving.of(self.budget, self.now, cost);
+                self.budget.takes(cost)
+            }
             None => Duration::ZERO,
         }
     }
 
-    fn lets_both(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> bool {
+    fn earliest_beside(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> Instant {
+        let [cost, kept] = [cost, kept].map(|cost| self.reserving.of(self.budget, self.now, cost));
         match budget {
-            Some(budget) => self.narrow.lets_both(budget, self.now, cost, kept),
-            None => self.budget.has_room_for(self.now, cost.and(&kept)),
+            Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
+            // Of requests nothing is kept.
+            None => self.budget.earliest_beside(self.now, cost, kept, |unit| unit != Unit::REQUESTS),
         }
     }
 }

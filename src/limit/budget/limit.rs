@@ -101,6 +101,14 @@ impl Limit {
         may
     }
 
+    /// The first instant at which so much may leave back to back; [`Instant::FAR`] if so much never may.
+    pub(super) fn earliest_at_once(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Instant {
+        if amount > self.spec.burst() || amount > self.whole(amount) {
+            return Instant::FAR;
+        }
+        self.earliest(now, amount, margin).max(self.gcra.project(now, u64::from(amount.get()) - 1))
+    }
+
     /// How long after it was sent the API may still count a request whose answer never comes.
     pub(super) fn late(&self, margin: &Margin) -> Duration {
         let per = self.spec.rate.per;

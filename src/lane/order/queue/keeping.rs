@@ -1,9 +1,9 @@
 //! Keeps a budget for who needs another one as well, which opens a little later.
 //!
 //! Two budgets that others use up are never open at the same instant: each of their slots is taken as it matures. Whoever
-//! needs both would wait until nobody else wants one of them. So once its turn has come often enough at one and the other
-//! was closed, a slot of the one is kept for it until the other opens, if it is the first one there and no more than that slot
-//! is lost by then. A line is kept as well, if it waits for units other than requests.
+//! needs both would wait until nobody else wants one of them. So once its turn has come at one and the other was closed, a slot of
+//! the one is kept for it until the other opens and it leaves, if it is the first one there and no more than two slots are lost by
+//! then. A line is kept as well, if it waits for units other than requests.
 
 use std::{hash::Hash, time::Duration};
 
@@ -14,16 +14,32 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// So often a turn is missed before a budget is kept: where few wait that is never.
-const MISSED: u8 = 2;
+/// Nothing is kept for longer, though no more be lost by that.
+const LONGEST: Duration = Duration::from_secs(60);
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// A strand that stands in the front is about to be parked: has it gone there from another spot, because its turn was there,
     /// it has missed that.
     pub(super) fn misses_its_turn(&mut self, id: u32, spot: u32) {
+        let kept = self.is_kept_from(id, spot);
         let strand = &mut self.strands[id];
-        if strand.from != NONE && strand.from != spot {
-            strand.missed = strand.missed.saturating_add(1);
+        strand.missed |= strand.from != NONE && strand.from != spot && !kept;
+    }
+
+    /// A strand that misses its turns has gone to the front: what it has waited for is kept until it leaves, though others are
+    /// before it there.
+    pub(super) fn keep_in_front(&mut self, id: u32, now: Instant, gate: &mut impl TicketRules<K, T>) {
+        let Strand { from, line, first, .. } = self.strands[id];
+        if !self.strands[id].missed || self.is_kept_from(id, from) {
+            return;
+        }
+        let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
+        let budget = (0..self.needs(id)).map(|at| self.need(id, at)).find(|(spot, _)| *spot == from);
+        let Some((_, budget)) = budget else { return };
+        let until = now + gate.idles(&key, budget, cost).min(LONGEST);
+        let end = until;
+        if self.spots[from].kept.is_none_or(|kept| kept.until <= now) {
+            self.spots[from].kept = Some(Kept { strand: id, until, end, cost });
         }
     }
 
@@ -37,29 +53,30 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
         let Strand { from, spot: there, line, first, .. } = self.strands[id];
-        let (Hold::Own(until) | Hold::Budget(_, until)) = *hold else { return false };
-        if !self.strands[id].misses_turns() || from == there {
+        let until = match *hold {
+            Hold::Budget(budget, Instant::FAR) => gate.turnover(budget).map(|turnover| now + turnover),
+            Hold::Own(until) | Hold::Budget(_, until) => Some(until),
+            Hold::Open | Hold::Shared(_) => None,
+        };
+        if !self.strands[id].missed || from == there || self.is_kept_from(id, there) {
             return false;
         }
-        let turnover = match *hold {
-            Hold::Budget(budget, Instant::FAR) => Some(gate.turnover(budget)),
-            _ => None,
-        };
         let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
-        let is_first = self.spots[there].ranking().next() == Some(id);
+        let until = until.filter(|_| self.spots[there].ranking().next() == Some(id));
         let mut keeps = false;
         for at in 0..self.needs(id) {
             let (spot, budget) = self.need(id, at);
             let kept = self.spots[spot].kept.take_if(|kept| kept.strand == id);
-            let idles = gate.idles(&key, budget, cost);
-            let (until, last) = match turnover {
-                Some(turnover) => (now + turnover, now + idles),
-                // What opens is looked at before what is kept.
-                None => (until, until + Duration::from_nanos(1)),
-            };
-            let its_turn = spot == from || kept.is_some();
-            if is_first && its_turn && spot != there && until <= now + idles {
-                self.spots[spot].kept = Some(Kept { strand: id, until: last, cost });
+            let idles = gate.idles(&key, budget, cost).min(LONGEST);
+            let before = kept.filter(|kept| kept.until > now);
+            // For as long with each of the others.
+            let end =
+                before.map_or_else(|| now + idles * (self.needs(id).saturating_sub(2).max(1) as u32), |kept| kept.end);
+            let last = (now + idles).min(end);
+            let its_turn = spot == from || before.is_some();
+            if its_turn && spot != there && until.is_some_and(|until| until <= last) {
+                // It is not the first in the front as soon as that opens.
+                self.spots[spot].kept = Some(Kept { strand: id, until: last, end, cost });
                 if self.spots[spot].parked > 0 {
                     self.close(spot, now, None);
                 }
@@ -82,27 +99,34 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         for at in 0..self.needs(id) {
             let (spot, budget) = self.need(id, at);
             let Some(kept) = self.spots[spot].kept.filter(|kept| kept.strand != id) else { continue };
-            let cost = self.tickets[self.strands[id].first].cost;
             if kept.until <= now {
                 self.spots[spot].kept = None;
-            } else if !gate.lets_both(budget, cost, kept.cost) {
-                return Some(budget.map_or(Hold::Own(kept.until), |budget| Hold::Budget(budget, kept.until)));
+                continue;
+            }
+            let cost = self.tickets[self.strands[id].first].cost;
+            let until = gate.earliest_beside(budget, cost, kept.cost).min(kept.until);
+            if until > now {
+                return Some(budget.map_or(Hold::Own(until), |budget| Hold::Budget(budget, until)));
             }
         }
         None
+    }
+
+    /// Whether this spot is kept for another strand.
+    fn is_kept_from(&self, id: u32, spot: u32) -> bool {
+        self.spots.get(spot).and_then(|spot| spot.kept).is_some_and(|kept| kept.strand != id)
     }
 
     /// One of a strand's tickets has been served.
     pub(super) fn had_its_turn(&mut self, id: u32) {
         self.keep_no_more(id);
         let strand = &mut self.strands[id];
-        // What was kept for it will have to be kept for the next one, unless that has its turn without.
-        (strand.from, strand.missed) = (NONE, if strand.misses_turns() { MISSED } else { 0 });
+        (strand.from, strand.missed) = (NONE, false);
     }
 
     /// Nothing is kept any more for a strand.
     pub(super) fn keep_no_more(&mut self, id: u32) {
-        if !self.strands[id].misses_turns() {
+        if !self.strands[id].missed {
             return;
         }
         for at in 0..self.needs(id) {
@@ -125,14 +149,5 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             None => (self.lines[line].spot, None),
             Some(at) => (self.sets.spots(set)[at], Some(self.sets.budgets(set)[at])),
         }
-    }
-}
-
-// === impl Strand ===
-
-impl Strand {
-    /// Whether it misses its turns because what it needs opens at different instants.
-    pub(super) fn misses_turns(&self) -> bool {
-        self.missed > MISSED
     }
 }

@@ -117,7 +117,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
         let ranked = RankedAt::NOWHERE;
         let (first, last) = (id, id);
-        let strand = Strand { claim, line, set, first, last, finger: NONE, spot: NONE, ranked, from: NONE, missed: 0 };
+        let strand =
+            Strand { claim, line, set, first, last, finger: NONE, spot: NONE, ranked, from: NONE, missed: false };
         let strand = self.strands.insert(strand);
         self.strand_ids.insert((line, set, claimed(&claim)), strand);
         self.tickets[id].strand = strand;

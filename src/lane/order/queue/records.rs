@@ -36,8 +36,8 @@ pub(super) struct Strand {
     pub(super) ranked: RankedAt,
     /// The spot from which it went to the front last, since one of its tickets was served; `NONE` if it has not.
     pub(super) from: u32,
-    /// How often its turn came at one spot and another one was closed, since one of its tickets was served.
-    pub(super) missed: u8,
+    /// Its turn came at one spot and another one was closed, since one of its tickets was served.
+    pub(super) missed: bool,
 }
 
 #[derive(Debug)]
@@ -67,8 +67,10 @@ pub(super) struct Spot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) strand: u32,
-    /// When what that one waits for opens.
+    /// Until then, if it does not leave before.
     pub(super) until: Instant,
+    /// And until then if further spots turn out to be closed.
+    pub(super) end: Instant,
     /// What the first of it costs.
     pub(super) cost: Cost,
 }

@@ -66,6 +66,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 HeadFinding::Moved => continue,
                 HeadFinding::Held(_, Hold::Open | Hold::Shared(_)) => {
                     self.unpark(strand);
+                    self.keep_in_front(strand, now, gate);
                     if self.spots[spot].parked > 0 && !self.spots[spot].listed {
                         self.spots[spot].listed = true;
                         self.open.push_back(spot);
@@ -190,7 +191,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let Strand { claim, first, ranked, .. } = self.strands[id];
         let (key, cost) = (self.tickets[first].key, self.tickets[first].cost);
         self.front.remove(ranked, claim.urgency, id, key);
-        let comes = if self.strands[id].misses_turns() { Comes::Missed } else { Comes::Moved };
+        let comes = if self.strands[id].missed { Comes::Missed } else { Comes::Moved };
         self.put_into_spot(id, claim, spot, key, cost, comes);
         cost
     }

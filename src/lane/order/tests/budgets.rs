@@ -51,7 +51,7 @@ impl TicketRules<u32, u64> for Limits {
         }
     }
 
-    fn idles(&self, _: &u32, budget: Option<u32>, _: Cost) -> Duration {
+    fn idles(&mut self, _: &u32, budget: Option<u32>, _: Cost) -> Duration {
         let budget = budget.and_then(|budget| self.budgets.get(&budget));
         Duration::from_nanos(budget.map_or(0, |(interval, _)| *interval))
     }
@@ -65,6 +65,8 @@ struct World {
     number: u64,
     /// As many were looked at in one go, at most.
     most: usize,
+    /// By how much one is woken too late, at most.
+    late: u64,
 }
 
 /// What has left.
@@ -79,7 +81,7 @@ impl World {
     fn new(shared: u64, budgets: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let budgets = budgets.into_iter().map(|(budget, interval)| (budget, (interval, 0))).collect();
         let limits = Limits { shared: (shared, 0), budgets, looks: 0 };
-        Self { queue: Queue::new(), limits, drawn: HashMap::new(), now: 0, number: 0, most: 0 }
+        Self { queue: Queue::new(), limits, drawn: HashMap::new(), now: 0, number: 0, most: 0, late: 0 }
     }
 
     fn add(&mut self, claim: Claim, budgets: &[u32]) -> QueuePlace {
@@ -108,7 +110,9 @@ impl World {
                     if next >= at(end) || next == Instant::FAR {
                         return None;
                     }
-                    self.now = next.as_nanos().max(self.now);
+                    // As evenly as the golden ratio has it.
+                    let late = self.late * (self.now % 1009 * 618 % 1000) / 1000;
+                    self.now = (next.as_nanos() + late).max(self.now);
                 }
             }
         }
@@ -196,8 +200,9 @@ proptest! {
         intervals in proptest::collection::vec(S / 50..S, 2..5),
         shared in prop_oneof![Just(0), S / 1000..S / 200],
         clients in 1u8..4,
+        late in prop_oneof![Just(0), Just(S / 500)],
     ) {
-        let mut world = World::new(shared, (0..).zip(intervals.clone()));
+        let mut world = World { late, ..World::new(shared, (0..).zip(intervals.clone())) };
         let (budgets, slowest) = ((0..intervals.len() as u32).collect::<Vec<_>>(), *intervals.iter().max().unwrap());
         let end = 60 * slowest;
         for (budget, interval) in (0..).zip(&intervals) {

@@ -161,3 +161,75 @@ async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
         assert!(taken / last(1) >= 0.9, "{all} tokens/s, {rate}/s: {} s instead of {taken}", last(1));
     }
 }
+
+/// Nor where each asks for the next when it is answered, so that nothing is known of the one before, and none is more urgent;
+/// nor if its client has much else served.
+#[tokio::test(start_paused = true)]
+async fn who_needs_several_budgets_again_and_again_is_served_as_often_as_that() {
+    // The budgets, how many want each, whether all are of one flow, and how many a second would be fair of the slowest one: of
+    // one place in flight others take 300 ms each, and who needs both 5.
+    let worlds: [(&[&str], usize, bool, f64); 7] = [
+        (&["7/s", "3/s"], 8, false, 3.0 / 2.0),
+        (&["7/s", "3/s", "5/s"], 8, false, 3.0 / 2.0),
+        (&["7/s", "3/s"], 8, true, 3.0 / 9.0),
+        (&["7/s", "3/s", "5/s"], 8, true, 3.0 / 9.0),
+        (&["5/s", "5/s"], 8, false, 5.0 / 2.0),
+        (&["in-flight 1", "5/s"], 2, false, 1.0 / 0.305),
+        (&["in-flight 1", "5/s"], 2, true, 1.0 / 0.605),
+    ];
+    for ((limits, workers, of_one_flow, fair), is_busy) in worlds.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        let world = World::new("300/s");
+        let rules: Vec<_> = limits.iter().enumerate().map(|(at, of)| rule(&format!("rule{at}"), of, |_| {})).collect();
+        let numbered: Vec<_> = (1..).zip(&rules).collect();
+        let mut tasks = tokio::task::JoinSet::new();
+        let client = |number: usize| ClientId::of([10, 0, 0, if of_one_flow { 0 } else { number as u8 }].into());
+        for (number, one) in numbered.iter().enumerate() {
+            let takes = ms(if limits[number].starts_with("in-flight") { 300 } else { 5 });
+            for _ in 0..workers {
+                tasks.spawn(ask_on(&world, draws(std::slice::from_ref(one)), client(number), ms(0), takes, ms(2)));
+            }
+        }
+        let own = client(numbered.len());
+        let all = tasks.spawn(ask_on(&world, draws(&numbered), own, ms(2000), ms(5), ms(2))).id();
+        if is_busy {
+            tasks.spawn(ask_on(&world, None, own, ms(0), ms(5), ms(60)));
+        }
+        let mut served = 0;
+        while let Some(ended) = tasks.join_next_with_id().await {
+            let (id, times) = ended.unwrap();
+            served += if id == all { times } else { 0 };
+        }
+        let share = f64::from(served) / (fair * 100.0);
+        // Three windows may fall into step, so that the third is closed each time when the first two are open.
+        let least = if limits.len() == 3 { 0.15 } else { 0.35 };
+        assert!(share >= least, "{limits:?}, of one flow: {of_one_flow}, busy: {is_busy}: {share} of what is fair");
+    }
+}
+
+/// Asks for one after the other, from `begins` to the hundredth second, of an API that takes so long to answer. Says how many were
+/// answered.
+fn ask_on(
+    world: &World,
+    draws: Draws,
+    client: ClientId,
+    begins: Duration,
+    takes: Duration,
+    pauses: Duration,
+) -> impl Future<Output = u32> + use<> {
+    let (lane, clock) = (world.lane.clone(), world.clock);
+    async move {
+        tokio::time::sleep(begins).await;
+        let mut times = 0;
+        while clock.now() < Instant::START + Duration::from_secs(100) {
+            let claim = Claim { client, ..Claim::USUAL };
+            let mut permit = permitted(lane.admit(AdmitRequest { claim, ..draw(&draws) })).await;
+            permit.sent();
+            tokio::time::sleep(takes).await;
+            permit.answered(&AnswerReport::SERVED, Instant::START);
+            drop(permit);
+            tokio::time::sleep(pauses).await;
+            times += 1;
+        }
+        times
+    }
+}
