@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     diagnostic::{Diagnostic, Place, Severity, Spanned},
-    keys::{Key, SECTIONS, Section},
+    keys::{Key, SECTIONS, Section, TOP},
     value::grammar::{self, Grammar},
 };
 
@@ -83,6 +83,7 @@ impl<'a> Reader<'a> {
         for key in table.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
             let hint = match (nearest(name, &known), other_table(name)) {
+                (_, Some(other)) if other.title == TOP.title => format!("write it above {}", other.title),
                 (_, Some(other)) => format!("write it under {}", other.title),
                 (Some(meant), None) => format!("write `{meant}`"),
                 (None, None) => format!("known here: {}", known.join(", ")),

@@ -177,6 +177,7 @@ fn every_wrong_value_says_where_what_and_what_instead() {
         ("colour = 1", "1: `colour`: unknown key | known here: listen, admin,"),
         ("max-wait = '1s'", "1: `max-wait`: unknown key | write it under a [[rule]]"),
         ("idle = '1s'", "1: `idle`: unknown key | write it under [timeouts]"),
+        ("[timeouts]\nlisten = '127.0.0.1:1'", "2: `timeouts.listen`: unknown key | write it above the first table"),
         ("[timeouts]\nkeep_alive = '1s'", "2: `timeouts.keep_alive`: unknown key | write `keep-alive`"),
     ] {
         let said = problems(text);
