@@ -138,7 +138,7 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
     notify::ready();
     writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
     let signal = until_stopped(&mut running, &mut signals, watch).await.name();
-    info!(signal, "draining");
+    info!(signal, "draining: what waits goes on for as long as `drain` says, and a second signal ends it at once");
     notify::stopping();
     tokio::select! {
         _ = running.drain() => Ok(()),
