@@ -128,6 +128,8 @@ pub struct Queue<K, T> {
     serial: u64,
     /// A slot was given since a strand was last let to the front.
     gave: bool,
+    /// How many spots are kept: mostly none, so that none is looked at.
+    kept: u32,
 }
 
 /// What tells one strand of a line, and of a set of budgets, from another.
@@ -183,6 +185,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             inflow: Inflow::default(),
             serial: 0,
             gave: false,
+            kept: 0,
         }
     }
 

@@ -38,8 +38,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let Some((_, budget)) = budget else { return };
         let until = now + gate.idles(&key, budget, cost).min(LONGEST);
         let end = until;
-        if self.spots[from].kept.is_none_or(|kept| kept.until <= now) {
-            self.spots[from].kept = Some(Kept { strand: id, until, end, cost });
+        if self.spots[from].kept.as_ref().is_none_or(|kept| kept.until <= now) {
+            self.keep(from, Kept { strand: id, until, end, cost });
         }
     }
 
@@ -66,9 +66,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let mut keeps = false;
         for at in 0..self.needs(id) {
             let (spot, budget) = self.need(id, at);
-            let kept = self.spots[spot].kept.take_if(|kept| kept.strand == id);
+            let kept = self.take_kept(spot, |kept| kept.strand == id);
             let idles = gate.idles(&key, budget, cost).min(LONGEST);
-            let before = kept.filter(|kept| kept.until > now);
+            let before = kept.as_ref().filter(|kept| kept.until > now);
             // For as long with each of the others.
             let end =
                 before.map_or_else(|| now + idles * (self.needs(id).saturating_sub(2).max(1) as u32), |kept| kept.end);
@@ -76,7 +76,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             let its_turn = spot == from || before.is_some();
             if its_turn && spot != there && until.is_some_and(|until| until <= last) {
                 // It is not the first in the front as soon as that opens.
-                self.spots[spot].kept = Some(Kept { strand: id, until: last, end, cost });
+                self.keep(spot, Kept { strand: id, until: last, end, cost });
                 if self.spots[spot].parked > 0 {
                     self.close(spot, now, None);
                 }
@@ -96,13 +96,13 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         now: Instant,
         gate: &mut impl TicketRules<K, T>,
     ) -> Option<Hold> {
+        if self.kept == 0 {
+            return None;
+        }
         for at in 0..self.needs(id) {
             let (spot, budget) = self.need(id, at);
-            let Some(kept) = self.spots[spot].kept.filter(|kept| kept.strand != id) else { continue };
-            if kept.until <= now {
-                self.spots[spot].kept = None;
-                continue;
-            }
+            self.take_kept(spot, |kept| kept.strand != id && kept.until <= now);
+            let Some(kept) = self.spots[spot].kept.as_deref().filter(|kept| kept.strand != id) else { continue };
             let cost = self.tickets[self.strands[id].first].cost;
             let until = gate.earliest_beside(budget, cost, kept.cost).min(kept.until);
             if until > now {
@@ -112,9 +112,21 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         None
     }
 
+    fn keep(&mut self, spot: u32, kept: Kept) {
+        let before = self.spots[spot].kept.replace(kept.into());
+        self.kept += u32::from(before.is_none());
+    }
+
+    /// A spot is not kept any more, if what it is kept for is `over`.
+    fn take_kept(&mut self, spot: u32, over: impl FnOnce(&Kept) -> bool) -> Option<Box<Kept>> {
+        let kept = self.spots[spot].kept.take_if(|kept| over(kept));
+        self.kept -= u32::from(kept.is_some());
+        kept
+    }
+
     /// Whether this spot is kept for another strand.
     fn is_kept_from(&self, id: u32, spot: u32) -> bool {
-        self.spots.get(spot).and_then(|spot| spot.kept).is_some_and(|kept| kept.strand != id)
+        self.spots.get(spot).and_then(|spot| spot.kept.as_ref()).is_some_and(|kept| kept.strand != id)
     }
 
     /// One of a strand's tickets has been served.
@@ -131,7 +143,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
         for at in 0..self.needs(id) {
             let (spot, _) = self.need(id, at);
-            if self.spots[spot].kept.take_if(|kept| kept.strand == id).is_some() {
+            if self.take_kept(spot, |kept| kept.strand == id).is_some() {
                 recheck(&mut self.spots, &mut self.closed, spot);
             }
         }

@@ -60,11 +60,11 @@ pub(super) struct Spot {
     /// Ranks what is parked here; `None` if nothing ever was.
     pub(super) ranking: Option<Box<Ranking>>,
     /// For which strand it is kept, and until when.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<Box<Kept>>,
 }
 
 /// A slot of what this spot is for is kept for a strand, whose turn it was there while another spot was closed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Kept {
     pub(super) strand: u32,
     /// Until then, if it does not leave before.
