@@ -8,7 +8,7 @@
 //! next slot goes to whoever has received least of it.
 //!
 //! Who needs two budgets would be passed for ever by those who need one of them each: where a strand's turn has come at one
-//! that is open while another one was closed, and not for the first time, a slot of the one is [kept](keeping) for it until then.
+//! that is open while another one was closed, a slot of the one is [kept](keeping) for it until it leaves.
 //!
 //! What opens lets its strands to the front one by one, a further one with each slot that is given: so what is parked in
 //! ten thousand places costs no more than what is parked in one.

@@ -113,7 +113,7 @@ impl Narrow {
         (!in_flight.has_room()).then(|| in_flight.turnover()).flatten()
     }
 
-    /// For how long a request of a budget may be left out before more than one is lost.
+    /// For how long a slot of a budget may be left unused, as its limits and its places in flight have it.
     pub(super) fn idles(&self, number: u32) -> Duration {
         let narrow = &self.budgets[number];
         narrow.budget.idles().min(narrow.in_flight.idles())

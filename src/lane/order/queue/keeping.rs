@@ -36,10 +36,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
         let budget = (0..self.needs(id)).map(|at| self.need(id, at)).find(|(spot, _)| *spot == from);
         let Some((_, budget)) = budget else { return };
-        let until = now + gate.idles(&key, budget, cost).min(LONGEST);
-        let end = until;
         if self.spots[from].kept.as_ref().is_none_or(|kept| kept.until <= now) {
-            self.keep(from, Kept { strand: id, until, end, cost });
+            let until = now + gate.idles(&key, budget, cost).min(LONGEST);
+            self.keep(from, Kept { strand: id, until, end: until, cost });
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) struct Spot {
     pub(super) kept: Option<Box<Kept>>,
 }
 
-/// A slot of what this spot is for is kept for a strand, whose turn it was there while another spot was closed.
+/// For which strand a slot is kept of what a spot is for: its turn was there while another spot was closed.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) strand: u32,
