@@ -308,11 +308,7 @@ impl Interceptions {
 impl LaneStatus {
     /// How far the fullest limit's window is used, from 0 to 1; `None` without limits.
     pub fn used_ratio(&self) -> Option<f64> {
-        self.limits
-            .iter()
-            .filter(|limit| limit.used + limit.room > 0)
-            .map(|limit| limit.used as f64 / (limit.used + limit.room) as f64)
-            .reduce(f64::max)
+        self.limits.iter().filter_map(LimitStatus::used_ratio).reduce(f64::max)
     }
 
     /// Until the first of the limits that an operator has set for a while is over, those of rules for some requests

@@ -110,8 +110,9 @@ pub(super) fn added_rule_status(
     now: Instant,
 ) -> AddedRuleStatus {
     let ends_in_s = ends_in_s(ends, &usage.rule, now);
-    let limits = usage.limits.iter().map(|usage| limit_status(usage, None));
-    let limits = limits.chain(usage.calendar.iter().map(calendar_status));
+    let total = |limit: LimitStatus, unit| LimitStatus { used_total: usage.used.of(unit), ends_in_s, ..limit };
+    let limits = usage.limits.iter().map(|usage| total(limit_status(usage, None), usage.spec.unit));
+    let calendar = usage.calendar.iter().map(|usage| total(calendar_status(usage), usage.limit.unit));
     AddedRuleStatus {
         rule: usage.rule.to_string(),
         budgets: usage.budgets as u64,
@@ -119,7 +120,7 @@ pub(super) fn added_rule_status(
         waiting: usage.waiting,
         in_flight: usage.in_flight,
         in_flight_limit: usage.in_flight_limit,
-        limits: limits.map(|limit| LimitStatus { ends_in_s, ..limit }).collect(),
+        limits: limits.chain(calendar).collect(),
     }
 }
 

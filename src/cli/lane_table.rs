@@ -1,7 +1,7 @@
 //! The lanes of a running andante as rows of a table: which, in which order, and how wide. Pure.
 
 use crate::{
-    admin::status::{LaneStatus, Status},
+    admin::status::{AddedRuleStatus, LaneStatus, LimitStatus, Status},
     cli::wording,
 };
 
@@ -25,6 +25,8 @@ pub(super) struct LaneRow {
     pub(super) oldest_s: Option<f64>,
     /// Until limits that an operator has set for a while are over.
     pub(super) limits_end_s: Option<f64>,
+    /// The rules for some of its requests that some of them wait for, a line each.
+    rules: Vec<String>,
 }
 
 /// In which order lanes are listed: the most first, and names from A on.
@@ -76,6 +78,16 @@ pub(super) fn pace_so_far(lane: &LaneStatus) -> f64 {
     }
 }
 
+/// The title and a line each row, and below it those of its narrower rules.
+pub(super) fn lines_with_rules(rows: &[LaneRow]) -> Vec<String> {
+    let rules = [[].as_slice()].into_iter().chain(rows.iter().map(|row| &*row.rules));
+    lines(rows)
+        .into_iter()
+        .zip(rules)
+        .flat_map(|(line, rules)| [line].into_iter().chain(rules.iter().cloned()))
+        .collect()
+}
+
 /// The title and a line each row.
 pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
     let cells: Vec<[String; TITLES.len()]> = rows.iter().map(LaneRow::cells).collect();
@@ -110,6 +122,17 @@ pub(super) fn headline(status: &Status) -> String {
     plain(&text)
 }
 
+/// `  search: 40 waiting, 5/s 100% used, 2 of 2 in flight`.
+fn of_rule(rule: &AddedRuleStatus) -> String {
+    let used = |limit: &LimitStatus| limit.used_ratio().unwrap_or_default();
+    let fullest = rule.limits.iter().max_by(|one, other| used(one).total_cmp(&used(other)));
+    let fullest =
+        fullest.map_or_else(String::new, |limit| format!(", {} {:.0}% used", limit.limit, used(limit) * 100.0));
+    let flying =
+        rule.in_flight_limit.map_or_else(String::new, |most| format!(", {} of {most} in flight", rule.in_flight));
+    plain(&format!("  {}: {} waiting{fullest}{flying}", rule.rule, wording::count(rule.waiting)))
+}
+
 /// Text from elsewhere, without what a terminal would obey.
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
@@ -130,6 +153,7 @@ impl LaneRow {
             eta_s: lane.drain_eta_s.filter(|_| lane.waiting > 0),
             oldest_s: lane.oldest_waiting_s,
             limits_end_s: lane.limits_end_in_s(),
+            rules: lane.rules.iter().filter(|rule| rule.waiting > 0).map(of_rule).collect(),
         }
     }
 
@@ -259,6 +283,31 @@ mod tests {
         assert!(lines[2].contains("  in 5.0 s  refused"), "{}", lines[2]);
         assert!(lines[3].ends_with(" -"), "{}", lines[3]);
         assert_eq!(lines[1].find("in 1m").map(|at| at + 9), lines[0].find("  PAUSED"), "under its title");
+    }
+
+    #[test]
+    fn the_rules_that_something_waits_for_are_below_their_lane() {
+        let mut status = status();
+        let rule = |rule: &str, waiting, used, in_flight_limit| AddedRuleStatus {
+            rule: rule.into(),
+            waiting,
+            limits: [(1, "9/s"), (used, "5/s")]
+                .map(|(used, limit)| LimitStatus {
+                    limit: limit.into(),
+                    used,
+                    room: 5 - used,
+                    ..LimitStatus::default()
+                })
+                .into(),
+            in_flight: 1,
+            in_flight_limit,
+            ..AddedRuleStatus::default()
+        };
+        let crowded = AddedRuleStatus { limits: Vec::new(), ..rule("crowded", 1, 0, Some(2)) };
+        status.lanes[1].rules = vec![rule("search", 1203, 4, None), rule("idle", 0, 5, None), crowded];
+        let lines = lines_with_rules(&rows(&status, "", SortBy::Waiting, pace_so_far));
+        assert!(lines[1].starts_with("batch b.test") && lines[4].starts_with("c.test"), "{lines:?}");
+        assert_eq!(lines[2..4], ["  search: 1,203 waiting, 5/s 80% used", "  crowded: 1 waiting, 1 of 2 in flight"]);
     }
 
     #[test]

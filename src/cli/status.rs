@@ -16,7 +16,8 @@ use crate::admin::Status;
 
 /// Lists the lanes of a running andante: what waits, how fast it goes, and why not
 ///
-/// PACE is what was sent in a second so far, USED how far the fullest limit is used, ETA when all that wait now are sent.
+/// PACE is what was sent in a second so far, USED how far the fullest limit is used, ETA when all that wait now are sent. Below a lane
+/// are the rules for some of its requests that some wait for.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -64,6 +65,16 @@ pub(super) async fn ask(client: &AdminClient) -> Result<Status, Failure> {
     client.get(ALL).await
 }
 
+/// What people have to know of it before its lanes, each in a line.
+pub(super) fn troubles(status: &Status) -> impl Iterator<Item = String> {
+    let first = status.config.problems.first();
+    let config = first.map(|problem| {
+        let line = format!("what was loaded last does not hold, and what held before it still does: {problem}");
+        lane_table::plain(&line)
+    });
+    config.into_iter().chain(status.fleet.as_ref().and_then(fleet::trouble))
+}
+
 /// Prints its lanes.
 pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
     let status = match ask(client).await {
@@ -79,11 +90,11 @@ pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
         serde_json::to_string_pretty(&listed).unwrap_or_default()
     } else {
         let mut lines = vec![lane_table::headline(&status)];
-        lines.extend(status.fleet.as_ref().and_then(fleet::trouble));
+        lines.extend(troubles(&status));
         match rows.is_empty() {
             true if list.filter.is_empty() => lines.push("no request has come yet".into()),
             true => lines.push(format!("no lane has {:?} in its name", list.filter)),
-            false => lines.extend(lane_table::lines(&rows)),
+            false => lines.extend(lane_table::lines_with_rules(&rows)),
         }
         lines.join("\n")
     };

@@ -110,6 +110,8 @@ pub struct NarrowUsage {
     pub in_flight: u64,
     /// How many may be, for the budget that most wait for.
     pub in_flight_limit: Option<u32>,
+    /// What requests have taken of them so far, and of those that are forgotten.
+    pub used: Sum,
     /// How far the limits of the one are used that most wait for.
     pub limits: Vec<LimitUsage>,
     /// The same of limits that a calendar renews.
@@ -151,6 +153,7 @@ impl NarrowUsage {
             waiting: 0,
             in_flight: 0,
             in_flight_limit: None,
+            used: Sum::default(),
             limits: Vec::new(),
             calendar: Vec::new(),
         }

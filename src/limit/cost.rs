@@ -247,6 +247,17 @@ impl Sum {
         }
     }
 
+    /// All of `other` more.
+    pub fn add_all(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.costs += other.costs;
+        for other in &other.others {
+            let sum = self.sum_of(other.unit);
+            sum.amount += other.amount;
+            sum.costs += other.costs;
+        }
+    }
+
     /// What was added as `reserved` of `unit` has come to `used`.
     pub fn settle(&mut self, unit: Unit, reserved: u64, used: u64) {
         let sum = if unit == Unit::REQUESTS { &mut self.requests } else { &mut self.sum_of(unit).amount };

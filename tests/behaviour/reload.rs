@@ -15,6 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
+    commands::{self, outcome},
     lifecycle::pass,
     support::{Andante, Client, Mock, Upstream, eventually},
 };
@@ -168,6 +169,9 @@ fn a_broken_file_changes_nothing_and_is_told_once() {
     let problem = status["config"]["problems"][0].as_str().unwrap();
     assert!(problem.contains("andante.toml:3") && problem.contains("a thousand"), "{problem}");
     assert!(andante.andante.metrics().contains("\nandante_config_last_reload_successful 0\n"));
+    let admin = andante.andante.admin().to_string();
+    let shown = || outcome(commands::andante(&["status", "--admin", &admin])).1;
+    assert!(shown().contains("what was loaded last does not hold") && shown().contains("a thousand"), "{}", shown());
     assert_eq!(andante.get(&upstream.url("/")), 200);
     assert_eq!(lane(&andante.andante.status())["limits"][0]["limit"], "1000/s");
     // It is looked at every second.

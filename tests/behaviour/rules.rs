@@ -5,7 +5,10 @@ use std::time::Duration;
 use andante::clock::{Clock, Instant};
 use serde_json::Value;
 
-use crate::support::{Andante, Client, Upstream};
+use crate::{
+    commands::{self, outcome},
+    support::{Andante, Client, Upstream},
+};
 
 /// An andante before `upstream` with these rules for it.
 fn before(upstream: &Upstream, rules: &[&str]) -> Andante {
@@ -46,6 +49,8 @@ fn what_waits_for_a_search_holds_up_nobody_else() {
     let rule = rule_of(&status, "search");
     assert_eq!((&rule["budgets"], &rule["busy"], &rule["limits"][0]["limit"]), (&1.into(), &1.into(), &"2/s".into()));
     assert_eq!(status["lanes"][0]["limits"][0]["limit"], "50/s");
+    let (_, shown, _) = outcome(commands::andante(&["status", "--admin", &andante.admin().to_string()]));
+    assert!(shown.contains("\n  search: ") && shown.contains(" waiting, 2/s "), "{shown}");
     for (method, path) in [("GET", "/search"), ("POST", "/other"), ("GET", "/")] {
         assert_eq!(ask(&andante, &upstream, method, path, "").answer().status(), 200);
     }
@@ -55,7 +60,10 @@ fn what_waits_for_a_search_holds_up_nobody_else() {
     assert!(passed() >= Duration::from_millis(1950), "{:?}", passed());
     let metrics = andante.metrics();
     assert!(metrics.contains("andante_draws_total{rule=\"search\"} 5"), "{metrics}");
-    assert!(andante.status()["unmatched_rules"].as_array().unwrap().is_empty());
+    let status = andante.status();
+    assert!(status["unmatched_rules"].as_array().unwrap().is_empty());
+    let total = |status: &Value| status["limits"][0]["used_total"].as_u64();
+    assert_eq!((total(&status["lanes"][0]), total(rule_of(&status, "search"))), (Some(8), Some(5)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct LimitStatus {
     pub used: u64,
     /// Cost units that still fit into it.
     pub room: u64,
-    /// Cost units that the lane's requests have taken so far.
+    /// Cost units that the lane's requests have taken so far, or the narrower rule's.
     #[serde(default)]
     pub used_total: u64,
     /// Who asked for it.
@@ -37,6 +37,14 @@ pub struct LimitStatus {
     /// Which part of it is this andante's, from 0 to 1, where an API reports it to several; `null` if all of it is.
     #[serde(default)]
     pub part: Option<f64>,
+}
+
+impl LimitStatus {
+    /// How far its window is used, from 0 to 1; `None` if nothing fits into it.
+    pub fn used_ratio(&self) -> Option<f64> {
+        let all = self.used + self.room;
+        (all > 0).then(|| self.used as f64 / all as f64)
+    }
 }
 
 /// How many requests an API was found to allow at once.

@@ -6,8 +6,8 @@ use super::{keys::TopKey, opened};
 use crate::{
     admin::{Status, detail::LaneName, status::LaneStatus},
     cli::{
-        fleet,
         lane_table::{self, LaneRow, SortBy},
+        status,
     },
 };
 
@@ -134,8 +134,7 @@ impl TopView {
     /// What is shown on so many rows.
     pub(super) fn lines(&self, rows: usize) -> Vec<TopLine> {
         let foot = TopLine { text: self.foot(), marked: true };
-        let head =
-            [lane_table::headline(&self.status)].into_iter().chain(self.status.fleet.as_ref().and_then(fleet::trouble));
+        let head = [lane_table::headline(&self.status)].into_iter().chain(status::troubles(&self.status));
         let mut lines: Vec<_> = head.map(|text| TopLine { text, marked: false }).collect();
         let frame = FRAME - 1 + lines.len();
         match &self.mode {

@@ -6,7 +6,7 @@ mod reserve;
 mod trial;
 mod view;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -20,7 +20,7 @@ use crate::{
         request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
-    limit::{Budget, Charge, Cost, Scope, Unit},
+    limit::{Budget, Charge, Cost, Scope, Sum, Unit},
     policy::Policy,
 };
 
@@ -40,6 +40,8 @@ pub(super) struct Narrow {
     /// How many requests wait in each place and are held up by something slower.
     held: Map<HeldAt, u32>,
     held_up: HeldUp,
+    /// What requests have taken of budgets that are forgotten, by their rules' names.
+    used: BTreeMap<Arc<str>, Sum>,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(super) struct NarrowBudget {
     pub(super) budget: Budget,
     pub(super) in_flight: InFlight,
     pub(super) waiting: u32,
+    /// What requests that were sent have taken of it.
+    used: Sum,
     /// What waits for it; `None` while nothing does.
     backlog: Option<Box<Backlog>>,
     held_up: HeldUp,
@@ -140,13 +144,19 @@ impl Narrow {
     }
 
     pub(super) fn sent(&mut self, drawn: &Drawn, now: Instant) {
-        self.each(drawn, |narrow, charge| narrow.budget.sent(charge, now));
+        self.each(drawn, |narrow, charge| {
+            narrow.budget.sent(charge, now);
+            narrow.used.add(&charge.cost);
+        });
     }
 
     /// Says whether what was taken still holds.
     pub(super) fn recalled(&mut self, drawn: &Drawn) -> bool {
         let mut holds = true;
-        self.each(drawn, |narrow, charge| holds &= narrow.budget.recall(charge));
+        self.each(drawn, |narrow, charge| {
+            holds &= narrow.budget.recall(charge);
+            narrow.used.subtract(&charge.cost);
+        });
         holds
     }
 
@@ -182,9 +192,11 @@ impl Narrow {
 
     /// Its answer has said how much of `unit` it used.
     pub(super) fn settle(&mut self, drawn: &Drawn, unit: Unit, used: u32, now: Instant) {
-        for (number, charge) in drawn.numbers.iter().zip(&drawn.charges) {
-            self.budgets[*number].budget.settle(*charge, unit, used, now);
-        }
+        self.each(drawn, |narrow, charge| {
+            let reserved = charge.cost.of(unit).map_or(0, |reserved| reserved.get());
+            narrow.used.settle(unit, reserved.into(), used.into());
+            narrow.budget.settle(charge, unit, used, now);
+        });
     }
 
     /// What waits for this budget, if something does.
@@ -310,6 +322,7 @@ impl Narrow {
             if self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now)) {
                 let narrow = self.budgets.remove(self.next_look);
                 self.ids.remove(&narrow.key);
+                self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
             }
         }
         if self.budgets.len() == 0 && end > 0 {
@@ -329,7 +342,8 @@ impl Narrow {
 impl NarrowBudget {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
         let in_flight = InFlight::new(rule.in_flight);
-        Self { key, rule, budget, in_flight, waiting: 0, backlog: None, held_up: HeldUp::default() }
+        let (used, held_up) = (Sum::default(), HeldUp::default());
+        Self { key, rule, budget, in_flight, waiting: 0, used, backlog: None, held_up }
     }
 
     /// The first instant at which it lets a request of `cost` leave.

@@ -14,7 +14,7 @@ use crate::{
     hint,
     lane::{Admission, AdmitRequest, Draw, Draws, Lane, Permit, Refusal, order::Claim},
     learn::AnswerReport,
-    limit::{Limits, MarginSpec},
+    limit::{Limits, MarginSpec, Unit},
     policy::{Added, Policy},
 };
 
@@ -229,6 +229,9 @@ async fn a_budget_is_forgotten_when_it_remembers_nothing() {
     tokio::time::sleep(ms(61_000)).await;
     world.lane.forget_idle();
     assert_eq!(world.lane.narrow_budgets(), 0);
+    send(permitted(world.lane.admit(draw(&draws(&[(1_000, &tenant)])))).await);
+    let narrow = &world.lane.snapshot().narrow[0];
+    assert_eq!((narrow.budgets, narrow.used.of(Unit::REQUESTS)), (1, 1_001), "of those that are forgotten as well");
 }
 
 /// The API refuses it with 429, and asks for so many seconds.

@@ -20,14 +20,16 @@ impl Narrow {
             usage.busy += usize::from(narrow.waiting > 0);
             usage.waiting += u64::from(narrow.waiting);
             usage.in_flight += u64::from(narrow.in_flight.count());
+            usage.used.add_all(&narrow.used);
             if usage.budgets == 1 || narrow.waiting > *crowd {
                 *crowd = narrow.waiting;
                 most.insert(name.clone(), number);
             }
         }
-        let usage = rules.into_values().zip(most.into_values()).map(|((usage, _), number)| {
+        let usage = rules.into_values().zip(most.into_values()).map(|((mut usage, _), number)| {
             let NarrowBudget { budget, in_flight, .. } = &mut self.budgets[number];
             let in_flight_limit = in_flight.limit();
+            self.used.get(&usage.rule).into_iter().for_each(|used| usage.used.add_all(used));
             NarrowUsage { in_flight_limit, limits: budget.usage(now), calendar: budget.calendar(now), ..usage }
         });
         usage.collect()
@@ -41,6 +43,7 @@ impl Narrow {
             (usage.budgets, usage.busy) = (1, usize::from(narrow.waiting > 0));
             (usage.waiting, usage.in_flight) = (narrow.waiting.into(), narrow.in_flight.count().into());
             usage.in_flight_limit = narrow.in_flight.limit();
+            usage.used = narrow.used.clone();
             (usage.limits, usage.calendar) = (narrow.budget.usage(now), narrow.budget.calendar(now));
         }
         usage
