@@ -25,7 +25,7 @@ use self::{
     grounds::Held,
     history::RateHistory,
     latency::Latency,
-    reopening::{Ends, Penalty},
+    reopening::{Ends, Penalty, WindowEnd},
 };
 use crate::{
     clock::Instant,
@@ -55,6 +55,8 @@ pub(super) struct RateEstimator {
     unproven: Option<Closing>,
     /// When the last pause was over that was longer than a few slots, and how long it was.
     paused: Option<(f64, f64)>,
+    /// What was served until the end of the last one that was no short one.
+    ended: Option<WindowEnd>,
     /// The last wait that the API asked for, and how long it served before.
     waited: Option<(f64, f64)>,
     /// What that has taught, if it was a penalty.

@@ -145,6 +145,13 @@ NODE = [
     ),
     Row("koa", "koa-ratelimit", node("koa", max=100, duration=10000), PER_TEN, TELLS),
     Row("flexible", "rate-limiter-flexible", node("flexible", points=100, duration=10), PER_TEN, TELLS),
+    Row(
+        "bottleneck",
+        "bottleneck, 100/10s and 5 at once, 503",
+        node("bottleneck", work=50, maxConcurrent=5, reservoir=100, reservoirRefreshAmount=100, reservoirRefreshInterval=10000),
+        Allows(10, 10, "100/10s,in-flight 5"),
+        REFUSES,
+    ),
     Row("hono", "hono-rate-limiter", node("hono", windowMs=10000, limit=100), PER_TEN, TELLS),
     Row(
         "hapi",

@@ -25,6 +25,8 @@ pub(super) struct Closing {
     pub(super) consistent: bool,
     /// What was believed of the window holds.
     pub(super) window: bool,
+    /// It ends a window as the one before did.
+    pub(super) repeats: bool,
     /// What was believed.
     pub(super) rate: f64,
     /// The fewest that were under way with one that was refused.
@@ -66,6 +68,7 @@ impl Closing {
             pressed: refusal.pressed,
             consistent: false,
             window: false,
+            repeats: false,
             rate: 0.0,
             fewest: answered.crowd,
             refused: 1.0,

@@ -25,6 +25,15 @@ pub(super) struct Penalty {
     settled: f64,
 }
 
+/// The end of a pause that was no short one: when it was over, how many had been served since the one before, and how long that was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowEnd {
+    over: f64,
+    lasted: f64,
+    served: f64,
+    length: f64,
+}
+
 /// How many requests were served in what time. Times are in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
@@ -62,6 +71,10 @@ const PROOF: f64 = 20.0;
 const SOON: f64 = 60.0;
 /// And if that was not shorter than by this.
 const ALIKE: f64 = 0.25;
+/// A shorter pause is none of these.
+const LONG_ENOUGH: f64 = 2.0;
+/// What differs by less than this share is as it was before.
+const AS_BEFORE: f64 = 0.1;
 /// By so much less than is configured leaves, and for how long until more is tried, where one request came too soon after
 /// another one. That is more room between them than most ways vary by: they are not refused again and again. What timers are
 /// late by comes on top of it, since nothing of that is caught up then.
@@ -77,16 +90,31 @@ const SEVERAL: f64 = 5.0;
 /// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
 const LONG: f64 = 60.0;
 
+impl WindowEnd {
+    /// Whether a window has ended here as it has `before`: as many were served in it, or it took as long, and it was used up well
+    /// before its end.
+    fn repeats(&self, before: &Self) -> bool {
+        let alike = |one: f64, other: f64| (one - other).abs() <= AS_BEFORE * one.max(other);
+        let is_long = self.lasted >= SMALL * self.length && before.lasted >= ALIKE * self.lasted;
+        is_long && self.served >= FEW && (alike(self.length, before.length) || alike(self.served, before.served))
+    }
+}
+
 impl RateEstimator {
     /// A probe that left at `sent` was served: the API accepts requests again.
     pub(super) fn reopens(&mut self, now: f64, sent: f64) -> Ends {
-        let Some(closing) = self.closing.take() else { return Ends::No };
+        let Some(mut closing) = self.closing.take() else { return Ends::No };
         let Some(cycle) = self.cycle else { return Ends::Yes };
         if self.lengthens(&closing, cycle, now) {
             return Ends::Yes;
         }
         if self.penalizes(&closing, cycle, now, sent) {
             return Ends::Early;
+        }
+        if let Some(measured) = self.repeats(&closing, sent) {
+            closing.repeats = true;
+            self.believe(&closing, cycle, measured, now, sent);
+            return Ends::Yes;
         }
         if let Some(ends) = self.corrects(&closing, cycle, now, sent) {
             return ends;
@@ -131,6 +159,19 @@ impl RateEstimator {
         self.held = Held::by(Basis::Cycle { served: cycle.served, took, pause });
         self.belief = Some(Belief::of_window(count / longer, longer, count, now).kept(BRIEFLY));
         true
+    }
+
+    /// Long pauses that come again after as many requests, or after as long a time, are the rest of a window, and no outage.
+    fn repeats(&mut self, closing: &Closing, sent: f64) -> Option<Measured> {
+        let lasted = sent - closing.at;
+        if lasted < LONG_ENOUGH {
+            return None;
+        }
+        let since = self.ended.map_or(self.began, |before| before.over);
+        let end = WindowEnd { over: sent, lasted, served: self.history.since(since), length: sent - since };
+        let before = self.ended.replace(end)?;
+        let measured = Measured { served: end.served, length: end.length, last: closing.last - since };
+        (self.belief.is_some() && end.repeats(&before)).then_some(measured)
     }
 
     /// A pause that is as long as the last one, although the API asked for it so much sooner after what it followed, or later, is a
@@ -267,7 +308,8 @@ impl RateEstimator {
             }
         }
         let many = served >= SOME || length >= MOMENT;
-        let sure = closing.window || told.is_some() || !falls && many && last > 0.6 * length && !closing.overload;
+        let clear = !falls && many && last > 0.6 * length && !closing.overload;
+        let sure = closing.window || closing.repeats || told.is_some() || clear;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
         // A short one may be a text that is the same always (Varnish has 5 s): that it is the window is tried once.
         let tried = self.belief.is_none() && kept == KEPT && asked.is_some_and(|wait| wait <= TEXT);
@@ -294,4 +336,22 @@ fn is_one_by_one(belief: &Belief, closing: &Closing, served: f64) -> bool {
 fn falls_short(belief: &Belief, closing: &Closing, measured: Measured) -> bool {
     let less = !closing.window && !belief.is_rising() && measured.served < 0.5 * belief.count.max(8.0);
     less && closing.asked.is_some() && measured.last < 0.5 * belief.span.min(30.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 in each ten seconds, of which eight are pause; and 1,000 in an hour, with a restart of 30 s at its end.
+    #[test]
+    fn what_ends_as_it_did_before_is_a_window_and_restarts_each_hour_are_not() {
+        let end = |served, length, lasted| WindowEnd { over: 0.0, lasted, served, length };
+        let window = end(100.0, 10.0, 8.0);
+        assert!(window.repeats(&end(100.0, 25.0, 4.0)), "as many were served");
+        assert!(window.repeats(&end(40.0, 9.9, 4.0)), "it took as long");
+        assert!(!window.repeats(&end(40.0, 25.0, 4.0)));
+        assert!(!window.repeats(&end(100.0, 10.0, 1.0)), "most of that one was left");
+        assert!(!end(5.0, 10.0, 8.0).repeats(&end(5.0, 10.0, 8.0)), "five are few");
+        assert!(!end(1000.0, 3600.0, 30.0).repeats(&end(1000.0, 3600.0, 30.0)));
+    }
 }

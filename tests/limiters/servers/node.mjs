@@ -59,6 +59,18 @@ const kinds = {
     })
   },
 
+  // A scheduler of jobs that queues none: what it drops is refused, as an overloaded server refuses it. `work` is how long a
+  // request takes, in milliseconds.
+  bottleneck({ work, ...options }) {
+    const Bottleneck = bring('bottleneck')
+    const limiter = new Bottleneck({ highWater: 0, strategy: Bottleneck.strategy.OVERFLOW, ...options })
+    return createServer(async (_, response) => {
+      const served = await limiter.schedule(() => new Promise((end) => setTimeout(end, work, true))).catch(() => false)
+      response.writeHead(served ? 200 : 503)
+      response.end(JSON.stringify(done))
+    })
+  },
+
   hono(options) {
     const app = new (bring('hono').Hono)()
     app.use(bring('hono-rate-limiter').rateLimiter({ keyGenerator: () => 'all', ...options }))
