@@ -11,6 +11,7 @@ use crate::{
     config::{Clients, Config},
     dial::Dialer,
     metrics::Metrics,
+    policy::Egress,
     proxy::Reload,
     tls::Tls,
 };
@@ -61,9 +62,11 @@ impl Configured {
 
     /// Whether connections to upstreams are made as `other` has it.
     fn connects_as(&self, other: &Config) -> bool {
+        // A rule that reaches its hosts as all others do is none of these, whatever it is called.
         let ways = |config: &Config| -> Vec<_> {
             let rules = config.rules.iter().chain([config.rules.unruled()]);
-            rules.map(|rule| (rule.name.clone(), rule.egress.clone(), rule.allow_private)).collect()
+            let own = rules.filter(|rule| rule.egress != Egress::default() || rule.allow_private);
+            own.map(|rule| (rule.name.clone(), rule.egress.clone(), rule.allow_private)).collect()
         };
         let (config, loopback) = (&self.config, |config: &Config| config.clients == Clients::Loopback);
         config.upstream_ca == other.upstream_ca
