@@ -9,6 +9,7 @@ mod gateway;
 mod host_pattern;
 mod network;
 mod origin;
+mod renamed;
 mod reserve;
 mod rest;
 mod rule;
@@ -26,6 +27,7 @@ pub use self::{
     host_pattern::HostPattern,
     network::{BadNetwork, network},
     origin::{HostError, Origin, Scheme},
+    renamed::RenamedRules,
     reserve::Reserve,
     rule::{Https, Policy, TooSmall},
     rules::{HttpsReason, Interception, Rules, Unlisted},

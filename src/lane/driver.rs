@@ -39,12 +39,12 @@ use crate::{
         journal::Journal,
         order::QueuePlace,
         request::{AdmitRequest, Refusal},
-        state::{Decision, Displaced, Effects, End, Grant, SharedNames, Slot, State, Timer, Usage},
+        state::{Decision, Displaced, Effects, End, Grant, NarrowerRules, SharedNames, Slot, State, Timer, Usage},
     },
     learn::AnswerReport,
     limit::Unit,
     metrics::RuleMetrics,
-    policy::{Policy, Rules},
+    policy::{Policy, RenamedRules, Rules},
 };
 
 /// The queue and the limits of one budget, under one policy.
@@ -118,13 +118,10 @@ impl Lane {
         lane
     }
 
-    /// From now on the rules for some of its requests are those of `rules`.
-    pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Rules) {
-        let rule_of = |was: &Policy| match was.is_besides_reserve() {
-            true => self.policy.besides_reserve(),
-            false => rules.iter().find(|rule| rule.added.is_some() && rule.name == was.name).cloned(),
-        };
-        self.tell(|state, now| state.narrower_rules(now, rule_of));
+    /// From now on the rules for some of its requests are those of `rules`, some of which have been renamed.
+    pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Arc<Rules>, renamed: &RenamedRules) {
+        let rules = NarrowerRules::new(rules.clone(), renamed.clone(), &self.policy);
+        self.tell(|state, now| state.narrower_rules(now, rules));
     }
 
     /// Forgets narrower budgets that remember nothing.
@@ -145,11 +142,12 @@ impl Lane {
         self.shared.state.lock().narrow_budgets()
     }
 
-    /// From now on, requests that asked `other` ask this lane: what was sent there counts here.
+    /// From now on, requests that asked `other` ask this lane: what was sent there counts here, and what holds it up holds up this
+    /// one.
     pub(super) fn absorb(self: &Arc<Self>, other: &Self) {
         // One lock after the other: two lanes that absorb each other must not wait for each other.
-        let budget = other.shared.state.lock().budget().clone();
-        self.tell(|state, now| state.absorbed(now, &budget));
+        let inheritance = other.shared.state.lock().inheritance(self.clock.now());
+        self.tell(|state, now| state.absorbed(now, &inheritance));
     }
 
     /// Whether no other policy of this budget is in anybody's hands.

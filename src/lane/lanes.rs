@@ -25,7 +25,7 @@ use crate::{
     clock::{Clock, Instant},
     limit::Unit,
     metrics::{Metrics, RuleMetrics},
-    policy::{Origin, Policy, Rules},
+    policy::{Origin, Policy, RenamedRules, Rules},
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -51,6 +51,8 @@ struct LaneTable {
     /// Of each rule, in the order of the rules; those of hosts without one come last.
     rules_lanes: Vec<RuleLanes>,
     reloaded: bool,
+    /// Rules for some requests that have other names since reloads.
+    renamed: RenamedRules,
 }
 
 /// The lanes of one rule.
@@ -89,7 +91,7 @@ impl Lanes {
         Self {
             clock,
             metrics,
-            table: RwLock::new(LaneTable::new(rules, false)),
+            table: RwLock::new(LaneTable::new(rules)),
             kept: None,
             sharing: None,
             journal: Arc::default(),
@@ -124,6 +126,9 @@ impl Lanes {
         }
         let open = || {
             let lane = self.open(&table.rules, key, origin);
+            if table.reloaded {
+                lane.narrower_rules(&table.rules, &table.renamed);
+            }
             relatives.iter().for_each(|relative| lane.absorb(relative));
             OpenLane { lane, origin: origin.clone() }
         };
@@ -171,8 +176,10 @@ impl Lanes {
         for gone in table.rules.iter().filter(|rule| rules.iter().all(|other| other.name != rule.name)) {
             self.metrics.rule(&gone.name).set_limit_per_second(None);
         }
-        let mut next = LaneTable::new(rules.reusing(&table.rules), true);
-        let LaneTable { rules, rules_lanes, .. } = &mut next;
+        let rules = rules.reusing(&table.rules);
+        let renamed = rules.renamed_since(&table.rules, &table.renamed);
+        let mut next = LaneTable { reloaded: true, renamed, ..LaneTable::new(rules) };
+        let LaneTable { rules, rules_lanes, renamed, .. } = &mut next;
         for OpenLane { lane, origin } in
             table.rules_lanes.drain(..).flat_map(|of_rule| of_rule.lanes.into_inner().into_values())
         {
@@ -183,7 +190,7 @@ impl Lanes {
             } else {
                 lane.reconfigured(policy.clone(), self.metrics_of(rules, key))
             };
-            moved.narrower_rules(rules);
+            moved.narrower_rules(rules, renamed);
             let last = rules_lanes.len() - 1;
             match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {
                 Entry::Vacant(place) => {
@@ -319,9 +326,9 @@ impl Lanes {
 // === impl LaneTable ===
 
 impl LaneTable {
-    fn new(rules: Rules, reloaded: bool) -> Self {
+    fn new(rules: Rules) -> Self {
         let rules_lanes = (0..=rules.iter().count()).map(|_| RuleLanes::default()).collect();
-        Self { rules: Arc::new(rules), rules_lanes, reloaded }
+        Self { rules: Arc::new(rules), rules_lanes, reloaded: false, renamed: RenamedRules::default() }
     }
 
     /// The lanes of the rule of `key`.

@@ -1,6 +1,10 @@
 //! What a request asks of a lane, and why it may be refused.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use prometheus::IntCounter;
 
@@ -118,6 +122,26 @@ pub enum Refusal {
         /// When a request like this one would be accepted, behind others that were told to come back.
         retry_after: Duration,
     },
+}
+
+// === impl Draw ===
+
+impl Draw {
+    /// What tells the budget of the rule with this name from others: `values` is a hash of what its key says of a request, which
+    /// clients cannot foresee.
+    pub fn budget_of(rule: &str, values: u64) -> u64 {
+        values ^ hash(rule)
+    }
+
+    /// The same of a rule that `was` called so, and `is` now.
+    pub(super) fn renamed(budget: u64, was: &str, is: &str) -> u64 {
+        if was == is { budget } else { budget ^ hash(was) ^ hash(is) }
+    }
+}
+
+/// The same in each process: names of rules are no secrets, and nobody else chooses them.
+fn hash(rule: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(rule)
 }
 
 // === impl AddedRule ===

@@ -45,6 +45,7 @@ pub(super) use self::{
     full::Displaced,
     memory::Memory,
     merge::Moving,
+    narrow::NarrowerRules,
     record::{LaneRecord, OriginRecord},
     sharing::SharedNames,
     slot::Slot,
@@ -173,8 +174,8 @@ impl<T> State<T> {
     }
 
     /// From `now` on narrower rules are these, in the place of those that were.
-    pub(super) fn narrower_rules(&mut self, now: Instant, rule_of: impl FnMut(&Policy) -> Option<Arc<Policy>>) {
-        for budget in self.narrow.reconfigured(now, self.epoch, rule_of) {
+    pub(super) fn narrower_rules(&mut self, now: Instant, rules: NarrowerRules) {
+        for budget in self.narrow.reconfigured(now, self.epoch, rules) {
             self.queue.recheck_budget(budget);
         }
         self.rechecks = true;
@@ -189,17 +190,6 @@ impl<T> State<T> {
     /// Forgets narrower budgets that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
         self.narrow.forget_idle(looks, now);
-    }
-
-    /// From `now` on, requests that asked the lane of `other` ask this one.
-    pub(super) fn absorbed(&mut self, now: Instant, other: &Budget) {
-        self.budget.absorb(other, now);
-        self.narrow.absorbed(other, now);
-        self.unwritten = true;
-    }
-
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.

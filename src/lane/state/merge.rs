@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{State, WaitingRequest, numbers, turn::line_of};
+use super::{State, WaitingRequest, narrow::LeftBudget, numbers, turn::line_of};
 use crate::{
     clock::Instant,
     lane::{
@@ -13,11 +13,17 @@ use crate::{
     limit::{Budget, Cost},
 };
 
-/// What a lane leaves to the one that goes on for it.
-pub(in crate::lane) struct Legacy<T> {
+/// What a lane has sent and what holds it up, for another one that some of its requests go to from now on.
+pub(in crate::lane) struct Inheritance {
     budget: Budget,
+    narrow: Vec<LeftBudget>,
     learned: LearnedRecord,
     held: Option<Instant>,
+}
+
+/// What a lane leaves to the one that goes on for it.
+pub(in crate::lane) struct Legacy<T> {
+    inheritance: Inheritance,
     /// What the store does not know yet that it is given up.
     ended: Vec<Arc<str>>,
     /// In the order in which they came.
@@ -43,23 +49,31 @@ impl<T> State<T> {
         let places = self.queue.places(|_| true);
         let waiting = places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect();
         self.rechecks = true;
-        Legacy {
-            budget: self.budget.clone(),
-            learned: self.learned.record(now),
-            held: self.held_until(now),
-            ended: self.portion_bequeathed(),
-            waiting,
-        }
+        Legacy { inheritance: self.inheritance(now), ended: self.portion_bequeathed(), waiting }
     }
 
-    /// From `now` on this lane goes on for the one that has left this: what was sent there counts here, and whatever held
-    /// it up holds up this one.
+    /// What another lane has to know of this one.
+    pub(in crate::lane) fn inheritance(&mut self, now: Instant) -> Inheritance {
+        let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held_until(now));
+        Inheritance { budget: self.budget.clone(), narrow, learned, held }
+    }
+
+    /// From `now` on, requests that asked another lane ask this one: what was sent there counts here, and whatever held it up
+    /// holds up this one. How many of them are under way is not known here.
+    pub(in crate::lane) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
+        let Inheritance { budget, narrow, learned, held } = other;
+        self.budget.absorb(budget, now);
+        self.narrow.absorbed(budget, now);
+        self.narrow.taken_over(narrow, &self.budget, now, self.epoch);
+        self.learned.absorb(learned, now);
+        self.held = self.held_until(now).max(*held);
+        (self.unwritten, self.rechecks) = (true, true);
+    }
+
+    /// From `now` on this lane goes on for the one that has left this.
     pub(in crate::lane) fn inherited(&mut self, now: Instant, legacy: &Legacy<T>) {
-        self.absorbed(now, &legacy.budget);
-        self.learned.absorb(&legacy.learned, now);
-        self.held = self.held_until(now).max(legacy.held);
+        self.absorbed(now, &legacy.inheritance);
         self.portion_inherited(&legacy.ended);
-        self.rechecks = true;
     }
 
     /// A request that has waited in another lane waits in this one.

@@ -3,6 +3,7 @@
 
 mod held_up;
 mod reserve;
+mod rules;
 mod trial;
 mod view;
 
@@ -10,8 +11,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-pub(super) use self::held_up::HeldUp;
 use self::held_up::{HeldAt, Holders};
+pub(in crate::lane) use self::rules::NarrowerRules;
+pub(super) use self::{held_up::HeldUp, rules::LeftBudget};
 use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
@@ -40,6 +42,8 @@ pub(super) struct Narrow {
     /// How many requests wait in each place and are held up by something slower.
     held: Map<HeldAt, u32>,
     held_up: HeldUp,
+    /// The rules as they are since the last reload; `None` before one.
+    rules: Option<NarrowerRules>,
     /// What requests have taken of budgets that are forgotten, by their rules' names.
     used: BTreeMap<Arc<str>, Sum>,
 }
@@ -83,21 +87,12 @@ impl Narrow {
     pub(super) fn find(&mut self, draws: &Draws, own: &Budget, now: Instant, epoch: Duration) -> Option<Box<Drawn>> {
         let draws = draws.as_ref()?;
         let mut numbers = SmallVec::new();
-        if draws.iter().any(|draw| !self.ids.contains_key(&draw.budget)) {
+        if draws.iter().any(|draw| !self.ids.contains_key(&self.key_of(draw))) {
             self.forget_idle(LOOKS, now);
         }
-        for Draw { budget: key, rule } in &**draws {
-            let (budgets, known) = (&mut self.budgets, &mut self.reserve_known);
-            self.apart |= rule.added.as_ref().is_some_and(|added| added.only);
-            numbers.push(*self.ids.entry(*key).or_insert_with(|| {
-                let mut budget = Budget::new(&rule.limits, rule.margin, now).with_calendar(&rule.calendar, epoch);
-                budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
-                self.unknown_until.into_iter().for_each(|until| budget.presume_short(until));
-                if rule.is_besides_reserve() {
-                    budget = Self::besides_reserve(known, budget, own, now);
-                }
-                budgets.insert(NarrowBudget::new(*key, rule.clone(), budget))
-            }));
+        for draw in &**draws {
+            self.apart |= draw.rule.added.as_ref().is_some_and(|added| added.only);
+            numbers.push(self.number_of(self.key_of(draw), &draw.rule, own, now, epoch));
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -269,40 +264,6 @@ impl Narrow {
             narrow.budget.project(now, now, ahead, cost, Scope::NONE)
         });
         drained.max().unwrap_or(now)
-    }
-
-    /// `rule_of` says which rule is now in the place of a rule. A budget of a rule that is gone limits nothing any
-    /// more.
-    pub(super) fn reconfigured(
-        &mut self,
-        now: Instant,
-        epoch: Duration,
-        mut rule_of: impl FnMut(&Policy) -> Option<Arc<Policy>>,
-    ) -> Vec<u32> {
-        let mut changed = Vec::new();
-        self.apart = false;
-        for (number, narrow) in self.budgets.iter_mut_numbered() {
-            let rule = rule_of(&narrow.rule);
-            self.reserve_known &= rule.is_some() || !narrow.rule.is_besides_reserve();
-            self.apart |= rule.as_ref().and_then(|rule| rule.added.as_ref()).is_some_and(|added| added.only);
-            // One without limits, which is known again when its rule comes back.
-            let rule = rule.unwrap_or_else(|| {
-                let added = narrow.rule.added.clone();
-                Policy { added, ..Policy::new(&narrow.rule.name, Vec::new()) }.into()
-            });
-            if rule == narrow.rule {
-                continue;
-            }
-            let before = narrow.pace();
-            narrow.budget.reconfigure(&rule.limits, rule.margin, now);
-            narrow.budget.reconfigure_calendar(&rule.calendar, epoch);
-            narrow.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
-            narrow.in_flight.reconfigure(rule.in_flight);
-            narrow.rule = rule;
-            changed.push((number, before));
-        }
-        self.paces_changed(&changed);
-        changed.into_iter().map(|(number, _)| number).collect()
     }
 
     pub(super) fn set_epoch(&mut self, epoch: Duration) {

@@ -1,5 +1,7 @@
 //! Rules that change while requests wait and leave.
 
+mod narrower;
+
 use super::*;
 use crate::policy::Trust;
 

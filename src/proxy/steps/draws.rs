@@ -35,7 +35,10 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
         let values = values(added, request, &path, claim);
         counter.inc();
         // A lane has one reserve, whatever its rule is called.
-        let budget = if added.patient { keyed_hash::of(RESERVE) } else { keyed_hash::of((&*rule.name, &*values)) };
+        let budget = match added.patient {
+            true => keyed_hash::of(RESERVE),
+            false => Draw::budget_of(&rule.name, keyed_hash::of(&*values)),
+        };
         draws.push(Draw { budget, rule: rule.clone() });
     }
     Ok((!draws.is_empty()).then(|| draws.into_iter().collect()))

@@ -15,7 +15,7 @@ pub(in crate::lane::state) struct Trial {
 impl Narrow {
     /// Begins a question about these budgets.
     pub(in crate::lane::state) fn try_out(&self, draws: &Draws) -> Trial {
-        let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| draw.budget);
+        let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| self.key_of(draw));
         let new = budgets.filter(|budget| !self.ids.contains_key(budget)).collect();
         Trial { new, apart: self.apart, reserve_known: self.reserve_known }
     }

@@ -38,7 +38,7 @@ impl Narrow {
     /// How far the budget of this `draw` is used.
     pub(in crate::lane::state) fn usage_of(&mut self, draw: &Draw, now: Instant) -> NarrowUsage {
         let mut usage = NarrowUsage::none(draw.rule.name.clone());
-        if let Some(number) = self.ids.get(&draw.budget) {
+        if let Some(number) = self.ids.get(&self.key_of(draw)) {
             let narrow = &mut self.budgets[*number];
             (usage.budgets, usage.busy) = (1, usize::from(narrow.waiting > 0));
             (usage.waiting, usage.in_flight) = (narrow.waiting.into(), narrow.in_flight.count().into());

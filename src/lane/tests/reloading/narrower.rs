@@ -1,0 +1,127 @@
+//! Rules for some requests that change, or whose hosts' own rules do.
+
+use super::*;
+use crate::{
+    lane::{Draw, Draws},
+    policy::Added,
+};
+
+/// The host's rule, of these ports, and rules for some of its requests: name, method and limits of each.
+fn with(ports: &[&str], narrower: &[(&str, &str, &str)]) -> Rules {
+    let own: Vec<_> = ports.iter().map(|port| (*port, *port, "1000/s burst 1000")).collect();
+    let own: Vec<_> = rules(&own).iter().map(|rule| Policy::clone(rule)).collect();
+    let narrower = narrower.iter().map(|(name, method, limits)| {
+        let mut rule = Policy::clone(rules(&[(*name, "api.test", *limits)]).get(0));
+        rule.added = Some(Added { methods: vec![(*method).into()], ..Added::default() });
+        rule
+    });
+    Rules::new(own.into_iter().chain(narrower).collect())
+}
+
+fn lanes_with(ports: &[&str], narrower: &[(&str, &str, &str)]) -> Arc<Lanes> {
+    Arc::new(Lanes::new(with(ports, narrower), Metrics::new(), Clock::start()))
+}
+
+/// What a request draws on under these rules, if they are all for it.
+fn draws(lanes: &Lanes) -> Draws {
+    let draw = |rule: &Arc<Policy>| Draw { budget: Draw::budget_of(&rule.name, 7), rule: rule.clone() };
+    Some(lanes.rules().iter().filter(|rule| rule.added.is_some()).map(draw).collect())
+}
+
+/// How many of so many leave at once, one after the other, each answered.
+fn leave(lanes: &Lanes, port: u16, draws: &Draws, count: usize) -> usize {
+    let lane = lanes.find(&origin(port));
+    let admitted = (0..count).map(|_| lane.admit(AdmitRequest { draws: draws.clone(), ..ask(kind()) }));
+    let sent = admitted.filter_map(|admission| match admission {
+        Admission::Send(permit) => Some(send(permit)),
+        _ => None,
+    });
+    sent.count()
+}
+
+const HOST: &[&str] = &["api.test"];
+const PORTS: &[&str] = &["api.test:80", "api.test:8443"];
+const SEARCH: &[(&str, &str, &str)] = &[("search", "POST", "5/min burst 5"), ("daily", "POST", "7/day in UTC")];
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_within_a_narrower_rule_counts_where_lanes_part_and_where_they_become_one() {
+    for (before, after) in [(HOST, PORTS), (PORTS, HOST)] {
+        let lanes = lanes_with(before, SEARCH);
+        assert_eq!([80, 8443].map(|port| leave(&lanes, port, &draws(&lanes), 0)), [0, 0], "both have been asked for");
+        assert_eq!(leave(&lanes, 8443, &draws(&lanes), 9), 5);
+        lanes.reload(with(after, SEARCH));
+        assert_eq!([80, 8443].map(|port| leave(&lanes, port, &draws(&lanes), 9)), [0, 0], "{after:?}");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(leave(&lanes, 8443, &draws(&lanes), 9), 2, "seven a day: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_holds_a_host_up_holds_up_its_port_with_a_rule_of_its_own() {
+    let lanes = lanes_with(HOST, &[]);
+    let host = lanes.find(&origin(80));
+    host.pause(Some(Duration::from_secs(30)));
+    lanes.reload(with(&["api.test", "api.test:8443"], &[]));
+    assert_eq!(leave(&lanes, 8443, &None, 1), 0, "an operator has paused it");
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(leave(&lanes, 8443, &None, 1), 1);
+}
+
+/// A request whose body is still being read when the rules change, or that is to be sent again, knows the old ones.
+#[tokio::test(start_paused = true)]
+async fn a_budget_has_the_limit_that_holds_whichever_the_first_request_knew() {
+    let lanes = lanes_with(HOST, &[("search", "POST", "100/s burst 100")]);
+    let before = draws(&lanes);
+    lanes.find(&origin(80));
+    lanes.reload(with(HOST, &[("search", "POST", "5/s burst 5")]));
+    assert_eq!(leave(&lanes, 80, &before, 9), 5);
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 0, "it is the same budget");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_a_lane_that_becomes_part_of_another_leaves_within_the_new_limit() {
+    let lanes = lanes_with(PORTS, &[("search", "POST", "50/s burst 1")]);
+    let clock = Clock::start();
+    lanes.find(&origin(80));
+    let port = lanes.find(&origin(8443));
+    let asked = draws(&lanes);
+    let waiting: Vec<_> = (0..4)
+        .filter_map(|_| match port.admit(AdmitRequest { draws: asked.clone(), ..ask(kind()) }) {
+            Admission::Wait(waiting) => Some(waiting),
+            Admission::Send(permit) => {
+                send(permit);
+                None
+            }
+            Admission::Refuse(refusal) => panic!("{refusal}"),
+        })
+        .collect();
+    assert_eq!(waiting.len(), 3);
+    lanes.reload(with(HOST, &[("search", "POST", "1/s burst 1")]));
+    for waiting in waiting {
+        send(waiting.await.unwrap());
+    }
+    let took = clock.now().since(Instant::START);
+    assert!((ms(3000)..ms(3010)).contains(&took), "the fourth of one a second: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_without_a_name_goes_on_when_it_is_for_other_requests() {
+    let post = &[("POST api.test", "POST", "5/min burst 5")];
+    let lanes = lanes_with(HOST, post);
+    let before = draws(&lanes);
+    assert_eq!(leave(&lanes, 80, &before, 9), 5);
+    let Admission::Wait(mut waiting) =
+        lanes.find(&origin(80)).admit(AdmitRequest { draws: before.clone(), ..ask(kind()) })
+    else {
+        panic!("five have left")
+    };
+    lanes.reload(with(HOST, &[("PUT api.test", "PUT", "5/min burst 5")]));
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 0);
+    assert_eq!(leave(&lanes, 80, &before, 9), 0, "one that is sent again");
+    assert!(tokio::time::timeout(ms(11_000), &mut waiting).await.is_err(), "it would be six in a minute");
+    // And once more.
+    lanes.reload(with(HOST, &[("PATCH api.test", "PATCH", "5/min burst 5")]));
+    assert_eq!((leave(&lanes, 80, &draws(&lanes), 9), leave(&lanes, 80, &before, 9)), (0, 0));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert!(matches!(tokio::time::timeout(ms(0), waiting).await, Ok(Ok(_))), "it has its slot");
+}

@@ -1,0 +1,99 @@
+//! Rules for some requests that have another name since a reload: one without a name has that of what it is for, which changes
+//! with each edit of that.
+
+use std::sync::Arc;
+
+use super::{Policy, Rules};
+
+/// What a rule was called, and what it is called now.
+pub type RenamedRules = Arc<[(Arc<str>, Arc<str>)]>;
+
+impl Rules {
+    /// Which of these rules had another name among `others`, which held before; `known` were renamed until then.
+    ///
+    /// A rule that is gone is one that is new if the budgets of both are told apart by the same, and both have the same limits or
+    /// are for the same requests. Where several are alike nobody knows which of them it is.
+    pub fn renamed_since(&self, others: &Self, known: &RenamedRules) -> RenamedRules {
+        let not_in = |rules: &Self, rule: &Policy| rules.iter().all(|other| other.name != rule.name);
+        let added = |rule: &&Arc<Policy>| rule.added.is_some();
+        let gone: Vec<_> = others.iter().filter(added).filter(|rule| not_in(self, rule)).collect();
+        let new: Vec<_> = self.iter().filter(added).filter(|rule| not_in(others, rule)).collect();
+        let renamed = gone.iter().filter_map(|was| {
+            let mut alike = new.iter().filter(|is| are_alike(was, is));
+            let is = alike.next().filter(|_| alike.next().is_none())?;
+            let is_only_one = gone.iter().filter(|was| are_alike(was, is)).count() == 1;
+            is_only_one.then(|| (was.name.clone(), is.name.clone()))
+        });
+        let renamed: Vec<_> = renamed.collect();
+        let now = |name: &Arc<str>| renamed.iter().find(|(was, _)| was == name).map_or(name, |(_, is)| is).clone();
+        let earlier = known.iter().map(|(was, is)| (was.clone(), now(is)));
+        let earlier = earlier.filter(|(was, is)| {
+            let is_there = |name: &str| self.iter().any(|rule| *rule.name == *name);
+            is_there(is) && !is_there(was)
+        });
+        let earlier: Vec<_> = earlier.collect();
+        earlier.into_iter().chain(renamed.iter().cloned()).collect()
+    }
+}
+
+/// Whether these may be one rule under two names.
+fn are_alike(one: &Policy, other: &Policy) -> bool {
+    let Some((added, of_other)) = one.added.as_ref().zip(other.added.as_ref()) else { return false };
+    let requests = one.hosts == other.hosts
+        && (&added.path, &added.methods, &added.headers) == (&of_other.path, &of_other.methods, &of_other.headers);
+    let limits = (&one.limits, &one.calendar, one.in_flight) == (&other.limits, &other.calendar, other.in_flight);
+    added.key == of_other.key && added.only == of_other.only && (requests || limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{limit::Limits, policy::Added};
+
+    /// Rules of these names, methods and limits.
+    fn rules(of: &[(&str, &str, &str)]) -> Rules {
+        let rule = |(name, method, limits): &(&str, &str, &str)| {
+            let mut rule = Policy::new(name, vec!["*".parse().unwrap()]);
+            rule.limits = limits.parse::<Limits>().unwrap().limits;
+            rule.added = Some(Added { methods: vec![(*method).into()], ..Added::default() });
+            rule
+        };
+        Rules::new(of.iter().map(rule).collect())
+    }
+
+    /// What a reload from one to the other finds, `known` before.
+    fn renamed(was: &[(&str, &str, &str)], is: &[(&str, &str, &str)], known: &RenamedRules) -> RenamedRules {
+        rules(is).renamed_since(&rules(was), known)
+    }
+
+    fn names(of: &[(&str, &str)]) -> RenamedRules {
+        of.iter().map(|(was, is)| ((*was).into(), (*is).into())).collect()
+    }
+
+    #[test]
+    fn a_rule_with_the_same_limits_or_for_the_same_requests_is_the_same() {
+        let none = RenamedRules::default();
+        let (post, put) = (("POST *", "POST", "5/s"), ("PUT *", "PUT", "5/s"));
+        assert_eq!(renamed(&[post], &[put], &none), names(&[("POST *", "PUT *")]), "as much is allowed");
+        assert_eq!(renamed(&[post], &[("x", "POST", "9/s")], &none), names(&[("POST *", "x")]), "the same requests");
+        assert_eq!(renamed(&[post], &[("x", "PUT", "9/s")], &none), none, "nothing is as it was");
+        assert_eq!(renamed(&[post], &[post, put], &none), none, "it is still there");
+    }
+
+    #[test]
+    fn of_several_that_are_alike_nobody_knows_which_one_it_is() {
+        let none = RenamedRules::default();
+        let (a, b, c) = (("a", "GET", "5/s"), ("b", "PUT", "5/s"), ("c", "POST", "5/s"));
+        assert_eq!(renamed(&[a], &[b, c], &none), none);
+        assert_eq!(renamed(&[a, b], &[c], &none), none);
+    }
+
+    #[test]
+    fn a_rule_that_is_renamed_again_is_known_by_its_first_name() {
+        let (a, b, c) = (("a", "GET", "5/s"), ("b", "GET", "5/s"), ("c", "GET", "5/s"));
+        let once = renamed(&[a], &[b], &RenamedRules::default());
+        assert_eq!(renamed(&[b], &[c], &once), names(&[("a", "c"), ("b", "c")]));
+        assert_eq!(renamed(&[b], &[b], &once), once);
+        assert_eq!(renamed(&[b], &[a], &once), names(&[("b", "a")]), "it has its first name again");
+    }
+}
