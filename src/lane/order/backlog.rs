@@ -193,11 +193,16 @@ impl Backlog {
         self.waiting.units(waits, unit, unsaid)
     }
 
+    /// Whether something waits that is more urgent than this.
+    pub fn has_more_urgent(&self, claim: &Claim) -> bool {
+        self.bands[..band(claim)].iter().flatten().any(|band| band.waiting.costs(Contest::All) > 0)
+    }
+
     /// The flow of which a request gives way to one of `claim` and `cost`. Of what is less urgent than that, the least urgent
     /// does, unless so few of that urgency wait that they are due to it in any case; of its own urgency, what is of a larger
     /// backlog than its own with it: first the client with the largest one, and of that one the flow with the largest one.
     /// `None` if nothing gives way to it.
-    pub(super) fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
+    pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
         let spared = ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1);
         let waits = |band: usize| self.bands[band].as_ref().map_or(0, |band| band.waiting.costs(Contest::All));

@@ -14,6 +14,7 @@
 //! ten thousand places costs no more than what is parked in one.
 
 mod ahead;
+mod giving_way;
 mod keeping;
 mod links;
 mod records;
@@ -289,16 +290,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             self.rest();
         }
         Some(Taken { claim, cost, ticket })
-    }
-
-    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the
-    /// flow that does, by [`Backlog`]. O(strands + log clients).
-    pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<QueuePlace> {
-        let claim = self.backlog.resolve(*claim);
-        let longest = claimed(&self.backlog.gives_way(&claim, cost.share())?);
-        let strands = self.strands.iter().filter(|(_, strand)| claimed(&strand.claim) == longest);
-        let lasts = strands.map(|(_, strand)| QueuePlace { id: strand.last, key: self.tickets[strand.last].key });
-        lasts.max_by_key(|place| place.key).filter(|place| place.key >= NEW)
     }
 
     /// The first ticket of each strand, and the first of those in it that have not been sent yet: one of them has waited

@@ -44,7 +44,7 @@ impl<T> State<T> {
                 Decision::Refuse(refusal)
             }
             PreviewDecision::Wait { expected, ahead } => {
-                self.make_room(now, ask);
+                self.make_room(now, ask, drawn.as_deref());
                 self.share_lacking(now, false);
                 Decision::Wait(QueueOffer { line, expected, ahead, drawn })
             }
@@ -73,16 +73,23 @@ impl<T> State<T> {
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
-    /// The `refusal` of a request, which says when it is to come back behind others that are to. So much goes `before` it now.
-    pub(super) fn come_back(&mut self, now: Instant, asking: Asking<'_>, before: Before, refusal: Refusal) -> Refusal {
+    /// The `refusal` of a request, which says when it is to come back behind others that are to. So much goes `before` it now. `passed`
+    /// says that what is more urgent takes the places that become free.
+    pub(super) fn come_back(
+        &mut self,
+        now: Instant,
+        asking: Asking<'_>,
+        before: Before,
+        refusal: Refusal,
+        passed: bool,
+    ) -> Refusal {
         if asking.ask.turn == Turn::Resent {
             return refusal;
         }
         // A place in a full queue that something more urgent takes is not free.
         let slower = match refusal {
             Refusal::TooLong { .. } => 1.0,
-            // To a narrower budget that is full nothing more urgent may come.
-            Refusal::Full { .. } if !self.is_full() => 1.0,
+            _ if !passed => 1.0,
             _ => Bands::stretched_by(self.queue.inflow_above(asking.ask.claim.urgency)),
         };
         let next = now + refusal.retry_after().mul_f64(slower);

@@ -1,16 +1,19 @@
-//! A full queue: which waiting request gives way to a new one.
+//! As many wait as may, in the lane or for one of its narrower budgets: which of them gives way to a new one.
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{
     State, WaitingRequest,
+    narrow::Drawn,
     predict::{Asking, Before},
     turn::line_of,
 };
 use crate::{
     clock::Instant,
     lane::{
-        order::{Taken, Turn, Waits},
+        order::{Claim, QueuePlace, Taken, Turn, Waits},
         request::{AdmitRequest, Refusal},
     },
     limit::Unit,
@@ -22,31 +25,87 @@ pub(in crate::lane) struct Displaced<T> {
     pub(in crate::lane) refusal: Refusal,
 }
 
+/// Where only so many requests may wait: all of a lane, or those that draw on the narrower budget with this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitingRoom {
+    Lane,
+    Budget(u32),
+}
+
+/// Of a full lane so large a part at most is for what waits for narrower budgets, if anything else comes.
+const OF_OTHERS: usize = 4;
+
 impl<T> State<T> {
-    /// Whether as many wait as may.
-    pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= self.policy.max_waiting
+    /// Where a request waits that draws on these budgets.
+    fn rooms(drawn: Option<&Drawn>) -> impl Iterator<Item = WaitingRoom> {
+        let numbers: SmallVec<[u32; 4]> = drawn.map_or(&[][..], Drawn::numbers).into();
+        [WaitingRoom::Lane].into_iter().chain(numbers.into_iter().map(WaitingRoom::Budget))
+    }
+
+    /// How many wait there, and how many may.
+    fn places(&self, room: WaitingRoom) -> (usize, usize) {
+        match room {
+            WaitingRoom::Lane => (self.queue.len(), self.policy.max_waiting),
+            WaitingRoom::Budget(number) => self.narrow.places(number),
+        }
+    }
+
+    /// Whether as many wait there as may.
+    fn is_full(&self, room: WaitingRoom) -> bool {
+        let (waiting, most) = self.places(room);
+        waiting >= most
     }
 
     /// Whether all places are taken, or kept for those that were told to return by now. While fewer wait than leave in a
     /// second none are kept, so that no slot is lost because of those that never return. Where so many can never wait, or hardly,
     /// that is the last quarter of the places: whoever asks at once when it was served would have all of them otherwise.
-    pub(super) fn is_full_for(&mut self, now: Instant, asking: Asking<'_>) -> bool {
-        let waiting = self.queue.len();
-        let Some(free) = self.policy.max_waiting.checked_sub(waiting).filter(|free| *free > 0) else { return true };
+    fn is_full_for(&mut self, now: Instant, asking: Asking<'_>, room: WaitingRoom) -> bool {
+        let (waiting, most) = self.places(room);
+        let Some(free) = most.checked_sub(waiting).filter(|free| *free > 0) else { return true };
         if asking.ask.turn == Turn::Resent {
             return false;
         }
         let claim = &asking.ask.claim;
-        if self.returns.places_kept(now, claim.urgency, claim.client) < free {
+        if self.returns.places_kept(now, claim.urgency, claim.client, room) < free {
             return false;
         }
         // What waits for something else as well does not take the next slots.
-        let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
-        let rates = self.budget.rates(Unit::REQUESTS);
-        let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
-        let most = self.policy.max_waiting;
-        slowest.is_some_and(|in_a_second| next >= in_a_second.min((most - most / 4) as f64))
+        let (next, in_a_second) = match room {
+            WaitingRoom::Lane => {
+                let rates = self.budget.rates(Unit::REQUESTS);
+                let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
+                (self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0), slowest)
+            }
+            WaitingRoom::Budget(number) => self.narrow.next_slots(number),
+        };
+        in_a_second.is_some_and(|in_a_second| next >= in_a_second.min((most - most / 4) as f64))
+    }
+
+    /// Why a request may not wait that would have to for so long, if it finds no place and nothing gives way to it.
+    pub(super) fn has_no_place(&mut self, now: Instant, asking: Asking<'_>, wait: Duration) -> Option<Refusal> {
+        let full = Self::rooms(asking.drawn).find(|room| {
+            self.is_full_for(now, asking, *room) && self.gives_way(*room, asking.ask, asking.drawn.is_some()).is_none()
+        })?;
+        let (waiting, most) = self.places(full);
+        let retry_after = self.until_next_slot_of(now, full).unwrap_or(wait);
+        Some(Refusal::Full { waiting, kept: most.saturating_sub(waiting), retry_after })
+    }
+
+    /// Which one gives way to a request there. Where that leaves nothing but what waits for narrower budgets, the newest of these does to
+    /// one that draws on none: it would leave before them.
+    fn gives_way(&mut self, room: WaitingRoom, ask: &AdmitRequest, draws: bool) -> Option<QueuePlace> {
+        let (claim, cost) = (&ask.claim, ask.cost);
+        match room {
+            WaitingRoom::Lane => self.queue.gives_way(claim, cost).or_else(|| {
+                let others = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
+                let few = others < (self.policy.max_waiting / OF_OTHERS) as f64;
+                if few && !draws { self.queue.newest_elsewhere(claim.urgency) } else { None }
+            }),
+            WaitingRoom::Budget(number) => {
+                let longest = self.narrow.gives_way(number, &self.queue.resolve(claim), cost)?;
+                self.queue.newest_of(&longest, Some(number))
+            }
+        }
     }
 
     /// How long it is until the next slot; `None` if an answer must come first.
@@ -55,26 +114,57 @@ impl<T> State<T> {
         (next != Instant::FAR).then(|| next.since(now))
     }
 
-    /// Makes room for a request that [may wait](Self::refusal) although the queue is full: what
+    fn until_next_slot_of(&mut self, now: Instant, room: WaitingRoom) -> Option<Duration> {
+        match room {
+            WaitingRoom::Lane => self.until_next_slot(now),
+            WaitingRoom::Budget(number) => {
+                let next = self.narrow.next_slot(number, now);
+                (next != Instant::FAR).then(|| next.since(now))
+            }
+        }
+    }
+
+    /// Whether what is more urgent than `claim` may take the places that become free for a request that draws on these budgets.
+    pub(super) fn is_passed(&self, claim: &Claim, drawn: Option<&Drawn>) -> bool {
+        Self::rooms(drawn).any(|room| self.is_full(room) && self.is_passed_in(room, claim))
+    }
+
+    fn is_passed_in(&self, room: WaitingRoom, claim: &Claim) -> bool {
+        match room {
+            // What is more urgent may be gone again: what has come of late counts.
+            WaitingRoom::Lane => true,
+            WaitingRoom::Budget(number) => {
+                self.narrow.backlog(number).is_some_and(|backlog| backlog.has_more_urgent(claim))
+            }
+        }
+    }
+
+    /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: what
     /// [gives way](crate::lane::order::Queue::gives_way) to it has to go.
-    pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest) {
-        if !self.is_full() {
-            return;
+    pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest, drawn: Option<&Drawn>) {
+        for room in Self::rooms(drawn) {
+            if self.is_full(room)
+                && let Some(place) = self.gives_way(room, ask, drawn.is_some())
+            {
+                self.displace(now, room, place);
+            }
         }
-        let waiting = self.queue.len();
+    }
+
+    fn displace(&mut self, now: Instant, room: WaitingRoom, place: QueuePlace) {
+        let (waiting, _) = self.places(room);
         // It is not known when an answer comes, but it is not now.
-        let retry_after = self.until_next_slot(now).unwrap_or(Duration::from_millis(1));
-        if let Some(taken) = self.queue.gives_way(&ask.claim, ask.cost).and_then(|place| self.take_out(place)) {
-            self.stats.refused += 1;
-            let Taken { claim, cost, ticket } = taken;
-            let WaitingRequest { kind, metered, deadline, ref drawn, .. } = ticket;
-            let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
-            let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws };
-            let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
-            let refusal = Refusal::GaveWay { waiting, retry_after };
-            let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
-            let refusal = self.come_back(now, asking, Before::default(), refusal);
-            self.displaced.push(Displaced { ticket: ticket.grant, refusal });
-        }
+        let retry_after = self.until_next_slot_of(now, room).unwrap_or(Duration::from_millis(1));
+        let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
+        self.stats.refused += 1;
+        let WaitingRequest { kind, metered, deadline, ref drawn, .. } = ticket;
+        let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
+        let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws };
+        let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
+        let refusal = Refusal::GaveWay { waiting, retry_after };
+        let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
+        let passed = self.is_passed_in(room, &claim);
+        let refusal = self.come_back(now, asking, Before::default(), refusal, passed);
+        self.displaced.push(Displaced { ticket: ticket.grant, refusal });
     }
 }

@@ -18,7 +18,7 @@ use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Ahead, Backlog, Map, Slab},
+        order::{Ahead, Backlog, Claim, Map, Slab, Waits},
         request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
@@ -69,12 +69,6 @@ pub(in crate::lane) struct Drawn {
     numbers: SmallVec<[u32; 2]>,
     charges: SmallVec<[Charge; 2]>,
     holders: Holders,
-}
-
-/// Why no more requests may wait for a narrower budget.
-pub(super) struct Full {
-    pub(super) waiting: usize,
-    pub(super) next_slot: Instant,
 }
 
 /// How many others each new budget has looked at, to forget those that remember nothing.
@@ -244,14 +238,27 @@ impl Narrow {
         drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)
     }
 
-    /// The budget that has as many waiting as may, if one has.
-    pub(super) fn full(&mut self, drawn: &Drawn, now: Instant) -> Option<Full> {
-        drawn.numbers.iter().find_map(|number| {
-            let narrow = &mut self.budgets[*number];
-            let waiting = narrow.waiting as usize;
-            let full = waiting >= narrow.rule.max_waiting;
-            full.then(|| Full { waiting, next_slot: narrow.earliest(now, Cost::MIN) })
-        })
+    /// How many wait for a budget, and how many may.
+    pub(super) fn places(&self, number: u32) -> (usize, usize) {
+        let narrow = &self.budgets[number];
+        (narrow.waiting as usize, narrow.rule.max_waiting)
+    }
+
+    /// How many requests wait for nothing but a budget's next slots, and how many of these there are in a second.
+    pub(super) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
+        let narrow = &self.budgets[number];
+        let next = narrow.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
+        (next, Some(narrow.pace() as f64 / 1e6))
+    }
+
+    /// When the next slot of a budget is there; [`Instant::FAR`] if an answer must come first.
+    pub(super) fn next_slot(&mut self, number: u32, now: Instant) -> Instant {
+        self.budgets[number].earliest(now, Cost::MIN)
+    }
+
+    /// The flow of which the newest request gives way to one of `claim` that draws on this budget as well.
+    pub(super) fn gives_way(&mut self, number: u32, claim: &Claim, cost: Cost) -> Option<Claim> {
+        self.budgets[number].backlog.as_mut()?.gives_way(claim, cost.share())
     }
 
     /// When the last of those will have left that wait for one of these budgets.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{
     State,
-    narrow::{Drawn, Full, Narrow},
+    narrow::{Drawn, Narrow},
     slow::{Counted, SlowGroups},
     turn::{LineKey, line_of},
     usage::unsaid_mean,
@@ -56,7 +56,10 @@ impl<T> State<T> {
         let before = self.before(asking);
         let expected = self.expected(now, asking, &before, 0, Counted::Likely);
         match self.refusal(now, expected, asking, &before) {
-            Some(refusal) => PreviewDecision::Refuse(self.come_back(now, asking, before, refusal)),
+            Some(refusal) => {
+                let passed = self.is_passed(&asking.ask.claim, asking.drawn);
+                PreviewDecision::Refuse(self.come_back(now, asking, before, refusal, passed))
+            }
             None => {
                 let ahead = before.all.part().of(self.queue.len() as u64);
                 PreviewDecision::Wait { expected, ahead: u32::try_from(ahead).unwrap_or(u32::MAX) }
@@ -161,21 +164,13 @@ impl<T> State<T> {
         // It is not known when a place in flight becomes free, but it is not now.
         let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };
         let wait = expected.since(now).max(least);
-        if let Some(Full { waiting, next_slot }) = drawn.and_then(|drawn| self.narrow.full(drawn, now)) {
-            let retry_after = if next_slot == Instant::FAR { wait } else { next_slot.since(now) };
-            return Some(Refusal::Full { waiting, kept: 0, retry_after });
-        }
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
         // Who might leave in time waits.
         if wait > patience && self.expected(now, asking, before, 0, Counted::Least).since(now).max(least) > patience {
             return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
         }
-        if self.is_full_for(now, asking) && self.queue.gives_way(&ask.claim, ask.cost).is_none() {
-            let kept = self.policy.max_waiting.saturating_sub(waiting);
-            return Some(Refusal::Full { waiting, kept, retry_after: self.until_next_slot(now).unwrap_or(wait) });
-        }
-        None
+        self.has_no_place(now, asking, wait)
     }
 }
 

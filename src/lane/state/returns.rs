@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::turn::LineKey;
+use super::{full::WaitingRoom, turn::LineKey};
 use crate::{
     clock::Instant,
     lane::order::{ClientId, Map, Urgency},
@@ -34,10 +34,14 @@ struct Promised {
     count: usize,
     /// When those that are over were last forgotten.
     swept: Instant,
-    /// For how many of each urgency a place is kept, as counted at some instant.
-    due: [usize; Urgency::COUNT],
+    /// For how many of each urgency a place is kept, as counted at some instant; and of these for how many that draw on each
+    /// narrower budget.
+    due: DuePlaces,
+    due_at: Map<u32, DuePlaces>,
     counted: Instant,
 }
+
+type DuePlaces = [usize; Urgency::COUNT];
 
 /// What is promised to those of one line.
 #[derive(Clone, Debug, Default)]
@@ -85,11 +89,7 @@ impl Returns {
         at: impl FnMut(u64) -> Instant,
     ) -> Instant {
         self.sweep(now);
-        let new = || {
-            Promised { to: Map::default(), count: 0, swept: now, due: [0; Urgency::COUNT], counted: Instant::START }
-                .into()
-        };
-        let promised = self.0.get_or_insert_with(new);
+        let promised = self.0.get_or_insert_with(|| Promised::none(now).into());
         let room = MOST - promised.count;
         let mut none = OfLine::default();
         let line = match room {
@@ -111,26 +111,29 @@ impl Returns {
         let Some(promised) = &mut self.0 else { return };
         let to = to();
         let Some(line) = promised.to.get_mut(&to) else { return };
+        let mut ends = false;
         if let Some(own) = line.of.get_mut(&client) {
             let before = has_place(own, promised.counted);
             own.remove(0);
-            let ends = before && !has_place(own, promised.counted);
-            let due = &mut promised.due[usize::from(to.urgency.get())];
-            *due -= usize::from(ends).min(*due);
+            ends = before && !has_place(own, promised.counted);
             if own.is_empty() {
                 line.of.remove(&client);
             }
             line.count -= 1;
             promised.count -= 1;
         }
+        if ends {
+            promised.place_ends(&to);
+        }
         if promised.count == 0 {
             self.0 = None;
         }
     }
 
-    /// For how many others a place is kept before a request of `client` that is so urgent; for none if it is due itself. Nobody has
-    /// more than one in a line, however many returns it was promised. Amortised O(1) where ten a second and more are asked for.
-    pub(super) fn places_kept(&mut self, now: Instant, urgency: Urgency, client: ClientId) -> usize {
+    /// For how many others a place in this `room` is kept before a request of `client` that is so urgent; for none if it is due
+    /// itself. Nobody has more than one in a line, however many returns it was promised. Amortised O(1) where ten a second and
+    /// more are asked for.
+    pub(super) fn places_kept(&mut self, now: Instant, urgency: Urgency, client: ClientId, room: WaitingRoom) -> usize {
         let Some(promised) = &mut self.0 else { return 0 };
         // It may stand in another line by now: what paused alone may be open, and other budgets be known.
         let mut own = promised.to.values().filter_map(|line| line.of.get(&client)).flatten();
@@ -138,13 +141,13 @@ impl Returns {
             return 0;
         }
         if promised.counted + COUNTS <= now {
-            (promised.due, promised.counted) = ([0; Urgency::COUNT], now);
-            for (to, line) in &promised.to {
-                let places = line.of.values().filter(|own| has_place(own, now)).count();
-                promised.due[usize::from(to.urgency.get())] += places;
-            }
+            promised.count_due(now);
         }
-        promised.due[..=usize::from(urgency.get())].iter().sum()
+        let due = match room {
+            WaitingRoom::Lane => Some(&promised.due),
+            WaitingRoom::Budget(number) => promised.due_at.get(&number),
+        };
+        due.map_or(0, |due| due[..=usize::from(urgency.get())].iter().sum())
     }
 
     /// Forgets promises that are over. O(promises), but once a second at most.
@@ -162,6 +165,39 @@ impl Returns {
         promised.swept = now;
         if promised.count == 0 {
             self.0 = None;
+        }
+    }
+}
+
+// === impl Promised ===
+
+impl Promised {
+    fn none(now: Instant) -> Self {
+        let (to, due, due_at) = (Map::default(), DuePlaces::default(), Map::default());
+        Self { to, count: 0, swept: now, due, due_at, counted: Instant::START }
+    }
+
+    /// Counts for how many a place is kept. O(promises).
+    fn count_due(&mut self, now: Instant) {
+        (self.due, self.due_at, self.counted) = (DuePlaces::default(), Map::default(), now);
+        for (to, line) in &self.to {
+            let places = line.of.values().filter(|own| has_place(own, now)).count();
+            let urgency = usize::from(to.urgency.get());
+            self.due[urgency] += places;
+            for budget in to.budgets.iter().filter(|_| places > 0) {
+                self.due_at.entry(*budget).or_default()[urgency] += places;
+            }
+        }
+    }
+
+    /// One that was to return there has, and no place is kept for it any more.
+    fn place_ends(&mut self, to: &ReturnTo) {
+        let urgency = usize::from(to.urgency.get());
+        // More may be due than were counted.
+        let one_less = |due: &mut DuePlaces| due[urgency] = due[urgency].saturating_sub(1);
+        one_less(&mut self.due);
+        for budget in &to.budgets {
+            self.due_at.get_mut(budget).into_iter().for_each(one_less);
         }
     }
 }

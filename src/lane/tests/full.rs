@@ -2,9 +2,12 @@
 //! shorter flow.
 
 use super::*;
-use crate::lane::{
-    Waiting,
-    order::{FlowId, Urgency, Weight},
+use crate::{
+    lane::{
+        Draw, Draws, Waiting,
+        order::{FlowId, Urgency, Weight},
+    },
+    policy::Added,
 };
 
 /// One slot a second, of which the first is taken, and room for so many that wait.
@@ -180,4 +183,43 @@ async fn who_would_wait_too_long_displaces_nobody() {
     let hasty = AdmitRequest { claim: client(2), deadline: world.clock.now() + ms(500), ..ask(kind()) };
     assert!(matches!(world.lane.admit(hasty), Admission::Refuse(Refusal::TooLong { .. })));
     assert_eq!(gone(&mut flood).await, Vec::<usize>::new());
+}
+
+/// A lane with room for eight, in which eight clients have one request each that waits for a rule's 1/min, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_narrower_budgets_alone_does_not_keep_others_out() {
+    let world = World::with("10/s", |policy| policy.max_waiting = 8);
+    let mut slow = Policy::new("slow", vec!["*".parse().unwrap()]);
+    slow.limits = "1/min".parse::<Limits>().unwrap().limits;
+    slow.added = Some(Added::default());
+    let draws: Draws = Some([Draw { budget: 1, rule: slow.into() }].into());
+    let asks = |number| world.lane.admit(AdmitRequest { claim: client(number), draws: draws.clone(), ..ask(kind()) });
+    let Admission::Send(_first) = asks(0) else { panic!("nothing was sent yet") };
+    tokio::time::sleep(ms(100)).await;
+    let mut slow: Vec<_> = (1..=8)
+        .map(|number| match asks(number) {
+            Admission::Wait(waiting) => waiting,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(
+        matches!(asks(9), Admission::Refuse(Refusal::Full { .. })),
+        "all places are taken, and all clients have one"
+    );
+    world.send().await;
+    // Room for a quarter of eight.
+    let others = [10, 11].map(|number| world.waits_as(client(number)));
+    assert!(world.refuses(client(12)));
+    let mut gone = Vec::new();
+    for (number, waiting) in slow.iter_mut().enumerate() {
+        if let Ok(Err(refusal)) = tokio::time::timeout(Duration::ZERO, waiting).await {
+            assert!(matches!(refusal, Refusal::GaveWay { waiting: 8, .. }), "{refusal:?}");
+            gone.push(number);
+        }
+    }
+    assert_eq!(gone, [6, 7], "the newest two");
+    for other in others {
+        drop(other.await.expect("it has a slot within two tenths of a second"));
+    }
+    assert!(world.clock.now().since(Instant::START) < ms(400));
 }

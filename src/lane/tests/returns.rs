@@ -1,7 +1,10 @@
 //! Clients that are refused, and that come back when they are told to.
 
 use super::*;
-use crate::lane::{PreviewDecision, order::Urgency};
+use crate::{
+    lane::{Draw, Draws, PreviewDecision, order::Urgency},
+    policy::Added,
+};
 
 /// Sends a request of a client again and again until it has its slot, each time when it is told to. Says how often it was
 /// refused.
@@ -78,13 +81,16 @@ struct Workers {
     leave: bool,
     /// For so long.
     seconds: u64,
+    /// The limit and the places are those of a rule for some requests, in a lane that has more of both.
+    narrow: bool,
 }
 
 /// What a worker has had: answers, and refusals.
 type Had = (usize, usize);
 
 impl Workers {
-    const USUAL: Self = Self { count: 60, limits: "10/s", most: 40, think: Duration::ZERO, leave: false, seconds: 40 };
+    const USUAL: Self =
+        Self { count: 60, limits: "10/s", most: 40, think: Duration::ZERO, leave: false, seconds: 40, narrow: false };
 
     async fn answers(self) -> Vec<usize> {
         self.sending(|_| ask(kind())).await.into_iter().map(|(answers, _)| answers).collect()
@@ -92,16 +98,22 @@ impl Workers {
 
     /// What each has had that sends such requests.
     async fn sending(self, sends: impl Fn(u8) -> AdmitRequest) -> Vec<Had> {
-        let world = Arc::new(World::with(self.limits, |policy| {
-            policy.max_waiting = self.most;
+        let own = if self.narrow { "1000/s burst 1000" } else { self.limits };
+        let world = Arc::new(World::with(own, |policy| {
+            policy.max_waiting = if self.narrow { 10_000 } else { self.most };
             policy.margin = MarginSpec::Fixed(ms(0));
         }));
+        let mut rule = Policy::new("narrow", vec!["*".parse().unwrap()]);
+        rule.limits = self.limits.parse::<Limits>().unwrap().limits;
+        (rule.max_waiting, rule.added) = (self.most, Some(Added::default()));
+        rule.margin = MarginSpec::Fixed(ms(0));
+        let draws: Draws = self.narrow.then(|| [Draw { budget: 1, rule: rule.into() }].into());
         let end = Instant::START + Duration::from_secs(self.seconds);
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..self.count {
             let world = world.clone();
             let mut dice = fastrand::Rng::with_seed(number.into());
-            let sent = sends(number);
+            let sent = AdmitRequest { draws: draws.clone(), ..sends(number) };
             let claim = Claim { client: ClientId::of([10, 0, 0, number].into()), ..sent.claim };
             tasks.spawn(async move {
                 let (mut answers, mut refused) = (0, 0);
@@ -129,8 +141,8 @@ impl Workers {
 
 #[tokio::test(start_paused = true)]
 async fn those_that_come_back_when_they_are_told_to_have_their_share() {
-    for most in [40, 20] {
-        let mut answers = Workers { most, ..Workers::USUAL }.answers().await;
+    for (most, narrow) in [(40, false), (20, false), (40, true), (20, true)] {
+        let mut answers = Workers { most, narrow, ..Workers::USUAL }.answers().await;
         answers.sort_unstable();
         println!("room for {most}: {answers:?}");
         // 401 slots of 60 workers are 6.7 each.
@@ -141,8 +153,15 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
+    for narrow in [false, true] {
+        urgent_ones_have_all_but_the_share_of_others(narrow).await;
+    }
+}
+
+async fn urgent_ones_have_all_but_the_share_of_others(narrow: bool) {
     let urgent = |number| Claim { urgency: if number < 6 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
-    let had = Workers::USUAL.sending(|number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
+    let workers = Workers { narrow, ..Workers::USUAL };
+    let had = workers.sending(|number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
     println!("{had:?}");
     assert!(had[..6].iter().all(|(_, refused)| *refused == 0), "{had:?}");
     let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();

@@ -82,7 +82,7 @@ fn places_are_kept_for_those_that_are_due_and_not_for_long() {
     (0..20).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND));
     let due = |returns: &mut Returns, seconds: f64, of| {
         let now = Instant::START + SECOND.mul_f64(seconds);
-        returns.places_kept(now, Urgency::USUAL, client(of))
+        returns.places_kept(now, Urgency::USUAL, client(of), WaitingRoom::Lane)
     };
     assert_eq!(due(&mut returns, 0.5, 99), 0);
     assert_eq!(due(&mut returns, 1.2, 99), 1);
@@ -103,9 +103,9 @@ fn nobody_has_more_than_one_place_and_none_that_is_in_the_way_of_what_is_more_ur
     (0..100).for_each(|_| _ = promise(1));
     promise(2);
     let then = base + SECOND;
-    assert_eq!(returns.places_kept(then, Urgency::USUAL, client(9)), 2);
-    assert_eq!(returns.places_kept(then, Urgency::new(0).unwrap(), client(9)), 0);
-    assert_eq!(returns.places_kept(then, Urgency::new(7).unwrap(), client(9)), 2);
+    assert_eq!(returns.places_kept(then, Urgency::USUAL, client(9), WaitingRoom::Lane), 2);
+    assert_eq!(returns.places_kept(then, Urgency::new(0).unwrap(), client(9), WaitingRoom::Lane), 0);
+    assert_eq!(returns.places_kept(then, Urgency::new(7).unwrap(), client(9), WaitingRoom::Lane), 2);
 }
 
 #[test]

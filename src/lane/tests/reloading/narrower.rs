@@ -33,10 +33,10 @@ fn leave(lanes: &Lanes, port: u16, draws: &Draws, count: usize) -> usize {
     let lane = lanes.find(&origin(port));
     let admitted = (0..count).map(|_| lane.admit(AdmitRequest { draws: draws.clone(), ..ask(kind()) }));
     let sent = admitted.filter_map(|admission| match admission {
-        Admission::Send(permit) => Some(send(permit)),
+        Admission::Send(permit) => Some(permit),
         _ => None,
     });
-    sent.count()
+    sent.map(send).count()
 }
 
 const HOST: &[&str] = &["api.test"];
