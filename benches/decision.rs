@@ -32,6 +32,7 @@ const ASK: AdmitRequest = AdmitRequest {
     deadline: Instant::FAR,
     turn: Turn::New,
     draws: None,
+    port: 80,
 };
 
 fn policy(limits: &str) -> Policy {

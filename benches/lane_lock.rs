@@ -36,6 +36,7 @@ const ASK: AdmitRequest = AdmitRequest {
     deadline: Instant::FAR,
     turn: Turn::New,
     draws: None,
+    port: 80,
 };
 /// How long each combination is measured.
 const TIME: Duration = Duration::from_secs(2);

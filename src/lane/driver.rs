@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
 pub use self::keeping::KeepRequest;
-pub(in crate::lane) use self::keeping::KeptLane;
+pub(in crate::lane) use self::{keeping::KeptLane, merge::Departing};
 use self::{
     log::log_changes,
     permit::{Dismissal, Outcome},

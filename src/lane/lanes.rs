@@ -2,6 +2,7 @@
 
 mod forgetting;
 mod named;
+mod parting;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use self::forgetting::forget;
+use self::{forgetting::forget, parting::Parting};
 use super::{
     Lane, Sharing,
     journal::Journal,
@@ -124,15 +125,24 @@ impl Lanes {
             self.forgotten(forget(&mut lanes));
             rule_lanes.crowded.store(lanes.len() * 2, Ordering::Relaxed);
         }
-        let open = || {
-            let lane = self.open(&table.rules, key, origin);
-            if table.reloaded {
-                lane.narrower_rules(&table.rules, &table.renamed);
-            }
-            relatives.iter().for_each(|relative| lane.absorb(relative));
-            OpenLane { lane, origin: origin.clone() }
-        };
+        let open = || self.open_beside(&table, key, origin, &relatives);
         lanes.entry(key.to_lane_key()).or_insert_with(open).lane.clone()
+    }
+
+    /// A new lane for requests that may have gone by those of `relatives`.
+    fn open_beside(
+        &self,
+        table: &LaneTable,
+        key: RequestKey<'_>,
+        origin: &Origin,
+        relatives: &[Arc<Lane>],
+    ) -> OpenLane {
+        let lane = self.open(&table.rules, key, origin);
+        if table.reloaded {
+            lane.narrower_rules(&table.rules, &table.renamed);
+        }
+        relatives.iter().for_each(|relative| lane.absorb(relative));
+        OpenLane { lane, origin: origin.clone() }
     }
 
     /// The lane for requests to `origin`, without opening it. Where none is open, a lane that no request will use
@@ -180,17 +190,25 @@ impl Lanes {
         let renamed = rules.renamed_since(&table.rules, &table.renamed);
         let mut next = LaneTable { reloaded: true, renamed, ..LaneTable::new(rules) };
         let LaneTable { rules, rules_lanes, renamed, .. } = &mut next;
+        let mut parting = Vec::new();
         for OpenLane { lane, origin } in
             table.rules_lanes.drain(..).flat_map(|of_rule| of_rule.lanes.into_inner().into_values())
         {
             let key = RequestKey::new(rules, &origin);
             let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
+            // Before it has another limit, which is none of these.
+            let others = parting::of(rules, &lane, &origin);
             let moved = if Arc::ptr_eq(policy, lane.policy()) {
                 lane
             } else {
                 lane.reconfigured(policy.clone(), self.metrics_of(rules, key))
             };
             moved.narrower_rules(rules, renamed);
+            parting.extend(others.into_iter().map(|(origin, waiting)| Parting {
+                origin,
+                from: moved.clone(),
+                waiting,
+            }));
             let last = rules_lanes.len() - 1;
             match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {
                 Entry::Vacant(place) => {
@@ -200,6 +218,12 @@ impl Lanes {
                 // Two rules for ports of one host have become one.
                 Entry::Occupied(taken) => taken.get().lane.inherit(&moved),
             }
+        }
+        for Parting { origin, from, waiting } in parting {
+            let key = RequestKey::new(&next.rules, &origin);
+            let open = || self.open_beside(&next, key, &origin, std::slice::from_ref(&from));
+            let other = next.of(key).lanes.write().entry(key.to_lane_key()).or_insert_with(open).lane.clone();
+            other.take_in(waiting);
         }
         *table = next;
     }

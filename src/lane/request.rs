@@ -29,6 +29,8 @@ pub struct AdmitRequest {
     pub turn: Turn,
     /// The budgets it draws on beside the lane's own.
     pub draws: Draws,
+    /// The port that it goes to: a reload may give that a rule of its own.
+    pub port: u16,
 }
 
 /// The budgets of narrower rules that a request draws on. `None` is what nearly all requests have.

@@ -71,7 +71,7 @@ pub fn simulate(
 impl Simulation {
     fn ask(&mut self, number: usize, &SimulatedRequest { claim, cost, .. }: &SimulatedRequest) {
         let kind = RouteKey::NONE;
-        let ask = AdmitRequest { cost, kind, claim, deadline: Instant::FAR, turn: Turn::New, draws: None };
+        let ask = AdmitRequest { cost, kind, claim, deadline: Instant::FAR, turn: Turn::New, draws: None, port: 80 };
         match self.state.asked(self.now, &ask) {
             Decision::Send(slot) => self.leave(number, slot),
             Decision::Wait(offer) => {

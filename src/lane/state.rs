@@ -114,6 +114,7 @@ struct WaitingRequest<T> {
     /// Until when it may wait.
     deadline: Instant,
     drawn: Option<Box<Drawn>>,
+    port: u16,
 }
 
 /// The most slots given, and tickets moved from line to line, in one go. The rest follows once others had the lock.
@@ -303,12 +304,12 @@ impl<T> State<T> {
                 Next::At(at) => return at,
             };
             let Taken { claim, cost, ticket } = self.queue.serve(place).expect("the ticket is there whose turn it is");
-            let WaitingRequest { grant, kind, since, drawn, .. } = ticket;
+            let WaitingRequest { grant, kind, since, drawn, port, .. } = ticket;
             if let Some(drawn) = &drawn {
                 self.narrow.dequeued(drawn, &claim, cost);
             }
             let cost = self.reserve(now, cost);
-            let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn });
+            let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn, port });
             grants.push(Grant { ticket: grant, slot, waited: now.since(since) });
         }
         now
@@ -316,7 +317,7 @@ impl<T> State<T> {
 
     /// Lets a request go.
     fn take(&mut self, now: Instant, leaving: Leaving) -> Slot {
-        let Leaving { cost, kind, claim, scope, since, due, mut drawn } = leaving;
+        let Leaving { cost, kind, claim, scope, since, due, mut drawn, port } = leaving;
         if let Some(drawn) = &mut drawn {
             self.narrow.take(drawn, now, since, self.budget.spacing(), cost);
         }
@@ -329,7 +330,8 @@ impl<T> State<T> {
         let waited = now.since(since);
         self.stats.waited += waited;
         self.stats.waited_most = self.stats.waited_most.max(waited);
-        Slot { charge, kind, claim, crowd: self.learned.unanswered(), leased: self.budget.is_leased(now), drawn }
+        let (crowd, leased) = (self.learned.unanswered(), self.budget.is_leased(now));
+        Slot { charge, kind, claim, crowd, port, leased, drawn }
     }
 
     /// Keeps what was learned for the next effects: mostly nothing.

@@ -96,7 +96,8 @@ fn kind() -> RouteKey {
 
 /// A request that has all the time in the world.
 fn ask(kind: RouteKey) -> AdmitRequest {
-    AdmitRequest { cost: Cost::MIN, kind, claim: Claim::USUAL, deadline: Instant::FAR, turn: Turn::New, draws: None }
+    let (cost, claim, turn) = (Cost::MIN, Claim::USUAL, Turn::New);
+    AdmitRequest { cost, kind, claim, deadline: Instant::FAR, turn, draws: None, port: 80 }
 }
 
 /// The permit that an admission gives, now or once its turn has come.

@@ -170,7 +170,8 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
             let body = SeenBody { length, ..SeenBody::default() };
             let credential = credential::hash(seen.headers());
             let (added, turn) = (&*added, Turn::New);
-            let asking = Asking { lane: &lane, added, claim, cost, credential, body, turn, deadline };
+            let port = origin.port;
+            let asking = Asking { lane: &lane, added, claim, cost, credential, body, turn, deadline, port };
             ask::of(&seen, asking).map(|ask| {
                 let preview = lane.preview(&ask);
                 (ask, preview)

@@ -229,7 +229,7 @@ fn origin() -> Origin {
 
 fn ask() -> AdmitRequest {
     let (kind, claim, turn) = (RouteKey::new("GET", "/"), Claim::USUAL, Turn::New);
-    AdmitRequest { cost: Cost::MIN, kind, claim, deadline: Instant::FAR, turn, draws: None }
+    AdmitRequest { cost: Cost::MIN, kind, claim, deadline: Instant::FAR, turn, draws: None, port: 80 }
 }
 
 /// How many units of its last limit a lane counts.

@@ -30,7 +30,7 @@ fn call(lanes: &Lanes, host: &str) {
     let origin = Origin::parse(Scheme::Http, host, Some(80)).unwrap();
     let kind = RouteKey::new("GET", "/");
     let (claim, turn) = (Claim::USUAL, Turn::New);
-    let ask = AdmitRequest { cost: Cost::MIN, kind, claim, deadline: Instant::FAR, turn, draws: None };
+    let ask = AdmitRequest { cost: Cost::MIN, kind, claim, deadline: Instant::FAR, turn, draws: None, port: 80 };
     let Admission::Send(mut permit) = lanes.find(&origin).admit(ask) else { panic!("nothing was sent to {host} yet") };
     permit.sent();
 }

@@ -119,9 +119,9 @@ impl Permit {
 
     /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
     pub fn renew(&mut self, deadline: Instant) -> Admission {
-        let Slot { charge, kind, claim, .. } = self.slot;
+        let Slot { charge, kind, claim, port, .. } = self.slot;
         let draws = self.slot.draws();
-        let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws };
+        let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws, port };
         // Settled here and not in `drop`, which would be too late for a lane that lets one request through at a time.
         self.settle(self.lane.now());
         self.lane.admit(ask)

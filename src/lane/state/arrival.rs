@@ -34,8 +34,8 @@ impl<T> State<T> {
         match decision {
             PreviewDecision::Send => {
                 // Requests that wait do so for something else, and are owed nothing for it.
-                let AdmitRequest { kind, claim, .. } = *ask;
-                let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn };
+                let AdmitRequest { kind, claim, port, .. } = *ask;
+                let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn, port };
                 Decision::Send(self.take(now, leaving))
             }
             PreviewDecision::Refuse(refusal) => {
@@ -69,7 +69,7 @@ impl<T> State<T> {
         let longest = drawn.as_deref().map_or(Duration::MAX, Narrow::max_wait).min(self.policy.max_wait);
         let deadline = ask.deadline.min(now + longest);
         let (kind, metered) = (ask.kind, line.metered);
-        let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn };
+        let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn, port: ask.port };
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 

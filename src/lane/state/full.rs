@@ -157,9 +157,9 @@ impl<T> State<T> {
         let retry_after = self.until_next_slot_of(now, room).unwrap_or(Duration::from_millis(1));
         let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
         self.stats.refused += 1;
-        let WaitingRequest { kind, metered, deadline, ref drawn, .. } = ticket;
+        let WaitingRequest { kind, metered, deadline, port, ref drawn, .. } = ticket;
         let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
-        let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws };
+        let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws, port };
         let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, retry_after };
         let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };

@@ -137,10 +137,10 @@ impl<T> State<T> {
         let place = self.place_of(place);
         let turn = if place.is_of_resent() { Turn::Resent } else { Turn::New };
         let Taken { claim, cost, ticket } = self.take_out(place)?;
-        let WaitingRequest { kind, since, deadline, drawn, .. } = ticket;
+        let WaitingRequest { kind, since, deadline, drawn, port, .. } = ticket;
         let patience = deadline.since(since);
         let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
-        let ask = AdmitRequest { cost, kind, claim, deadline: now + patience, turn, draws };
+        let ask = AdmitRequest { cost, kind, claim, deadline: now + patience, turn, draws, port };
         let (drawn, cost, line) = self.consider(now, &ask);
         let retry_after = match self.decide(now, Asking { ask: &ask, cost, line, drawn: drawn.as_deref() }) {
             PreviewDecision::Refuse(refusal) => refusal.retry_after(),

@@ -1,6 +1,6 @@
 //! A lane that becomes part of another one.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{State, WaitingRequest, narrow::LeftBudget, numbers, turn::line_of};
 use crate::{
@@ -40,16 +40,28 @@ pub(in crate::lane) struct Moving<T> {
     since: Instant,
     deadline: Instant,
     draws: Draws,
+    port: u16,
 }
 
 impl<T> State<T> {
     /// From `now` on another lane goes on for this one. Nothing waits here any more: two queues would leave at twice the
     /// pace.
     pub(in crate::lane) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
-        let places = self.queue.places(|_| true);
-        let waiting = places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect();
-        self.rechecks = true;
+        let waiting = self.departing(|_| true);
         Legacy { inheritance: self.inheritance(now), ended: self.portion_bequeathed(), waiting }
+    }
+
+    /// To which ports what waits here goes. O(waiting).
+    pub(in crate::lane) fn ports(&self) -> BTreeSet<u16> {
+        let tickets = self.queue.strands().flat_map(|strand| strand.tickets);
+        tickets.map(|(_, _, ticket)| ticket.port).collect()
+    }
+
+    /// What waits here and goes to ports that are `wanted` waits in another lane from now on; in the order in which it came.
+    pub(in crate::lane) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
+        self.rechecks = true;
+        let places = self.queue.places(|_, ticket| wanted(ticket.port));
+        places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect()
     }
 
     /// What another lane has to know of this one.
@@ -78,7 +90,7 @@ impl<T> State<T> {
 
     /// A request that has waited in another lane waits in this one.
     pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
-        let Moving { grant, claim, cost, kind, metered, since, deadline, draws } = moving;
+        let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);
         let mut drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
         if let Some(drawn) = &mut drawn {
@@ -87,15 +99,16 @@ impl<T> State<T> {
         let line = line_of(&self.learned, &kind, metered, drawn.as_deref());
         let budgets = numbers(&drawn).to_vec();
         self.rechecks = true;
-        let ticket = WaitingRequest { grant, kind, metered, since, deadline, drawn };
+        let ticket = WaitingRequest { grant, kind, metered, since, deadline, drawn, port };
         self.queue.enqueue(line, &budgets, claim, cost, Turn::New, ticket)
     }
 }
 
 impl<T> From<Taken<WaitingRequest<T>>> for Moving<T> {
     fn from(taken: Taken<WaitingRequest<T>>) -> Self {
-        let Taken { claim, cost, ticket: WaitingRequest { grant, kind, metered, since, deadline, drawn } } = taken;
+        let Taken { claim, cost, ticket: WaitingRequest { grant, kind, metered, since, deadline, drawn, port } } =
+            taken;
         let draws = drawn.map(|drawn| drawn.draws.clone());
-        Self { grant, claim, cost, kind, metered, since, deadline, draws }
+        Self { grant, claim, cost, kind, metered, since, deadline, draws, port }
     }
 }

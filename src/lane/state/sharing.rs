@@ -274,7 +274,8 @@ mod tests {
         let (mut queue, tokens) = (Queue::new(), Unit::named("tokens").unwrap());
         let mut wait = |cost: Cost, metered| {
             let (since, deadline) = (Instant::START, Instant::FAR);
-            let ticket = WaitingRequest { grant: (), kind: RouteKey::NONE, metered, since, deadline, drawn: None };
+            let ticket =
+                WaitingRequest { grant: (), kind: RouteKey::NONE, metered, since, deadline, drawn: None, port: 80 };
             let line = LineKey { scope: Scope::NONE, paused: None, metered };
             queue.enqueue(line, &[], Claim::USUAL, cost, Turn::New, ticket);
         };

@@ -17,6 +17,8 @@ pub(in crate::lane) struct Slot {
     pub(in crate::lane) claim: Claim,
     /// How many were under way when it was given, itself included.
     pub(super) crowd: u32,
+    /// The port that its request goes to.
+    pub(in crate::lane) port: u16,
     /// Whether the lease of what several processes share held by then: it may be sent under no other.
     pub(in crate::lane) leased: bool,
     /// What it has taken of narrower budgets.
@@ -34,6 +36,7 @@ pub(super) struct Leaving {
     /// When it could have left.
     pub(super) due: Instant,
     pub(super) drawn: Option<Box<Drawn>>,
+    pub(super) port: u16,
 }
 
 // === impl Slot ===

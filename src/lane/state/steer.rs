@@ -21,7 +21,7 @@ impl<T> State<T> {
     /// Drops the waiting requests that are `wanted`. Returns how many there were.
     pub(in crate::lane) fn drop_waiting(&mut self, wanted: impl Fn(&Claim) -> bool) -> usize {
         let before = self.displaced.len();
-        for place in self.queue.places(wanted) {
+        for place in self.queue.places(|claim, _| wanted(claim)) {
             if let Some(taken) = self.take_out(place) {
                 self.displaced.push(Displaced { ticket: taken.ticket.grant, refusal: Refusal::DroppedByOperator });
             }
@@ -33,7 +33,7 @@ impl<T> State<T> {
     /// Gives the oldest of the `wanted` requests the highest urgency, in front of all that have not been sent before.
     /// Returns whether there is one.
     pub(in crate::lane) fn let_first(&mut self, wanted: impl Fn(&Claim) -> bool) -> bool {
-        let Some(before) = self.queue.places(wanted).into_iter().next() else { return false };
+        let Some(before) = self.queue.places(|claim, _| wanted(claim)).into_iter().next() else { return false };
         let Some(Taken { claim, cost, mut ticket }) = self.take_out(before) else { return false };
         let claim = Claim { urgency: Urgency::MOST, ..claim };
         if let Some(drawn) = &mut ticket.drawn {

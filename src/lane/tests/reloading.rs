@@ -235,6 +235,35 @@ async fn a_rule_that_is_renamed_is_the_same_limit_to_the_store_unless_ports_have
     assert!(after.iter().any(|pool| pool.starts_with("api\n")), "{after:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_port_that_gets_a_rule_of_its_own_leaves_within_that() {
+    let (lanes, _, clock) = lanes(&[("host", "api.test", "1/s")]);
+    let host = lanes.find(&origin(80));
+    assert!(leaves(&host));
+    // To the two ports by turns.
+    let asks = |port: u16| match host.admit(AdmitRequest { port, ..ask(kind()) }) {
+        Admission::Wait(waiting) => (port, waiting),
+        other => panic!("one has left: {other:?}"),
+    };
+    let waiting: Vec<_> = (0..8).map(|number| asks(if number % 2 == 0 { 8443 } else { 80 })).collect();
+    lanes.reload(rules(&[("host", "api.test", "1/s"), ("port", "api.test:80", "1000/s burst 1000")]));
+    let [http, https] = [80, 8443].map(|port| lanes.find(&origin(port)));
+    assert_eq!((https.waiting(), http.waiting()), (4, 4));
+    let last = waits(&https);
+    let mut tasks = tokio::task::JoinSet::new();
+    for (port, waiting) in waiting.into_iter().chain([(8443, last)]) {
+        tasks.spawn(async move {
+            send(waiting.await.unwrap());
+            (port, clock.now().since(Instant::START).as_millis())
+        });
+    }
+    let mut times = tasks.join_all().await;
+    times.sort_unstable();
+    // One has left at the start.
+    assert_eq!(times.split_off(4), [1000, 2000, 3000, 4000, 5000].map(|time| (8443, time)));
+    assert!(times.iter().all(|(port, time)| *port == 80 && *time < 10), "{times:?}");
+}
+
 /// Rules for two ports of a host, each with `limit`, and the one that is there in their place later.
 fn two_become_one(limit: &'static str) -> ([(&'static str, &'static str, &'static str); 2], Rules) {
     let two = [("one", "api.test:80", limit), ("other", "api.test:8443", limit)];

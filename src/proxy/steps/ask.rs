@@ -49,6 +49,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) body: SeenBody<'a>,
     pub(crate) turn: Turn,
     pub(crate) deadline: Instant,
+    /// The port that it goes to.
+    pub(crate) port: u16,
 }
 
 /// What the request with these `fields` says of itself, which comes from the client at `address` and is for `lane`.
@@ -74,7 +76,7 @@ pub(crate) fn terms(
 
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
-    let Asking { lane, added, claim, cost, credential, body, turn, deadline } = asking;
+    let Asking { lane, added, claim, cost, credential, body, turn, deadline, port } = asking;
     let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, body));
     let cost = costs::with_uncosted(cost, added, lane.policy()).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
@@ -86,7 +88,7 @@ pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitReq
             RouteKey::new(request.method().as_str(), request.uri().path()).with_credential(credential),
         ),
     };
-    Ok(AdmitRequest { cost, kind, claim, deadline, turn, draws })
+    Ok(AdmitRequest { cost, kind, claim, deadline, turn, draws, port })
 }
 
 /// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).

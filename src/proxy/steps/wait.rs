@@ -56,6 +56,7 @@ where
                 body: SeenBody::unread(request.body()),
                 turn: call.turn,
                 deadline: call.deadline,
+                port: route.origin.port,
             };
             let ask = ask::of(request, asking)?;
             // Tunnels make connections of their own.

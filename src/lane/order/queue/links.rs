@@ -23,9 +23,9 @@ pub struct WaitingStrand<I> {
 }
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// Where all tickets stand whose claim is `wanted`, in the order in which they came. O(waiting).
-    pub fn places(&self, wanted: impl Fn(&Claim) -> bool) -> Vec<QueuePlace> {
-        let wanted = |ticket: &Ticket<T>| wanted(&self.strands[ticket.strand].claim);
+    /// Where all tickets stand that are `wanted`, by their claims or themselves, in the order in which they came. O(waiting).
+    pub fn places(&self, wanted: impl Fn(&Claim, &T) -> bool) -> Vec<QueuePlace> {
+        let wanted = |ticket: &Ticket<T>| wanted(&self.strands[ticket.strand].claim, &ticket.ticket);
         let tickets = self.tickets.iter().filter(|(_, ticket)| wanted(ticket));
         let mut places: Vec<_> = tickets.map(|(id, ticket)| QueuePlace { id, key: ticket.key }).collect();
         places.sort_unstable_by_key(|place| place.key);

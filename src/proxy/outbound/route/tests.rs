@@ -38,6 +38,7 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
         deadline: Instant::FAR,
         turn: Turn::New,
         draws: None,
+        port: 80,
     };
     let Admission::Send(mut permit) = route.lane.admit(ask.clone()) else { panic!("nothing is known") };
     permit.sent();

@@ -82,6 +82,7 @@ impl Client for Andante {
             deadline: Instant::FAR,
             turn,
             draws: None,
+            port: 80,
         };
         match self.state.asked(now, &ask) {
             Decision::Send(slot) => {
