@@ -161,7 +161,9 @@ impl RateEstimator {
         true
     }
 
-    /// Long pauses that come again after as many requests, or after as long a time, are the rest of a window, and no outage.
+    /// Long pauses that come again after as many requests, or after as long a time, are the rest of a window, and no outage; unless
+    /// what was believed has been served for long, or is configured. Paced by such a window fewer are never served before the next
+    /// long pause: if they are, it was an outage that repeats, and so may the next ones be.
     fn repeats(&mut self, closing: &Closing, sent: f64) -> Option<Measured> {
         let lasted = sent - closing.at;
         if lasted < LONG_ENOUGH {
@@ -170,8 +172,14 @@ impl RateEstimator {
         let since = self.ended.map_or(self.began, |before| before.over);
         let end = WindowEnd { over: sent, lasted, served: self.history.since(since), length: sent - since };
         let before = self.ended.replace(end)?;
-        let measured = Measured { served: end.served, length: end.length, last: closing.last - since };
-        (self.belief.is_some() && end.repeats(&before)).then_some(measured)
+        self.interrupted |= self.repeated.take().is_some_and(|count| end.served < (1.0 - AS_BEFORE) * count);
+        let belief = self.belief.as_ref().filter(|_| self.configured.is_none() && !self.interrupted)?;
+        let span = belief.span.max(1.0);
+        let proof = (PROOF * span).min(closing.at - self.began).max(span);
+        let served_for_long = self.history.since(closing.at - proof) >= MOST_OF * proof * closing.rate;
+        let repeats = !served_for_long && end.repeats(&before);
+        self.repeated = repeats.then_some(end.served);
+        repeats.then_some(Measured { served: end.served, length: end.length, last: closing.last - since })
     }
 
     /// A pause that is as long as the last one, although the API asked for it so much sooner after what it followed, or later, is a

@@ -47,3 +47,26 @@ fn one_pause_says_nothing_of_a_rate_that_was_served_for_long() {
         }
     }
 }
+
+/// What is served of what an API of 20/s lets through that is down for the last so many seconds of each `every`, ten times.
+fn used_between(every: f64, down: f64, wait: Wait, configured: Option<&'static str>) -> (f64, String) {
+    let world = World::new("20/s", [Limiter::bucket(20.0, 20.0)]);
+    let near = World { latency: 0.01, jitter: 0.0003, work: 0.002, refuses: 503, ..world };
+    let pauses: Vec<_> = (1..=10).map(|number| (20.0 + f64::from(number) * every - down, down)).collect();
+    let lasts = 20.0 + 10.0 * every + 60.0;
+    let paused = World { wait, configured, pauses, lasts, ..near };
+    let (outcome, note, _) = compare(&paused, 1);
+    (outcome.served as f64 / (20.0 * (lasts - 10.0 * down)), note)
+}
+
+/// They come after as long a time each, as the end of a window does. Taken for one, each would make the rate less, so that fewer were
+/// served until the next one: .36 were served.
+#[test]
+fn outages_that_repeat_say_nothing_of_a_rate() {
+    for (every, down) in [(60.0, 10.0), (300.0, 60.0)] {
+        for (wait, configured) in [(Wait::Unsaid, None), (Wait::Truth, None), (Wait::Unsaid, Some("20/1s"))] {
+            let (used, note) = used_between(every, down, wait, configured);
+            assert!(used >= 0.95, "{wait:?} {configured:?} {down} s of {every} s: {used:.3}; {note}");
+        }
+    }
+}
