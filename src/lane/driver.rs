@@ -142,14 +142,6 @@ impl Lane {
         self.shared.state.lock().narrow_budgets()
     }
 
-    /// From now on, requests that asked `other` ask this lane: what was sent there counts here, and what holds it up holds up this
-    /// one.
-    pub(super) fn absorb(self: &Arc<Self>, other: &Self) {
-        // One lock after the other: two lanes that absorb each other must not wait for each other.
-        let inheritance = other.shared.state.lock().inheritance(self.clock.now());
-        self.tell(|state, now| state.absorbed(now, &inheritance));
-    }
-
     /// Whether no other policy of this budget is in anybody's hands.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1

@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
-use self::{forgetting::forget, parting::Parting};
+use self::forgetting::forget;
 use super::{
     Lane, Sharing,
     journal::Journal,
     kept::KeptLanes,
     key::{LaneKey, RequestKey},
     request::AddedRule,
-    state::SharedNames,
+    state::{Inheritance, SharedNames},
 };
 use crate::{
     clock::{Clock, Instant},
@@ -51,7 +51,8 @@ struct LaneTable {
     rules: Arc<Rules>,
     /// Of each rule, in the order of the rules; those of hosts without one come last.
     rules_lanes: Vec<RuleLanes>,
-    reloaded: bool,
+    /// Those that held until the last reload.
+    before: Option<Arc<Rules>>,
     /// Rules for some requests that have other names since reloads.
     renamed: RenamedRules,
 }
@@ -68,6 +69,8 @@ struct RuleLanes {
 struct OpenLane {
     lane: Arc<Lane>,
     origin: Origin,
+    /// What it had sent by the last reload, if that tells ports of its host apart, and the number of its rule until then.
+    left: Option<(Option<usize>, Inheritance)>,
 }
 
 /// A lane that was only looked up.
@@ -118,31 +121,27 @@ impl Lanes {
         if let Some(open) = rule_lanes.lanes.read().get(key.borrowed()) {
             return open.lane.clone();
         }
-        // Before this rule was there, its requests may have gone by another one.
-        let relatives = if table.reloaded { table.of_host(key) } else { Vec::new() };
+        // Before the last reload its requests may have gone by another one.
+        let left = table.left_to(key, origin);
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
             self.forgotten(forget(&mut lanes));
             rule_lanes.crowded.store(lanes.len() * 2, Ordering::Relaxed);
         }
-        let open = || self.open_beside(&table, key, origin, &relatives);
+        let open = || {
+            let open = self.open_under(&table, key, origin);
+            left.iter().for_each(|left| open.lane.begin_with(left, origin.port));
+            open
+        };
         lanes.entry(key.to_lane_key()).or_insert_with(open).lane.clone()
     }
 
-    /// A new lane for requests that may have gone by those of `relatives`.
-    fn open_beside(
-        &self,
-        table: &LaneTable,
-        key: RequestKey<'_>,
-        origin: &Origin,
-        relatives: &[Arc<Lane>],
-    ) -> OpenLane {
+    fn open_under(&self, table: &LaneTable, key: RequestKey<'_>, origin: &Origin) -> OpenLane {
         let lane = self.open(&table.rules, key, origin);
-        if table.reloaded {
+        if table.before.is_some() {
             lane.narrower_rules(&table.rules, &table.renamed);
         }
-        relatives.iter().for_each(|relative| lane.absorb(relative));
-        OpenLane { lane, origin: origin.clone() }
+        OpenLane { lane, origin: origin.clone(), left: None }
     }
 
     /// The lane for requests to `origin`, without opening it. Where none is open, a lane that no request will use
@@ -162,9 +161,7 @@ impl Lanes {
             Some(kept) => kept.look_up(lane, origin, &rules),
             None => lane,
         });
-        if table.reloaded {
-            table.of_host(key).iter().for_each(|relative| lane.absorb(relative));
-        }
+        table.left_to(key, origin).iter().for_each(|left| lane.begin_with(left, origin.port));
         self.hold(&lane);
         LookedUp { lane, open: false, rules }
     }
@@ -188,42 +185,39 @@ impl Lanes {
         }
         let rules = rules.reusing(&table.rules);
         let renamed = rules.renamed_since(&table.rules, &table.renamed);
-        let mut next = LaneTable { reloaded: true, renamed, ..LaneTable::new(rules) };
+        let mut next = LaneTable { before: Some(table.rules.clone()), renamed, ..LaneTable::new(rules) };
         let LaneTable { rules, rules_lanes, renamed, .. } = &mut next;
-        let mut parting = Vec::new();
-        for OpenLane { lane, origin } in
+        let (mut parting, now, before) = (Vec::new(), self.clock.now(), table.rules.clone());
+        for OpenLane { lane, origin, .. } in
             table.rules_lanes.drain(..).flat_map(|of_rule| of_rule.lanes.into_inner().into_values())
         {
             let key = RequestKey::new(rules, &origin);
             let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
             // Before it has another limit, which is none of these.
-            let others = parting::of(rules, &lane, &origin);
+            let parts = parting::of(rules, &lane, &origin, now);
             let moved = if Arc::ptr_eq(policy, lane.policy()) {
                 lane
             } else {
                 lane.reconfigured(policy.clone(), self.metrics_of(rules, key))
             };
             moved.narrower_rules(rules, renamed);
-            parting.extend(others.into_iter().map(|(origin, waiting)| Parting {
-                origin,
-                from: moved.clone(),
-                waiting,
-            }));
+            parting.extend(parts);
             let last = rules_lanes.len() - 1;
             match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {
                 Entry::Vacant(place) => {
                     moved.share_as(shared_names(rules, policy, &origin.host));
-                    place.insert(OpenLane { lane: moved, origin });
+                    let tells = !rules.is_alone(&origin.host);
+                    let left = tells.then(|| (before.position(&origin), moved.bequest(now)));
+                    place.insert(OpenLane { lane: moved, origin, left });
                 }
                 // Two rules for ports of one host have become one.
                 Entry::Occupied(taken) => taken.get().lane.inherit(&moved),
             }
         }
-        for Parting { origin, from, waiting } in parting {
+        for (origin, departing) in parting {
             let key = RequestKey::new(&next.rules, &origin);
-            let open = || self.open_beside(&next, key, &origin, std::slice::from_ref(&from));
-            let other = next.of(key).lanes.write().entry(key.to_lane_key()).or_insert_with(open).lane.clone();
-            other.take_in(waiting);
+            let open = || self.open_under(&next, key, &origin);
+            next.of(key).lanes.write().entry(key.to_lane_key()).or_insert_with(open).lane.take_in(departing);
         }
         *table = next;
     }
@@ -352,18 +346,24 @@ impl Lanes {
 impl LaneTable {
     fn new(rules: Rules) -> Self {
         let rules_lanes = (0..=rules.iter().count()).map(|_| RuleLanes::default()).collect();
-        Self { rules: Arc::new(rules), rules_lanes, reloaded: false, renamed: RenamedRules::default() }
+        Self { rules: Arc::new(rules), rules_lanes, before: None, renamed: RenamedRules::default() }
+    }
+
+    /// What the lane for `origin` begins with that is opened now: what that by which its requests went before the last reload had
+    /// sent by then.
+    fn left_to(&self, key: RequestKey<'_>, origin: &Origin) -> Option<Inheritance> {
+        let was = self.before.as_ref()?.position(origin);
+        let left = |lanes: &RuleLanes| {
+            let lanes = lanes.lanes.read();
+            let (rule, left) = lanes.get(key.borrowed())?.left.as_ref()?;
+            (*rule == was).then(|| left.clone())
+        };
+        self.rules_lanes.iter().find_map(left)
     }
 
     /// The lanes of the rule of `key`.
     fn of(&self, key: RequestKey<'_>) -> &RuleLanes {
         &self.rules_lanes[key.rule.unwrap_or(self.rules_lanes.len() - 1)]
-    }
-
-    /// The lanes that all rules have for the host of `key`.
-    fn of_host(&self, key: RequestKey<'_>) -> Vec<Arc<Lane>> {
-        let of_rule = |lanes: &RuleLanes| lanes.lanes.read().get(key.borrowed()).map(|open| open.lane.clone());
-        self.rules_lanes.iter().filter_map(of_rule).collect()
     }
 }
 

@@ -80,9 +80,10 @@ impl SpendHistory {
         self.entries.iter().copied()
     }
 
-    /// What `other` has taken was taken here as well.
-    pub(super) fn absorb(&mut self, other: &Self) {
-        self.entries.extend(other.iter().map(|entry| HistoryEntry { seq: None, ..entry }));
+    /// What `other` has taken `since` then was taken here as well.
+    pub(super) fn absorb(&mut self, other: &Self, since: Instant) {
+        let entries = other.iter().filter(|entry| entry.last >= since);
+        self.entries.extend(entries.map(|entry| HistoryEntry { seq: None, ..entry }));
         self.entries.make_contiguous().sort_by_key(|entry| entry.last);
     }
 

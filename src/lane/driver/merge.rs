@@ -1,14 +1,21 @@
 //! A lane that becomes part of another one, as rules do in a reload.
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
 use tokio::sync::oneshot;
 
 use super::{GrantSender, Lane, Waiting, permit::Dismissal};
-use crate::lane::state::Moving;
+use crate::{
+    clock::Instant,
+    lane::state::{Inheritance, Moving},
+};
 
-/// Requests that wait in no lane at the moment.
-pub(in crate::lane) struct Departing(Vec<Moving<GrantSender>>);
+/// Requests to a port that have no lane at the moment, and what theirs has sent so far.
+pub(in crate::lane) struct Departing {
+    inheritance: Inheritance,
+    waiting: Vec<Moving<GrantSender>>,
+    port: u16,
+}
 
 impl Lane {
     /// From now on this lane goes on for `other`: what was sent there counts here, what paused it pauses this one, and
@@ -20,19 +27,36 @@ impl Lane {
         legacy.waiting.drain(..).for_each(|moving| self.adopt(moving));
     }
 
-    /// What waits here for this port, which waits here no more. To be [taken in](Self::take_in) by another lane.
-    pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16) -> Departing {
-        Departing(self.tell(|state, _| state.departing(|one| one == port)))
+    /// Requests to this port get a lane of their own at `now`: what waits for it waits here no more. To be
+    /// [taken in](Self::take_in) by that lane.
+    pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
+        self.tell(|state, _| {
+            state.parts(now);
+            Departing { inheritance: state.inheritance(now), waiting: state.departing(|one| one == port), port }
+        })
     }
 
-    /// What has waited in another lane waits here.
-    pub(in crate::lane) fn take_in(self: &Arc<Self>, Departing(waiting): Departing) {
+    /// This lane is that of what departs from another one: what was sent there counts here as well, what paused it pauses this
+    /// one, and what has waited there waits here.
+    pub(in crate::lane) fn take_in(self: &Arc<Self>, departing: Departing) {
+        let Departing { inheritance, waiting, port } = departing;
+        self.tell(|state, now| state.departed(now, &inheritance, port));
         waiting.into_iter().for_each(|moving| self.adopt(moving));
     }
 
-    /// To which ports what waits here goes.
-    pub(in crate::lane) fn ports(&self) -> BTreeSet<u16> {
-        self.shared.state.lock().ports()
+    /// What it leaves to lanes that are opened later for ports of its host which have another rule from `now` on.
+    pub(in crate::lane) fn bequest(self: &Arc<Self>, now: Instant) -> Inheritance {
+        self.tell(|state, _| state.bequest(now))
+    }
+
+    /// This lane is that of requests to this port, which have gone by one that has `left` this.
+    pub(in crate::lane) fn begin_with(self: &Arc<Self>, left: &Inheritance, port: u16) {
+        self.tell(|state, now| state.departed(now, left, port));
+    }
+
+    /// To which ports requests have gone.
+    pub(in crate::lane) fn ports(&self) -> Vec<u16> {
+        self.shared.state.lock().ports().to_vec()
     }
 
     /// Takes in a request that waited in another lane. It stays with the policy that it came to.

@@ -3,27 +3,21 @@
 use std::sync::Arc;
 
 use crate::{
+    clock::Instant,
     lane::{Lane, driver::Departing},
     policy::{Origin, Rules},
 };
 
-/// What has waited in a lane and goes to an origin that has another rule now.
-pub(super) struct Parting {
-    pub(super) origin: Origin,
-    pub(super) from: Arc<Lane>,
-    pub(super) waiting: Departing,
-}
-
-/// What waits in `lane`, whose rule is now that of `origin`, for other ports of its host that have another one under `rules`. It
-/// waits there no more. O(waiting), if `rules` tell the ports apart.
-pub(super) fn of(rules: &Rules, lane: &Arc<Lane>, origin: &Origin) -> Vec<(Origin, Departing)> {
+/// What goes from `lane`, whose rule is now that of `origin`, to lanes of other ports of its host that have another one under
+/// `rules`: they part `now`. O(waiting), if `rules` tell the ports apart.
+pub(super) fn of(rules: &Rules, lane: &Arc<Lane>, origin: &Origin, now: Instant) -> Vec<(Origin, Departing)> {
     if rules.is_alone(&origin.host) {
         return Vec::new();
     }
     let others = lane.ports().into_iter().map(|port| Origin { port, ..origin.clone() });
     let parts = |other: Origin| {
-        let waiting = (rules.position(&other) != rules.position(origin)).then(|| lane.departing(other.port));
-        waiting.map(|waiting| (other, waiting))
+        let departing = (rules.position(&other) != rules.position(origin)).then(|| lane.departing(other.port, now))?;
+        Some((other, departing))
     };
     others.filter_map(parts).collect()
 }

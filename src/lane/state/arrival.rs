@@ -25,6 +25,7 @@ impl<T> State<T> {
     /// A request asks for a slot.
     pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);
+        self.goes_to(ask.port);
         let (drawn, cost, line) = self.consider(now, ask);
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
         let decision = self.decide(now, asking);

@@ -1,6 +1,8 @@
 //! A lane that becomes part of another one.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
 
 use super::{State, WaitingRequest, narrow::LeftBudget, numbers, turn::line_of};
 use crate::{
@@ -14,12 +16,23 @@ use crate::{
 };
 
 /// What a lane has sent and what holds it up, for another one that some of its requests go to from now on.
+#[derive(Clone)]
 pub(in crate::lane) struct Inheritance {
     budget: Budget,
     narrow: Vec<LeftBudget>,
     learned: LearnedRecord,
     held: Option<Instant>,
+    ports: Ports,
+    parted: Partings,
 }
+
+/// To which ports requests of a lane have gone, the first few of them.
+pub(super) type Ports = SmallVec<[u16; 4]>;
+/// When a lane has parted from others: what was sent until then counts in all of them.
+pub(super) type Partings = SmallVec<[Instant; 1]>;
+
+/// More ports of one host are not told apart, nor are more partings remembered.
+const MOST: usize = 16;
 
 /// What a lane leaves to the one that goes on for it.
 pub(in crate::lane) struct Legacy<T> {
@@ -47,19 +60,21 @@ impl<T> State<T> {
     /// From `now` on another lane goes on for this one. Nothing waits here any more: two queues would leave at twice the
     /// pace.
     pub(in crate::lane) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
+        let inheritance = self.inheritance(now);
         let waiting = self.departing(|_| true);
-        Legacy { inheritance: self.inheritance(now), ended: self.portion_bequeathed(), waiting }
+        Legacy { inheritance, ended: self.portion_bequeathed(), waiting }
     }
 
-    /// To which ports what waits here goes. O(waiting).
-    pub(in crate::lane) fn ports(&self) -> BTreeSet<u16> {
-        let tickets = self.queue.strands().flat_map(|strand| strand.tickets);
-        tickets.map(|(_, _, ticket)| ticket.port).collect()
+    /// To which ports requests have gone.
+    pub(in crate::lane) fn ports(&self) -> Ports {
+        self.ports.clone()
     }
 
-    /// What waits here and goes to ports that are `wanted` waits in another lane from now on; in the order in which it came.
+    /// What waits here and goes to ports that are `wanted` waits in another lane from now on, and so does what comes; in the order
+    /// in which it came.
     pub(in crate::lane) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
         self.rechecks = true;
+        self.ports.retain(|port| !wanted(*port));
         let places = self.queue.places(|_, ticket| wanted(ticket.port));
         places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect()
     }
@@ -67,19 +82,58 @@ impl<T> State<T> {
     /// What another lane has to know of this one.
     pub(in crate::lane) fn inheritance(&mut self, now: Instant) -> Inheritance {
         let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held_until(now));
-        Inheritance { budget: self.budget.clone(), narrow, learned, held }
+        let (ports, parted) = (self.ports.clone(), self.parted.clone());
+        Inheritance { budget: self.budget.clone(), narrow, learned, held, ports, parted }
+    }
+
+    /// A request goes to this port.
+    pub(super) fn goes_to(&mut self, port: u16) {
+        if !self.ports.contains(&port) && self.ports.len() < MOST {
+            self.ports.push(port);
+        }
+    }
+
+    /// What is known of this lane `now`, when requests to some ports get lanes of their own: for those that are opened later.
+    pub(in crate::lane) fn bequest(&mut self, now: Instant) -> Inheritance {
+        self.parts(now);
+        // An operator pauses lanes that are there, and resumes these.
+        Inheritance { held: None, ..self.inheritance(now) }
+    }
+
+    /// At this instant requests to some ports get a lane of their own.
+    pub(in crate::lane) fn parts(&mut self, at: Instant) {
+        if self.parted.contains(&at) {
+            return;
+        }
+        if self.parted.len() == MOST {
+            self.parted.remove(0);
+        }
+        self.parted.push(at);
     }
 
     /// From `now` on, requests that asked another lane ask this one: what was sent there counts here, and whatever held it up
     /// holds up this one. How many of them are under way is not known here.
     pub(in crate::lane) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
-        let Inheritance { budget, narrow, learned, held } = other;
-        self.budget.absorb(budget, now);
-        self.narrow.absorbed(budget, now);
-        self.narrow.taken_over(narrow, &self.budget, now, self.epoch);
+        let Inheritance { budget, narrow, learned, held, ports, parted } = other;
+        // Where they were one lane once, both know what was sent until then.
+        let one_until = parted.iter().filter(|at| self.parted.contains(at)).max().copied();
+        let since = one_until.map_or(Instant::START, |at| at + Duration::from_nanos(1));
+        self.budget.absorb(budget, since, now);
+        self.narrow.absorbed(budget, since, now);
+        self.narrow.taken_over(narrow, since, &self.budget, now, self.epoch);
+        ports.iter().for_each(|port| self.goes_to(*port));
+        parted.iter().for_each(|at| self.parts(*at));
         self.learned.absorb(learned, now);
         self.held = self.held_until(now).max(*held);
         (self.unwritten, self.rechecks) = (true, true);
+    }
+
+    /// From `now` on requests to this port that asked another lane ask this one.
+    pub(in crate::lane) fn departed(&mut self, now: Instant, other: &Inheritance, port: u16) {
+        let before = self.ports.clone();
+        self.absorbed(now, other);
+        self.ports = before;
+        self.goes_to(port);
     }
 
     /// From `now` on this lane goes on for the one that has left this.

@@ -132,6 +132,7 @@ async fn what_a_calendar_renews_begins_with_what_the_host_has_sent() {
     let (lanes, _, _) = lanes(&one);
     assert!((0..4).all(|_| leaves(&lanes.find(&origin(80)))));
     lanes.reload(rules(&two));
+    tokio::time::advance(ms(1)).await;
     let port = lanes.find(&origin(8443));
     assert!(leaves(&port) && leaves(&port) && !leaves(&port));
     // And back again: together they have sent as many.

@@ -49,7 +49,7 @@ impl Budget {
             let kept = before.iter().find_map(|count| count.respecified(limit));
             let count = kept.unwrap_or_else(|| {
                 let mut count = CalendarCount::new(limit.clone(), epoch);
-                self.next = take_all(&mut count, self.spent(limit.unit), self.next);
+                self.next = take_all(&mut count, self.spent(limit.unit, Instant::START), self.next);
                 count
             });
             self.calendar.push(count);
@@ -61,13 +61,14 @@ impl Budget {
         self.yields = yields;
     }
 
-    /// From `now` on, what `other` was asked for is asked of this budget: what it has sent counts here.
-    pub fn absorb(&mut self, other: &Self, now: Instant) {
+    /// From `now` on, what `other` was asked for is asked of this budget: what it has sent `since` then counts here, and what
+    /// was sent before that does already.
+    pub fn absorb(&mut self, other: &Self, since: Instant, now: Instant) {
         self.last = self.last.max(other.last);
         for index in 0..self.limits.len() {
             if self.limits[index].source == Source::Config {
                 let mut limit = self.limits[index].clone();
-                let spent = other.spent(limit.spec.unit);
+                let spent = other.spent(limit.spec.unit, since);
                 self.next = count(&mut limit, spent.iter().rev().copied(), self.next, now);
                 limit.gcra.charge_all(spent.into_iter(), self.last);
                 self.limits[index] = limit;
@@ -75,11 +76,11 @@ impl Budget {
         }
         for index in 0..self.calendar.len() {
             let mut count = self.calendar[index].clone();
-            let spent = other.spent(count.unit());
+            let spent = other.spent(count.unit(), since);
             self.next = take_all(&mut count, spent, self.next);
             self.calendar[index] = count;
         }
-        other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history));
+        other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history, since));
     }
 
     /// `limit` with the count, burst and strictness of `spec`, which has the same window.
@@ -100,7 +101,7 @@ impl Budget {
         limit.spec = *spec;
         limit.window.retune(spec);
         limit.gcra = Gcra::new(spec);
-        limit.gcra.charge_all(self.spent(spec.unit).into_iter(), self.last);
+        limit.gcra.charge_all(self.spent(spec.unit, Instant::START).into_iter(), self.last);
         self.count_history(&mut limit, now);
         limit
     }
@@ -110,7 +111,7 @@ impl Budget {
     /// the last ones are taken to be.
     fn count_history(&mut self, limit: &mut Limit, now: Instant) {
         let mut under_way = u64::from(limit.window.forget_answered(self.last.unwrap_or(now)));
-        let settled = self.spent(limit.spec.unit).into_iter().rev().filter_map(|(at, spent)| {
+        let settled = self.spent(limit.spec.unit, Instant::START).into_iter().rev().filter_map(|(at, spent)| {
             let units = spent.saturating_sub(under_way);
             under_way = under_way.saturating_sub(spent);
             (units > 0).then_some((at, units))
@@ -118,10 +119,11 @@ impl Budget {
         self.next = count(limit, settled, self.next, now);
     }
 
-    /// How much of `unit` was taken, and when, as far as the history knows; oldest first.
-    fn spent(&self, unit: Unit) -> Vec<(Instant, u64)> {
+    /// How much of `unit` was taken `since` then, and when, as far as the history knows; oldest first.
+    fn spent(&self, unit: Unit, since: Instant) -> Vec<(Instant, u64)> {
         let history = self.histories.iter().find(|(other, _)| *other == unit);
-        history.into_iter().flat_map(|(_, history)| history.iter()).map(|entry| (entry.last, entry.units)).collect()
+        let entries = history.into_iter().flat_map(|(_, history)| history.iter()).filter(|entry| entry.last >= since);
+        entries.map(|entry| (entry.last, entry.units)).collect()
     }
 }
 

@@ -182,7 +182,7 @@ fn what_another_lane_has_sent_counts_where_its_requests_go_now() {
     let (mut one, mut other) = (budget("10/min burst 10"), budget("100/s burst 100"));
     assert_eq!((drain(&mut one, 0), drain(&mut other, 1000)), (10, 100));
     reconfigure(&mut one, "25/min burst 25", 2000);
-    one.absorb(&other, at(2000));
+    one.absorb(&other, Instant::START, at(2000));
     assert_eq!(next(&mut one, 2000), at(61_000), "more than 25 of 110 left at 1 s");
 }
 

@@ -9,7 +9,7 @@ impl Narrow {
     /// forgotten because nothing counted any more begins with nothing.
     pub(super) fn besides_reserve(known: &mut bool, mut budget: Budget, own: &Budget, now: Instant) -> Budget {
         if !std::mem::replace(known, true) {
-            budget.absorb(own, now);
+            budget.absorb(own, Instant::START, now);
         }
         budget
     }
@@ -19,9 +19,9 @@ impl Narrow {
         self.budgets.iter().any(|(_, narrow)| !narrow.rule.is_besides_reserve())
     }
 
-    /// What `other` has sent counts for this lane from now on.
-    pub(in crate::lane::state) fn absorbed(&mut self, other: &Budget, now: Instant) {
+    /// What `other` has sent `since` then counts for this lane from now on.
+    pub(in crate::lane::state) fn absorbed(&mut self, other: &Budget, since: Instant, now: Instant) {
         let reserves = self.budgets.iter_mut().filter(|narrow| narrow.rule.is_besides_reserve());
-        reserves.for_each(|narrow| narrow.budget.absorb(other, now));
+        reserves.for_each(|narrow| narrow.budget.absorb(other, since, now));
     }
 }

@@ -144,17 +144,18 @@ impl Narrow {
         budgets.map(left).collect()
     }
 
-    /// What another lane has sent of these counts here.
+    /// What another lane has sent of these `since` then counts here.
     pub(in crate::lane::state) fn taken_over(
         &mut self,
         left: &[LeftBudget],
+        since: Instant,
         own: &Budget,
         now: Instant,
         epoch: Duration,
     ) {
         for LeftBudget { key, rule, budget } in left {
             let number = self.number_of(*key, rule, own, now, epoch);
-            self.budgets[number].budget.absorb(budget, now);
+            self.budgets[number].budget.absorb(budget, since, now);
         }
     }
 }

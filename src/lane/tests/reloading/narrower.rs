@@ -31,7 +31,7 @@ fn draws(lanes: &Lanes) -> Draws {
 /// How many of so many leave at once, one after the other, each answered.
 fn leave(lanes: &Lanes, port: u16, draws: &Draws, count: usize) -> usize {
     let lane = lanes.find(&origin(port));
-    let admitted = (0..count).map(|_| lane.admit(AdmitRequest { draws: draws.clone(), ..ask(kind()) }));
+    let admitted = (0..count).map(|_| lane.admit(AdmitRequest { draws: draws.clone(), port, ..ask(kind()) }));
     let sent = admitted.filter_map(|admission| match admission {
         Admission::Send(permit) => Some(permit),
         _ => None,
@@ -47,7 +47,7 @@ const SEARCH: &[(&str, &str, &str)] = &[("search", "POST", "5/min burst 5"), ("d
 async fn what_was_sent_within_a_narrower_rule_counts_where_lanes_part_and_where_they_become_one() {
     for (before, after) in [(HOST, PORTS), (PORTS, HOST)] {
         let lanes = lanes_with(before, SEARCH);
-        assert_eq!([80, 8443].map(|port| leave(&lanes, port, &draws(&lanes), 0)), [0, 0], "both have been asked for");
+        assert_eq!(leave(&lanes, 80, &None, 1), 1, "both ports have been asked for");
         assert_eq!(leave(&lanes, 8443, &draws(&lanes), 9), 5);
         lanes.reload(with(after, SEARCH));
         assert_eq!([80, 8443].map(|port| leave(&lanes, port, &draws(&lanes), 9)), [0, 0], "{after:?}");
@@ -56,11 +56,56 @@ async fn what_was_sent_within_a_narrower_rule_counts_where_lanes_part_and_where_
     }
 }
 
+const THREE: &[&str] = &["api.test:80", "api.test:8443", "api.test:9000"];
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_before_lanes_parted_counts_once_in_each_and_once_when_they_are_one_again() {
+    let daily = &[("daily", "POST", "20/day in UTC")];
+    let lanes = lanes_with(HOST, daily);
+    for (port, sent) in [(80, 3), (8443, 2), (9000, 1)] {
+        assert_eq!(leave(&lanes, port, &draws(&lanes), sent), sent);
+    }
+    lanes.reload(with(THREE, daily));
+    tokio::time::advance(ms(1)).await;
+    assert_eq!(leave(&lanes, 9000, &draws(&lanes), 30), 14, "six of twenty");
+    lanes.reload(with(HOST, daily));
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 30), 0, "all twenty");
+    lanes.reload(with(THREE, daily));
+    lanes.reload(with(HOST, daily));
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 30), 20);
+}
+
+/// There and back without anything that is sent meanwhile: five of twenty.
+#[tokio::test(start_paused = true)]
+async fn going_there_and_back_costs_nothing() {
+    let daily = &[("daily", "POST", "20/day in UTC")];
+    let lanes = lanes_with(HOST, daily);
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 4) + leave(&lanes, 8443, &draws(&lanes), 1), 5);
+    for rules in [PORTS, HOST, PORTS, HOST] {
+        lanes.reload(with(rules, daily));
+    }
+    assert_eq!(leave(&lanes, 8443, &draws(&lanes), 30), 15);
+}
+
+/// A lane that is opened after a reload has never been one with that of another port.
+#[tokio::test(start_paused = true)]
+async fn a_port_with_a_rule_of_its_own_has_nothing_of_another_one() {
+    let daily = &[("daily", "POST", "20/day in UTC")];
+    let lanes = lanes_with(PORTS, daily);
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 30), 20);
+    lanes.find(&origin(80)).pause(None);
+    lanes.reload(with(PORTS, &[daily[0], ("other", "PUT", "20/day in UTC")]));
+    assert_eq!(leave(&lanes, 8443, &None, 1), 1, "nobody has paused it");
+    let daily = draws(&lanes).map(|draws| draws.iter().filter(|draw| &*draw.rule.name == "daily").cloned().collect());
+    assert_eq!(leave(&lanes, 8443, &daily, 30), 20);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_holds_a_host_up_holds_up_its_port_with_a_rule_of_its_own() {
     let lanes = lanes_with(HOST, &[]);
-    let host = lanes.find(&origin(80));
-    host.pause(Some(Duration::from_secs(30)));
+    assert_eq!([80, 8443].map(|port| leave(&lanes, port, &None, 1)), [1, 1]);
+    lanes.find(&origin(80)).pause(Some(Duration::from_secs(30)));
     lanes.reload(with(&["api.test", "api.test:8443"], &[]));
     assert_eq!(leave(&lanes, 8443, &None, 1), 0, "an operator has paused it");
     tokio::time::sleep(Duration::from_secs(31)).await;
