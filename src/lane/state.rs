@@ -196,6 +196,7 @@ impl<T> State<T> {
     /// Forgets narrower budgets that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
         self.narrow.forget_idle(looks, now);
+        self.returns.forget_budgets(self.narrow.freed());
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.
@@ -207,7 +208,7 @@ impl<T> State<T> {
     fn take_out(&mut self, place: QueuePlace) -> Option<Taken<WaitingRequest<T>>> {
         let taken = self.queue.remove(place)?;
         if let Some(drawn) = &taken.ticket.drawn {
-            self.narrow.dequeued(drawn, &taken.claim, taken.cost);
+            self.narrow.dequeued(drawn, &taken.claim, taken.cost, place.turn());
         }
         Some(taken)
     }
@@ -311,7 +312,7 @@ impl<T> State<T> {
             let Taken { claim, cost, ticket } = self.queue.serve(place).expect("the ticket is there whose turn it is");
             let WaitingRequest { grant, kind, since, drawn, port, .. } = ticket;
             if let Some(drawn) = &drawn {
-                self.narrow.dequeued(drawn, &claim, cost);
+                self.narrow.dequeued(drawn, &claim, cost, place.turn());
             }
             let cost = self.reserve(now, cost);
             let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn, port });

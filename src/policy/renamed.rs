@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 
-use super::{Policy, Rules};
+use super::{Added, Policy, Rules};
 
 /// What a rule was called, and what it is called now.
 pub type RenamedRules = Arc<[(Arc<str>, Arc<str>)]>;
 
+/// More names than these are forgotten, the earliest ones first.
+const MOST: usize = 64;
+
 impl Rules {
     /// Which of these rules had another name among `others`, which held before; `known` were renamed until then.
     ///
-    /// A rule that is gone is one that is new if the budgets of both are told apart by the same, and both have the same limits or
-    /// are for the same requests. Where several are alike nobody knows which of them it is.
+    /// A rule that is gone is one that is new if the budgets of both are told apart by the same, and both are for the same requests,
+    /// or neither has a name and both have the same limits. Where several are alike nobody knows which of them it is.
     pub fn renamed_since(&self, others: &Self, known: &RenamedRules) -> RenamedRules {
         let not_in = |rules: &Self, rule: &Policy| rules.iter().all(|other| other.name != rule.name);
         let added = |rule: &&Arc<Policy>| rule.added.is_some();
@@ -32,7 +35,8 @@ impl Rules {
             is_there(is) && !is_there(was)
         });
         let earlier: Vec<_> = earlier.collect();
-        earlier.into_iter().chain(renamed.iter().cloned()).collect()
+        let latest = earlier.len().saturating_sub(MOST);
+        earlier.into_iter().skip(latest).chain(renamed.iter().cloned()).collect()
     }
 }
 
@@ -42,13 +46,20 @@ fn are_alike(one: &Policy, other: &Policy) -> bool {
     let requests = one.hosts == other.hosts
         && (&added.path, &added.methods, &added.headers) == (&of_other.path, &of_other.methods, &of_other.headers);
     let limits = (&one.limits, &one.calendar, one.in_flight) == (&other.limits, &other.calendar, other.in_flight);
-    added.key == of_other.key && added.only == of_other.only && (requests || limits)
+    let meet = one.hosts.iter().any(|host| other.hosts.contains(host));
+    let without_names = is_without_name(one, added) && is_without_name(other, of_other);
+    added.key == of_other.key && added.only == of_other.only && (requests || limits && meet && without_names)
+}
+
+/// A rule without a name has that of its hosts and of what it is for.
+fn is_without_name(rule: &Policy, added: &Added) -> bool {
+    rule.name.strip_suffix(&added.to_string()).is_some_and(|hosts| hosts.ends_with(' '))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{limit::Limits, policy::Added};
+    use crate::limit::Limits;
 
     /// Rules of these names, methods and limits.
     fn rules(of: &[(&str, &str, &str)]) -> Rules {
@@ -73,9 +84,10 @@ mod tests {
     #[test]
     fn a_rule_with_the_same_limits_or_for_the_same_requests_is_the_same() {
         let none = RenamedRules::default();
-        let (post, put) = (("POST *", "POST", "5/s"), ("PUT *", "PUT", "5/s"));
-        assert_eq!(renamed(&[post], &[put], &none), names(&[("POST *", "PUT *")]), "as much is allowed");
-        assert_eq!(renamed(&[post], &[("x", "POST", "9/s")], &none), names(&[("POST *", "x")]), "the same requests");
+        let (post, put) = (("* POST", "POST", "5/s"), ("* PUT", "PUT", "5/s"));
+        assert_eq!(renamed(&[post], &[put], &none), names(&[("* POST", "* PUT")]), "as much is allowed");
+        assert_eq!(renamed(&[("search", "POST", "5/s")], &[put], &none), none, "it had a name");
+        assert_eq!(renamed(&[post], &[("x", "POST", "9/s")], &none), names(&[("* POST", "x")]), "the same requests");
         assert_eq!(renamed(&[post], &[("x", "PUT", "9/s")], &none), none, "nothing is as it was");
         assert_eq!(renamed(&[post], &[post, put], &none), none, "it is still there");
     }
@@ -83,7 +95,7 @@ mod tests {
     #[test]
     fn of_several_that_are_alike_nobody_knows_which_one_it_is() {
         let none = RenamedRules::default();
-        let (a, b, c) = (("a", "GET", "5/s"), ("b", "PUT", "5/s"), ("c", "POST", "5/s"));
+        let (a, b, c) = (("* GET", "GET", "5/s"), ("* PUT", "PUT", "5/s"), ("* POST", "POST", "5/s"));
         assert_eq!(renamed(&[a], &[b, c], &none), none);
         assert_eq!(renamed(&[a, b], &[c], &none), none);
     }

@@ -146,7 +146,7 @@ impl Backlog {
     }
 
     /// The weights of `claim`, of which something waits, are these from now on.
-    pub(super) fn reweigh(&mut self, claim: &Claim) {
+    pub fn reweigh(&mut self, claim: &Claim) {
         let before = self.size_of(claim);
         let band = self.bands[band(claim)].as_mut();
         if let Some(client) = band.and_then(|band| band.clients.get_mut(&claim.client)) {
@@ -193,9 +193,15 @@ impl Backlog {
         self.waiting.units(waits, unit, unsaid)
     }
 
-    /// Whether something waits that is more urgent than this.
-    pub fn has_more_urgent(&self, claim: &Claim) -> bool {
-        self.bands[..band(claim)].iter().flatten().any(|band| band.waiting.costs(Contest::All) > 0)
+    /// Whether so few of this urgency wait that they are due to it in any case.
+    pub(super) fn spares(&self, urgency: Urgency) -> bool {
+        let waits = self.bands[usize::from(urgency.get())].as_ref().map_or(0, |band| band.waiting.costs(Contest::All));
+        waits <= self.spared()
+    }
+
+    /// So many places, and one at least, are due to each urgency.
+    fn spared(&self) -> u64 {
+        ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1)
     }
 
     /// The flow of which a request gives way to one of `claim` and `cost`. Of what is less urgent than that, the least urgent
@@ -204,7 +210,7 @@ impl Backlog {
     /// `None` if nothing gives way to it.
     pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
-        let spared = ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1);
+        let spared = self.spared();
         let waits = |band: usize| self.bands[band].as_ref().map_or(0, |band| band.waiting.costs(Contest::All));
         let own = band(claim);
         let largest =

@@ -164,6 +164,11 @@ impl QueuePlace {
     pub fn is_of_resent(self) -> bool {
         self.key < NEW
     }
+
+    /// In which turn what stands there was put.
+    pub fn turn(self) -> Turn {
+        if self.is_of_resent() { Turn::Resent } else { Turn::New }
+    }
 }
 
 // === impl Queue ===
@@ -284,8 +289,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let draws = self.strands[self.tickets[place.id].strand].set != NONE;
         let claim = self.unlink(place.id);
         let Ticket { ticket, cost, .. } = self.tickets.remove(place.id);
-        let turn = if place.key < NEW { Turn::Resent } else { Turn::New };
-        self.backlog.subtract(&claim, &cost, Waits::of(&cost, draws), turn);
+        self.backlog.subtract(&claim, &cost, Waits::of(&cost, draws), place.turn());
         if self.is_empty() {
             self.rest();
         }

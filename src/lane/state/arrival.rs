@@ -64,7 +64,7 @@ impl<T> State<T> {
         // What it does not say its answer will.
         let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };
         if let Some(drawn) = &mut drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost);
+            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost, ask.turn);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
         let longest = drawn.as_deref().map_or(Duration::MAX, Narrow::max_wait).min(self.policy.max_wait);

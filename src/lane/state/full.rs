@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{Claim, QueuePlace, Taken, Turn, Waits},
+        order::{QueuePlace, Taken, Turn, Waits},
         request::{AdmitRequest, Refusal},
     },
     limit::Unit,
@@ -34,12 +34,14 @@ pub(super) enum WaitingRoom {
 
 /// Of a full lane so large a part at most is for what waits for narrower budgets, if anything else comes.
 const OF_OTHERS: usize = 4;
+/// What waits for a budget that opens within this time is not kept waiting by that.
+const SOON: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Where a request waits that draws on these budgets.
+    /// Where a request waits that draws on these budgets. What gives way in a budget leaves a place in the lane as well.
     fn rooms(drawn: Option<&Drawn>) -> impl Iterator<Item = WaitingRoom> {
         let numbers: SmallVec<[u32; 4]> = drawn.map_or(&[][..], Drawn::numbers).into();
-        [WaitingRoom::Lane].into_iter().chain(numbers.into_iter().map(WaitingRoom::Budget))
+        numbers.into_iter().map(WaitingRoom::Budget).chain([WaitingRoom::Lane])
     }
 
     /// How many wait there, and how many may.
@@ -57,8 +59,8 @@ impl<T> State<T> {
     }
 
     /// Whether all places are taken, or kept for those that were told to return by now. While fewer wait than leave in a
-    /// second none are kept, so that no slot is lost because of those that never return. Where so many can never wait, or hardly,
-    /// that is the last quarter of the places: whoever asks at once when it was served would have all of them otherwise.
+    /// second none are kept, so that no slot is lost because of those that never return. The last quarter of the places is kept
+    /// all the same: whoever asks at once when it was served would have all of them otherwise where so many hardly ever wait.
     fn is_full_for(&mut self, now: Instant, asking: Asking<'_>, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
         let Some(free) = most.checked_sub(waiting).filter(|free| *free > 0) else { return true };
@@ -78,28 +80,44 @@ impl<T> State<T> {
             }
             WaitingRoom::Budget(number) => self.narrow.next_slots(number),
         };
-        in_a_second.is_some_and(|in_a_second| next >= in_a_second.min((most - most / 4) as f64))
+        // Of one place no part can be kept.
+        let last = most - (most / 4).max(usize::from(most > 1));
+        in_a_second.is_some_and(|in_a_second| next >= in_a_second || waiting >= last)
     }
 
     /// Why a request may not wait that would have to for so long, if it finds no place and nothing gives way to it.
     pub(super) fn has_no_place(&mut self, now: Instant, asking: Asking<'_>, wait: Duration) -> Option<Refusal> {
-        let full = Self::rooms(asking.drawn).find(|room| {
-            self.is_full_for(now, asking, *room) && self.gives_way(*room, asking.ask, asking.drawn.is_some()).is_none()
-        })?;
-        let (waiting, most) = self.places(full);
-        let retry_after = self.until_next_slot_of(now, full).unwrap_or(wait);
-        Some(Refusal::Full { waiting, kept: most.saturating_sub(waiting), retry_after })
+        let (mut refusal, mut latest) = (None, Duration::ZERO);
+        for room in Self::rooms(asking.drawn) {
+            if !self.is_full_for(now, asking, room) || self.gives_way(now, room, asking.ask, asking.drawn).is_some() {
+                continue;
+            }
+            let (waiting, most) = self.places(room);
+            let retry_after = self.until_next_slot_of(now, room).unwrap_or(wait);
+            if refusal.is_none() || retry_after > latest {
+                latest = retry_after;
+                refusal = Some(Refusal::Full { waiting, kept: most.saturating_sub(waiting), retry_after });
+            }
+        }
+        refusal
     }
 
-    /// Which one gives way to a request there. Where that leaves nothing but what waits for narrower budgets, the newest of these does to
-    /// one that draws on none: it would leave before them.
-    fn gives_way(&mut self, room: WaitingRoom, ask: &AdmitRequest, draws: bool) -> Option<QueuePlace> {
+    /// Which one gives way to a request there. What waits in the lane for narrower budgets does to one whose own open soon, until
+    /// others have a quarter of the places: it would leave before them.
+    fn gives_way(
+        &mut self,
+        now: Instant,
+        room: WaitingRoom,
+        ask: &AdmitRequest,
+        drawn: Option<&Drawn>,
+    ) -> Option<QueuePlace> {
         let (claim, cost) = (&ask.claim, ask.cost);
         match room {
             WaitingRoom::Lane => self.queue.gives_way(claim, cost).or_else(|| {
-                let others = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
-                let few = others < (self.policy.max_waiting / OF_OTHERS) as f64;
-                if few && !draws { self.queue.newest_elsewhere(claim.urgency) } else { None }
+                let closed = self.narrow.closed(drawn.map_or(&[], Drawn::numbers), now, cost);
+                let opens_soon = closed.is_none_or(|(_, until)| until <= now + SOON);
+                let most = (self.policy.max_waiting / OF_OTHERS).max(1);
+                if opens_soon { self.queue.newest_elsewhere(claim, most) } else { None }
             }),
             WaitingRoom::Budget(number) => {
                 let longest = self.narrow.gives_way(number, &self.queue.resolve(claim), cost)?;
@@ -124,19 +142,9 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether what is more urgent than `claim` may take the places that become free for a request that draws on these budgets.
-    pub(super) fn is_passed(&self, claim: &Claim, drawn: Option<&Drawn>) -> bool {
-        Self::rooms(drawn).any(|room| self.is_full(room) && self.is_passed_in(room, claim))
-    }
-
-    fn is_passed_in(&self, room: WaitingRoom, claim: &Claim) -> bool {
-        match room {
-            // What is more urgent may be gone again: what has come of late counts.
-            WaitingRoom::Lane => true,
-            WaitingRoom::Budget(number) => {
-                self.narrow.backlog(number).is_some_and(|backlog| backlog.has_more_urgent(claim))
-            }
-        }
+    /// Whether what is more urgent takes the places that become free: of a lane that is full. What comes to a budget is not known.
+    pub(super) fn is_passed(&self) -> bool {
+        self.is_full(WaitingRoom::Lane)
     }
 
     /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: what
@@ -144,7 +152,7 @@ impl<T> State<T> {
     pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest, drawn: Option<&Drawn>) {
         for room in Self::rooms(drawn) {
             if self.is_full(room)
-                && let Some(place) = self.gives_way(room, ask, drawn.is_some())
+                && let Some(place) = self.gives_way(now, room, ask, drawn)
             {
                 self.displace(now, room, place);
             }
@@ -163,8 +171,7 @@ impl<T> State<T> {
         let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, retry_after };
         let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
-        let passed = self.is_passed_in(room, &claim);
-        let refusal = self.come_back(now, asking, Before::default(), refusal, passed);
+        let refusal = self.come_back(now, asking, Before::default(), refusal, room == WaitingRoom::Lane);
         self.displaced.push(Displaced { ticket: ticket.grant, refusal });
     }
 }

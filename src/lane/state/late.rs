@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
-        order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, Turn, TurnOf, WaitingStrand},
+        order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, TurnOf, WaitingStrand},
         request::{AdmitRequest, PreviewDecision, Refusal},
     },
     learn::{Learned, RouteKey},
@@ -135,7 +135,7 @@ impl<T> State<T> {
     /// wait any more.
     pub(in crate::lane) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {
         let place = self.place_of(place);
-        let turn = if place.is_of_resent() { Turn::Resent } else { Turn::New };
+        let turn = place.turn();
         let Taken { claim, cost, ticket } = self.take_out(place)?;
         let WaitingRequest { kind, since, deadline, drawn, port, .. } = ticket;
         let patience = deadline.since(since);

@@ -148,7 +148,7 @@ impl<T> State<T> {
         self.learned.asked(&kind, now);
         let mut drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
         if let Some(drawn) = &mut drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost);
+            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::New);
         }
         let line = line_of(&self.learned, &kind, metered, drawn.as_deref());
         let budgets = numbers(&drawn).to_vec();

@@ -44,6 +44,8 @@ pub(super) struct Narrow {
     held_up: HeldUp,
     /// The rules as they are since the last reload; `None` before one.
     rules: Option<NarrowerRules>,
+    /// The numbers of budgets that were forgotten since this was asked last: others may have them soon.
+    freed: Vec<u32>,
     /// What requests have taken of budgets that are forgotten, by their rules' names.
     used: BTreeMap<Arc<str>, Sum>,
 }
@@ -248,7 +250,8 @@ impl Narrow {
     pub(super) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
         let narrow = &self.budgets[number];
         let next = narrow.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
-        (next, Some(narrow.pace() as f64 / 1e6))
+        let rates = narrow.budget.rates(Unit::REQUESTS);
+        (next, rates.iter().map(|(_, rate)| *rate).reduce(f64::min))
     }
 
     /// When the next slot of a budget is there; [`Instant::FAR`] if an answer must come first.
@@ -282,6 +285,11 @@ impl Narrow {
         self.budgets.end()
     }
 
+    /// The numbers of budgets that were forgotten since this was asked last.
+    pub(super) fn freed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.freed)
+    }
+
     /// Forgets budgets that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, looks: u32, now: Instant) {
         let end = self.budgets.end();
@@ -291,6 +299,7 @@ impl Narrow {
                 let narrow = self.budgets.remove(self.next_look);
                 self.ids.remove(&narrow.key);
                 self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
+                self.freed.push(self.next_look);
             }
         }
         if self.budgets.len() == 0 && end > 0 {

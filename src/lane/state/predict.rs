@@ -43,6 +43,7 @@ impl<T> State<T> {
     /// What is decided by about a request that asks.
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
         let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
+        self.returns.forget_budgets(self.narrow.freed());
         let cost = self.reserve(now, ask.cost);
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         (drawn, cost, line)
@@ -57,7 +58,7 @@ impl<T> State<T> {
         let expected = self.expected(now, asking, &before, 0, Counted::Likely);
         match self.refusal(now, expected, asking, &before) {
             Some(refusal) => {
-                let passed = self.is_passed(&asking.ask.claim, asking.drawn);
+                let passed = self.is_passed();
                 PreviewDecision::Refuse(self.come_back(now, asking, before, refusal, passed))
             }
             None => {

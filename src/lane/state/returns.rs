@@ -135,11 +135,6 @@ impl Returns {
     /// more are asked for.
     pub(super) fn places_kept(&mut self, now: Instant, urgency: Urgency, client: ClientId, room: WaitingRoom) -> usize {
         let Some(promised) = &mut self.0 else { return 0 };
-        // It may stand in another line by now: what paused alone may be open, and other budgets be known.
-        let mut own = promised.to.values().filter_map(|line| line.of.get(&client)).flatten();
-        if own.any(|promise| promise.due <= now) {
-            return 0;
-        }
         if promised.counted + COUNTS <= now {
             promised.count_due(now);
         }
@@ -147,7 +142,25 @@ impl Returns {
             WaitingRoom::Lane => Some(&promised.due),
             WaitingRoom::Budget(number) => promised.due_at.get(&number),
         };
-        due.map_or(0, |due| due[..=usize::from(urgency.get())].iter().sum())
+        let kept = due.map_or(0, |due| due[..=usize::from(urgency.get())].iter().sum());
+        // It may stand in another line by now: what paused alone may be open, and other budgets be known.
+        let lines = promised.to.iter().filter(|(to, _)| match room {
+            WaitingRoom::Lane => true,
+            WaitingRoom::Budget(number) => to.budgets.contains(&number),
+        });
+        let mut own = lines.filter_map(|(_, line)| line.of.get(&client)).flatten();
+        if kept > 0 && own.any(|promise| promise.due <= now) { 0 } else { kept }
+    }
+
+    /// Forgets what was promised to those that draw on one of these budgets, whose numbers others may have soon.
+    pub(super) fn forget_budgets(&mut self, gone: Vec<u32>) {
+        let Some(promised) = self.0.as_mut().filter(|_| !gone.is_empty()) else { return };
+        promised.to.retain(|to, _| to.budgets.iter().all(|budget| !gone.contains(budget)));
+        promised.due_at.retain(|budget, _| !gone.contains(budget));
+        promised.count = promised.to.values().map(|line| line.count as usize).sum();
+        if promised.count == 0 {
+            self.0 = None;
+        }
     }
 
     /// Forgets promises that are over. O(promises), but once a second at most.

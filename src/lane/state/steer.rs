@@ -4,7 +4,7 @@ use super::{State, full::Displaced, numbers, turn::line_of};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Claim, QueuePlace, Taken, Turn, Urgency},
+        order::{Claim, QueuePlace, Taken, Turn, Urgency, WaitingStrand},
         request::Refusal,
     },
 };
@@ -37,7 +37,7 @@ impl<T> State<T> {
         let Some(Taken { claim, cost, mut ticket }) = self.take_out(before) else { return false };
         let claim = Claim { urgency: Urgency::MOST, ..claim };
         if let Some(drawn) = &mut ticket.drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost);
+            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::Resent);
         }
         let line = line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
         let budgets = numbers(&ticket.drawn).to_vec();
@@ -55,6 +55,10 @@ impl<T> State<T> {
     pub(in crate::lane) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
         if !self.queue.is_empty() {
             self.queue.reweigh_all(weigh);
+            for WaitingStrand { claim, tickets, .. } in self.queue.strands() {
+                let drawn = tickets.filter_map(|(_, _, ticket)| ticket.drawn.as_deref()).next();
+                drawn.into_iter().for_each(|drawn| self.narrow.reweigh(drawn, &claim));
+            }
             self.rechecks = true;
         }
     }

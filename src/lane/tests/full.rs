@@ -185,41 +185,118 @@ async fn who_would_wait_too_long_displaces_nobody() {
     assert_eq!(gone(&mut flood).await, Vec::<usize>::new());
 }
 
-/// A lane with room for eight, in which eight clients have one request each that waits for a rule's 1/min, and nothing else.
-#[tokio::test(start_paused = true)]
-async fn what_waits_for_narrower_budgets_alone_does_not_keep_others_out() {
-    let world = World::with("10/s", |policy| policy.max_waiting = 8);
-    let mut slow = Policy::new("slow", vec!["*".parse().unwrap()]);
-    slow.limits = "1/min".parse::<Limits>().unwrap().limits;
-    slow.added = Some(Added::default());
-    let draws: Draws = Some([Draw { budget: 1, rule: slow.into() }].into());
-    let asks = |number| world.lane.admit(AdmitRequest { claim: client(number), draws: draws.clone(), ..ask(kind()) });
-    let Admission::Send(_first) = asks(0) else { panic!("nothing was sent yet") };
-    tokio::time::sleep(ms(100)).await;
-    let mut slow: Vec<_> = (1..=8)
-        .map(|number| match asks(number) {
+/// A rule for some requests, for which so many may wait.
+fn narrower(limits: &str, most: usize) -> Draws {
+    let mut rule = Policy::new("slow", vec!["*".parse().unwrap()]);
+    rule.limits = limits.parse::<Limits>().unwrap().limits;
+    (rule.max_waiting, rule.added) = (most, Some(Added::default()));
+    Some([Draw { budget: 1, rule: rule.into() }].into())
+}
+
+impl World {
+    fn asks(&self, number: u8, draws: &Draws, change: impl FnOnce(&mut AdmitRequest)) -> Admission {
+        let mut asked = AdmitRequest { claim: client(number), draws: draws.clone(), ..ask(kind()) };
+        change(&mut asked);
+        self.lane.admit(asked)
+    }
+
+    fn waits_for(&self, number: u8, draws: &Draws) -> Waiting {
+        match self.asks(number, draws, |_| {}) {
             Admission::Wait(waiting) => waiting,
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert!(
-        matches!(asks(9), Admission::Refuse(Refusal::Full { .. })),
-        "all places are taken, and all clients have one"
-    );
-    world.send().await;
-    // Room for a quarter of eight.
-    let others = [10, 11].map(|number| world.waits_as(client(number)));
-    assert!(world.refuses(client(12)));
+            other => panic!("it does not wait: {other:?}"),
+        }
+    }
+}
+
+/// Which of these had to go.
+async fn displaced(waiting: &mut [Waiting]) -> Vec<usize> {
     let mut gone = Vec::new();
-    for (number, waiting) in slow.iter_mut().enumerate() {
+    for (number, waiting) in waiting.iter_mut().enumerate() {
         if let Ok(Err(refusal)) = tokio::time::timeout(Duration::ZERO, waiting).await {
-            assert!(matches!(refusal, Refusal::GaveWay { waiting: 8, .. }), "{refusal:?}");
+            assert!(matches!(refusal, Refusal::GaveWay { .. }), "{refusal:?}");
             gone.push(number);
         }
     }
-    assert_eq!(gone, [6, 7], "the newest two");
-    for other in others {
-        drop(other.await.expect("it has a slot within two tenths of a second"));
+    gone
+}
+
+/// A lane with room for eight, in which eight clients have one request each that waits for a rule's 1/min, and nothing else.
+async fn full_of_others(limits: &str) -> (World, Vec<Waiting>) {
+    let world = World::with(limits, |policy| policy.max_waiting = 8);
+    let draws = narrower("1/min", 1000);
+    drop(permitted(world.asks(0, &draws, |_| {})).await);
+    let Admission::Send(mut first) = world.asks(0, &draws, |_| {}) else { panic!("nothing was sent yet") };
+    first.sent();
+    drop(first);
+    tokio::time::sleep(ms(100)).await;
+    let others: Vec<_> = (1..=8).map(|number| world.waits_for(number, &draws)).collect();
+    assert!(matches!(world.asks(9, &draws, |_| {}), Admission::Refuse(Refusal::Full { .. })), "all clients have one");
+    world.send().await;
+    (world, others)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_narrower_budgets_alone_does_not_keep_others_out() {
+    let tokens = crate::limit::Unit::named("tokens").unwrap();
+    for (limits, cost) in [("10/s", Cost::MIN), ("10/s, 1000 tokens/min", Cost::MIN.with(tokens, 500))] {
+        let (world, mut others) = full_of_others(limits).await;
+        // Room for a quarter of eight, and of each client one.
+        let mut plain = Vec::new();
+        for (number, has_room) in [(10, true), (10, false), (11, true), (12, false)] {
+            match world.asks(number, &None, |asked| asked.cost = cost) {
+                Admission::Wait(waiting) => plain.push(waiting),
+                Admission::Refuse(Refusal::Full { .. }) => assert!(!has_room, "{number}: {limits}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((plain.len(), displaced(&mut others).await), (2, vec![6, 7]), "the newest two: {limits}");
+        for waiting in plain {
+            drop(tokio::time::timeout(ms(60_000), waiting).await.expect("it has a slot").unwrap());
+        }
     }
-    assert!(world.clock.now().since(Instant::START) < ms(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_one_of_an_urgency_does_not_give_way_to_others() {
+    let world = World::with("10/s", |policy| policy.max_waiting = 40);
+    let draws = narrower("1/min", 1000);
+    let Admission::Send(_first) = world.asks(0, &draws, |_| {}) else { panic!("nothing was sent yet") };
+    tokio::time::sleep(ms(100)).await;
+    let mut waiting: Vec<_> = (1..=39).map(|number| world.waits_for(number, &draws)).collect();
+    let patient = |asked: &mut AdmitRequest| asked.claim.urgency = Urgency::new(7).unwrap();
+    let Admission::Wait(last) = world.asks(40, &draws, patient) else { panic!("there is room for it") };
+    waiting.push(last);
+    world.send().await;
+    let plain: Vec<_> = (50..60).map(|number| world.waits_for(number, &None)).collect();
+    assert!(matches!(world.asks(60, &None, |_| {}), Admission::Refuse(_)), "a quarter of forty is ten");
+    assert_eq!(displaced(&mut waiting).await, (29..39).collect::<Vec<_>>());
+    drop(plain);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_narrower_budget_what_has_been_sent_before_does_not_give_way_and_others_do() {
+    let world = World::with("10/s", |policy| policy.max_waiting = 1000);
+    let draws = narrower("1/min", 4);
+    let Admission::Send(_first) = world.asks(0, &draws, |_| {}) else { panic!("nothing was sent yet") };
+    let mut new: Vec<_> = (0..2).map(|_| world.waits_for(1, &draws)).collect();
+    let resent = |asked: &mut AdmitRequest| asked.turn = Turn::Resent;
+    let _again: Vec<_> = (0..2).map(|_| world.asks(2, &draws, resent)).collect();
+    let _third = world.waits_for(3, &draws);
+    assert_eq!(displaced(&mut new).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_budget_and_its_lane_are_full_one_gives_way() {
+    let world = World::with("1/s", |policy| policy.max_waiting = 8);
+    let draws = narrower("1/min", 3);
+    let Admission::Send(_first) = world.asks(0, &draws, |_| {}) else { panic!("nothing was sent yet") };
+    let mut waiting: Vec<_> = (0..3).map(|_| world.waits_for(1, &draws)).collect();
+    waiting.extend((0..5).map(|_| world.waits_for(2, &None)));
+    let _new = world.waits_for(3, &draws);
+    assert_eq!((displaced(&mut waiting).await, world.waiting()), (vec![2], 8));
+    // Who finds no place in either is told the later one.
+    let Admission::Refuse(Refusal::Full { retry_after, .. }) = world.asks(1, &draws, |_| {}) else {
+        panic!("it is full")
+    };
+    assert!(retry_after > ms(50_000), "a place for 1/min: {retry_after:?}");
 }

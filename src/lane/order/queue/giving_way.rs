@@ -3,10 +3,7 @@
 use std::hash::Hash;
 
 use super::{NEW, NONE, Queue, QueuePlace, Strand, claimed};
-use crate::{
-    lane::order::claim::{Claim, Urgency},
-    limit::Cost,
-};
+use crate::{lane::order::claim::Claim, limit::Cost};
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the
@@ -26,11 +23,26 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         })
     }
 
-    /// The newest ticket that is parked at one of its budgets and not more urgent than this, unless it was sent before. O(strands).
-    pub fn newest_elsewhere(&self, urgency: Urgency) -> Option<QueuePlace> {
+    /// The newest ticket that is parked at a narrower budget, and gives way to one of `claim` that would not be, while fewer than `most`
+    /// flows wait elsewhere, and none of its client: it is not more urgent, and not one of the few that are due to its urgency.
+    /// O(strands).
+    pub fn newest_elsewhere(&self, claim: &Claim, most: usize) -> Option<QueuePlace> {
+        if self.sets.is_empty() {
+            return None;
+        }
+        let is_parked = |strand: &Strand| strand.spot != NONE && self.sets.spots(strand.set).contains(&strand.spot);
+        let (mut elsewhere, mut of_client) = (0, false);
+        for (_, strand) in self.strands.iter().filter(|(_, strand)| !is_parked(strand)) {
+            elsewhere += 1;
+            of_client |= strand.claim.client == claim.client;
+        }
+        if elsewhere >= most || of_client {
+            return None;
+        }
         self.newest(|strand| {
-            let parked = strand.spot != NONE && self.sets.spots(strand.set).contains(&strand.spot);
-            parked && strand.claim.urgency >= urgency
+            let urgency = strand.claim.urgency;
+            let spared = urgency != claim.urgency && self.backlog.spares(urgency);
+            is_parked(strand) && urgency >= claim.urgency && !spared
         })
     }
 

@@ -83,6 +83,11 @@ impl Sets {
         unused
     }
 
+    /// Whether no ticket draws on any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sets.len() == 0
+    }
+
     /// The budgets of a set.
     pub(super) fn budgets(&self, set: u32) -> &[u32] {
         if set == NONE { &[] } else { &self.sets[set].budgets }

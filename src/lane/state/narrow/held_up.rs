@@ -40,7 +40,7 @@ const BOUNDLESS: u64 = 1_000_000_000_000;
 
 impl Narrow {
     /// A request of this cost waits from now on.
-    pub(in crate::lane::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost) {
+    pub(in crate::lane::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         drawn.holders = self.holders(&drawn.numbers);
         for held in &drawn.holders.0 {
             let requests = self.held.entry(*held).or_default();
@@ -58,12 +58,12 @@ impl Narrow {
             let narrow = &mut self.budgets[*number];
             narrow.waiting += 1;
             let waits = drawn.holders.waits_at(*number);
-            narrow.backlog.get_or_insert_default().add(claim, &cost, waits, Turn::New);
+            narrow.backlog.get_or_insert_default().add(claim, &cost, waits, turn);
         }
     }
 
     /// It waits no more.
-    pub(in crate::lane::state) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost) {
+    pub(in crate::lane::state) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         for held in &drawn.holders.0 {
             let requests = self.held.get_mut(held).expect("it waits");
             *requests -= 1;
@@ -83,10 +83,17 @@ impl Narrow {
             let narrow = &mut self.budgets[*number];
             narrow.waiting -= 1;
             let waits = drawn.holders.waits_at(*number);
-            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, waits, Turn::New);
+            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, waits, turn);
             if narrow.waiting == 0 {
                 narrow.backlog = None;
             }
+        }
+    }
+
+    /// The weights of `claim`, which waits for these budgets, are these from now on.
+    pub(in crate::lane::state) fn reweigh(&mut self, drawn: &Drawn, claim: &Claim) {
+        for number in &drawn.numbers {
+            self.budgets[*number].backlog.iter_mut().for_each(|backlog| backlog.reweigh(claim));
         }
     }
 

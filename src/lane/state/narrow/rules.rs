@@ -103,7 +103,7 @@ impl Narrow {
         epoch: Duration,
         rules: NarrowerRules,
     ) -> Vec<u32> {
-        let mut changed = Vec::new();
+        let (mut changed, mut doubled) = (Vec::new(), Vec::new());
         self.apart = false;
         for (number, narrow) in self.budgets.iter_mut_numbered() {
             let rule = rules.of(&narrow.rule);
@@ -115,10 +115,16 @@ impl Narrow {
             }
             let key = Draw::renamed(narrow.key, &narrow.rule.name, &rule.name);
             // A lane has one rest, whatever its rule is called.
-            if !rule.is_besides_reserve() && key != narrow.key && !self.ids.contains_key(&key) {
-                self.ids.remove(&narrow.key);
-                self.ids.insert(key, number);
-                narrow.key = key;
+            if !rule.is_besides_reserve() && key != narrow.key {
+                match self.ids.get(&key) {
+                    // Of a rule that had this name before: what was sent counts there.
+                    Some(other) => doubled.push((*other, narrow.budget.clone())),
+                    None => {
+                        self.ids.remove(&narrow.key);
+                        self.ids.insert(key, number);
+                        narrow.key = key;
+                    }
+                }
             }
             let before = narrow.pace();
             narrow.budget.reconfigure(&rule.limits, rule.margin, now);
@@ -127,6 +133,14 @@ impl Narrow {
             narrow.in_flight.reconfigure(rule.in_flight);
             narrow.rule = rule;
             changed.push((number, before));
+        }
+        for (number, budget) in doubled {
+            self.budgets[number].budget.absorb(&budget, Instant::START, now);
+        }
+        for (was, is) in &*rules.renamed {
+            if let Some(used) = self.used.remove(was) {
+                self.used.entry(is.clone()).or_default().add_all(&used);
+            }
         }
         self.rules = Some(rules);
         self.paces_changed(&changed);

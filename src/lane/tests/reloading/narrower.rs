@@ -151,7 +151,7 @@ async fn what_waits_in_a_lane_that_becomes_part_of_another_leaves_within_the_new
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_without_a_name_goes_on_when_it_is_for_other_requests() {
-    let post = &[("POST api.test", "POST", "5/min burst 5")];
+    let post = &[("api.test POST", "POST", "5/min burst 5")];
     let lanes = lanes_with(HOST, post);
     let before = draws(&lanes);
     assert_eq!(leave(&lanes, 80, &before, 9), 5);
@@ -160,12 +160,12 @@ async fn a_rule_without_a_name_goes_on_when_it_is_for_other_requests() {
     else {
         panic!("five have left")
     };
-    lanes.reload(with(HOST, &[("PUT api.test", "PUT", "5/min burst 5")]));
+    lanes.reload(with(HOST, &[("api.test PUT", "PUT", "5/min burst 5")]));
     assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 0);
     assert_eq!(leave(&lanes, 80, &before, 9), 0, "one that is sent again");
     assert!(tokio::time::timeout(ms(11_000), &mut waiting).await.is_err(), "it would be six in a minute");
     // And once more.
-    lanes.reload(with(HOST, &[("PATCH api.test", "PATCH", "5/min burst 5")]));
+    lanes.reload(with(HOST, &[("api.test PATCH", "PATCH", "5/min burst 5")]));
     assert_eq!((leave(&lanes, 80, &draws(&lanes), 9), leave(&lanes, 80, &before, 9)), (0, 0));
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert!(matches!(tokio::time::timeout(ms(0), waiting).await, Ok(Ok(_))), "it has its slot");
