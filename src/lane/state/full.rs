@@ -80,8 +80,7 @@ impl<T> State<T> {
             }
             WaitingRoom::Budget(number) => self.narrow.next_slots(number),
         };
-        // Of one place no part can be kept.
-        let last = most - (most / 4).max(usize::from(most > 1));
+        let last = most - (most / 4).max(1);
         in_a_second.is_some_and(|in_a_second| next >= in_a_second || waiting >= last)
     }
 
