@@ -101,8 +101,8 @@ impl<T> State<T> {
         refusal
     }
 
-    /// Which one gives way to a request there. What waits in the lane for narrower budgets does to one whose own open soon, until
-    /// others have a quarter of the places: it would leave before them.
+    /// Which one gives way to a request there. What waits in the lane for narrower budgets does to one for whose own nothing waits
+    /// and that open soon, until others have a quarter of the places: it would leave before them.
     fn gives_way(
         &mut self,
         now: Instant,
@@ -113,10 +113,11 @@ impl<T> State<T> {
         let (claim, cost) = (&ask.claim, ask.cost);
         match room {
             WaitingRoom::Lane => self.queue.gives_way(claim, cost).or_else(|| {
-                let closed = self.narrow.closed(drawn.map_or(&[], Drawn::numbers), now, cost);
+                let budgets = drawn.map_or(&[][..], Drawn::numbers);
+                let closed = self.narrow.closed(budgets, now, cost);
                 let opens_soon = closed.is_none_or(|(_, until)| until <= now + SOON);
                 let most = (self.policy.max_waiting / OF_OTHERS).max(1);
-                if opens_soon { self.queue.newest_elsewhere(claim, most) } else { None }
+                if opens_soon { self.queue.newest_elsewhere(claim, budgets, most) } else { None }
             }),
             WaitingRoom::Budget(number) => {
                 let longest = self.narrow.gives_way(number, &self.queue.resolve(claim), cost)?;

@@ -300,3 +300,14 @@ async fn where_a_budget_and_its_lane_are_full_one_gives_way() {
     };
     assert!(retry_after > ms(50_000), "a place for 1/min: {retry_after:?}");
 }
+
+/// A lane that is full of what waits for 5/s: one more client of these would only wait behind them.
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_for_the_same_displaces_nobody() {
+    let world = World::with("100/s", |policy| policy.max_waiting = 8);
+    let draws = narrower("5/s", 1000);
+    let Admission::Send(_first) = world.asks(0, &draws, |_| {}) else { panic!("nothing was sent yet") };
+    let mut waiting: Vec<_> = (1..=8).map(|number| world.waits_for(number, &draws)).collect();
+    assert!(matches!(world.asks(9, &draws, |_| {}), Admission::Refuse(Refusal::Full { .. })));
+    assert!(displaced(&mut waiting).await.is_empty());
+}

@@ -23,11 +23,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         })
     }
 
-    /// The newest ticket that is parked at a narrower budget, and gives way to one of `claim` that would not be, while fewer than `most`
-    /// flows wait elsewhere, and none of its client: it is not more urgent, and not one of the few that are due to its urgency.
-    /// O(strands).
-    pub fn newest_elsewhere(&self, claim: &Claim, most: usize) -> Option<QueuePlace> {
-        if self.sets.is_empty() {
+    /// The newest ticket that is parked at a narrower budget, and gives way to one of `claim` at whose `budgets` nothing is, while
+    /// fewer than `most` flows wait elsewhere, and none of its client: it is not more urgent, and not one of the few that are due to
+    /// its urgency. O(strands).
+    pub fn newest_elsewhere(&self, claim: &Claim, budgets: &[u32], most: usize) -> Option<QueuePlace> {
+        let mut own = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
+        if self.sets.is_empty() || own.any(|spot| self.spots[spot].parked > 0) {
             return None;
         }
         let is_parked = |strand: &Strand| strand.spot != NONE && self.sets.spots(strand.set).contains(&strand.spot);
