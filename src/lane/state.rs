@@ -45,7 +45,7 @@ pub(super) use self::{
     end::End,
     full::Displaced,
     memory::Memory,
-    merge::{Inheritance, Moving},
+    merge::{Inheritance, Moving, Parting},
     narrow::NarrowerRules,
     record::{LaneRecord, OriginRecord},
     sharing::SharedNames,

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{GrantSender, Lane, Waiting, permit::Dismissal};
 use crate::{
     clock::Instant,
-    lane::state::{Inheritance, Moving},
+    lane::state::{Inheritance, Moving, Parting},
 };
 
 /// Requests to a port that have no lane at the moment, and what theirs has sent so far.
@@ -30,8 +30,9 @@ impl Lane {
     /// Requests to this port get a lane of their own at `now`: what waits for it waits here no more. To be
     /// [taken in](Self::take_in) by that lane.
     pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
+        let parting = self.parting(now);
         self.tell(|state, _| {
-            state.parts(now);
+            state.parts(parting);
             Departing { inheritance: state.inheritance(now), waiting: state.departing(|one| one == port), port }
         })
     }
@@ -46,7 +47,12 @@ impl Lane {
 
     /// What it leaves to lanes that are opened later for ports of its host which have another rule from `now` on.
     pub(in crate::lane) fn bequest(self: &Arc<Self>, now: Instant) -> Inheritance {
-        self.tell(|state, _| state.bequest(now))
+        let parting = self.parting(now);
+        self.tell(|state, _| state.bequest(parting))
+    }
+
+    fn parting(&self, at: Instant) -> Parting {
+        Parting { at, lane: Arc::as_ptr(&self.shared).addr() }
     }
 
     /// This lane is that of requests to this port, which have gone by one that has `left` this.

@@ -29,7 +29,14 @@ pub(in crate::lane) struct Inheritance {
 /// To which ports requests of a lane have gone, the first few of them.
 pub(super) type Ports = SmallVec<[u16; 4]>;
 /// When a lane has parted from others: what was sent until then counts in all of them.
-pub(super) type Partings = SmallVec<[Instant; 1]>;
+pub(super) type Partings = SmallVec<[Parting; 1]>;
+
+/// When a lane parted, and a number that tells it from the other lanes that did so at that instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::lane) struct Parting {
+    pub(in crate::lane) at: Instant,
+    pub(in crate::lane) lane: usize,
+}
 
 /// More ports of one host are not told apart, nor are more partings remembered.
 const MOST: usize = 16;
@@ -93,22 +100,22 @@ impl<T> State<T> {
         }
     }
 
-    /// What is known of this lane `now`, when requests to some ports get lanes of their own: for those that are opened later.
-    pub(in crate::lane) fn bequest(&mut self, now: Instant) -> Inheritance {
-        self.parts(now);
+    /// What is known of this lane when requests to some ports get lanes of their own: for those that are opened later.
+    pub(in crate::lane) fn bequest(&mut self, parting: Parting) -> Inheritance {
+        self.parts(parting);
         // An operator pauses lanes that are there, and resumes these.
-        Inheritance { held: None, ..self.inheritance(now) }
+        Inheritance { held: None, ..self.inheritance(parting.at) }
     }
 
-    /// At this instant requests to some ports get a lane of their own.
-    pub(in crate::lane) fn parts(&mut self, at: Instant) {
-        if self.parted.contains(&at) {
+    /// Requests to some ports get a lane of their own.
+    pub(in crate::lane) fn parts(&mut self, parting: Parting) {
+        if self.parted.contains(&parting) {
             return;
         }
         if self.parted.len() == MOST {
             self.parted.remove(0);
         }
-        self.parted.push(at);
+        self.parted.push(parting);
     }
 
     /// From `now` on, requests that asked another lane ask this one: what was sent there counts here, and whatever held it up
@@ -116,13 +123,13 @@ impl<T> State<T> {
     pub(in crate::lane) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
         let Inheritance { budget, narrow, learned, held, ports, parted } = other;
         // Where they were one lane once, both know what was sent until then.
-        let one_until = parted.iter().filter(|at| self.parted.contains(at)).max().copied();
+        let one_until = parted.iter().filter(|parting| self.parted.contains(parting)).map(|parting| parting.at).max();
         let since = one_until.map_or(Instant::START, |at| at + Duration::from_nanos(1));
         self.budget.absorb(budget, since, now);
         self.narrow.absorbed(budget, since, now);
         self.narrow.taken_over(narrow, since, &self.budget, now, self.epoch);
         ports.iter().for_each(|port| self.goes_to(*port));
-        parted.iter().for_each(|at| self.parts(*at));
+        parted.iter().for_each(|parting| self.parts(*parting));
         self.learned.absorb(learned, now);
         self.held = self.held_until(now).max(*held);
         (self.unwritten, self.rechecks) = (true, true);

@@ -88,6 +88,18 @@ async fn going_there_and_back_costs_nothing() {
     assert_eq!(leave(&lanes, 8443, &draws(&lanes), 30), 15);
 }
 
+/// Two that were never one when something else was reloaded.
+#[tokio::test(start_paused = true)]
+async fn what_two_ports_have_sent_counts_for_both_when_they_become_one() {
+    let daily = &[("daily", "POST", "20/day in UTC")];
+    let lanes = lanes_with(PORTS, daily);
+    assert_eq!([80, 8443].map(|port| leave(&lanes, port, &draws(&lanes), 7)), [7, 7]);
+    lanes.reload(with(PORTS, &[daily[0], ("other", "PUT", "20/day in UTC")]));
+    tokio::time::advance(ms(1)).await;
+    lanes.reload(with(HOST, daily));
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 30), 6);
+}
+
 /// A lane that is opened after a reload has never been one with that of another port.
 #[tokio::test(start_paused = true)]
 async fn a_port_with_a_rule_of_its_own_has_nothing_of_another_one() {
