@@ -195,8 +195,9 @@ impl<T> State<T> {
 
     /// Forgets narrower budgets that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
-        self.narrow.forget_idle(looks, now);
-        self.returns.forget_budgets(self.narrow.freed());
+        self.returns.sweep(now);
+        let returns = &self.returns;
+        self.narrow.forget_idle(looks, now, |number| returns.names(number));
     }
 
     /// A waiting request goes away. Returns whether it was still waiting.

@@ -26,7 +26,8 @@ pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 impl<T> State<T> {
     /// What would be lost if this lane were forgotten.
     pub(in crate::lane) fn memory(&mut self, now: Instant) -> Memory {
-        self.narrow.forget_idle(u32::MAX, now);
+        let returns = &self.returns;
+        self.narrow.forget_idle(u32::MAX, now, |number| returns.names(number));
         let held = self.held_until(now).is_some();
         let holds_portion = self.fleet.as_ref().is_some_and(|fleet| fleet.holds_portion());
         let waits = self.under_way() > 0 || !self.queue.is_empty();

@@ -153,7 +153,8 @@ impl<T> State<T> {
     pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);
-        let mut drawn = self.narrow.find(&draws, &self.budget, now, self.epoch);
+        let Self { narrow, returns, budget, .. } = self;
+        let mut drawn = narrow.find(&draws, budget, now, self.epoch, |number| returns.names(number));
         if let Some(drawn) = &mut drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::New);
         }

@@ -44,8 +44,6 @@ pub(super) struct Narrow {
     held_up: HeldUp,
     /// The rules as they are since the last reload; `None` before one.
     rules: Option<NarrowerRules>,
-    /// The numbers of budgets that were forgotten since this was asked last: others may have them soon.
-    freed: Vec<u32>,
     /// What requests have taken of budgets that are forgotten, by their rules' names.
     used: BTreeMap<Arc<str>, Sum>,
 }
@@ -79,12 +77,20 @@ const LOOKS: u32 = 4;
 // === impl Narrow ===
 
 impl Narrow {
-    /// The budgets of `draws`, those that are new included; `own` is that of the lane.
-    pub(super) fn find(&mut self, draws: &Draws, own: &Budget, now: Instant, epoch: Duration) -> Option<Box<Drawn>> {
+    /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
+    /// somebody knows it.
+    pub(super) fn find(
+        &mut self,
+        draws: &Draws,
+        own: &Budget,
+        now: Instant,
+        epoch: Duration,
+        named: impl Fn(u32) -> bool,
+    ) -> Option<Box<Drawn>> {
         let draws = draws.as_ref()?;
         let mut numbers = SmallVec::new();
         if draws.iter().any(|draw| !self.ids.contains_key(&self.key_of(draw))) {
-            self.forget_idle(LOOKS, now);
+            self.forget_idle(LOOKS, now, named);
         }
         for draw in &**draws {
             self.apart |= draw.rule.added.as_ref().is_some_and(|added| added.only);
@@ -285,21 +291,17 @@ impl Narrow {
         self.budgets.end()
     }
 
-    /// The numbers of budgets that were forgotten since this was asked last.
-    pub(super) fn freed(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.freed)
-    }
-
-    /// Forgets budgets that remember nothing, among the next `looks` of them.
-    pub(super) fn forget_idle(&mut self, looks: u32, now: Instant) {
+    /// Forgets budgets that remember nothing, among the next `looks` of them; none with a number of which `named` says that somebody
+    /// knows it.
+    pub(super) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
         let end = self.budgets.end();
         for _ in 0..looks.min(end) {
             self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
-            if self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now)) {
+            let idle = self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now));
+            if idle && !named(self.next_look) {
                 let narrow = self.budgets.remove(self.next_look);
                 self.ids.remove(&narrow.key);
                 self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
-                self.freed.push(self.next_look);
             }
         }
         if self.budgets.len() == 0 && end > 0 {

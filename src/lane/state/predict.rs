@@ -42,8 +42,8 @@ pub(super) struct Before {
 impl<T> State<T> {
     /// What is decided by about a request that asks.
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
-        let drawn = self.narrow.find(&ask.draws, &self.budget, now, self.epoch);
-        self.returns.forget_budgets(self.narrow.freed());
+        let Self { narrow, returns, budget, .. } = self;
+        let drawn = narrow.find(&ask.draws, budget, now, self.epoch, |number| returns.names(number));
         let cost = self.reserve(now, ask.cost);
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         (drawn, cost, line)

@@ -152,19 +152,13 @@ impl Returns {
         if kept > 0 && own.any(|promise| promise.due <= now) { 0 } else { kept }
     }
 
-    /// Forgets what was promised to those that draw on one of these budgets, whose numbers others may have soon.
-    pub(super) fn forget_budgets(&mut self, gone: Vec<u32>) {
-        let Some(promised) = self.0.as_mut().filter(|_| !gone.is_empty()) else { return };
-        promised.to.retain(|to, _| to.budgets.iter().all(|budget| !gone.contains(budget)));
-        promised.due_at.retain(|budget, _| !gone.contains(budget));
-        promised.count = promised.to.values().map(|line| line.count as usize).sum();
-        if promised.count == 0 {
-            self.0 = None;
-        }
+    /// Whether something is promised to those that draw on the budget with this number, so that no other one may have it. O(lines).
+    pub(super) fn names(&self, budget: u32) -> bool {
+        self.0.as_ref().is_some_and(|promised| promised.to.keys().any(|to| to.budgets.contains(&budget)))
     }
 
     /// Forgets promises that are over. O(promises), but once a second at most.
-    fn sweep(&mut self, now: Instant) {
+    pub(super) fn sweep(&mut self, now: Instant) {
         let Some(promised) = self.0.as_mut().filter(|promised| promised.swept + SWEEPS <= now) else { return };
         promised.to.retain(|_, line| {
             line.of.retain(|_, own| {
