@@ -251,7 +251,10 @@ fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"2/s\"]\nmax-waiting = 5\n"));
     // One leaves at once, five wait; another one may have left meanwhile.
     let mut flood: Vec<_> = (0..10).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();
-    wait_for(&andante, 5);
+    andante.wait_for(|status| {
+        let lane = |key: &str| status["lanes"][0][key].as_u64().unwrap_or(0);
+        lane("sent_total") + lane("waiting") + lane("refused_total") == 10
+    });
     assert_eq!(send(&andante, &upstream, 2, "/other", "").answer().status(), 200);
     let mut answers: Vec<_> = flood.iter_mut().map(Client::answer).collect();
     answers.retain(|answer| answer.status() == 429);
