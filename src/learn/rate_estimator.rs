@@ -55,9 +55,8 @@ pub(super) struct RateEstimator {
     unproven: Option<Closing>,
     /// When the last pause was over that was longer than a few slots, and how long it was.
     paused: Option<(f64, f64)>,
-    /// What was served until the end of the last one that was no short one; and how many that was, if it was believed to be a window.
+    /// What was served until the end of the last one that was no short one.
     ended: Option<WindowEnd>,
-    repeated: Option<f64>,
     /// Long pauses have repeated that were none of a window.
     interrupted: bool,
     /// The last wait that the API asked for, and how long it served before.

@@ -23,10 +23,8 @@ pub(super) struct Closing {
     pub(super) pressed: bool,
     /// What was believed has been too much by a little.
     pub(super) consistent: bool,
-    /// What was believed of the window holds.
+    /// It ends a window, as was believed or as the one before it did.
     pub(super) window: bool,
-    /// It ends a window as the one before did.
-    pub(super) repeats: bool,
     /// What was believed.
     pub(super) rate: f64,
     /// The fewest that were under way with one that was refused.
@@ -68,7 +66,6 @@ impl Closing {
             pressed: refusal.pressed,
             consistent: false,
             window: false,
-            repeats: false,
             rate: 0.0,
             fewest: answered.crowd,
             refused: 1.0,

@@ -32,6 +32,8 @@ pub(super) struct WindowEnd {
     lasted: f64,
     served: f64,
     length: f64,
+    /// It was believed to be a window that ended there.
+    believed: bool,
 }
 
 /// How many requests were served in what time. Times are in seconds.
@@ -112,7 +114,7 @@ impl RateEstimator {
             return Ends::Early;
         }
         if let Some(measured) = self.repeats(&closing, sent) {
-            closing.repeats = true;
+            closing.window = true;
             self.believe(&closing, cycle, measured, now, sent);
             return Ends::Yes;
         }
@@ -170,16 +172,17 @@ impl RateEstimator {
             return None;
         }
         let since = self.ended.map_or(self.began, |before| before.over);
-        let end = WindowEnd { over: sent, lasted, served: self.history.since(since), length: sent - since };
+        let (served, length) = (self.history.since(since), sent - since);
+        let end = WindowEnd { over: sent, lasted, served, length, believed: false };
         let before = self.ended.replace(end)?;
-        self.interrupted |= self.repeated.take().is_some_and(|count| end.served < (1.0 - AS_BEFORE) * count);
+        self.interrupted |= before.believed && served < (1.0 - AS_BEFORE) * before.served;
         let belief = self.belief.as_ref().filter(|_| self.configured.is_none() && !self.interrupted)?;
         let span = belief.span.max(1.0);
         let proof = (PROOF * span).min(closing.at - self.began).max(span);
         let served_for_long = self.history.since(closing.at - proof) >= MOST_OF * proof * closing.rate;
         let repeats = !served_for_long && end.repeats(&before);
-        self.repeated = repeats.then_some(end.served);
-        repeats.then_some(Measured { served: end.served, length: end.length, last: closing.last - since })
+        self.ended = Some(WindowEnd { believed: repeats, ..end });
+        repeats.then_some(Measured { served, length, last: closing.last - since })
     }
 
     /// A pause that is as long as the last one, although the API asked for it so much sooner after what it followed, or later, is a
@@ -317,7 +320,7 @@ impl RateEstimator {
         }
         let many = served >= SOME || length >= MOMENT;
         let clear = !falls && many && last > 0.6 * length && !closing.overload;
-        let sure = closing.window || closing.repeats || told.is_some() || clear;
+        let sure = closing.window || told.is_some() || clear;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
         // A short one may be a text that is the same always (Varnish has 5 s): that it is the window is tried once.
         let tried = self.belief.is_none() && kept == KEPT && asked.is_some_and(|wait| wait <= TEXT);
@@ -353,7 +356,7 @@ mod tests {
     /// 100 in each ten seconds, of which eight are pause; and 1,000 in an hour, with a restart of 30 s at its end.
     #[test]
     fn what_ends_as_it_did_before_is_a_window_and_restarts_each_hour_are_not() {
-        let end = |served, length, lasted| WindowEnd { over: 0.0, lasted, served, length };
+        let end = |served, length, lasted| WindowEnd { over: 0.0, lasted, served, length, believed: false };
         let window = end(100.0, 10.0, 8.0);
         assert!(window.repeats(&end(100.0, 25.0, 4.0)), "as many were served");
         assert!(window.repeats(&end(40.0, 9.9, 4.0)), "it took as long");
