@@ -32,8 +32,8 @@ impl Lane {
     pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
         let parting = self.parting(now);
         self.tell(|state, _| {
-            state.parts(parting);
-            Departing { inheritance: state.inheritance(now), waiting: state.departing(|one| one == port), port }
+            let (inheritance, waiting) = (state.parts(parting), state.departing(|one| one == port));
+            Departing { inheritance, waiting, port }
         })
     }
 
@@ -41,7 +41,7 @@ impl Lane {
     /// one, and what has waited there waits here.
     pub(in crate::lane) fn take_in(self: &Arc<Self>, departing: Departing) {
         let Departing { inheritance, waiting, port } = departing;
-        self.tell(|state, now| state.departed(now, &inheritance, port));
+        self.begin_with(&inheritance, port);
         waiting.into_iter().for_each(|moving| self.adopt(moving));
     }
 

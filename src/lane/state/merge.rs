@@ -22,7 +22,6 @@ pub(in crate::lane) struct Inheritance {
     narrow: Vec<LeftBudget>,
     learned: LearnedRecord,
     held: Option<Instant>,
-    ports: Ports,
     parted: Partings,
 }
 
@@ -44,6 +43,7 @@ const MOST: usize = 16;
 /// What a lane leaves to the one that goes on for it.
 pub(in crate::lane) struct Legacy<T> {
     inheritance: Inheritance,
+    ports: Ports,
     /// What the store does not know yet that it is given up.
     ended: Vec<Arc<str>>,
     /// In the order in which they came.
@@ -67,14 +67,14 @@ impl<T> State<T> {
     /// From `now` on another lane goes on for this one. Nothing waits here any more: two queues would leave at twice the
     /// pace.
     pub(in crate::lane) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
-        let inheritance = self.inheritance(now);
+        let (inheritance, ports) = (self.inheritance(now), self.ports.clone());
         let waiting = self.departing(|_| true);
-        Legacy { inheritance, ended: self.portion_bequeathed(), waiting }
+        Legacy { inheritance, ports, ended: self.portion_bequeathed(), waiting }
     }
 
     /// To which ports requests have gone.
-    pub(in crate::lane) fn ports(&self) -> Ports {
-        self.ports.clone()
+    pub(in crate::lane) fn ports(&self) -> &[u16] {
+        &self.ports
     }
 
     /// What waits here and goes to ports that are `wanted` waits in another lane from now on, and so does what comes; in the order
@@ -87,10 +87,9 @@ impl<T> State<T> {
     }
 
     /// What another lane has to know of this one.
-    pub(in crate::lane) fn inheritance(&mut self, now: Instant) -> Inheritance {
+    fn inheritance(&mut self, now: Instant) -> Inheritance {
         let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held_until(now));
-        let (ports, parted) = (self.ports.clone(), self.parted.clone());
-        Inheritance { budget: self.budget.clone(), narrow, learned, held, ports, parted }
+        Inheritance { budget: self.budget.clone(), narrow, learned, held, parted: self.parted.clone() }
     }
 
     /// A request goes to this port.
@@ -102,13 +101,17 @@ impl<T> State<T> {
 
     /// What is known of this lane when requests to some ports get lanes of their own: for those that are opened later.
     pub(in crate::lane) fn bequest(&mut self, parting: Parting) -> Inheritance {
-        self.parts(parting);
         // An operator pauses lanes that are there, and resumes these.
-        Inheritance { held: None, ..self.inheritance(parting.at) }
+        Inheritance { held: None, ..self.parts(parting) }
     }
 
-    /// Requests to some ports get a lane of their own.
-    pub(in crate::lane) fn parts(&mut self, parting: Parting) {
+    /// Requests to some ports get a lane of their own, which has to know this.
+    pub(in crate::lane) fn parts(&mut self, parting: Parting) -> Inheritance {
+        self.has_parted(parting);
+        self.inheritance(parting.at)
+    }
+
+    fn has_parted(&mut self, parting: Parting) {
         if self.parted.contains(&parting) {
             return;
         }
@@ -120,16 +123,15 @@ impl<T> State<T> {
 
     /// From `now` on, requests that asked another lane ask this one: what was sent there counts here, and whatever held it up
     /// holds up this one. How many of them are under way is not known here.
-    pub(in crate::lane) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
-        let Inheritance { budget, narrow, learned, held, ports, parted } = other;
+    fn absorbed(&mut self, now: Instant, other: &Inheritance) {
+        let Inheritance { budget, narrow, learned, held, parted } = other;
         // Where they were one lane once, both know what was sent until then.
         let one_until = parted.iter().filter(|parting| self.parted.contains(parting)).map(|parting| parting.at).max();
         let since = one_until.map_or(Instant::START, |at| at + Duration::from_nanos(1));
         self.budget.absorb(budget, since, now);
         self.narrow.absorbed(budget, since, now);
         self.narrow.taken_over(narrow, since, &self.budget, now, self.epoch);
-        ports.iter().for_each(|port| self.goes_to(*port));
-        parted.iter().for_each(|parting| self.parts(*parting));
+        parted.iter().for_each(|parting| self.has_parted(*parting));
         self.learned.absorb(learned, now);
         self.held = self.held_until(now).max(*held);
         (self.unwritten, self.rechecks) = (true, true);
@@ -137,15 +139,14 @@ impl<T> State<T> {
 
     /// From `now` on requests to this port that asked another lane ask this one.
     pub(in crate::lane) fn departed(&mut self, now: Instant, other: &Inheritance, port: u16) {
-        let before = self.ports.clone();
         self.absorbed(now, other);
-        self.ports = before;
         self.goes_to(port);
     }
 
     /// From `now` on this lane goes on for the one that has left this.
     pub(in crate::lane) fn inherited(&mut self, now: Instant, legacy: &Legacy<T>) {
         self.absorbed(now, &legacy.inheritance);
+        legacy.ports.iter().for_each(|port| self.goes_to(*port));
         self.portion_inherited(&legacy.ended);
     }
 
