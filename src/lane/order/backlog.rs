@@ -193,15 +193,10 @@ impl Backlog {
         self.waiting.units(waits, unit, unsaid)
     }
 
-    /// Whether so few of this urgency wait that they are due to it in any case.
-    pub(super) fn spares(&self, urgency: Urgency) -> bool {
-        let waits = self.bands[usize::from(urgency.get())].as_ref().map_or(0, |band| band.waiting.costs(Contest::All));
-        waits <= self.spared()
-    }
-
-    /// So many places, and one at least, are due to each urgency.
-    fn spared(&self) -> u64 {
-        ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1)
+    /// Whether so few of this urgency wait that they are due to it in any case, as one at least is.
+    pub(super) fn spares(&self, band: usize) -> bool {
+        let due = ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1);
+        self.bands[band].as_ref().is_none_or(|band| band.waiting.costs(Contest::All) <= due)
     }
 
     /// The flow of which a request gives way to one of `claim` and `cost`. Of what is less urgent than that, the least urgent
@@ -210,14 +205,11 @@ impl Backlog {
     /// `None` if nothing gives way to it.
     pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
-        let spared = self.spared();
-        let waits = |band: usize| self.bands[band].as_ref().map_or(0, |band| band.waiting.costs(Contest::All));
         let own = band(claim);
-        let largest =
-            (own..Urgency::COUNT).rev().filter(|band| *band == own || waits(*band) > spared).find_map(|band| {
-                let (size, client) = sizes.by_size[band].last()?;
-                Some((band, *size, *client))
-            });
+        let largest = (own..Urgency::COUNT).rev().filter(|band| *band == own || !self.spares(*band)).find_map(|band| {
+            let (size, client) = sizes.by_size[band].last()?;
+            Some((band, *size, *client))
+        });
         self.sizes = Some(sizes);
         let (number, size, id) = largest?;
         let is_equal = number == own;

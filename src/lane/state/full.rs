@@ -74,9 +74,8 @@ impl<T> State<T> {
         // What waits for something else as well does not take the next slots.
         let (next, in_a_second) = match room {
             WaitingRoom::Lane => {
-                let rates = self.budget.rates(Unit::REQUESTS);
-                let slowest = rates.iter().map(|(_, rate)| *rate).reduce(f64::min);
-                (self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0), slowest)
+                let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
+                (next, self.budget.slowest(Unit::REQUESTS))
             }
             WaitingRoom::Budget(number) => self.narrow.next_slots(number),
         };
@@ -92,7 +91,7 @@ impl<T> State<T> {
                 continue;
             }
             let (waiting, most) = self.places(room);
-            let retry_after = self.until_next_slot_of(now, room).unwrap_or(wait);
+            let retry_after = self.until_next_slot(now, room).unwrap_or(wait);
             if refusal.is_none() || retry_after > latest {
                 latest = retry_after;
                 refusal = Some(Refusal::Full { waiting, kept: most.saturating_sub(waiting), retry_after });
@@ -126,20 +125,13 @@ impl<T> State<T> {
         }
     }
 
-    /// How long it is until the next slot; `None` if an answer must come first.
-    pub(super) fn until_next_slot(&mut self, now: Instant) -> Option<Duration> {
-        let next = self.next_slot(now);
+    /// How long it is until the next slot there; `None` if an answer must come first.
+    fn until_next_slot(&mut self, now: Instant, room: WaitingRoom) -> Option<Duration> {
+        let next = match room {
+            WaitingRoom::Lane => self.next_slot(now),
+            WaitingRoom::Budget(number) => self.narrow.next_slot(number, now),
+        };
         (next != Instant::FAR).then(|| next.since(now))
-    }
-
-    fn until_next_slot_of(&mut self, now: Instant, room: WaitingRoom) -> Option<Duration> {
-        match room {
-            WaitingRoom::Lane => self.until_next_slot(now),
-            WaitingRoom::Budget(number) => {
-                let next = self.narrow.next_slot(number, now);
-                (next != Instant::FAR).then(|| next.since(now))
-            }
-        }
     }
 
     /// Whether what is more urgent takes the places that become free: of a lane that is full. What comes to a budget is not known.
@@ -162,7 +154,7 @@ impl<T> State<T> {
     fn displace(&mut self, now: Instant, room: WaitingRoom, place: QueuePlace) {
         let (waiting, _) = self.places(room);
         // It is not known when an answer comes, but it is not now.
-        let retry_after = self.until_next_slot_of(now, room).unwrap_or(Duration::from_millis(1));
+        let retry_after = self.until_next_slot(now, room).unwrap_or(Duration::from_millis(1));
         let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
         self.stats.refused += 1;
         let WaitingRequest { kind, metered, deadline, port, ref drawn, .. } = ticket;

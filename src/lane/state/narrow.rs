@@ -256,8 +256,7 @@ impl Narrow {
     pub(super) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
         let narrow = &self.budgets[number];
         let next = narrow.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
-        let rates = narrow.budget.rates(Unit::REQUESTS);
-        (next, rates.iter().map(|(_, rate)| *rate).reduce(f64::min))
+        (next, narrow.budget.slowest(Unit::REQUESTS))
     }
 
     /// When the next slot of a budget is there; [`Instant::FAR`] if an answer must come first.

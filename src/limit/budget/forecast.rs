@@ -34,6 +34,11 @@ impl Budget {
         limits.map(|limit| (limit.source, limit.spec.rate.per_second())).collect()
     }
 
+    /// How many a second the slowest of them allows; `None` without any.
+    pub fn slowest(&self, unit: Unit) -> Option<f64> {
+        self.rates(unit).iter().map(|(_, rate)| *rate).reduce(f64::min)
+    }
+
     /// How many units of this sort may leave back to back at `now`, as far as the spacing of what is configured counts.
     pub fn saved(&self, unit: Unit, now: Instant) -> u64 {
         let limits = self.limits.iter().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);

@@ -42,7 +42,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
         self.newest(|strand| {
             let urgency = strand.claim.urgency;
-            let spared = urgency != claim.urgency && self.backlog.spares(urgency);
+            let spared = urgency != claim.urgency && self.backlog.spares(urgency.get().into());
             is_parked(strand) && urgency >= claim.urgency && !spared
         })
     }

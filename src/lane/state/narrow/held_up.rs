@@ -152,8 +152,7 @@ impl Narrow {
 impl NarrowBudget {
     /// How many requests a second it lets go, in millionths.
     pub(super) fn pace(&self) -> u64 {
-        let slowest = self.budget.rates(Unit::REQUESTS).iter().map(|(_, rate)| *rate).reduce(f64::min);
-        slowest.map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
+        self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
     }
 
     /// Whether it may let nothing go for longer than its rate tells.
