@@ -142,12 +142,12 @@ fn turn(claim: &Claim) -> TurnExplanation {
 }
 
 fn outcome(preview: &Preview, now: Instant) -> OutcomeExplanation {
-    match preview.decision {
+    match &preview.decision {
         PreviewDecision::Send => OutcomeExplanation { leaves_in_s: Some(0.0), ..OutcomeExplanation::default() },
         PreviewDecision::Wait { expected, ahead } => OutcomeExplanation {
             decision: DecisionExplanation::Waits,
-            leaves_in_s: (expected != Instant::FAR).then(|| expected.since(now).as_secs_f64()),
-            ahead: Some(ahead),
+            leaves_in_s: (*expected != Instant::FAR).then(|| expected.since(now).as_secs_f64()),
+            ahead: Some(*ahead),
             ..OutcomeExplanation::default()
         },
         PreviewDecision::Refuse(refusal) => OutcomeExplanation {

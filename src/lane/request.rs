@@ -64,7 +64,7 @@ pub struct Preview {
 }
 
 /// Whether, and when, a request that came now would leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreviewDecision {
     /// At once.
     Send,
@@ -80,13 +80,15 @@ pub enum PreviewDecision {
 }
 
 /// Why a request may not even wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// As many wait as may wait, or the other places are kept for those that were told to come back.
-    #[error("{}", full(*waiting, *kept))]
+    #[error("{}", full(*waiting, *kept, rule.as_deref()))]
     Full {
         /// How many wait.
         waiting: usize,
+        /// For which rule for some of the host's requests, if not for the host.
+        rule: Option<Arc<str>>,
         /// How many places are kept.
         kept: usize,
         /// When a place becomes free for it, behind others that were told to come back.
@@ -95,11 +97,13 @@ pub enum Refusal {
     /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
     #[error(
         "{}, which is as many as may: the newest of the longest flow, this one, made room for another flow",
-        requests_wait(*waiting)
+        requests_wait(*waiting, rule.as_deref())
     )]
     GaveWay {
         /// How many wait.
         waiting: usize,
+        /// For which rule for some of the host's requests, if not for the host.
+        rule: Option<Arc<str>>,
         /// When a place becomes free for it, behind others that were told to come back.
         retry_after: Duration,
     },
@@ -107,10 +111,12 @@ pub enum Refusal {
     #[error("an operator dropped it while it waited")]
     DroppedByOperator,
     /// It would have to wait longer than it may.
-    #[error("it would wait {wait:.1?}{}, {}", behind(*waiting), longer_than(*patience))]
+    #[error("it would wait {wait:.1?}{}{}, {}", behind(*waiting), of_rule(rule.as_deref()), longer_than(*patience))]
     TooLong {
         /// How many wait.
         waiting: usize,
+        /// For which rule for some of the host's requests, if not for the host.
+        rule: Option<Arc<str>>,
         /// How long it would wait.
         wait: Duration,
         /// How long it may wait.
@@ -184,8 +190,8 @@ impl Refusal {
     }
 }
 
-fn full(waiting: usize, kept: usize) -> String {
-    let waits = requests_wait(waiting);
+fn full(waiting: usize, kept: usize, rule: Option<&str>) -> String {
+    let waits = requests_wait(waiting, rule);
     match kept {
         0 => format!("{waits} already, which is as many as may"),
         1 => format!("{waits}, and the other place is kept for one that was told to come back"),
@@ -193,8 +199,13 @@ fn full(waiting: usize, kept: usize) -> String {
     }
 }
 
-fn requests_wait(count: usize) -> String {
-    if count == 1 { "1 request waits".to_owned() } else { format!("{count} requests wait") }
+fn requests_wait(count: usize, rule: Option<&str>) -> String {
+    let waits = if count == 1 { "1 request waits".to_owned() } else { format!("{count} requests wait") };
+    waits + &of_rule(rule)
+}
+
+fn of_rule(rule: Option<&str>) -> String {
+    rule.map_or_else(String::new, |rule| format!(" for rule \"{rule}\""))
 }
 
 fn behind(count: usize) -> String {
@@ -227,12 +238,12 @@ mod tests {
     fn a_refusal_says_behind_how_many_it_would_wait() {
         let said = |waiting, seconds| {
             let (wait, patience) = (Duration::from_secs(9), Duration::from_secs(seconds));
-            Refusal::TooLong { waiting, wait, patience, retry_after: wait }.to_string()
+            Refusal::TooLong { waiting, rule: None, wait, patience, retry_after: wait }.to_string()
         };
         assert_eq!(said(1, 5), "it would wait 9.0s behind 1 other, longer than the 5s it may");
         assert_eq!(said(0, 5), "it would wait 9.0s, longer than the 5s it may");
         assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
-        let full = |waiting, kept| Refusal::Full { waiting, kept, retry_after: Duration::ZERO }.to_string();
+        let full = |waiting, kept| Refusal::Full { waiting, rule: None, kept, retry_after: Duration::ZERO }.to_string();
         assert_eq!(full(1, 0), "1 request waits already, which is as many as may");
         assert_eq!(
             full(38, 2),

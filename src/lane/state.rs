@@ -16,6 +16,7 @@ mod predict;
 mod record;
 mod reserving;
 mod returns;
+mod room;
 mod sharing;
 mod slot;
 mod slow;

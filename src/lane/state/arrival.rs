@@ -111,8 +111,8 @@ impl<T> State<T> {
             if returning == 0 {
                 return next;
             }
-            let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0, Counted::Likely));
-            next + self.expected(now, asking, &before, returning, Counted::Likely).since(first).mul_f64(slower)
+            let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0, Counted::Likely).at);
+            next + self.expected(now, asking, &before, returning, Counted::Likely).at.since(first).mul_f64(slower)
         });
         self.returns = returns;
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::{
     State, WaitingRequest,
     narrow::Drawn,
     predict::{Asking, Before},
+    room::WaitingRoom,
     turn::line_of,
 };
 use crate::{
@@ -25,39 +24,12 @@ pub(in crate::lane) struct Displaced<T> {
     pub(in crate::lane) refusal: Refusal,
 }
 
-/// Where only so many requests may wait: all of a lane, or those that draw on the narrower budget with this number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitingRoom {
-    Lane,
-    Budget(u32),
-}
-
 /// Of a full lane so large a part at most is for what waits for narrower budgets, if anything else comes.
 const OF_OTHERS: usize = 4;
 /// What waits for a budget that opens within this time is not kept waiting by that.
 const SOON: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Where a request waits that draws on these budgets. What gives way in a budget leaves a place in the lane as well.
-    fn rooms(drawn: Option<&Drawn>) -> impl Iterator<Item = WaitingRoom> {
-        let numbers: SmallVec<[u32; 4]> = drawn.map_or(&[][..], Drawn::numbers).into();
-        numbers.into_iter().map(WaitingRoom::Budget).chain([WaitingRoom::Lane])
-    }
-
-    /// How many wait there, and how many may.
-    fn places(&self, room: WaitingRoom) -> (usize, usize) {
-        match room {
-            WaitingRoom::Lane => (self.queue.len(), self.policy.max_waiting),
-            WaitingRoom::Budget(number) => self.narrow.places(number),
-        }
-    }
-
-    /// Whether as many wait there as may.
-    fn is_full(&self, room: WaitingRoom) -> bool {
-        let (waiting, most) = self.places(room);
-        waiting >= most
-    }
-
     /// Whether all places are taken, or kept for those that were told to return by now. While fewer wait than leave in a
     /// second none are kept, so that no slot is lost because of those that never return. The last quarter of the places is kept
     /// all the same: whoever asks at once when it was served would have all of them otherwise where so many hardly ever wait.
@@ -94,7 +66,8 @@ impl<T> State<T> {
             let retry_after = self.until_next_slot(now, room).unwrap_or(wait);
             if refusal.is_none() || retry_after > latest {
                 latest = retry_after;
-                refusal = Some(Refusal::Full { waiting, kept: most.saturating_sub(waiting), retry_after });
+                let (rule, kept) = (self.rule_of(room), most.saturating_sub(waiting));
+                refusal = Some(Refusal::Full { waiting, rule, kept, retry_after });
             }
         }
         refusal
@@ -161,7 +134,7 @@ impl<T> State<T> {
         let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
         let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws, port };
         let (cost, line) = (self.reserve(now, cost), line_of(&self.learned, &kind, metered, drawn.as_deref()));
-        let refusal = Refusal::GaveWay { waiting, retry_after };
+        let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };
         let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
         let refusal = self.come_back(now, asking, Before::default(), refusal, room == WaitingRoom::Lane);
         self.displaced.push(Displaced { ticket: ticket.grant, refusal });

@@ -207,7 +207,8 @@ impl Narrow {
         backlogs.map(|(number, backlog)| backlog.map(|backlog| ahead(number, backlog)).unwrap_or_default()).collect()
     }
 
-    /// Predicts when a request of `cost` leaves if only these budgets counted and so much of each goes `before` it.
+    /// Predicts when a request of `cost` leaves that leaves at `from` but for these budgets, of each of which so much goes `before`
+    /// it; and which of them has it last, if one of them holds it up.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
@@ -215,12 +216,13 @@ impl Narrow {
         from: Instant,
         cost: Cost,
         before: impl Fn(usize, Unit) -> u64,
-    ) -> Instant {
-        drawn.numbers.iter().enumerate().fold(from, |at, (place, number)| {
+    ) -> (Instant, Option<u32>) {
+        drawn.numbers.iter().enumerate().fold((from, None), |last, (place, number)| {
             let narrow = &mut self.budgets[*number];
             // It is not known when a place in flight becomes free.
-            let room = if narrow.has_room() { at } else { at.max(now + Duration::from_millis(1)) };
-            room.max(narrow.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE))
+            let room = if narrow.has_room() { from } else { now + Duration::from_millis(1) };
+            let at = room.max(narrow.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE));
+            if at > last.0 { (at, Some(*number)) } else { last }
         })
     }
 
@@ -244,6 +246,11 @@ impl Narrow {
     /// For how long a request may wait at most, by its narrower rules.
     pub(super) fn max_wait(drawn: &Drawn) -> Duration {
         drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)
+    }
+
+    /// What the rule of a budget is called, which is why what waits for it does.
+    pub(super) fn rule_name(&self, number: u32) -> Arc<str> {
+        self.budgets[number].rule.name.clone()
     }
 
     /// How many wait for a budget, and how many may.

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::{
     State,
     narrow::{Drawn, Narrow},
+    room::WaitingRoom,
     slow::{Counted, SlowGroups},
     turn::{LineKey, line_of},
     usage::unsaid_mean,
@@ -39,6 +40,13 @@ pub(super) struct Before {
     of_budgets: SmallVec<[Ahead; 1]>,
 }
 
+/// When a request will have its slot.
+pub(super) struct Expected {
+    pub(super) at: Instant,
+    /// The narrower budget that has it last, if not what holds for the lane.
+    last: Option<u32>,
+}
+
 impl<T> State<T> {
     /// What is decided by about a request that asks.
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
@@ -56,14 +64,14 @@ impl<T> State<T> {
         }
         let before = self.before(asking);
         let expected = self.expected(now, asking, &before, 0, Counted::Likely);
-        match self.refusal(now, expected, asking, &before) {
+        match self.refusal(now, &expected, asking, &before) {
             Some(refusal) => {
                 let passed = self.is_passed();
                 PreviewDecision::Refuse(self.come_back(now, asking, before, refusal, passed))
             }
             None => {
                 let ahead = before.all.part().of(self.queue.len() as u64);
-                PreviewDecision::Wait { expected, ahead: u32::try_from(ahead).unwrap_or(u32::MAX) }
+                PreviewDecision::Wait { expected: expected.at, ahead: u32::try_from(ahead).unwrap_or(u32::MAX) }
             }
         }
     }
@@ -102,7 +110,7 @@ impl<T> State<T> {
         goes: &Before,
         many: u64,
         counted: Counted,
-    ) -> Instant {
+    ) -> Expected {
         let Asking { ask, cost, line: own, drawn } = asking;
         let Before { all, of_units, of_budgets } = goes;
         // Those in lines that pause are not in the way of others, until their pause is over.
@@ -152,24 +160,29 @@ impl<T> State<T> {
                     let part = parts.get(budget).copied().unwrap_or(1.0);
                     (of_budget as f64 * part).round() as u64 + ask.cost.times(many, unit)
                 };
-                at.max(self.narrow.project(drawn, now, from, ask.cost, before))
+                match self.narrow.project(drawn, now, from, ask.cost, before) {
+                    (later, last) if later > at => Expected { at: later, last },
+                    _ => Expected { at, last: None },
+                }
             }
-            None => at,
+            None => Expected { at, last: None },
         }
     }
 
-    /// Why a request that is expected to leave at `expected` may not wait, with so much `before` it.
-    fn refusal(&mut self, now: Instant, expected: Instant, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
+    /// Why a request that is expected to leave then may not wait, with so much `before` it.
+    fn refusal(&mut self, now: Instant, expected: &Expected, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
         let Asking { ask, drawn, .. } = asking;
-        let waiting = self.queue.len();
         // It is not known when a place in flight becomes free, but it is not now.
         let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };
-        let wait = expected.since(now).max(least);
+        let wait = expected.at.since(now).max(least);
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
         // Who might leave in time waits.
-        if wait > patience && self.expected(now, asking, before, 0, Counted::Least).since(now).max(least) > patience {
-            return Some(Refusal::TooLong { waiting, wait, patience, retry_after: wait - patience });
+        if wait > patience && self.expected(now, asking, before, 0, Counted::Least).at.since(now).max(least) > patience
+        {
+            let room = expected.last.map_or(WaitingRoom::Lane, WaitingRoom::Budget);
+            let ((waiting, _), rule) = (self.places(room), self.rule_of(room));
+            return Some(Refusal::TooLong { waiting, rule, wait, patience, retry_after: wait - patience });
         }
         self.has_no_place(now, asking, wait)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{full::WaitingRoom, turn::LineKey};
+use super::{room::WaitingRoom, turn::LineKey};
 use crate::{
     clock::Instant,
     lane::order::{ClientId, Map, Urgency},

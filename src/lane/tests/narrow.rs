@@ -12,7 +12,7 @@ use super::{World, ask, kind, ms, permitted, random::worst_window, watch_for_los
 use crate::{
     clock::Instant,
     hint,
-    lane::{Admission, AdmitRequest, Draw, Draws, Lane, Permit, Refusal, order::Claim},
+    lane::{Admission, AdmitRequest, Draw, Draws, Lane, Permit, order::Claim},
     learn::AnswerReport,
     limit::{Limits, MarginSpec, Unit},
     policy::{Added, Policy},
@@ -176,23 +176,26 @@ async fn only_leaves_the_limits_of_the_lane_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rules_own_bounds_on_waiting_hold() {
+async fn a_rules_own_bounds_on_waiting_hold_and_refusals_name_it() {
     let world = World::new("100/s");
     let patient = rule("patient", "1/s", |policy| policy.max_wait = ms(2500));
     let short = rule("short", "1/s", |policy| policy.max_waiting = 2);
     let (patient, short) = (draws(&[(1, &patient)]), draws(&[(2, &short)]));
-    let refused = |draws: &Draws, most: usize| {
+    let refused = |draws: &Draws, most: usize| -> String {
         let mut waits: Vec<_> = (0..most).map(|_| world.lane.admit(draw(draws))).collect();
         assert!(!waits.iter().any(|admission| matches!(admission, Admission::Refuse(_))));
         waits.push(world.lane.admit(draw(draws)));
         match waits.pop() {
-            Some(Admission::Refuse(refusal)) => refusal,
+            Some(Admission::Refuse(refusal)) => refusal.to_string(),
             other => panic!("{other:?}"),
         }
     };
     // One at once, and after 1 s and 2 s.
-    assert!(matches!(refused(&patient, 3), Refusal::TooLong { .. }));
-    assert!(matches!(refused(&short, 3), Refusal::Full { waiting: 2, .. }));
+    assert_eq!(
+        refused(&patient, 3),
+        "it would wait 3.0s behind 2 others for rule \"patient\", longer than the 2.5s it may"
+    );
+    assert_eq!(refused(&short, 3), "2 requests wait for rule \"short\" already, which is as many as may");
 }
 
 #[tokio::test(start_paused = true)]

@@ -290,7 +290,7 @@ async fn a_preview_says_what_the_next_refusal_says() {
         let (first, again) = (world.lane.preview(&ask).decision, world.lane.preview(&ask).decision);
         let Admission::Refuse(refusal) = world.lane.admit(ask) else { panic!("a minute is longer than a second") };
         let said = PreviewDecision::Refuse(refusal);
-        assert_eq!((first, again), (said, said), "{asked} have been refused");
+        assert_eq!([&first, &again], [&said; 2], "{asked} have been refused");
     }
 }
 
