@@ -134,7 +134,7 @@ impl<T> State<T> {
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
-            narrow: Narrow::default(),
+            narrow: Narrow::new(),
             queue: Queue::new(),
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
@@ -182,7 +182,7 @@ impl<T> State<T> {
 
     /// From `now` on narrower rules are these, in the place of those that were.
     pub(super) fn narrower_rules(&mut self, now: Instant, rules: NarrowerRules) {
-        for budget in self.narrow.reconfigured(now, self.epoch, rules) {
+        for budget in self.narrow.reconfigured(now, self.epoch, &self.budget, rules) {
             self.queue.recheck_budget(budget);
         }
         self.rechecks = true;

@@ -37,8 +37,8 @@ pub(super) struct Narrow {
     pub(super) apart: bool,
     /// Up to when a process before this one may have drawn on them, without anybody writing it down.
     pub(super) unknown_until: Option<Instant>,
-    /// What the lane had sent before it had a reserve is counted.
-    reserve_known: bool,
+    /// Since when what is sent is known to the lane alone, as it has no reserve; `None` while it has one.
+    unreserved_since: Option<Instant>,
     /// How many requests wait in each place and are held up by something slower.
     held: Map<HeldAt, u32>,
     held_up: HeldUp,
@@ -77,6 +77,11 @@ const LOOKS: u32 = 4;
 // === impl Narrow ===
 
 impl Narrow {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self { unreserved_since: Some(Instant::START), ..Self::default() }
+    }
+
     /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
     /// somebody knows it.
     pub(super) fn find(

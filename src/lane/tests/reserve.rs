@@ -154,6 +154,23 @@ async fn what_was_sent_before_there_was_a_reserve_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_sent_while_there_was_no_reserve_counts_when_there_is_one_again() {
+    let rules = |reserve| {
+        let mut policy = reserving("10/min burst 10");
+        policy.turns.reserve = reserve;
+        Rules::new(vec![policy])
+    };
+    let lanes = Lanes::new(rules(Reserve::new(10)), Metrics::new(), Clock::start());
+    assert_eq!(leaving(&lanes.find(&origin()), 3, 5), 5);
+    tokio::time::sleep(ms(5000)).await;
+    lanes.reload(rules(None));
+    assert_eq!(leaving(&lanes.find(&origin()), 3, 3), 3);
+    lanes.reload(rules(Reserve::new(10)));
+    let lane = lanes.find(&origin());
+    assert_eq!((leaving(&lane, 3, 2), leaving(&lane, 0, 2)), (1, 1), "nine of ten are for all, and eight have left");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_cannot_wait_is_told_when_the_rest_has_room() {
     let world = world("10/min burst 10");
     assert_eq!(leaving(&world.lane, 3, 9), 9);

@@ -7,9 +7,14 @@ use crate::{clock::Instant, limit::Budget};
 impl Narrow {
     /// `budget`, which is new, as that of all that is not reserved in a lane which has sent what `own` knows of. One that was
     /// forgotten because nothing counted any more begins with nothing.
-    pub(super) fn besides_reserve(known: &mut bool, mut budget: Budget, own: &Budget, now: Instant) -> Budget {
-        if !std::mem::replace(known, true) {
-            budget.absorb(own, Instant::START, now);
+    pub(super) fn besides_reserve(
+        unreserved_since: &mut Option<Instant>,
+        mut budget: Budget,
+        own: &Budget,
+        now: Instant,
+    ) -> Budget {
+        if let Some(since) = unreserved_since.take() {
+            budget.absorb(own, since, now);
         }
         budget
     }

@@ -89,25 +89,33 @@ impl Narrow {
         budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
         self.unknown_until.into_iter().for_each(|until| budget.presume_short(until));
         if rule.is_besides_reserve() {
-            budget = Self::besides_reserve(&mut self.reserve_known, budget, own, now);
+            budget = Self::besides_reserve(&mut self.unreserved_since, budget, own, now);
         }
         let number = self.budgets.insert(NarrowBudget::new(key, rule, budget));
         self.ids.insert(key, number);
         number
     }
 
-    /// These rules hold from now on, and the budgets go on with them. Says which of them have changed.
+    /// These rules hold from now on, and the budgets go on with them; `own` is the budget of the lane. Says which of them have
+    /// changed.
     pub(in crate::lane::state) fn reconfigured(
         &mut self,
         now: Instant,
         epoch: Duration,
+        own: &Budget,
         rules: NarrowerRules,
     ) -> Vec<u32> {
         let (mut changed, mut doubled) = (Vec::new(), Vec::new());
         self.apart = false;
+        if rules.rest.is_none() {
+            self.unreserved_since.get_or_insert(now);
+        }
         for (number, narrow) in self.budgets.iter_mut_numbered() {
             let rule = rules.of(&narrow.rule);
-            self.reserve_known &= rule.is_some() || !narrow.rule.is_besides_reserve();
+            let begins = match narrow.rule.is_besides_reserve() && rule.is_some() {
+                true => self.unreserved_since.take(),
+                false => None,
+            };
             self.apart |= rule.as_ref().and_then(|rule| rule.added.as_ref()).is_some_and(|added| added.only);
             let rule = rule.unwrap_or_else(|| gone(&narrow.rule));
             if rule == narrow.rule {
@@ -131,6 +139,9 @@ impl Narrow {
             narrow.budget.reconfigure_calendar(&rule.calendar, epoch);
             narrow.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
             narrow.in_flight.reconfigure(rule.in_flight);
+            if let Some(since) = begins {
+                narrow.budget.absorb(own, since, now);
+            }
             narrow.rule = rule;
             changed.push((number, before));
         }

@@ -3,13 +3,13 @@
 use smallvec::SmallVec;
 
 use super::Narrow;
-use crate::lane::request::Draws;
+use crate::{clock::Instant, lane::request::Draws};
 
 /// What was not there before a question.
 pub(in crate::lane::state) struct Trial {
     new: SmallVec<[u64; 4]>,
     apart: bool,
-    reserve_known: bool,
+    unreserved_since: Option<Instant>,
 }
 
 impl Narrow {
@@ -17,17 +17,17 @@ impl Narrow {
     pub(in crate::lane::state) fn try_out(&self, draws: &Draws) -> Trial {
         let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| self.key_of(draw));
         let new = budgets.filter(|budget| !self.ids.contains_key(budget)).collect();
-        Trial { new, apart: self.apart, reserve_known: self.reserve_known }
+        Trial { new, apart: self.apart, unreserved_since: self.unreserved_since }
     }
 
     /// Ends it: removes the budgets that no request has drawn on.
     pub(in crate::lane::state) fn end_trial(&mut self, trial: Trial) {
-        let Trial { new, apart, reserve_known } = trial;
+        let Trial { new, apart, unreserved_since } = trial;
         for budget in new {
             if let Some(number) = self.ids.remove(&budget) {
                 self.budgets.remove(number);
             }
         }
-        (self.apart, self.reserve_known) = (apart, reserve_known);
+        (self.apart, self.unreserved_since) = (apart, unreserved_since);
     }
 }
