@@ -57,6 +57,8 @@ pub(super) struct NarrowBudget {
     pub(super) waiting: u32,
     /// What requests that were sent have taken of it.
     used: Sum,
+    /// Until when what was sent counts if its rule, which is gone, comes back.
+    counted_until: Instant,
     /// What waits for it; `None` while nothing does.
     backlog: Option<Box<Backlog>>,
     held_up: HeldUp,
@@ -333,7 +335,8 @@ impl NarrowBudget {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
         let in_flight = InFlight::new(rule.in_flight);
         let (used, held_up) = (Sum::default(), HeldUp::default());
-        Self { key, rule, budget, in_flight, waiting: 0, used, backlog: None, held_up }
+        let counted_until = Instant::START;
+        Self { key, rule, budget, in_flight, waiting: 0, used, counted_until, backlog: None, held_up }
     }
 
     /// The first instant at which it lets a request of `cost` leave.
@@ -350,7 +353,8 @@ impl NarrowBudget {
         // What it has found out of requests in flight is kept as long as a lane keeps it.
         let last = self.budget.last().unwrap_or(Instant::START);
         let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
-        self.in_flight.count() == 0 && self.waiting == 0 && blank && self.budget.is_idle(now)
+        let counts = now < self.counted_until || !self.budget.is_idle(now);
+        self.in_flight.count() == 0 && self.waiting == 0 && blank && !counts
     }
 }
 

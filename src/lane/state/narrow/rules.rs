@@ -58,6 +58,17 @@ impl NarrowerRules {
     }
 }
 
+// === impl NarrowBudget ===
+
+impl NarrowBudget {
+    /// Until when what it has let go counts.
+    fn counts_until(&mut self, now: Instant) -> Instant {
+        let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
+        let periods = self.budget.calendar(now).into_iter().map(|usage| usage.renewed_in);
+        now + windows.chain(periods).max().unwrap_or_default()
+    }
+}
+
 // === impl Narrow ===
 
 impl Narrow {
@@ -117,6 +128,9 @@ impl Narrow {
                 false => None,
             };
             self.apart |= rule.as_ref().and_then(|rule| rule.added.as_ref()).is_some_and(|added| added.only);
+            if rule.is_none() {
+                narrow.counted_until = narrow.counted_until.max(narrow.counts_until(now));
+            }
             let rule = rule.unwrap_or_else(|| gone(&narrow.rule));
             if rule == narrow.rule {
                 continue;

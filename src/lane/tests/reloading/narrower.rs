@@ -56,6 +56,30 @@ async fn what_was_sent_within_a_narrower_rule_counts_where_lanes_part_and_where_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_taken_out_and_put_back_goes_on_while_what_was_sent_counts() {
+    let lanes = lanes_with(HOST, SEARCH);
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 5);
+    lanes.reload(with(HOST, &[]));
+    let sweeps = |seconds| {
+        let lanes = lanes.clone();
+        async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            lanes.sweep();
+        }
+    };
+    sweeps(10).await;
+    lanes.reload(with(HOST, SEARCH));
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 0, "five a minute");
+    lanes.reload(with(HOST, &[]));
+    sweeps(90).await;
+    lanes.reload(with(HOST, SEARCH));
+    assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 2, "seven a day");
+    lanes.reload(with(HOST, &[]));
+    sweeps(86_400).await;
+    assert_eq!(lanes.find(&origin(80)).narrow_budgets(), 0, "nothing counts any more");
+}
+
 const THREE: &[&str] = &["api.test:80", "api.test:8443", "api.test:9000"];
 
 #[tokio::test(start_paused = true)]
