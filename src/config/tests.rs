@@ -355,6 +355,20 @@ fn a_unit_that_answers_tell_of_is_counted_by_a_limit() {
     assert!(warnings.is_empty(), "the rule of the host says it: {warnings:?}");
 }
 
+/// What one host's requests cost says nothing of another's.
+#[test]
+fn rules_of_other_hosts_do_not_say_what_requests_take() {
+    let own = "[[rule]]\nhost = 'a'\nlimits = '10 tokens/s'\n";
+    let body = "cost = 'tokens=body:max_tokens'\n";
+    let other = "[[rule]]\nhost = 'b'\nlimits = '9 tokens/s'\nread-body = '8KiB'\nusage = 'tokens=total_tokens'\n";
+    let (_, warnings) = Config::load(&file(&format!("{own}{other}"))).unwrap();
+    assert!(said(&warnings).contains("a.toml:1: nothing says how many tokens a request takes: each counts as 1"));
+    let problem = problems(&format!("{own}{body}{other}"));
+    assert!(problem.contains("error: a.toml:4: `cost`: bodies are not read before their requests leave"), "{problem}");
+    let narrower = "[[rule]]\nhost = '*.b'\npath = '/x'\nlimits = '1/s'\ncost = 'tokens=5'\n";
+    assert!(problems(&format!("{own}{narrower}")).contains("no limit counts tokens"));
+}
+
 #[test]
 fn files_that_are_no_toml() {
     let text = problems("listen = '127.0.0.1:1'\nadmin = \n\n[[rule]\nhost = 'a'");

@@ -32,6 +32,21 @@ impl HostPattern {
             }
     }
 
+    /// Whether there may be a host that both mean.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        use HostMatch::{Any, Below, Exactly};
+        let ports = self.port.is_none() || other.port.is_none() || self.port == other.port;
+        ports
+            && match (&self.name, &other.name) {
+                (Any, _) | (_, Any) => true,
+                (Exactly(one), Exactly(two)) => one == two,
+                (Exactly(name), Below(suffix)) | (Below(suffix), Exactly(name)) => {
+                    name.len() > suffix.len() && name.ends_with(suffix.as_str())
+                }
+                (Below(one), Below(two)) => one.ends_with(two.as_str()) || two.ends_with(one.as_str()),
+            }
+    }
+
     /// Whether it names `host`, and no other, at every port.
     pub fn is_exactly(&self, host: &str) -> bool {
         self.port.is_none() && matches!(&self.name, HostMatch::Exactly(name) if name == host)
@@ -121,6 +136,19 @@ impl fmt::Display for HostPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_overlap_if_a_host_may_be_of_both() {
+        let overlap = |(one, two): (&str, &str)| {
+            let [one, two] = [one, two].map(|text| text.parse::<HostPattern>().unwrap());
+            assert_eq!(one.overlaps(&two), two.overlaps(&one));
+            one.overlaps(&two)
+        };
+        let both = [("a.test", "*.test"), ("*", "a.test:80"), ("*.b.test", "*.test"), ("a.test:80", "a.test")];
+        assert!(both.into_iter().all(overlap));
+        let none = [("a.test", "b.test"), ("test", "*.test"), ("a.test:80", "a.test:81"), ("*.ab.test", "*.b.test")];
+        assert!(!none.into_iter().any(overlap));
+    }
 
     #[test]
     fn a_mistyped_host_is_like_the_right_one() {

@@ -54,7 +54,7 @@ pub struct Policy {
     pub read_body: Option<usize>,
     /// Where its answers say what their requests used.
     pub usage: Vec<UsageSource>,
-    /// Units that all its limits count and of which nobody says how much a request takes: 1.
+    /// The units that its limits count, if none of them counts requests: 1 of each is what a request takes of which nobody says it.
     pub uncosted: Vec<Unit>,
     /// How many requests may be on their way at once.
     pub in_flight: Option<InFlightLimit>,

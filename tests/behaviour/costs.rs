@@ -46,6 +46,36 @@ fn what_counts_a_unit_alone_of_which_nothing_is_said_counts_requests() {
     }
 }
 
+/// Whatever rules for other hosts say of that unit, and one for other requests of this host.
+#[test]
+fn what_others_cost_does_not_say_what_a_request_takes() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"2 hits/h burst 2\"]\n\
+         [[rule]]\nhost = \"{host}\"\npath = \"/p\"\ncost = \"hits=2\"\n\
+         [[rule]]\nhost = \"elsewhere.test\"\nlimits = [\"9 hits/h\"]\ncost = \"hits=3\"\n\
+         [[rule]]\nhost = \"answers.test\"\nlimits = [\"9 hits/h\"]\nusage = [\"hits=header:x-hits\"]\n"
+    ));
+    for answer in [200, 200, 429] {
+        assert_eq!(ask(&andante, &upstream, "").status(), answer);
+    }
+}
+
+#[test]
+fn of_what_a_request_does_not_say_its_rule_says_the_cost() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"1000/s burst 50\", \"100 a/h burst 100\", \"9 b/h burst 9\"]\n\
+         cost = \"a=1, b=3\"\n"
+    ));
+    for (said, answer) in [("a=2", 200), ("1", 200), ("a=50, b=3", 200), ("a=2", 429), ("a=1, b=0", 200)] {
+        let answered = ask(&andante, &upstream, &format!("Andante-Cost: {said}\r\n")).status();
+        assert_eq!(answered, answer, "three of nine b each time: {said}");
+    }
+}
+
 #[test]
 fn a_cost_that_no_window_has_room_for_is_refused_at_once() {
     let (upstream, andante) = limited("\"100/s burst 50\", \"1000 tokens/h\"");

@@ -24,7 +24,7 @@ fn fits(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
         let what = format!("a request that costs {much} fits no window of {limit}");
         problems.push(Diagnostic::error(cost, what, "raise the limit, or lower the cost"));
     }
-    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
+    let counted = |unit| beside(draft, drafts).any(|policy| policy.units().any(|counted| counted == unit));
     for unit in cost.value.units().filter(|unit| !counted(*unit)) {
         let hint = format!("write limits = [\"90000 {unit}/min\"], or leave it out");
         problems.push(Diagnostic::error(cost, format!("no limit counts {unit}"), hint));
@@ -40,7 +40,7 @@ fn is_learned(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic
         // The host's own rule has the usage of narrower ones.
         let told = match draft.policy.added {
             None => tells(&draft.policy),
-            Some(_) => drafts.iter().any(|draft| tells(&draft.policy)),
+            Some(_) => beside(draft, drafts).any(tells),
         };
         if !told {
             let what = format!("no answer tells how many {unit} a byte is, so that nothing can be learned of lengths");
@@ -56,7 +56,7 @@ fn is_read(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
     // The host's own rule reads for narrower ones.
     let read = match draft.policy.added {
         None => draft.policy.read_body.is_some(),
-        Some(_) => drafts.iter().any(|draft| draft.policy.read_body.is_some()),
+        Some(_) => beside(draft, drafts).any(|policy| policy.read_body.is_some()),
     };
     if !read {
         let hint = "write read-body = \"8KiB\" into the rule of the host: so much is read before a request waits";
@@ -66,7 +66,7 @@ fn is_read(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
 
 /// What answers say is counted by some limit, and of what limits count somebody says how much a request takes.
 fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
-    let counted = |unit| drafts.iter().any(|draft| draft.policy.units().any(|counted| counted == unit));
+    let counted = |unit| beside(draft, drafts).any(|policy| policy.units().any(|counted| counted == unit));
     for source in draft.usage.iter().flatten().filter(|source| !counted(source.value.unit)) {
         let unit = source.value.unit;
         let hint = format!("write limits = [\"90000 {unit}/min\"], or the unit that the limits count");
@@ -80,22 +80,29 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
     }
 }
 
-/// Has each rule know of which units requests take 1, because nobody says how much: where it counts nothing else, so that it
-/// would limit nothing.
+/// Has each rule that counts no requests know of which units a request takes 1 of which nobody says how much: it would limit
+/// nothing otherwise.
 pub(in crate::config) fn settle_uncosted(drafts: &mut [RawRule]) {
-    let unsaid: Vec<_> = drafts.iter().map(|draft| unsaid(draft, drafts)).collect();
-    for (draft, unsaid) in drafts.iter_mut().zip(unsaid) {
-        if draft.policy.counted().all(|unit| unsaid.contains(&unit)) {
-            draft.policy.uncosted = unsaid.into_iter().collect();
+    for RawRule { policy, .. } in drafts {
+        if policy.counted().all(|unit| unit != Unit::REQUESTS) {
+            policy.uncosted = policy.units().collect::<BTreeSet<_>>().into_iter().collect();
         }
     }
+}
+
+/// The rules that may be for a request together with `draft`, itself included.
+fn beside<'a>(draft: &'a RawRule, drafts: &'a [RawRule]) -> impl Iterator<Item = &'a Policy> {
+    let overlap = |other: &Policy| {
+        draft.policy.hosts.iter().any(|host| other.hosts.iter().any(|of_other| host.overlaps(of_other)))
+    };
+    drafts.iter().map(|draft| &draft.policy).filter(move |policy| overlap(policy))
 }
 
 /// The units that a rule counts and of which nobody says how much a request takes.
 fn unsaid(draft: &RawRule, drafts: &[RawRule]) -> BTreeSet<Unit> {
     // The host's own rule says it for the narrower ones.
     let says = |unit| {
-        drafts.iter().map(|draft| &draft.policy).any(|policy| {
+        beside(draft, drafts).any(|policy| {
             let by_cost = policy.cost.as_ref().is_some_and(|cost| cost.names(unit));
             by_cost || policy.usage.iter().any(|source| source.unit == unit)
         })

@@ -77,8 +77,9 @@ pub(crate) fn terms(
 /// What `request`, as it will be sent, asks of its lane.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
     let Asking { lane, added, claim, cost, credential, body, turn, deadline, port } = asking;
-    let cost = cost.unwrap_or_else(|| costs::of(added, request, lane, &claim, body));
-    let cost = costs::with_uncosted(cost, added, lane.policy()).shared(&lane.policy().limits);
+    let by_rule = costs::of(added, request, lane, &claim, body);
+    let cost = cost.map_or(by_rule, |said| costs::completed(said, &by_rule));
+    let cost = costs::with_uncosted(cost, added, request, lane.policy(), &claim).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
         // What is inside of a tunnel is unknown.

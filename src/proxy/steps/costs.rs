@@ -3,6 +3,7 @@
 
 use http::Request;
 use http_body::Body;
+use smallvec::SmallVec;
 
 use super::draws;
 use crate::{
@@ -47,10 +48,32 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
     })
 }
 
-/// A `cost` and 1 of each unit of which nobody says how much a request takes.
-pub(super) fn with_uncosted(cost: Cost, rules: &[AddedRule], own: &Policy) -> Cost {
-    let uncosted = rules.iter().map(|rule| &*rule.policy).chain([own]).flat_map(|policy| &policy.uncosted);
-    uncosted.fold(cost, |cost, unit| if cost.says(*unit) { cost } else { cost.with(*unit, 1) })
+/// A `cost` that the request itself has said, and of each unit that it leaves out what its `rule` says.
+pub(super) fn completed(cost: Cost, rule: &Cost) -> Cost {
+    rule.others().filter(|(unit, _)| !cost.says(*unit)).fold(cost, |cost, (unit, amount)| cost.with(unit, amount.get()))
+}
+
+/// A `cost` and 1 of each unit of a rule for `request` that counts no requests, if nobody says how much it takes of any of them: it
+/// would not be limited otherwise.
+pub(super) fn with_uncosted<B>(
+    cost: Cost,
+    rules: &[AddedRule],
+    request: &Request<B>,
+    own: &Policy,
+    claim: &Claim,
+) -> Cost {
+    if rules.iter().map(|rule| &*rule.policy).chain([own]).all(|policy| policy.uncosted.is_empty()) {
+        return cost;
+    }
+    let path = segments(request.uri().path());
+    let narrower: SmallVec<[_; 4]> =
+        draws::matching(rules, request, &path, claim).map(|(rule, _)| &*rule.policy).collect();
+    let of_request = || narrower.iter().copied().chain([own]);
+    let tells = |unit| of_request().any(|policy| policy.usage.iter().any(|source| source.unit == unit));
+    of_request().fold(cost, |with, policy| {
+        let unsaid = policy.uncosted.iter().all(|unit| !cost.says(*unit) && !tells(*unit));
+        policy.uncosted.iter().filter(|_| unsaid).fold(with, |with, unit| with.with(*unit, 1))
+    })
 }
 
 /// The length of its body, if it has one and tells that.
