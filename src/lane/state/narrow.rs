@@ -1,6 +1,7 @@
 //! The budgets of narrower rules: some of a lane's requests draw on them, beside what holds for all of it. All or nothing:
 //! a request takes of all its budgets at once, or of none.
 
+mod amounts;
 mod held_up;
 mod reserve;
 mod rules;
@@ -18,7 +19,7 @@ use super::{End, in_flight::InFlight, memory::REMEMBERED};
 use crate::{
     clock::Instant,
     lane::{
-        order::{Ahead, Backlog, Claim, Map, Slab, Waits},
+        order::{Ahead, Backlog, Claim, Map, Slab},
         request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
@@ -253,29 +254,6 @@ impl Narrow {
     /// For how long a request may wait at most, by its narrower rules.
     pub(super) fn max_wait(drawn: &Drawn) -> Duration {
         drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)
-    }
-
-    /// What the rule of a budget is called, which is why what waits for it does.
-    pub(super) fn rule_name(&self, number: u32) -> Arc<str> {
-        self.budgets[number].rule.name.clone()
-    }
-
-    /// How many wait for a budget, and how many may.
-    pub(super) fn places(&self, number: u32) -> (usize, usize) {
-        let narrow = &self.budgets[number];
-        (narrow.waiting as usize, narrow.rule.max_waiting)
-    }
-
-    /// How many requests wait for nothing but a budget's next slots, and how many of these there are in a second.
-    pub(super) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
-        let narrow = &self.budgets[number];
-        let next = narrow.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
-        (next, narrow.budget.slowest(Unit::REQUESTS))
-    }
-
-    /// When the next slot of a budget is there; [`Instant::FAR`] if an answer must come first.
-    pub(super) fn next_slot(&mut self, number: u32, now: Instant) -> Instant {
-        self.budgets[number].earliest(now, Cost::MIN)
     }
 
     /// The flow of which the newest request gives way to one of `claim` that draws on this budget as well.

@@ -2,6 +2,7 @@
 
 use super::{
     State,
+    narrow::Narrow,
     usage::{Usual, usual_of},
 };
 use crate::{
@@ -19,10 +20,19 @@ pub(super) struct Reserving<'a> {
     under_way: u32,
 }
 
+/// What it may take of: the lane's own budget, and narrower ones.
+pub(super) struct Sources<'a> {
+    pub(super) own: &'a mut Budget,
+    pub(super) narrow: &'a mut Narrow,
+    pub(super) numbers: &'a [u32],
+}
+
 impl<T> State<T> {
-    /// What is taken for a request of this cost at `now`.
-    pub(super) fn reserve(&mut self, now: Instant, cost: Cost) -> Cost {
-        Reserving::new(&self.policy, &self.usual, self.untold).of(&mut self.budget, now, cost)
+    /// What is taken at `now` for a request of this cost that draws on these narrower budgets.
+    pub(super) fn reserve(&mut self, now: Instant, cost: Cost, numbers: &[u32]) -> Cost {
+        let Self { budget: own, narrow, .. } = self;
+        let sources = &mut Sources { own, narrow, numbers };
+        Reserving::new(&self.policy, &self.usual, self.untold).of(sources, now, cost)
     }
 }
 
@@ -34,20 +44,24 @@ impl<'a> Reserving<'a> {
     }
 
     /// What is taken for a request of this cost at `now`.
-    pub(super) fn of(self, budget: &mut Budget, now: Instant, cost: Cost) -> Cost {
+    pub(super) fn of(self, sources: &mut Sources<'_>, now: Instant, cost: Cost) -> Cost {
         let unsaid = self.policy.usage.iter().map(|source| source.unit).filter(|unit| !cost.says(*unit));
-        unsaid.fold(cost, |cost, unit| cost.reserving(unit, self.of_unit(budget, now, unit)))
+        unsaid.fold(cost, |cost, unit| cost.reserving(unit, self.of_unit(sources, now, unit)))
     }
 
-    fn of_unit(self, budget: &mut Budget, now: Instant, unit: Unit) -> u32 {
-        let (usual, least) = (usual_of(self.usual, unit), self.policy.least_of(unit));
+    /// Where a narrower rule limits the unit, by what its requests have used: others may use a hundred times as much, and one of
+    /// these would never fit there.
+    fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
+        let strictest = narrow.strictest(numbers, unit);
+        let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| narrow.rule_name(number)).as_deref());
         let unknown = UsualAmount::default();
         let amount = usual.map_or(&unknown, |usual| &usual.amount);
-        let most = amount.reserve(self.under_way, budget.due_part(unit), least);
-        if self.under_way > 0 {
-            return most;
-        }
-        // No other answer will come that could show that less suffices: it takes no more than is free.
-        budget.room(unit, now).map_or(most, |room| most.min(room.max(1)))
+        let under_way = strictest.map_or(self.under_way, |(number, _)| narrow.under_way(number));
+        let least = strictest.map(|(_, least)| least).into_iter().chain(self.policy.least_of(unit)).min();
+        let most = amount.reserve(under_way, own.due_part(unit), least);
+        // Where no other answer will come that could show that less suffices it takes no more than is free.
+        let of_own = if self.under_way == 0 { own.room(unit, now) } else { None };
+        let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));
+        of_own.into_iter().chain(of_narrow).fold(most, |most, room| most.min(room.max(1)))
     }
 }

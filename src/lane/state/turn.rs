@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     BATCH, State, WaitingRequest,
     narrow::{Drawn, Narrow},
-    reserving::Reserving,
+    reserving::{Reserving, Sources},
 };
 use crate::{
     clock::Instant,
@@ -157,6 +157,14 @@ impl<T> State<T> {
     }
 }
 
+impl Knowledge<'_> {
+    /// What is taken for a request of this cost that draws on these narrower budgets.
+    fn reserved(&mut self, numbers: &[u32], cost: Cost) -> Cost {
+        let sources = &mut Sources { own: self.budget, narrow: self.narrow, numbers };
+        self.reserving.of(sources, self.now, cost)
+    }
+}
+
 impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     /// One whose kind pauses no more may stay where it is.
     fn line(&mut self, ticket: &WaitingRequest<T>, key: &LineKey) -> LineKey {
@@ -166,7 +174,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
 
     fn hold(&mut self, key: &LineKey, budgets: &[u32], cost: Cost) -> Hold {
         let now = self.now;
-        let cost = self.reserving.of(self.budget, now, cost);
+        let cost = self.reserved(budgets, cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
             false => earliest(self.budget, self.learned, now, cost, *key),
@@ -197,7 +205,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         match budget {
             Some(budget) => self.narrow.idles(budget),
             None if key.metered => {
-                let cost = self.reserving.of(self.budget, self.now, cost);
+                let cost = self.reserved(&[], cost);
                 self.budget.takes(cost)
             }
             None => Duration::ZERO,
@@ -205,7 +213,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     }
 
     fn earliest_beside(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> Instant {
-        let [cost, kept] = [cost, kept].map(|cost| self.reserving.of(self.budget, self.now, cost));
+        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), cost));
         match budget {
             Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
             // Of requests nothing is kept.

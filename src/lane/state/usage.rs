@@ -1,8 +1,10 @@
 //! What requests used, as their answers report it, and what is reserved for new ones.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use super::{End, Slot, State};
+use super::{End, Slot, State, numbers};
 use crate::{
     clock::Instant,
     limit::{Cost, Unit, UsualAmount, enough_for_most, put},
@@ -12,6 +14,8 @@ use crate::{
 /// What requests used of one unit lately.
 pub(super) struct Usual {
     unit: Unit,
+    /// By requests that draw on the narrower rule of this name, which limits that unit; by all if it has none.
+    rule: Option<Arc<str>>,
     pub(super) amount: UsualAmount,
     /// What the last streams used, and how many bytes they were; in a ring.
     streams: Vec<(u32, u64)>,
@@ -51,10 +55,13 @@ impl<T> State<T> {
         for &(unit, said) in &usage.said {
             let used = said.min(self.most(slot, unit));
             self.settle(now, slot, unit, used);
-            self.usual(unit).remember(used, usage);
+            self.usual(unit, None).remember(used, usage);
+            if let Some(rule) = self.strictest(slot, unit) {
+                self.usual(unit, Some(rule)).remember(used, usage);
+            }
         }
         for &(unit, least) in &usage.at_least {
-            let passed = usage.streamed.and_then(|bytes| self.usual(unit).of_bytes(bytes));
+            let passed = usage.streamed.and_then(|bytes| self.usual(unit, None).of_bytes(bytes));
             // What nothing is known of keeps its reservation, unless more was used already.
             let reserved = self.kept(slot, unit);
             let most = self.most(slot, unit);
@@ -73,7 +80,7 @@ impl<T> State<T> {
     pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot, end: End) {
         let unsaid: SmallVec<[Unit; Cost::MOST]> = slot.charge.cost.reserved().collect();
         for unit in unsaid {
-            if end == End::Unanswered && usual_of(&self.usual, unit).is_none() {
+            if end == End::Unanswered && self.usual_for(slot, unit).is_none() {
                 continue;
             }
             let kept = self.kept(slot, unit);
@@ -91,16 +98,28 @@ impl<T> State<T> {
         if cost.reserved().all(|reserved| reserved != unit) {
             return reserved;
         }
-        match usual_of(&self.usual, unit) {
+        match self.usual_for(slot, unit) {
             Some(usual) if !usual.amount.is_guess() => reserved,
-            _ => reserved.min(unsaid_mean(&self.policy, &self.usual, unit).ceil() as u32),
+            usual => reserved.min(usual.map_or(1.0, |usual| usual.amount.mean()).ceil() as u32),
         }
+    }
+
+    /// What requests like that of this slot used of `unit`, or all if that is not known.
+    fn usual_for(&self, slot: &Slot, unit: Unit) -> Option<&Usual> {
+        let rule = self.strictest(slot, unit);
+        usual_of(&self.usual, unit, rule.as_deref()).or_else(|| usual_of(&self.usual, unit, None))
+    }
+
+    /// The narrower rule for this slot's request that limits `unit` most.
+    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<Arc<str>> {
+        let (number, _) = self.narrow.strictest(numbers(&slot.drawn), unit)?;
+        Some(self.narrow.rule_name(number))
     }
 
     /// How much of `unit` a request takes whose body has so many bytes: with what suffices per byte for 95 of 100. `None`
     /// before any answer has told it.
     pub(in crate::lane) fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
-        usual_of(&self.usual, unit)?.of_length(bytes)
+        usual_of(&self.usual, unit, None)?.of_length(bytes)
     }
 
     fn settle(&mut self, now: Instant, slot: &mut Slot, unit: Unit, used: u32) {
@@ -121,9 +140,9 @@ impl<T> State<T> {
         smallest.map_or(u32::MAX, |count| count.get().saturating_mul(WINDOWS))
     }
 
-    fn usual(&mut self, unit: Unit) -> &mut Usual {
-        let at = self.usual.iter().position(|usual| usual.unit == unit).unwrap_or_else(|| {
-            self.usual.push(Usual::new(unit));
+    fn usual(&mut self, unit: Unit, rule: Option<Arc<str>>) -> &mut Usual {
+        let at = self.usual.iter().position(|usual| usual.is_of(unit, rule.as_deref())).unwrap_or_else(|| {
+            self.usual.push(Usual::new(unit, rule));
             self.usual.len() - 1
         });
         &mut self.usual[at]
@@ -135,25 +154,31 @@ pub(super) fn unsaid_mean(policy: &Policy, usual: &[Usual], unit: Unit) -> f64 {
     if policy.usage.iter().all(|source| source.unit != unit) {
         return 0.0;
     }
-    usual_of(usual, unit).map_or(1.0, |usual| usual.amount.mean())
+    usual_of(usual, unit, None).map_or(1.0, |usual| usual.amount.mean())
 }
 
-pub(super) fn usual_of(usual: &[Usual], unit: Unit) -> Option<&Usual> {
-    usual.iter().find(|usual| usual.unit == unit)
+/// What is usual of `unit` for requests that draw on this narrower `rule`, or for all.
+pub(super) fn usual_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -> Option<&'a Usual> {
+    usual.iter().find(|usual| usual.is_of(unit, rule))
 }
 
 // === impl Usual ===
 
 impl Usual {
-    fn new(unit: Unit) -> Self {
+    fn new(unit: Unit, rule: Option<Arc<str>>) -> Self {
         Self {
             unit,
+            rule,
             amount: UsualAmount::default(),
             streams: Vec::new(),
             next_stream: 0,
             per_byte: Vec::new(),
             next_length: 0,
         }
+    }
+
+    fn is_of(&self, unit: Unit, rule: Option<&str>) -> bool {
+        self.unit == unit && self.rule.as_deref() == rule
     }
 
     /// Remembers what a whole answer `used`, which has said `usage`.
@@ -204,7 +229,7 @@ mod tests {
 
     /// After eight streams of up to 4,000 bytes that used so much for each byte, from and to, beside so much whatever came.
     fn of_a_thousand_bytes(seed: u64, per_byte: (f64, f64), beside: u32) -> Option<u32> {
-        let (mut dice, mut usual) = (fastrand::Rng::with_seed(seed), Usual::new(Unit::REQUESTS));
+        let (mut dice, mut usual) = (fastrand::Rng::with_seed(seed), Usual::new(Unit::REQUESTS, None));
         for _ in 0..ENOUGH {
             let bytes = dice.u64(100..=4000);
             let of_bytes = bytes as f64 * (per_byte.0 + (per_byte.1 - per_byte.0) * dice.f64());
@@ -222,7 +247,7 @@ mod tests {
         let by_chance = (0..1000).filter(|seed| of_a_thousand_bytes(*seed, (0.0, 0.0), 4000).is_some()).count();
         assert!(by_chance <= 2, "{by_chance}");
         for (used, bytes) in (50..400).zip((100..).step_by(7)) {
-            let mut usual = Usual::new(Unit::REQUESTS);
+            let mut usual = Usual::new(Unit::REQUESTS, None);
             (0..ENOUGH).for_each(|_| usual.remember(used, &Usage { streamed: Some(bytes), ..Usage::default() }));
             assert_eq!(usual.of_bytes(bytes / 2), None, "all used {used}");
         }

@@ -1,7 +1,7 @@
 //! Requests that do not say what they take of a unit, because only their answers tell it.
 
 use super::*;
-use crate::lane::request::Draw;
+use crate::lane::request::{Draw, Draws};
 
 /// A second of output tokens for each of these, whose answers have told that they use 100.
 async fn used_to(world: &World) -> Unit {
@@ -64,6 +64,41 @@ async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
     // What another one has told counts for them, and for those that come after it.
     used_to(&world).await;
     assert_eq!([leave(), leave()], [100, 100]);
+}
+
+/// Answers of the host's other requests are a hundred times as large, and its own limit ten times: each of these would take the
+/// whole of its rule's window otherwise, and none would show that 30 suffice.
+#[tokio::test(start_paused = true)]
+async fn what_a_narrower_rule_limits_reserves_what_its_own_requests_use() {
+    let world = told("1000/s, 100000 out-tokens/2s burst 100000");
+    let output = Unit::named("out-tokens").unwrap();
+    let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
+    narrow.limits = "1000 out-tokens/2s burst 1000".parse::<Limits>().unwrap().limits;
+    let draws: Draws = Some([Draw { budget: 1, rule: narrow.into() }].into());
+    let client = |draws: Draws, used: u32| {
+        let (lane, clock) = (world.lane.clone(), world.clock);
+        async move {
+            let mut answers = Vec::new();
+            while clock.now() < Instant::START + ms(20_000) {
+                let mut permit = permitted(lane.admit(AdmitRequest { draws: draws.clone(), ..ask(kind()) })).await;
+                permit.sent();
+                tokio::time::sleep(ms(100)).await;
+                permit.answered(&AnswerReport::SERVED, Instant::START);
+                permit.used(&whole(output, used));
+                answers.push(clock.now());
+            }
+            answers
+        }
+    };
+    let (mut large, mut small) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+    (0..8).for_each(|_| drop(large.spawn(client(None, 3000))));
+    (0..8).for_each(|_| drop(small.spawn(client(draws.clone(), 30))));
+    let small = small.join_all().await.concat();
+    large.join_all().await;
+    // 33 of 30 are a thousand, in each of ten windows; a tenth is reserved for each of the first sixteen.
+    let later = small.iter().filter(|at| **at >= Instant::START + ms(10_000)).count();
+    assert!((5 * 30..=5 * 34 + 8).contains(&later), "{later} in five windows, {} in all", small.len());
+    assert!(small.len() >= 9 * 30, "{}", small.len());
 }
 
 #[tokio::test(start_paused = true)]
