@@ -240,6 +240,12 @@ impl GradientLimit {
             return false;
         }
         let is_used = cohort.most() >= level.under_way;
+        let is_stale = mean.mean() < unloaded.mean() && unloaded.with(mean) == mean;
+        if is_stale && self.stage == Stage::Steady && self.cohorts >= SETTLED {
+            // Few are never answered later than many, but by chance: that was measured while the API was slow.
+            self.probe(level, false);
+            return false;
+        }
         let gradient = (1.0 + BUFFER) * unloaded.mean() / mean.mean();
         let allowed = self.limit.sqrt();
         // Where the limit settles, this is the gradient.

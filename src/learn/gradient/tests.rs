@@ -249,6 +249,23 @@ fn work_that_takes_longer_than_before_is_no_queue() {
     assert!(used >= 0.95 && queue <= steady_queue(16), "{used} used, {queue} wait");
 }
 
+/// What answers take while few are under way is measured as the work takes ten times as long, for ten seconds. Ten seconds later as
+/// few wait as ever.
+#[test]
+fn what_was_measured_during_a_slowdown_does_not_outlive_it() {
+    for seed in 0..8 {
+        let mut world = World::new(server(10, uniform), seed);
+        world.run(60);
+        world.server.work = |dice| whole(5.0 + 10.0 * dice.f64());
+        world.run(10 + 5 * seed);
+        world.server.work = uniform;
+        world.run(10);
+        let Seen { used, queue } = world.run(30);
+        let most = queue_of(10.0, 0.5);
+        assert!(used >= 0.95 && queue <= most, "{seed}: {used} used, {queue} wait, and {most} may");
+    }
+}
+
 #[test]
 fn what_is_on_its_way_is_not_taken_for_a_queue() {
     let mut world = World::new(Server { way: 4 * SERVICE, ..server(16, uniform) }, 0);
