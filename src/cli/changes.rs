@@ -1,7 +1,10 @@
 //! What is different between two configurations, key by key: for `andante check --diff`, and for the log of a reload.
 
+mod order;
+
 use std::fmt;
 
+use self::order::Moved;
 use super::{describe, wording};
 use crate::{
     config::{Clients, Config},
@@ -59,6 +62,7 @@ pub(super) fn between(old: &Config, new: &Config) -> Vec<ConfigChange> {
         .collect();
     let found = |config: &Config, name: &str| config.rules.iter().find(|rule| *rule.name == *name).cloned();
     let change = |rule: &Policy, what| ConfigChange { rule: Some(rule.name.to_string()), what, restart: false };
+    let mut moved = order::moved(old, new);
     for rule in new.rules.iter() {
         match found(old, &rule.name) {
             None => changes.push(change(rule, ConfigDifference::RuleAdded)),
@@ -68,6 +72,9 @@ pub(super) fn between(old: &Config, new: &Config) -> Vec<ConfigChange> {
                     // What is not shown: a password.
                     let [old, new] = ["one user name and password", "another"].map(|text| Some(text.to_owned()));
                     differs.push(ConfigDifference::Key { key: "via".to_owned(), old, new });
+                }
+                if let Some(Moved { old, new }) = moved.remove(&*rule.name) {
+                    differs.push(ConfigDifference::Key { key: "place".to_owned(), old: Some(old), new: Some(new) });
                 }
                 changes.extend(differs.into_iter().map(|what| change(rule, what)));
             }
@@ -234,6 +241,24 @@ mod tests {
     fn the_same_configuration_has_no_changes() {
         let text = "[[rule]]\nhost = 'a'\nlimits = '500/min, 10/s'\nretry = 'off'\n";
         assert_eq!(lines(text, &format!("# a comment\n{text}")), [""; 0]);
+    }
+
+    #[test]
+    fn rules_for_some_requests_that_change_places_are_told() {
+        let rule = |name: &str| format!("[[rule]]\nname = '{name}'\nhost = 'a'\nmethod = 'GET'\nlimits = '9/s'\n");
+        let of = |names: &[&str]| names.iter().map(|name| rule(name)).collect::<String>();
+        let told = |old: &[&str], new: &[&str]| lines(&of(old), &of(new));
+        assert_eq!(told(&["x", "y"], &["y", "x"]), ["~ rule y: place: behind x → before x"]);
+        assert_eq!(told(&["x", "y", "z"], &["z", "x", "y"]), ["~ rule z: place: behind y → before x"]);
+        assert_eq!(
+            told(&["v", "w", "x", "y", "z"], &["x", "y", "z", "v", "w"]),
+            ["~ rule v: place: before w → behind z"],
+            "w stays behind v"
+        );
+        // What is new, or gone, moves nobody; nor is a rule for a whole host ever before another.
+        assert_eq!(told(&["x", "gone", "y"], &["new", "x", "y"]), ["+ rule new", "- rule gone"]);
+        let [b, c] = ["b", "c"].map(|host| format!("[[rule]]\nhost = '{host}'\nlimits = '9/s'\n"));
+        assert_eq!(lines(&format!("{b}{}{c}", rule("x")), &format!("{c}{b}{}", rule("x"))), [""; 0]);
     }
 
     #[test]
