@@ -54,7 +54,11 @@ const AT_START: [&str; 13] = [
 
 /// What `new` has otherwise than `old`: keys of all first, then those of rules, in their order.
 pub(super) fn between(old: &Config, new: &Config) -> Vec<ConfigChange> {
-    let mut changes: Vec<ConfigChange> = rows(&common(old), &common(new))
+    let mut of_all: Vec<_> = rows(&common(old), &common(new)).collect();
+    let other_store = old.fleet.store != new.fleet.store;
+    of_all.extend(unshown(&of_all, "store", "one user name, password or part behind #", other_store));
+    let mut changes: Vec<ConfigChange> = of_all
+        .into_iter()
         .map(|what| {
             let restart = matches!(&what, ConfigDifference::Key { key, .. } if AT_START.contains(&key.as_str()));
             ConfigChange { rule: None, what, restart }
@@ -68,11 +72,8 @@ pub(super) fn between(old: &Config, new: &Config) -> Vec<ConfigChange> {
             None => changes.push(change(rule, ConfigDifference::RuleAdded)),
             Some(before) => {
                 let mut differs: Vec<ConfigDifference> = rows(&of_rule(&before), &of_rule(rule)).collect();
-                if differs.is_empty() && before != *rule {
-                    // What is not shown: a password.
-                    let [old, new] = ["one user name and password", "another"].map(|text| Some(text.to_owned()));
-                    differs.push(ConfigDifference::Key { key: "via".to_owned(), old, new });
-                }
+                let other_way = before.egress.via != rule.egress.via;
+                differs.extend(unshown(&differs, "via", "one user name and password", other_way));
                 if let Some(Moved { old, new }) = moved.remove(&*rule.name) {
                     differs.push(ConfigDifference::Key { key: "place".to_owned(), old: Some(old), new: Some(new) });
                 }
@@ -98,6 +99,13 @@ fn rows(old: &[KeyRow], new: &[KeyRow]) -> impl Iterator<Item = ConfigDifference
     };
     let all: Vec<ConfigDifference> = new.iter().filter_map(changed).chain(old.iter().filter_map(removed)).collect();
     all.into_iter()
+}
+
+/// `key`, where what `differs` in its values is this `part` of them, which is not shown: none of the changes that are `told` says so.
+fn unshown(told: &[ConfigDifference], key: &str, part: &str, differs: bool) -> Option<ConfigDifference> {
+    let is_told = told.iter().any(|what| matches!(what, ConfigDifference::Key { key: told, .. } if told == key));
+    let [old, new] = [part, "another"].map(|text| Some(text.to_owned()));
+    (differs && !is_told).then(|| ConfigDifference::Key { key: key.to_owned(), old, new })
 }
 
 /// What is not about a rule.
@@ -158,7 +166,7 @@ fn of_rule(rule: &Policy) -> Vec<KeyRow> {
         text("margin", describe::margin(rule.margin)),
         text("allow-private", rule.allow_private.to_string()),
     ];
-    rows.extend(rule.cost.as_ref().map(|cost| text("cost", cost.to_string())));
+    rows.extend(describe::cost(rule).map(|cost| text("cost", cost)));
     rows.push(text("read-body", describe::read_body(rule)));
     rows.push(text("usage", describe::listed(&rule.usage, "none")));
     rows.extend(describe::added(rule.added.as_ref()).into_iter().map(|(key, value)| text(key, value)));
@@ -263,7 +271,27 @@ mod tests {
 
     #[test]
     fn another_password_is_a_change_and_is_not_shown() {
-        let rule = |password: &str| format!("[[rule]]\nhost = 'a'\nvia = 'http://me:{password}@corp:3128'\n");
-        assert_eq!(lines(&rule("hunter2"), &rule("hunter3")), ["~ rule a: via: one user name and password → another"]);
+        let rule = |password: &str, more: &str| {
+            format!("[[rule]]\nhost = 'a'\nvia = 'http://me:{password}@corp:3128'\n{more}")
+        };
+        let via = "~ rule a: via: one user name and password → another";
+        assert_eq!(lines(&rule("hunter2", ""), &rule("hunter3", "")), [via]);
+        let limited = lines(&rule("hunter2", ""), &rule("hunter3", "limits = '9/s'"));
+        assert_eq!(limited, ["~ rule a: limits: none → 9/s", via], "beside other changes");
+        let store = |login: &str| format!("store = 'redis://{login}s:6379'\n");
+        assert_eq!(
+            lines(&store("u:hunter2@"), &store("u:hunter3@")),
+            ["~ store: one user name, password or part behind # → another (needs a restart)"]
+        );
+        let first = ["~ store: redis://s:6379 → redis://…@s:6379 (needs a restart)"];
+        assert_eq!(lines(&store(""), &store("u:hunter2@")), first);
+    }
+
+    #[test]
+    fn what_another_rule_says_of_costs_is_no_other_password() {
+        let own = "[[rule]]\nhost = 'a'\nlimits = '10 hits/s'\n";
+        let other = "[[rule]]\nhost = 'b'\nlimits = '9/s, 9 hits/s'\ncost = 'hits=3'\n";
+        let told = lines(own, &format!("{own}{other}"));
+        assert_eq!(told, ["~ rule a: cost: hits=1, as nothing says it → none", "+ rule b"]);
     }
 }

@@ -13,7 +13,7 @@ mod json;
 use super::{
     FAILED, Failure, changes,
     describe::{
-        access_log, added, again, authorities, egress, files, https, listed, margin, pace, patience, read_body,
+        access_log, added, again, authorities, cost, egress, files, https, listed, margin, pace, patience, read_body,
         resolver, route, sharing, shown, state, store, store_down, turns,
     },
     serve, terminal, wording,
@@ -194,8 +194,8 @@ fn describe(text: &mut String, rule: &Policy) {
     if rule.limits.is_empty() && rule.calendar.is_empty() {
         row(text, 2, "limit", "none");
     }
-    if let Some(cost) = &rule.cost {
-        row(text, 2, "cost", &cost.to_string());
+    if let Some(cost) = cost(rule) {
+        row(text, 2, "cost", &cost);
     }
     if rule.read_body.is_some() {
         row(text, 2, "read-body", &read_body(rule));

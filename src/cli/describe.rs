@@ -61,6 +61,13 @@ pub(super) fn read_body(rule: &Policy) -> String {
     rule.read_body.map_or_else(|| "off".to_owned(), |bytes| wording::size(bytes as u64))
 }
 
+/// What requests cost that do not say it, if it is not simply one request: `tokens=300`; `hits=1, as nothing says it`.
+pub(super) fn cost(rule: &Policy) -> Option<String> {
+    let uncosted = rule.uncosted.iter().map(|unit| format!("{unit}=1, as nothing says it"));
+    let parts: Vec<_> = rule.cost.iter().map(ToString::to_string).chain(uncosted).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
 /// `auto`; `20 ms`.
 pub(super) fn margin(margin: MarginSpec) -> String {
     match margin {
