@@ -23,6 +23,7 @@ pub(super) struct LogLine {
     waited_s: Option<f64>,
     upstream_s: Option<f64>,
     took_s: Option<f64>,
+    attempts: Option<u32>,
 }
 
 // === impl LogLine ===
@@ -52,12 +53,19 @@ impl LogLine {
             waited_s: number("waited_s"),
             upstream_s: number("upstream_s"),
             took_s: number("took_s"),
+            attempts: said.get("attempts").and_then(|value| value.parse().ok()),
         })
     }
 
     /// Its host and its request; `None` if it wanted no slot.
     pub(super) fn request(self) -> Option<(String, RecordedRequest)> {
-        let wanted_one = self.outcome.is_some_and(|outcome| outcome != "rejected");
+        let wanted_one = match self.outcome.as_deref() {
+            // What was never sent has the answer to another one: from the cache, of a call that it shared, or kept for its key.
+            Some("answered") => self.attempts != Some(0),
+            // Whoever left, or was refused, may have waited for a slot.
+            Some(outcome) => outcome != "rejected",
+            None => false,
+        };
         let written = humantime::parse_rfc3339(&self.timestamp).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let seconds = |of: Option<f64>| of.and_then(|of| Duration::try_from_secs_f64(of).ok());
         let request = RecordedRequest {
@@ -117,5 +125,18 @@ mod tests {
             assert!(LogLine::read(line).is_none(), "{line}");
         }
         assert!(LogLine::read(&TEXT.replace("answered", "rejected")).unwrap().request().is_none());
+    }
+
+    #[test]
+    fn what_had_the_answer_to_another_request_took_no_slot() {
+        let took_one = |line: &str| LogLine::read(line).unwrap().request().is_some();
+        for [line, sent, unsent] in [[TEXT, "attempts=1", "attempts=0"], [JSON, "\"attempts\":1", "\"attempts\":0"]] {
+            let line = line.replace(sent, unsent);
+            assert!(!took_one(&line), "{line}");
+            for outcome in ["left", "refused", "failed"] {
+                assert!(took_one(&line.replace("answered", outcome)), "{outcome}: it was in the queue");
+            }
+        }
+        assert!(took_one(&TEXT.replace(" attempts=1", "")), "logs from before have no such member");
     }
 }
