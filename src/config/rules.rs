@@ -6,6 +6,7 @@ mod egress;
 mod fleet;
 mod preset;
 mod reserve;
+mod units;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -103,6 +104,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
         }
     }
     costs::check(drafts, problems);
+    units::check(drafts, problems);
     drafts.iter().for_each(|draft| reserve::check(draft, problems));
     let mut names: HashMap<&str, &RawRule> = HashMap::new();
     for draft in drafts {

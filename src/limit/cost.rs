@@ -66,7 +66,7 @@ impl Cost {
     }
 
     /// This cost, and `amount` of `unit`, which may be nothing. What a request takes beyond [`MOST`](Self::MOST) units is
-    /// not counted: no rule has so many.
+    /// not counted: a configuration whose rules count more for one host is refused.
     #[must_use]
     pub fn with(mut self, unit: Unit, amount: u32) -> Self {
         if unit == Unit::REQUESTS {

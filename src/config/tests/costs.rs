@@ -42,3 +42,43 @@ fn what_stands_in_bodies_needs_that_they_are_read() {
     let narrow = said("cost = 'tokens=5'\n[[rule]]\nhost = 'a.test'\npath = '/x'\nread-body = '8KiB'");
     assert!(narrow.contains("`read-body` is a matter of a whole host"), "{narrow}");
 }
+
+#[test]
+fn rules_that_hold_together_count_three_units_at_most() {
+    let rule = |name: &str, host: &str, keys: &str| format!("[[rule]]\nname = '{name}'\nhost = '{host}'\n{keys}\n");
+    let own = |host: &str| rule("own", host, "limits = '9/s, 9 a/s, 9 b/s, 9 c/s'\ncost = 'a=1, b=1, c=1'");
+    let narrow = |host: &str| rule("n", host, "path = '/q'\nlimits = '9/s, 9 d/s, 9 a/s'\ncost = 'd=1, a=1'");
+    let refused = "error: a.toml:7: `name`: a request may take of 4 units beside requests: a, b, c by the rule \"own\", d by the \
+                   rule \"n\" | have the rules that hold for one host count 3 of them at most";
+    for (host, narrower) in [
+        ("a.test", "a.test"),
+        ("*.test", "a.test"),
+        ("a.test", "*"),
+        ("*.a.test", "*.test"),
+        ("a.test:1", "a.test"),
+        ("*", "*:1"),
+    ] {
+        assert_eq!(problems(&(own(host) + &narrow(narrower))), refused, "{host} {narrower}");
+    }
+    for (host, narrower) in [
+        ("a.test", "b.test"),
+        ("*.a.test", "a.test"),
+        ("a.test:1", "a.test:2"),
+        ("a.test", "*.b.test"),
+        ("*.a.test", "*.b.test"),
+    ] {
+        assert_eq!(problems(&(own(host) + &narrow(narrower))), "", "{host} {narrower}");
+    }
+    // Of a host's own rules one holds, the one that says most.
+    let of_all = rule("all", "*", "limits = '9 e/s'\ncost = 'e=1'");
+    assert_eq!(problems(&(own("a.test") + &of_all)), "");
+    assert_eq!(problems(&(of_all.clone() + &narrow("*") + &own("a.test"))).matches("error").count(), 1);
+    let two = narrow("a.test") + &rule("m", "b.test", "path = '/q'\nlimits = '9 f/s, 9 g/s'\ncost = 'f=1, g=1'");
+    assert_eq!(problems(&(of_all + &two)), "", "no request is for both hosts");
+    let alone =
+        problems(&rule("own", "a.test", "limits = '9 a/s, 9 b/s, 9 c/s, 9 d/s'\nusage = ['a=w', 'b=x', 'c=y', 'd=z']"));
+    assert!(
+        alone.starts_with("error: a.toml:2: `name`: a request may take of 4 units beside requests: a, b, c, d by"),
+        "{alone}"
+    );
+}
