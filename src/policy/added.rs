@@ -124,6 +124,14 @@ impl Added {
         self.headers.iter().find(|header| !has_header(header)).map(|header| Mismatch::Header(header))
     }
 
+    /// Whether there may be a request that it and the other are for.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let methods = self.methods.is_empty()
+            || other.methods.is_empty()
+            || self.methods.iter().any(|method| other.methods.contains(method));
+        methods && self.path.as_ref().zip(other.path.as_ref()).is_none_or(|(one, other)| one.overlaps(other))
+    }
+
     /// What its key says of a path that it is [for](Self::mismatch): the segment called `name`.
     pub fn named<'a>(&self, name: &str, path: &'a Segments<'_>) -> Option<&'a str> {
         let at = self.path.as_ref()?.position(name)?;
@@ -152,6 +160,16 @@ impl PathPattern {
 
     fn position(&self, name: &str) -> Option<usize> {
         self.segments.iter().position(|segment| matches!(segment, Segment::Named(named) if **named == *name))
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let (shorter, longer) = if self.segments.len() <= other.segments.len() { (self, other) } else { (other, self) };
+        let alike = |(one, other): (&Segment, &Segment)| match (one, other) {
+            (Segment::Plain(one), Segment::Plain(other)) => one == other,
+            _ => true,
+        };
+        (shorter.open || shorter.segments.len() == longer.segments.len())
+            && shorter.segments.iter().zip(&longer.segments).all(alike)
     }
 
     fn matches(&self, path: &Segments<'_>) -> bool {
@@ -286,6 +304,21 @@ mod tests {
         for path in ["/", "/search/more", "/Search", "/a/search", "/search%2Fmore"] {
             assert!(!matches("/search", path), "{path}");
         }
+    }
+
+    #[test]
+    fn patterns_overlap_if_a_path_may_be_of_both() {
+        let overlap = |(one, two): (&str, &str)| {
+            let [one, two] = [one, two].map(|text| text.parse::<PathPattern>().unwrap());
+            assert_eq!(one.overlaps(&two), two.overlaps(&one));
+            one.overlaps(&two)
+        };
+        assert!(
+            [("/*", "/a/b"), ("/v1/{tenant}/*", "/v1/a"), ("/a/*/c", "/a/b/c"), ("/a/*", "/a")]
+                .into_iter()
+                .all(overlap)
+        );
+        assert!(![("/a", "/b"), ("/a", "/a/b"), ("/v1/*", "/v2/a"), ("/a/*", "/")].into_iter().any(overlap));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const OTHER_NAME: &str = "?";
 /// Stands for ports that no rule says. It is none itself.
 const OTHER_PORT: u16 = 0;
 
-/// Compares rules that may hold for one request: the own rule of its host, and those for some of the host's requests, whichever.
+/// Compares rules that may hold for one request: the own rule of its host, and those for some of the host's requests, if these may be the same ones.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     if count(&units_of(drafts.iter())) <= Cost::MOST {
         return;
@@ -33,14 +33,22 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
             None => own.is_some_and(|own| std::ptr::eq(own, *draft)),
             Some(_) => draft.policy.hosts.iter().any(|host| host.matches(&origin)),
         };
-        let together = units_of(drafts.iter().filter(holds));
-        if let Some((last, _)) = together.last()
-            && count(&together) > Cost::MOST
-            && reported.insert(&*last.policy.name)
-        {
-            problems.push(too_many(last, &together));
+        let holding: Vec<_> = drafts.iter().filter(holds).collect();
+        for one in &holding {
+            let together = units_of(holding.iter().copied().filter(|other| may_hold_together(one, other)));
+            if let Some((last, _)) = together.last()
+                && count(&together) > Cost::MOST
+                && reported.insert(&*last.policy.name)
+            {
+                problems.push(too_many(last, &together));
+            }
         }
     }
+}
+
+/// Whether there may be a request to one host that both are for.
+fn may_hold_together(one: &RawRule, other: &RawRule) -> bool {
+    one.policy.added.as_ref().zip(other.policy.added.as_ref()).is_none_or(|(one, other)| one.overlaps(other))
 }
 
 /// What a request may take of by `rules` together.

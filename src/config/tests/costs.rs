@@ -75,6 +75,9 @@ fn rules_that_hold_together_count_three_units_at_most() {
     assert_eq!(problems(&(of_all.clone() + &narrow("*") + &own("a.test"))).matches("error").count(), 1);
     let two = narrow("a.test") + &rule("m", "b.test", "path = '/q'\nlimits = '9 f/s, 9 g/s'\ncost = 'f=1, g=1'");
     assert_eq!(problems(&(of_all + &two)), "", "no request is for both hosts");
+    let split = ["a", "b", "c", "d"]
+        .map(|unit| rule(unit, "a.test", &format!("path = '/{unit}/*'\nlimits = '9 {unit}/s'\ncost = '{unit}=1'")));
+    assert_eq!(problems(&split.concat()), "", "no request is for two of these paths");
     let alone =
         problems(&rule("own", "a.test", "limits = '9 a/s, 9 b/s, 9 c/s, 9 d/s'\nusage = ['a=w', 'b=x', 'c=y', 'd=z']"));
     assert!(
