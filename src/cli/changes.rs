@@ -292,6 +292,8 @@ mod tests {
         let own = "[[rule]]\nhost = 'a'\nlimits = '10 hits/s'\n";
         let other = "[[rule]]\nhost = 'b'\nlimits = '9/s, 9 hits/s'\ncost = 'hits=3'\n";
         let told = lines(own, &format!("{own}{other}"));
-        assert_eq!(told, ["~ rule a: cost: hits=1, as nothing says it → none", "+ rule b"]);
+        assert_eq!(told, ["+ rule b"]);
+        let told = lines(own, &format!("{own}cost = 'hits=2'"));
+        assert_eq!(told, ["~ rule a: cost: hits=1, as nothing says it → hits=2"]);
     }
 }

@@ -83,11 +83,24 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
 /// Has each rule that counts no requests know of which units a request takes 1 of which nobody says how much: it would limit
 /// nothing otherwise.
 pub(in crate::config) fn settle_uncosted(drafts: &mut [RawRule]) {
-    for RawRule { policy, .. } in drafts {
-        if policy.counted().all(|unit| unit != Unit::REQUESTS) {
-            policy.uncosted = policy.units().collect::<BTreeSet<_>>().into_iter().collect();
-        }
+    let uncosted = |draft: &RawRule| {
+        let policy = &draft.policy;
+        // What is said for all of its requests.
+        let own = drafts.iter().map(|other| &other.policy);
+        let own = own.filter(|other| other.added.is_none() && other.hosts == policy.hosts);
+        let said = |unit| own.clone().chain([policy]).any(|policy| says(policy, unit));
+        let counts_none = policy.counted().all(|unit| unit != Unit::REQUESTS && !said(unit));
+        if counts_none { policy.units().collect() } else { BTreeSet::new() }
+    };
+    let uncosted: Vec<_> = drafts.iter().map(uncosted).collect();
+    for (draft, uncosted) in drafts.iter_mut().zip(uncosted) {
+        draft.policy.uncosted = uncosted.into_iter().collect();
     }
+}
+
+/// Whether requests for which the rule is take of this unit what it says, or their answers.
+fn says(policy: &Policy, unit: Unit) -> bool {
+    policy.cost.as_ref().is_some_and(|cost| cost.names(unit)) || policy.usage.iter().any(|source| source.unit == unit)
 }
 
 /// The rules that may be for a request together with `draft`, itself included.
@@ -101,11 +114,5 @@ fn beside<'a>(draft: &'a RawRule, drafts: &'a [RawRule]) -> impl Iterator<Item =
 /// The units that a rule counts and of which nobody says how much a request takes.
 fn unsaid(draft: &RawRule, drafts: &[RawRule]) -> BTreeSet<Unit> {
     // The host's own rule says it for the narrower ones.
-    let says = |unit| {
-        beside(draft, drafts).any(|policy| {
-            let by_cost = policy.cost.as_ref().is_some_and(|cost| cost.names(unit));
-            by_cost || policy.usage.iter().any(|source| source.unit == unit)
-        })
-    };
-    draft.policy.units().filter(|unit| !says(*unit)).collect()
+    draft.policy.units().filter(|unit| !beside(draft, drafts).any(|policy| says(policy, *unit))).collect()
 }
