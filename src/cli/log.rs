@@ -32,7 +32,7 @@ pub(super) struct Logging {
 /// Starts logging as `config` says; `level` holds unless `ANDANTE_LOG` says otherwise.
 pub(super) fn start(config: &Config, level: &str) -> Result<Logging, Failure> {
     let said = env::var("ANDANTE_LOG").unwrap_or_default();
-    let filter = filter(if said.trim().is_empty() { level } else { &said })?;
+    let filter = filter(if said.trim().is_empty() { level } else { said.trim() })?;
     let mut layers = vec![layer(config.log, io::stderr, terminal::colourful()).with_filter(filter).boxed()];
     let mut access = None;
     if let Some(to) = &config.access_log {

@@ -262,6 +262,7 @@ impl ServeArgs {
                 trust: self.trust.clone(),
                 retry: self.retry.clone(),
                 breaker: self.breaker.clone(),
+                log_filter: None,
                 unknown: Vec::new(),
             },
         }

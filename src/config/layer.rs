@@ -17,7 +17,7 @@ use super::{
     reader::{self, Reader, Table},
     rules::{self, RawRule},
     source::{self, File, Settings},
-    value::{ClientEntry, WhenDown, upstream::Resolver},
+    value::{ClientEntry, WhenDown, log_filter, upstream::Resolver},
 };
 use crate::{
     limit::Limits,
@@ -248,6 +248,7 @@ impl Layer {
     /// Reads the variables.
     pub(super) fn environment(said: &Settings, problems: &mut Vec<Diagnostic>) -> Self {
         problems.extend(said.unknown.iter().filter_map(|name| slip(name)));
+        problems.extend(said.log_filter.as_deref().and_then(not_a_log_filter));
         Self::read(said, &mut SettingsReader { place: |flag| Place::Variable(flag.variable.into()), problems })
     }
 
@@ -307,6 +308,13 @@ impl SettingsReader<'_> {
             }
         }
     }
+}
+
+/// What is wrong with `text` in `ANDANTE_LOG`, which no key of a file stands for.
+fn not_a_log_filter(text: &str) -> Option<Diagnostic> {
+    let wrong = log_filter::LOG_FILTER.read(text).err()?;
+    let at = Spanned { place: Place::Variable(source::LOG_FILTER.into()), ..Spanned::default(()) };
+    Some(Diagnostic::error(&at, wrong.what, wrong.hint))
 }
 
 /// A warning about a variable whose name is probably a slip of one of andante's. Others may be somebody else's: Kubernetes makes

@@ -64,6 +64,8 @@ pub struct Settings {
     pub retry: Option<String>,
     /// `--breaker`, `ANDANTE_BREAKER`.
     pub breaker: Option<String>,
+    /// `ANDANTE_LOG`.
+    pub log_filter: Option<String>,
     /// Variables that are called like andante's and are none.
     pub unknown: Vec<String>,
 }
@@ -105,7 +107,9 @@ fn is_known(name: &str) -> bool {
 /// What the names of andante's variables begin with.
 pub(super) const PREFIX: &str = "ANDANTE_";
 /// Those of them that say what no key of a file does.
-pub(super) const NO_KEYS: [&str; 2] = ["ANDANTE_CONFIG", "ANDANTE_LOG"];
+pub(super) const NO_KEYS: [&str; 2] = ["ANDANTE_CONFIG", LOG_FILTER];
+/// What is logged; read as soon as there is something to log.
+pub(super) const LOG_FILTER: &str = "ANDANTE_LOG";
 /// The largest file that is read.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -141,6 +145,7 @@ impl Settings {
             trust: one(&keys::TRUST.entry),
             retry: one(&keys::RETRY.entry),
             breaker: one(&keys::BREAKER.entry),
+            log_filter: variable(LOG_FILTER).filter(|text| !text.trim().is_empty()),
             unknown: names.into_iter().filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect(),
         }
     }

@@ -5,6 +5,7 @@ pub(super) mod answers;
 mod fleet;
 pub(super) mod gateway;
 pub(super) mod grammar;
+pub(super) mod log_filter;
 pub(super) mod preset;
 pub(super) mod upstream;
 

@@ -162,6 +162,18 @@ fn check_says_what_becomes_of_answers_where_it_is_not_the_usual() {
 }
 
 #[test]
+fn a_mistyped_log_level_does_not_silence_the_log() {
+    for args in [&["serve"][..], &["run", "--", "true"], &["check"]] {
+        let mut command = andante(args);
+        command.env("ANDANTE_LOG", "warning");
+        let (code, stdout, stderr) = outcome(command);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{args:?}: {stderr}");
+        let said = "error: ANDANTE_LOG: expected a log level, or levels by module, found \"warning\"\nhint: write error, warn,";
+        assert!(stderr.starts_with(said), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
 fn flags_environment_and_file_say_the_same() {
     let upstream = Upstream::ok();
     let host = upstream.address();

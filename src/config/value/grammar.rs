@@ -31,9 +31,14 @@ impl<T> Grammar<T> {
     /// Reads `text`.
     pub(in crate::config) fn read(&self, text: &str) -> Result<T, Wrong> {
         (self.read)(text.trim()).map_err(|instead| Wrong {
-            what: instead.what.unwrap_or_else(|| format!("expected {}, found {:?}", self.expected, shown(text))),
+            what: instead.what.unwrap_or_else(|| self.unexpected(text)),
             hint: instead.hint.unwrap_or_else(|| format!("write {}", self.example)),
         })
+    }
+
+    /// The complaint about a `text` that is nothing of the kind.
+    pub(super) fn unexpected(&self, text: &str) -> String {
+        format!("expected {}, found {:?}", self.expected, shown(text))
     }
 }
 
