@@ -104,6 +104,7 @@ pub(super) const USAGE: Grammar<UsageSource> = Grammar {
 };
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
+const SEVERAL_HOSTS: &str = "write each host by itself: separated by ; in ANDANTE_LIMIT, or with a --limit of its own";
 pub(super) const IN_FLIGHT: Grammar<InFlightLimit> =
     Grammar { expected: "a whole number from 1, or \"auto\"", example: "20 or \"auto\"", read: in_flight };
 pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
@@ -236,7 +237,12 @@ fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), ParseHint> {
     let (pattern, list) = text.split_once('=').ok_or_else(ParseHint::default)?;
     let (pattern, list) = (pattern.trim(), list.trim());
     let pattern = HOST.read(pattern).map_err(ParseHint::from)?;
-    Ok((pattern, LIMITS.read(list).map_err(ParseHint::from)?))
+    let limits = LIMITS.read(list).map_err(|wrong| {
+        // Commas separate the limits of one host.
+        let is_another_host = list.split(',').skip(1).any(|part| limit_of_host(part).is_ok());
+        if is_another_host { ParseHint::said(wrong.what, SEVERAL_HOSTS) } else { wrong.into() }
+    })?;
+    Ok((pattern, limits))
 }
 
 fn cost(text: &str) -> Result<RuleCost, ParseHint> {
@@ -337,5 +343,13 @@ mod tests {
         assert_eq!(what("500/min"), "expected HOST=LIMITS, found \"500/min\"");
         assert_eq!(what("a b=500/min"), "expected a host, found \"a b\"");
         assert_eq!(what("a=10/s, 500 a min"), "expected a limit, found \"500 a min\"");
+    }
+
+    #[test]
+    fn a_second_host_behind_a_comma_is_told_how_hosts_are_separated() {
+        for text in ["a=1/s, b=2/s", "a=1/s,5/min,*.b.test:8443=2/s", "a=1/s,b=2/s,c=3/s"] {
+            assert_eq!(hint(&LIMIT_OF_HOST, text), SEVERAL_HOSTS, "{text}");
+        }
+        assert_eq!(hint(&LIMIT_OF_HOST, "a=1/s, burst=20"), LIMITS.read("1/s, burst=20").unwrap_err().hint);
     }
 }
