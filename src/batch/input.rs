@@ -189,7 +189,7 @@ impl Iterator for Input {
             } else if text.starts_with('#') {
                 continue;
             } else {
-                self.defaults.item(numbered(number), None, text, HeaderMap::new(), Bytes::new())
+                self.defaults.plain(number, text)
             };
             return Some(item.map_err(|what| InputError::Line { line: number, what }));
         }
@@ -211,6 +211,21 @@ impl Defaults {
             }
         };
         self.item(line.id(number)?, line.method()?.as_deref(), &line.url()?, headers, body)
+    }
+
+    /// A line with a URL alone. What else it says is not told: it may be a secret.
+    fn plain(&self, number: u64, text: &str) -> Result<Item, String> {
+        if text.starts_with('{') {
+            return Err(
+                "this is JSON, and the file is read as one URL a line: call it .jsonl, or add --format jsonl".into()
+            );
+        }
+        if self.base.is_none() && Url::parse(text) == Err(url::ParseError::RelativeUrlWithoutBase) {
+            let what =
+                "this is no URL, and the file is read as one URL a line; what is relative to an API needs --base-url";
+            return Err(what.into());
+        }
+        self.item(numbered(number), None, text, HeaderMap::new(), Bytes::new())
     }
 
     fn item(

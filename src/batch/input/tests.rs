@@ -108,6 +108,23 @@ fn urls_are_named_by_their_lines() {
 }
 
 #[test]
+fn a_line_that_is_no_url_says_how_the_file_is_read() {
+    let text = "https://a.example/1\n{\"url\": \"https://u:s3cret@a.example/2\"}\nnot a url, but s3cret\n";
+    let wrong = |defaults: &Defaults| -> Vec<String> {
+        read(Format::Urls, defaults, text).into_iter().filter_map(Result::err).collect()
+    };
+    let told = wrong(&Defaults::default());
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (told, words) in told.iter().zip(["line 2: this is JSON", "line 3: this is no URL"]) {
+        assert!(told.starts_with(words) && told.contains("read as one URL a line"), "{told}");
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+    assert!(told[0].contains("--format jsonl") && told[1].contains("--base-url"), "{told:?}");
+    let base = Defaults { base: Some("https://a.example/".parse().unwrap()), ..Defaults::default() };
+    assert_eq!(wrong(&base), told[..1], "JSON is no relative URL either");
+}
+
+#[test]
 fn rows_of_a_table_fill_an_address() {
     let template = |text: &str| Defaults { template: Some(text.into()), ..Defaults::default() };
     let items = read(Format::Csv, &template("https://a.example/{n}"), "id,n\nx,1\ny,\"a b\"\n");
