@@ -17,7 +17,11 @@ use super::{
     reader::{self, Reader, Table},
     rules::{self, RawRule},
     source::{self, File, Settings},
-    value::{ClientEntry, WhenDown, log_filter, upstream::Resolver},
+    value::{
+        ClientEntry, WhenDown, log_filter,
+        preset::{PRESETS, Preset},
+        upstream::Resolver,
+    },
 };
 use crate::{
     limit::Limits,
@@ -212,12 +216,20 @@ fn text(file: &File) -> Result<&str, Diagnostic> {
             "name a file that exists and that andante may read",
         )
     })?;
-    std::str::from_utf8(bytes).map_err(|error| {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
         Diagnostic::error(&at(Some((line, column))), "not UTF-8", "save the file as UTF-8, as TOML demands")
-    })
+    })?;
+    match PRESETS.iter().find(|preset| preset.text == text) {
+        Some(Preset { name, .. }) => {
+            let hint =
+                format!("write preset = \"{name}\" in a [[rule]] for the API's host: andante has its text already");
+            Err(Diagnostic::error(&at(None), "this is a preset for rules, and no configuration", hint))
+        }
+        None => Ok(text),
+    }
 }
 
 // === impl Layer ===

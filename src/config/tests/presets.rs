@@ -39,6 +39,16 @@ fn what_a_rule_says_itself_holds_in_the_place_of_its_preset() {
 }
 
 #[test]
+fn a_preset_is_no_configuration_and_says_how_it_is_used() {
+    for known in PRESETS {
+        let said = problems(known.text);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("this is a preset for rules, and no configuration"), "{said}");
+        assert!(said.contains(&format!("| write preset = \"{}\" in a [[rule]]", known.name)), "{said}");
+    }
+}
+
+#[test]
 fn every_preset_is_read_and_a_slip_is_told() {
     for known in PRESETS {
         let said = problems(&format!("[[rule]]\nhost = 'a.test'\npreset = '{}'\nlimits = '5/s'", known.name));
