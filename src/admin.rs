@@ -45,7 +45,7 @@ mod token;
 
 pub use source::{FlowName, LaneChoice, StatusSource, Steered, Steering};
 pub use status::Status;
-pub use token::Token;
+pub use token::{BadToken, Token};
 
 /// How many may look at once.
 const CONNECTIONS: usize = 64;

@@ -41,6 +41,7 @@ use crate::{
     ca::{self, Ca, CaError},
     clock::Clock,
     config::Config,
+    error::BoxError,
     lane::{Lanes, Sharing},
     listen::{self, Given},
     metrics::Metrics,
@@ -86,12 +87,12 @@ pub enum StartError {
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
     /// The file with the token for changes is not in order.
-    #[error("there is no token in {}", file.display())]
+    #[error("could not use the token in {}", file.display())]
     Token {
         /// The file.
         file: PathBuf,
-        /// Why it cannot be read, if that is it.
-        source: Option<io::Error>,
+        /// Why it cannot be read, or what is wrong with what it says.
+        source: BoxError,
     },
     /// No folder is named for it.
     #[error("there is no place for the certificate authority that interception needs")]
@@ -298,8 +299,8 @@ fn authority(config: &Config) -> Result<Ca, StartError> {
 /// The token in this file.
 fn admin_token(file: &Path) -> Result<Token, StartError> {
     let unusable = |source| StartError::Token { file: file.to_owned(), source };
-    let text = std::fs::read_to_string(file).map_err(|error| unusable(Some(error)))?;
-    Token::new(&text).ok_or_else(|| unusable(None))
+    let text = std::fs::read_to_string(file).map_err(|error| unusable(error.into()))?;
+    Token::new(&text).map_err(|error| unusable(error.into()))
 }
 
 /// Sockets to listen on, each with its address: those that were given, else one for each address that was asked for.

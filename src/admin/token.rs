@@ -6,16 +6,33 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Token(Box<[u8]>);
 
+/// Why a text is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    /// It is too short.
+    #[error("it is too short: it has {0} characters, and needs {LEAST} at least")]
+    Short(usize),
+    /// It has what no token has (RFC 6750 §2.1).
+    #[error("it has a space, or another character that no token has")]
+    Character,
+}
+
 /// Shorter ones can be guessed.
 const LEAST: usize = 16;
 
 // === impl Token ===
 
 impl Token {
-    /// The token that is written in `text`; `None` if that is too short to be one.
-    pub fn new(text: &str) -> Option<Self> {
+    /// The token that is written in `text`.
+    pub fn new(text: &str) -> Result<Self, BadToken> {
         let text = text.trim();
-        (text.len() >= LEAST && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.as_bytes().into()))
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadToken::Character);
+        }
+        if text.len() < LEAST {
+            return Err(BadToken::Short(text.len()));
+        }
+        Ok(Self(text.as_bytes().into()))
     }
 
     /// Whether this value of `Authorization` has it (RFC 6750 §2.1). Takes as long for any wrong one of its length.
@@ -50,8 +67,14 @@ mod tests {
 
     #[test]
     fn what_can_be_guessed_is_no_token() {
-        for text in ["", "short", "0123456789 abcdef", "0123456789abcde"] {
-            assert!(Token::new(text).is_none(), "{text}");
+        for (text, wrong) in [
+            ("", BadToken::Short(0)),
+            ("short\n", BadToken::Short(5)),
+            ("0123456789 abcdef", BadToken::Character),
+            ("0123456789abcde", BadToken::Short(15)),
+        ] {
+            assert_eq!(Token::new(text).unwrap_err(), wrong, "{text}");
         }
+        assert_eq!(BadToken::Short(9).to_string(), "it is too short: it has 9 characters, and needs 16 at least");
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 const TOKEN: &str = "0123456789abcdef";
 
 async fn world() -> AdminServer {
-    AdminServer::with_token(vec![lane("api", "a", 5, (1, 9))], Token::new(TOKEN)).await
+    AdminServer::with_token(vec![lane("api", "a", 5, (1, 9))], Token::new(TOKEN).ok()).await
 }
 
 /// A POST of `body` to `path` with these fields beside those of a client that may do so.

@@ -240,6 +240,19 @@ fn drain_ends_it_as_a_service_manager_would() {
 }
 
 #[test]
+fn a_token_that_is_too_short_is_told_how_long_it_has_to_be() {
+    let token = tempfile::NamedTempFile::new().unwrap();
+    fs::write(token.path(), "too-short\n").unwrap();
+    let token = token.path().to_str().unwrap();
+    let serve =
+        ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--admin-token", token];
+    let (code, stdout, stderr) = outcome(andante(&serve));
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+    assert!(stderr.contains("caused by: it is too short: it has 9 characters, and needs 16 at least\n"), "{stderr}");
+    assert!(!stderr.contains("no token"), "{stderr}");
+}
+
+#[test]
 fn no_change_is_made_without_the_token() {
     let world = Steered::start("limits = '9/s'");
     assert!(world.served());
