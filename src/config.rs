@@ -25,4 +25,5 @@ pub use self::{
     load::Checked,
     model::{AccessLog, Clients, Config, Dns, LogFormat, StatePlace, Timeouts},
     source::{File, Settings, Sources},
+    value::listen_address,
 };

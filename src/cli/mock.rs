@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{failure::Failure, wording};
 use crate::{
     clock::Clock,
-    config::duration,
+    config::{duration, listen_address},
     limit::{Rate, SpecError},
     mock::{self, Api, CountingWindow, MockDialect, Options, Percent, Stats},
 };
@@ -26,7 +26,7 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where it listens; port 0 picks a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9100")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9100", value_parser = address)]
     listen: SocketAddr,
     /// The limit it enforces, e.g. 50/s or 500/min; without one it accepts everything.
     #[arg(long, value_name = "N/W", value_parser = rate)]
@@ -145,6 +145,10 @@ pub(super) fn say(line: &str) -> Result<(), Failure> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::writing)
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text, 9100)
+}
+
 /// Reads a rate from the command line; what is wrong comes with what to write instead.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))
@@ -188,6 +192,9 @@ mod tests {
         assert!(said("--latency=20").contains("write \"20s\" or \"20ms\""));
         assert!(said("--fail=200%").contains("from 0% to 100%"));
         assert!(said("--dialect=klingon").contains("retry-after"));
+        assert!(said("--listen=22040").contains("expected an address, found \"22040\"; write 127.0.0.1:22040"));
+        assert!(said("--listen=localhost").contains("write 127.0.0.1:9100"));
+        assert!(said("--listen=mock.test:1").contains("write 127.0.0.1:9100"));
     }
 
     #[test]

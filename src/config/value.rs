@@ -113,6 +113,17 @@ pub(super) const BOOLEAN: Grammar<bool> =
     Grammar { expected: "true or false", example: "true or false, without quotes", read: boolean };
 pub(super) const NAME: Grammar<String> = Grammar { expected: "a name", example: "\"search API\"", read: name };
 
+/// Reads the address on which a command listens; `port` is its usual one.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub fn listen_address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    address(text.trim(), port).map_err(|wrong| {
+        let hint = wrong.hint.map_or_else(|| format!("write 127.0.0.1:{port}"), |hint| hint.replace('"', ""));
+        format!("{}; {hint}", LISTEN.unexpected(text))
+    })
+}
+
 fn address(text: &str, port: u16) -> Result<SocketAddr, ParseHint> {
     if let Ok(address) = text.parse() {
         return Ok(address);
