@@ -149,7 +149,7 @@ impl Cli {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("run", run::command).mut_subcommand("batch", run::command)
+    Cli::command().mut_subcommand("run", run::command).mut_subcommand("batch", batch::command)
 }
 
 async fn run_behind_proxy(serve: &serve::ServeArgs, options: run::RunOptions) -> ExitCode {
@@ -223,9 +223,23 @@ mod tests {
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(help.matches("[default: a free port of 127.0.0.1]").count(), 2, "{help}");
         assert!(help.contains("[default: every host]"), "{help}");
+        assert!(help.contains("[env: ANDANTE_STATE] [default: off]"), "{help}");
         assert!(!help.contains("3128") && !help.contains("9128"), "{help}");
-        let serve = command().find_subcommand("serve").unwrap().clone().render_long_help().to_string();
+        let words = |name: &str| {
+            let help = command().find_subcommand(name).unwrap().clone().render_long_help().to_string();
+            help.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let serve = words("serve");
         assert!(serve.contains("127.0.0.1:3128") && !serve.contains("every host"), "{serve}");
+        assert!(
+            serve.contains("[env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante, or ~/.local/share/andante]"),
+            "{serve}"
+        );
+        let batch = words("batch");
+        assert!(
+            batch.contains("[env: ANDANTE_STATE] [default: ANSWERS.state]") && !batch.contains("every host"),
+            "{batch}"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use url::Url;
 use self::{input::Prepared, report::Report};
 use super::{
     FAILED, Failure,
-    run::{footer::Footer, progress::Pace},
+    run::{footer::Footer, progress::Pace, with_defaults},
     signals::Signals,
     terminal,
 };
@@ -98,6 +98,12 @@ pub struct BatchOptions {
 
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
+
+/// The command line of `batch`: the help of its flags of `serve` says what holds here.
+pub fn command(serve: clap::Command) -> clap::Command {
+    let free = "a free port of 127.0.0.1";
+    with_defaults(serve, &[("listen", free), ("admin", free), ("state", "ANSWERS.state")])
+}
 
 /// What holds for `batch` where neither flag nor environment nor file says otherwise.
 pub fn base(options: &BatchOptions) -> Config {

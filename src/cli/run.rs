@@ -63,17 +63,20 @@ if signal N ended it, 127 if it was not found, 126 if it could not be run.";
 
 /// `run` with what holds for it in the place of the defaults of `serve`, whose flags it takes.
 pub fn command(serve: clap::Command) -> clap::Command {
-    let instead = |command: clap::Command, flag: &'static str, from: &str, to: &str| {
-        command.mut_arg(flag, |arg| {
+    let free = "a free port of 127.0.0.1";
+    with_defaults(serve, &[("listen", free), ("admin", free), ("intercept", "every host"), ("state", "off")])
+}
+
+/// `serve` with these defaults in its help.
+pub(super) fn with_defaults(serve: clap::Command, defaults: &[(&'static str, &str)]) -> clap::Command {
+    defaults.iter().fold(serve, |command, (flag, default)| {
+        command.mut_arg(*flag, |arg| {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            debug_assert!(help.contains(from), "{flag}: {help}");
-            arg.help(help.replace(from, to))
+            debug_assert!(help.contains("[default: "), "{flag}: {help}");
+            let text = help.split("[default: ").next().unwrap_or_default();
+            arg.help(format!("{text}[default: {default}]"))
         })
-    };
-    let free = "[default: a free port of 127.0.0.1]";
-    let command = instead(serve, "listen", "[default: 127.0.0.1:3128]", free);
-    let command = instead(command, "admin", "[default: 127.0.0.1:9128]", free);
-    instead(command, "intercept", "[default: none]", "[default: every host]")
+    })
 }
 
 /// What `run` takes besides the flags of `serve`.

@@ -62,10 +62,13 @@ pub struct ServeArgs {
     /// ANDANTE_UPSTREAM_CA]
     #[arg(long, value_name = "FILE")]
     pub upstream_ca: Vec<String>,
-    /// Where andante keeps its own certificate authority [env: ANDANTE_DATA]
+    /// Where andante keeps its own certificate authority [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante, or
+    /// ~/.local/share/andante]
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
     /// Where andante keeps what was sent and learned, so that a restart goes on from there, or "off" [env: ANDANTE_STATE]
+    /// [default: limits-ADDRESS.redb in $STATE_DIRECTORY, else --data, else $XDG_STATE_HOME/andante, else
+    /// ~/.local/state/andante]
     #[arg(long, value_name = "FILE|off")]
     pub state: Option<String>,
     /// A Redis or Valkey by which several andantes share their limits, as in redis://store.example:6379, or "off" [env:
@@ -327,7 +330,8 @@ mod tests {
             assert_eq!(help.contains("may be repeated"), !flag.separators.is_empty(), "{}: {help}", flag.name);
             let default = flag.default.map(|default| format!("[default: {default}"));
             assert!(default.is_none_or(|default| help.contains(&default)), "{}: {help}", flag.name);
-            assert_eq!(help.contains("[default: "), flag.default.is_some(), "{}: {help}", flag.name);
+            let has_default = flag.default.is_some() || ["--data", "--state"].contains(&flag.name);
+            assert_eq!(help.contains("[default: "), has_default, "{}: {help}", flag.name);
         }
         assert!(flags.is_empty(), "not in the table of keys: {flags:?}");
     }
