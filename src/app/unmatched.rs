@@ -15,7 +15,8 @@ use crate::{
 pub struct Unmatched {
     /// The rule's name.
     pub rule: Arc<str>,
-    /// The host that is most like one of its hosts, of those that were asked for and have no rule to themselves.
+    /// The host that is most like one of its hosts, of those that were asked for and have no rule to themselves, if one is
+    /// like them at all.
     pub nearest: Option<Arc<str>>,
     /// How alike they are, from 0 to 1.
     pub likeness: f64,
@@ -32,6 +33,8 @@ pub(super) struct UnmatchedWatch {
 const WHILE: Duration = Duration::from_secs(60);
 /// Names that are this much alike may have been meant to be the same.
 const ALIKE: f64 = 0.75;
+/// A host that is less like those of a rule than this, of which more than a third differs, is not named beside it.
+const SOMEWHAT_ALIKE: f64 = 2.0 / 3.0;
 /// The most rules that are logged, the most that are compared with hosts, and the most hosts that each is compared
 /// with.
 const MOST_RULES: usize = 20;
@@ -71,7 +74,7 @@ fn nearest(rule: &Policy, hosts: &[Arc<str>]) -> Unmatched {
     let likeness =
         |host: &str| rule.hosts.iter().map(|pattern: &HostPattern| pattern.likeness(host)).fold(0.0, f64::max);
     let nearest = hosts.iter().map(|host| (likeness(host), host)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let (likeness, nearest) = nearest.filter(|(likeness, _)| *likeness > 0.0).unzip();
+    let (likeness, nearest) = nearest.filter(|(likeness, _)| *likeness >= SOMEWHAT_ALIKE).unzip();
     Unmatched { rule: rule.name.clone(), nearest: nearest.cloned(), likeness: likeness.unwrap_or_default() }
 }
 
@@ -150,9 +153,20 @@ mod tests {
         let (proxy, mut watch) = (proxy(&["api.tset", "api.test", "*"]), UnmatchedWatch::default());
         ask(&proxy, "api.test");
         assert_eq!(said(&mut watch, &proxy, [0, 60, 120]), [], "whoever asked had a rule");
-        ask(&proxy, "other.test");
-        assert_eq!(with_nearest(&proxy)[0].nearest.as_deref(), Some("other.test"));
+        ask(&proxy, "api.best");
+        assert_eq!(with_nearest(&proxy)[0].nearest.as_deref(), Some("api.best"));
         assert_eq!(with_nearest(&proxy).len(), 1);
+    }
+
+    #[test]
+    fn a_host_that_is_not_like_it_is_not_named() {
+        let proxy = proxy(&["api.exmaple.com"]);
+        for host in ["127.0.0.1", "www.wikipedia.org", "[::1]"] {
+            ask(&proxy, host);
+        }
+        assert_eq!((with_nearest(&proxy)[0].nearest.as_deref(), with_nearest(&proxy)[0].likeness), (None, 0.0));
+        ask(&proxy, "api.example.com");
+        assert_eq!(with_nearest(&proxy)[0].nearest.as_deref(), Some("api.example.com"));
     }
 
     #[test]
