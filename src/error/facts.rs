@@ -79,6 +79,8 @@ fn facts(error: &Error) -> ErrorFacts {
             "set HTTP_PROXY and HTTPS_PROXY to this address in your worker, and call the API by its own URL"),
         Error::Malformed => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "send a request line, fields of the form \"name: value\" and one valid length (RFC 9112 §2 to §6)"),
+        Error::NotHttp { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, Close,
+            "write http:// in HTTP_PROXY, HTTPS_PROXY and ALL_PROXY: it is how the proxy itself is spoken to, and https:// URLs go through it all the same"),
         Error::Invalid { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "send what RFC 9112 §3 and §5, or RFC 9113 §8, let a request say"),
         Error::TooLarge { .. } => row(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "http_request_error", Client, Never, KeepAlive,

@@ -22,6 +22,12 @@ pub enum Error {
     /// The bytes are not an HTTP request.
     #[error("the request is not valid HTTP/1.1")]
     Malformed,
+    /// The client speaks TLS or SOCKS to the proxy itself.
+    #[error("the client speaks {protocol} to this port, where the proxy speaks HTTP alone")]
+    NotHttp {
+        /// What it speaks.
+        protocol: &'static str,
+    },
     /// The form is HTTP, but no request may contain this.
     #[error("the request has {found}")]
     Invalid {

@@ -251,3 +251,23 @@ fn options_without_a_path_becomes_a_slash() {
     Client::ask(andante.proxy(), format!("OPTIONS http://{up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
     assert_eq!(upstream.request().line(), "OPTIONS / HTTP/1.1");
 }
+
+#[test]
+fn a_client_that_speaks_tls_or_socks_to_the_proxy_is_told_so() {
+    let andante = Andante::serve(&[]);
+    let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n";
+    for (bytes, protocol) in
+        [(&hello[..], "TLS"), (b"\x05\x01\x00", "SOCKS"), (b"\x04\x01\x01\xbb\x7f\x00\x00\x01\x00", "SOCKS")]
+    {
+        let mut client = Client::connect(andante.proxy());
+        client.send(bytes);
+        let answer = client.answer();
+        rejected(&answer, 400, "http_request_error", protocol);
+        let problem = answer.json();
+        let detail = format!("the client speaks {protocol} to this port, where the proxy speaks HTTP alone");
+        assert_eq!(problem["detail"], detail, "{problem:#}");
+        assert!(problem["hint"].as_str().unwrap().contains("write http:// in HTTP_PROXY"), "{problem:#}");
+    }
+    let incidents = andante.status()["incidents"].to_string();
+    assert!(incidents.contains("speaks TLS") && incidents.contains("speaks SOCKS"), "{incidents}");
+}

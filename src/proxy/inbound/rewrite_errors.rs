@@ -24,6 +24,8 @@ pub(crate) struct RewriteErrorsIo<S> {
     exchange: Arc<Exchange>,
     /// What was read since there was no request.
     heard: HeadProgress,
+    /// The first byte of that.
+    first: u8,
     /// What is still to be written of interim answers, or of our answer to something that hyper could not read. Boxed: each
     /// connection that waits would carry its size.
     unwritten: Option<Box<Bytes>>,
@@ -47,7 +49,15 @@ const LITTLE: usize = 3 * MAX_FIELDS;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
-        Self { stream, exchange, heard: HeadProgress::default(), unwritten: None, between: false, instead: false }
+        Self {
+            stream,
+            exchange,
+            heard: HeadProgress::default(),
+            first: 0,
+            unwritten: None,
+            between: false,
+            instead: false,
+        }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -96,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
                 b"431" if self.heard.is_small() => b"400",
                 status => status,
             };
-            self.write_own(respond::to_unreadable(&self.exchange, status));
+            self.write_own(respond::to_unreadable(&self.exchange, status, self.first));
             self.instead = true;
         }
         while self.unwritten.is_some() {
@@ -116,6 +126,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
         if !read.is_empty() && matches!(progress.phase(), Phase::Idle | Phase::Head) {
             if progress.phase() == Phase::Idle {
                 self.heard = HeadProgress::default();
+                self.first = read[0];
             }
             self.exchange.progress.reads_head();
         }

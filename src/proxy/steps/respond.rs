@@ -123,12 +123,14 @@ fn for_error(exchange: &Exchange, error: &Error, text: &str) -> Response<Respons
     answer
 }
 
-/// The answer, byte for byte, to a request for which hyper wants to answer `status`, because it cannot be read.
-pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8]) -> Bytes {
+/// The answer, byte for byte, to a request for which hyper wants to answer `status`, because it cannot be read. It begins
+/// with the byte `first`.
+pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> Bytes {
     let error = match status {
         b"431" => Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS },
         b"414" => Error::UriTooLong,
-        _ => Error::Malformed,
+        _ if exchange.session.inside.is_some() => Error::Malformed,
+        _ => another_protocol(first).map_or(Error::Malformed, |protocol| Error::NotHttp { protocol }),
     };
     exchange.stats.begin(exchange.proxy.clock.now());
     exchange.proxy.nowhere.count(count::of_error(&error));
@@ -148,6 +150,17 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8]) -> Bytes {
     text.extend_from_slice(b"\r\n");
     text.extend_from_slice(&body);
     text.into()
+}
+
+/// What a client speaks whose first byte is this, which no request begins with.
+fn another_protocol(first: u8) -> Option<&'static str> {
+    match first {
+        // A handshake record (RFC 8446 §5.1).
+        0x16 => Some("TLS"),
+        // The version (RFC 1928 §3).
+        0x04 | 0x05 => Some("SOCKS"),
+        _ => None,
+    }
 }
 
 /// The answer to TRACE and OPTIONS whose `Max-Forwards` ends here (RFC 9110 §9.3.7, §9.3.8).
