@@ -104,6 +104,9 @@ fn configuration(hosts: &[Host]) -> String {
         } else {
             let _ = writeln!(text, "limits = [{}]", written.join(", "));
         }
+        if let Some((_, preset)) = PRESETS.iter().find(|(host, _)| pattern.is_exactly(host)) {
+            let _ = writeln!(text, "{PRESET}# preset = \"{preset}\"");
+        }
         text.push_str(IN_FLIGHT);
         match limits.in_flight {
             Some(InFlightLimit::Fixed(most)) => writeln!(text, "in-flight = {most}"),
@@ -135,6 +138,13 @@ admin = \"127.0.0.1:9128\"
 
 const LIMITS: &str = "\
 # What the API allows, as its documentation says; all of it holds. Without limits andante goes by what the API answers.
+";
+
+/// Hosts whose answers a preset knows, whatever they are asked for.
+const PRESETS: [(&str, &str); 2] = [("api.openai.com", "openai"), ("api.anthropic.com", "anthropic")];
+
+const PRESET: &str = "\
+# Where its answers say how many tokens a request has used: for limits as in \"90000 tokens/min\".
 ";
 
 const IN_FLIGHT: &str = "\
@@ -192,6 +202,17 @@ mod tests {
             [("api.example.com".into(), 0, None), ("*.example.org:8443".into(), 2, four), ("*".into(), 0, None)]
         );
         assert_eq!(understood(&[]).1.rules.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_host_that_a_preset_is_for_is_offered_it() {
+        let (text, _) = understood(&["https://api.openai.com/v1", "api.anthropic.com=50/min", "openai.example.com"]);
+        assert_eq!(text.matches("preset = ").count(), 2, "{text}");
+        let text = text.replace("# preset = ", "preset = ");
+        let file = File { path: "andante.toml".into(), content: Ok(text.clone().into_bytes()) };
+        let (config, _) = Config::load(&Sources { file: Some(file), ..Sources::default() }).expect(&text);
+        let usage: Vec<usize> = config.rules.iter().map(|rule| rule.usage.len()).collect();
+        assert_eq!(usage, [1, 3, 0]);
     }
 
     #[test]
