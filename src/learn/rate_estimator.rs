@@ -121,6 +121,8 @@ struct MovingShare(f64);
 #[derive(Clone, Copy, Debug)]
 struct Cycle {
     since: f64,
+    /// When the last request before it was refused, if it began with the end of a pause: a window may have begun since then.
+    refused: Option<f64>,
     /// When the API had counted its first request, at the latest: when that was answered.
     counted: f64,
     served: f64,
@@ -268,11 +270,12 @@ impl RateEstimator {
         if cycle.served < 1.0 {
             cycle.counted = now;
         }
+        let refused = self.closing.as_ref().map(|closing| closing.last);
         let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.seq > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };
         self.cycle = Some(match ends {
             Ends::No => Cycle { served: cycle.served + 1.0, ..cycle },
-            ends => Cycle { since: sent, counted: now, served: 1.0, minor: ends == Ends::Early },
+            ends => Cycle { since: sent, refused, counted: now, served: 1.0, minor: ends == Ends::Early },
         });
         if ends == Ends::Yes {
             self.major = sent;
@@ -352,7 +355,7 @@ impl RateEstimator {
 impl Cycle {
     /// One that begins at `since`, and in which nothing was served yet.
     fn begun(since: f64) -> Self {
-        Self { since, counted: since, served: 0.0, minor: false }
+        Self { since, refused: None, counted: since, served: 0.0, minor: false }
     }
 }
 

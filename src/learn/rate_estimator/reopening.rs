@@ -73,6 +73,8 @@ const PROOF: f64 = 20.0;
 const SOON: f64 = 60.0;
 /// And if that was not shorter than by this.
 const ALIKE: f64 = 0.25;
+/// A pause that takes this share of a window was none of a bucket.
+const OF_WINDOW: f64 = 0.3;
 /// A shorter pause is none of these.
 const LONG_ENOUGH: f64 = 2.0;
 /// What differs by less than this share is as it was before.
@@ -277,6 +279,13 @@ impl RateEstimator {
         Measured { served: self.history.since(began).max(1.0), length: window, last: window }
     }
 
+    /// The window that has begun before its first request was served, as those of a clock do: since the last one was refused.
+    fn window_of_clock(&self, closing: &Closing, cycle: Cycle, measured: Measured, sent: f64) -> Option<f64> {
+        let Measured { length, last, .. } = measured;
+        let began = cycle.refused.filter(|_| !cycle.minor && sent - closing.at >= OF_WINDOW * length)?;
+        windows::between(last, sent - began)
+    }
+
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
         let Measured { served, length, last } = measured;
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
@@ -288,7 +297,8 @@ impl RateEstimator {
         let many_refused = self.belief.is_none() && closing.asked.is_none() && closing.refused >= MANY * served;
         let counting =
             many_refused.then(|| windows::counting_refusals(last, length, served, closing.refused)).flatten();
-        let span = told.or(counting).or(windows::between(last, length)).unwrap_or(length);
+        let span = told.or(counting).or(windows::between(last, length));
+        let span = span.or_else(|| self.window_of_clock(closing, cycle, measured, sent)).unwrap_or(length);
         let mut rate = served / span.max(self.way.usual.min(0.01));
         self.held = Held::by(if cycle.minor && self.belief.is_some() {
             Basis::Window { served, length, pause }
@@ -319,7 +329,9 @@ impl RateEstimator {
             }
         }
         let many = served >= SOME || length >= MOMENT;
-        let clear = !falls && many && last > 0.6 * length && !closing.overload;
+        // As many as before, in a window that the one before was a part of.
+        let again = pause >= OF_WINDOW * length && self.belief.as_ref().is_some_and(|belief| served == belief.count);
+        let clear = (!falls || again) && many && last > 0.6 * length && !closing.overload;
         let sure = closing.window || told.is_some() || clear;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
         // A short one may be a text that is the same always (Varnish has 5 s): that it is the window is tried once.

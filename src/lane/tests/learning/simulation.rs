@@ -96,6 +96,31 @@ fn seconds_of_a_clock_are_not_taken_for_chance() {
     }
 }
 
+/// The first window of a clock is cut off by where andante begins in it: from the second on it is known.
+#[test]
+fn windows_of_a_clock_are_known_from_the_second_on() {
+    for phase in 1..=9_u64 {
+        let limiter = Limiter::aligned_at(100.0, 10.0, phase as f64);
+        let (outcome, note, _) = compare(&World { lasts: 120.0, ..World::new("clock", [limiter]) }, phase);
+        assert!(outcome.share >= 0.95 && late(&outcome) <= 2.5, "{phase}: {outcome:?}; {note}");
+    }
+}
+
+/// A long limit and a short one that only refuse, in both orders: the one that is asked first counts what the other refuses.
+#[test]
+fn two_limits_that_only_refuse_are_known_in_either_order() {
+    for (name, limits) in [("long first", [(100.0, 10.0), (20.0, 1.0)]), ("short first", [(20.0, 1.0), (100.0, 10.0)])]
+    {
+        for seed in 1..=6 {
+            let world = World::new(name, limits.map(|(limit, window)| Limiter::fixed(limit, window)));
+            let way = [0.001, 0.002, 0.004, 0.008, 0.02, 0.05][seed as usize - 1];
+            let world = World { latency: way, jitter: way / 5.0, work: 0.0005, ..world };
+            let (outcome, note, _) = compare(&World { lasts: 90.0, ..world }, seed);
+            assert!(outcome.share >= 0.95 && late(&outcome) <= 3.0, "{name}, {way} s: {outcome:?}; {note}");
+        }
+    }
+}
+
 /// Go's x/time/rate with a burst of three is refused as soon at any rate above its own. That is no chance either.
 #[test]
 fn a_shallow_bucket_is_not_taken_for_chance() {
