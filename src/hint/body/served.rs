@@ -138,12 +138,15 @@ pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`.
+/// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`; and in words where nothing was done
+/// (graphql-rate-limit: "You are trying to access 'items' too often"; graphql-rate-limit-directive: "Too many requests, please try
+/// again in 10 seconds.").
 fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
     if json.get("data").is_none() && !only_complains(json) {
         // Some of many things was refused, and the others were done.
         return;
     }
+    let nothing_done = json.get("data").is_none_or(is_nothing);
     for error in json.get("errors").and_then(Value::as_array).into_iter().flatten() {
         let extensions = error.get("extensions");
         let codes = [
@@ -157,15 +160,23 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
         ];
         let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
         throttled.for_each(|code| codes::judge(code, evidence));
-        if let Some(said) =
-            error.get("message").and_then(Value::as_str).filter(|said| said.contains("secondary rate limit"))
-        {
+        let said = error.get("message").and_then(Value::as_str).unwrap_or_default();
+        let in_words = nothing_done && (text::complains(said) || said.contains(" too often"));
+        if in_words || said.contains("secondary rate limit") {
             text::message(said, now, evidence);
         }
+        // As Apollo's server has it.
+        let status = extensions.and_then(|more| more.pointer("/http/status")).and_then(Value::as_u64);
+        evidence.refused |= in_words || nothing_done && status == Some(429);
         if evidence.refused {
             refusal::read(error, now, evidence);
         }
     }
+}
+
+/// Whether a result has nothing in it: what failed is null.
+fn is_nothing(data: &Value) -> bool {
+    data.is_null() || data.as_object().is_some_and(|members| members.values().all(Value::is_null))
 }
 
 /// Shopify, Jobber: what a query may cost, how much of it is there, and how fast it comes back.

@@ -73,6 +73,24 @@ fn bodies_tell_what_heads_do_not() {
             (Backoff, None, NONE),
         ),
         (
+            "200 | {\"errors\":[{\"message\":\"Too many requests, please try again in 10 seconds.\",\"path\":[\"x\"]}],\"data\":{\"x\":null}}",
+            (Throttled, Some(10.0), NONE),
+        ),
+        (
+            "200 | {\"errors\":[{\"message\":\"You are trying to access 'x' too often\"}],\"data\":{\"x\":null}}",
+            (Backoff, None, NONE),
+        ),
+        (
+            "200 | {\"errors\":[{\"message\":\"x\",\"extensions\":{\"http\":{\"status\":429}}}],\"data\":null}",
+            (Backoff, None, NONE),
+        ),
+        // Something was done, or it is no complaint about a limit.
+        ("200 | {\"errors\":[{\"message\":\"Too many requests to y\"}],\"data\":{\"x\":1,\"y\":null}}", (Ok, GO, NONE)),
+        (
+            "200 | {\"errors\":[{\"message\":\"x\",\"extensions\":{\"http\":{\"status\":400}}}],\"data\":null}",
+            (Ok, GO, NONE),
+        ),
+        (
             "200 | {\"data\":{\"retry_after\":5,\"code\":\"RATE_LIMITED\",\"error\":\"Rate limit exceeded\"}}",
             (Ok, GO, NONE),
         ),
