@@ -62,8 +62,8 @@ where
     let connection = http1::Builder::new()
         // It takes `MAX_FIELDS` fields as well. Told so, it would write empty ones for each request.
         .max_buf_size(MAX_HEAD)
-        // The upstream's date is the answer's; we are no origin.
-        .auto_date_header(false)
+        // What has no date gets that of its arrival (RFC 9110 §6.6.1).
+        .auto_date_header(true)
         // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.
         .writev(true)
         .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone())), service)

@@ -85,7 +85,7 @@ where
         .max_header_list_size(MAX_HEAD as u32)
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(PING)
-        .auto_date_header(false)
+        .auto_date_header(true)
         .serve_connection(TokioIo::new(stream), service);
 
     let mut connection = pin!(connection);
