@@ -18,7 +18,6 @@ use crate::{
         message::{gateway::LocationRewriter, request_body::BoxedRequest},
         outbound::{response_body::ResponseBody, route::Route},
         request_stats::Wait,
-        sharing::SharedCall,
     },
 };
 
@@ -56,8 +55,6 @@ pub(crate) struct Call {
     /// Which attempt it is, if it was sent before.
     /// Boxed: rare, and held once more by each step while the request waits.
     pub(crate) retry: Option<Box<RetryMark>>,
-    /// The place that it has in a call which several requests share.
-    pub(crate) place: Option<Arc<dyn SharedCall>>,
 }
 
 /// Marks a further attempt, and says why it is made.

@@ -25,6 +25,7 @@ use crate::{
         },
         request_stats::{RequestId, RequestStats},
         session::Session,
+        sharing::SharedCall,
         takeover::Takeover,
     },
 };
@@ -37,8 +38,8 @@ pub(crate) struct Exchange {
     pub(crate) progress: Arc<Progress>,
     /// Those of the request under way, or of the last one.
     pub(crate) stats: RequestStats,
-    /// Its request is sent for several others: no client of its own waits for it.
-    pub(crate) shared: bool,
+    /// The call that its request is sent for, if several requests share that: no client of its own waits for it then.
+    pub(crate) shared: Option<Arc<dyn SharedCall>>,
     /// What the worker is told before its answer.
     pub(crate) interim: Interim,
     /// Has a stream look whether it has taken too long: its connection looks at the clock for all of them.
@@ -64,7 +65,7 @@ impl Exchange {
             proxy,
             session,
             stats: RequestStats::default(),
-            shared: false,
+            shared: None,
             interim: Interim::default(),
             alarm: Alarm::default(),
             answering: AtomicBool::new(false),
@@ -74,15 +75,28 @@ impl Exchange {
         }
     }
 
-    /// What carries a request that several others share.
-    pub(crate) fn of_shared_call(session: Arc<Session>, now: Instant) -> Self {
-        Self { shared: true, ..Self::new(session, now) }
+    /// What carries the request of a call that several requests share.
+    pub(crate) fn of_shared_call(session: Arc<Session>, now: Instant, shared: Arc<dyn SharedCall>) -> Self {
+        Self { shared: Some(shared), ..Self::new(session, now) }
     }
 
     /// A request begins `now`, which the upstream has to answer.
     pub(crate) fn begins(&self, now: Instant) {
         self.progress.enter_until(Phase::Answer, now + self.progress.timeouts().answer);
         self.stats.begin(now);
+    }
+
+    /// The request under way waits for a slot, for the first time or once more, which is `expected` to mature then.
+    pub(crate) fn awaits_slot(&self, expected: Instant) {
+        if let Some(shared) = &self.shared {
+            shared.expects(expected);
+        }
+    }
+
+    /// The request under way has a slot. Says whether it is to be sent: not if another one was that shares its call.
+    #[must_use = "a request that is not elected must not be sent"]
+    pub(crate) fn elect(&self) -> bool {
+        self.shared.as_ref().is_none_or(|shared| shared.elect())
     }
 
     /// What the request under way is called.

@@ -26,7 +26,7 @@ use crate::{
             shared_body::{MOST, SharedBody, SharedMemory},
         },
         request_stats::RequestStats,
-        sharing::{Key, SharedCall},
+        sharing::{CallEvent, CallFollower, Key, SharedCall},
     },
 };
 
@@ -58,7 +58,6 @@ pub(crate) struct KeyedCall {
     /// The hash of its request's body.
     pub(crate) body: Arc<BodyDigest>,
     stage: watch::Sender<KeyedStage>,
-    expected: Mutex<Option<Instant>>,
     error: Mutex<Option<Error>>,
 }
 
@@ -66,13 +65,22 @@ pub(crate) struct KeyedCall {
 #[derive(Clone)]
 enum KeyedStage {
     /// It waits for a slot.
-    Waiting,
+    Waiting(KeyedWait),
     /// It has one.
     Sent,
     /// This is the answer.
     Answered(Arc<KeyedAnswer>),
     /// It has failed, or its worker has left in time.
     Over,
+}
+
+/// How a call waits for a slot.
+#[derive(Clone, Copy, Default)]
+struct KeyedWait {
+    /// When the slot is expected to mature.
+    expected: Option<Instant>,
+    /// It had one before.
+    again: bool,
 }
 
 /// The answer of a call.
@@ -88,11 +96,17 @@ pub(crate) struct KeyedAnswer {
 /// What a key stands for.
 pub(crate) enum KeyFound {
     /// Nothing: the request is to make the call.
-    New(Arc<KeyedPlace>),
+    New(KeyedPlace),
     /// A call that is under way.
     UnderWay(Arc<KeyedCall>),
     /// A call whose answer is kept.
-    Kept(Arc<KeyedCall>),
+    Kept(Arc<KeyedCall>, Arc<KeyedAnswer>),
+}
+
+/// A request that follows a call: the one that is sent for it, or a twin.
+pub(crate) struct KeyedMember {
+    stage: watch::Receiver<KeyedStage>,
+    leads: bool,
 }
 
 /// A call in the hands of the task that makes it. Dropped, it is over.
@@ -102,7 +116,7 @@ pub(crate) struct KeyedPlace {
     call: Arc<KeyedCall>,
 }
 
-/// A call in the hands of the worker's request that is sent. Dropped before it has a slot, it is over.
+/// A call in the hands of the worker's request that is sent. Dropped before it has had a slot, it is over.
 pub(crate) struct Lead {
     pub(crate) call: Arc<KeyedCall>,
     pub(crate) task: AbortHandle,
@@ -125,16 +139,18 @@ impl Replays {
         entries.expire(now, &self.memory);
         if let Some(entry) = entries.calls.get(&key).filter(|entry| !entry.call.is_over()) {
             let call = entry.call.clone();
-            return if entry.kept.is_some() { KeyFound::Kept(call) } else { KeyFound::UnderWay(call) };
+            return match call.answer().filter(|_| entry.kept.is_some()) {
+                Some(answer) => KeyFound::Kept(call, answer),
+                None => KeyFound::UnderWay(call),
+            };
         }
         let call = Arc::new(KeyedCall {
             body: BodyDigest::new(),
-            stage: watch::Sender::new(KeyedStage::Waiting),
-            expected: Mutex::default(),
+            stage: watch::Sender::new(KeyedStage::Waiting(KeyedWait::default())),
             error: Mutex::default(),
         });
         entries.calls.insert(key, KeptCall { call: call.clone(), kept: None });
-        KeyFound::New(Arc::new(KeyedPlace { replays: self.clone(), key, call }))
+        KeyFound::New(KeyedPlace { replays: self.clone(), key, call })
     }
 
     /// Forgets what was kept for long enough at `now`.
@@ -165,22 +181,28 @@ impl Entries {
 // === impl KeyedCall ===
 
 impl KeyedCall {
-    /// When it is expected to leave.
-    pub(crate) fn expected(&self) -> Option<Instant> {
-        let waits = matches!(*self.stage.borrow(), KeyedStage::Waiting);
-        self.expected.lock().filter(|_| waits)
+    /// The request that is sent for it.
+    pub(crate) fn lead(&self) -> KeyedMember {
+        KeyedMember { stage: self.stages(), leads: true }
     }
 
-    /// Waits until it has a slot; `false` if it gets none.
-    pub(crate) async fn has_slot(&self) -> bool {
-        !matches!(self.reaches(|stage| !matches!(stage, KeyedStage::Waiting)).await, KeyedStage::Over)
+    /// Another request with its key.
+    pub(crate) fn twin(&self) -> KeyedMember {
+        KeyedMember { stage: self.stages(), leads: false }
     }
 
-    /// Its answer, once there is one; `None` if none is to come.
-    pub(crate) async fn answer(&self) -> Option<Arc<KeyedAnswer>> {
-        match self.reaches(|stage| matches!(stage, KeyedStage::Answered(_) | KeyedStage::Over)).await {
-            KeyedStage::Answered(answer) => Some(answer),
-            KeyedStage::Waiting | KeyedStage::Sent | KeyedStage::Over => None,
+    /// Its stages, from the present one on.
+    fn stages(&self) -> watch::Receiver<KeyedStage> {
+        let mut stages = self.stage.subscribe();
+        stages.mark_changed();
+        stages
+    }
+
+    /// Its answer, if that is here.
+    fn answer(&self) -> Option<Arc<KeyedAnswer>> {
+        match &*self.stage.borrow() {
+            KeyedStage::Answered(answer) => Some(answer.clone()),
+            KeyedStage::Waiting(_) | KeyedStage::Sent | KeyedStage::Over => None,
         }
     }
 
@@ -189,31 +211,69 @@ impl KeyedCall {
         self.error.lock().take()
     }
 
-    async fn reaches(&self, stage: impl Fn(&KeyedStage) -> bool) -> KeyedStage {
-        let mut stages = self.stage.subscribe();
-        // Only a sender that is gone ends it early, and we hold that.
-        let reached = stages.wait_for(stage).await.map(|stage| stage.clone());
-        reached.unwrap_or(KeyedStage::Over)
-    }
-
     /// Whether the key stands for it no more.
     fn is_over(&self) -> bool {
         match &*self.stage.borrow() {
-            KeyedStage::Waiting | KeyedStage::Sent => false,
+            KeyedStage::Waiting(_) | KeyedStage::Sent => false,
             KeyedStage::Answered(answer) => !answer.for_all,
             KeyedStage::Over => true,
         }
     }
 
-    /// Goes from `Waiting` to `next`. Says whether it was there.
-    fn leave_the_queue(&self, next: KeyedStage) -> bool {
+    /// It is over if it has not had a slot yet. Says whether that is so.
+    fn leave_the_queue(&self) -> bool {
         self.stage.send_if_modified(|stage| {
-            let waits = matches!(stage, KeyedStage::Waiting);
+            let unsent = matches!(stage, KeyedStage::Waiting(KeyedWait { again: false, .. }));
+            if unsent {
+                *stage = KeyedStage::Over;
+            }
+            unsent
+        })
+    }
+}
+
+impl SharedCall for KeyedCall {
+    fn expects(&self, expected: Instant) {
+        let expected = Some(expected).filter(|expected| *expected != Instant::FAR);
+        self.stage.send_if_modified(|stage| {
+            let again = match stage {
+                KeyedStage::Waiting(wait) => wait.again,
+                KeyedStage::Sent => true,
+                KeyedStage::Answered(_) | KeyedStage::Over => return false,
+            };
+            *stage = KeyedStage::Waiting(KeyedWait { expected, again });
+            true
+        });
+    }
+
+    fn elect(&self) -> bool {
+        self.stage.send_if_modified(|stage| {
+            let waits = matches!(stage, KeyedStage::Waiting(_));
             if waits {
-                *stage = next;
+                *stage = KeyedStage::Sent;
             }
             waits
-        })
+        });
+        !self.is_over()
+    }
+}
+
+// === impl KeyedMember ===
+
+impl CallFollower for KeyedMember {
+    type Outcome = Option<Arc<KeyedAnswer>>;
+
+    async fn next(&mut self) -> CallEvent<Self::Outcome> {
+        if self.stage.changed().await.is_err() {
+            return CallEvent::Over(None);
+        }
+        match &*self.stage.borrow_and_update() {
+            KeyedStage::Waiting(_) if self.leads => CallEvent::Leads,
+            KeyedStage::Waiting(wait) => CallEvent::Waits(wait.expected),
+            KeyedStage::Sent => CallEvent::Sent,
+            KeyedStage::Answered(answer) => CallEvent::Over(Some(answer.clone())),
+            KeyedStage::Over => CallEvent::Over(None),
+        }
     }
 }
 
@@ -275,16 +335,6 @@ impl KeyedPlace {
     }
 }
 
-impl SharedCall for KeyedPlace {
-    fn expects(&self, expected: Instant) {
-        *self.call.expected.lock() = Some(expected).filter(|expected| *expected != Instant::FAR);
-    }
-
-    fn elect(&self) -> bool {
-        self.call.leave_the_queue(KeyedStage::Sent)
-    }
-}
-
 impl Drop for KeyedPlace {
     fn drop(&mut self) {
         let mut entries = self.replays.entries.lock();
@@ -306,7 +356,7 @@ impl Drop for KeyedPlace {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        if self.call.leave_the_queue(KeyedStage::Over) {
+        if self.call.leave_the_queue() {
             self.task.abort();
         }
     }

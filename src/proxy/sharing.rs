@@ -5,6 +5,8 @@
 //! the first one whose turn comes: sharing makes no request wait for longer.
 
 mod candidate;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashMap,
@@ -121,9 +123,9 @@ pub(crate) struct CallMember {
     stage: watch::Receiver<CallStage>,
 }
 
-/// What a call stands for whose answer is for several requests.
+/// A call whose answer is for several requests, as the request sees it that is sent for it.
 pub(crate) trait SharedCall: Send + Sync {
-    /// Its slot is expected to mature at `expected`.
+    /// It waits for a slot, for the first time or once more, which is expected to mature at `expected`.
     fn expects(&self, expected: Instant);
 
     /// It has a slot. Says whether it is the one that sends the request; then no other is.
@@ -131,10 +133,29 @@ pub(crate) trait SharedCall: Send + Sync {
     fn elect(&self) -> bool;
 }
 
+/// A request that shares a call, and follows it.
+pub(crate) trait CallFollower: Send {
+    /// What the request gets of the call.
+    type Outcome: Send;
+
+    /// How far the call has come, and then each time that it comes further, or expects its slot at another time.
+    fn next(&mut self) -> impl Future<Output = CallEvent<Self::Outcome>> + Send;
+}
+
+/// What a request learns of the call that it shares.
+pub(crate) enum CallEvent<T> {
+    /// It waits for a slot, with this request and its patience.
+    Leads,
+    /// It waits for a slot, which is expected to mature then, if that is known.
+    Waits(Option<Instant>),
+    /// It has a slot.
+    Sent,
+    /// Nothing more becomes of it: this is what the request gets.
+    Over(T),
+}
+
 /// What a member gets of its call.
 pub(crate) enum SharedOutcome {
-    /// The call has a slot.
-    Sent,
     /// The answer.
     Answer(Arc<SharedAnswer>),
     /// What became of the request: it was this one that was sent.
@@ -239,7 +260,9 @@ impl CallGroup {
         state.members += 1;
         drop(state);
         let candidate = is_owner.then(|| Arc::new(Candidate { group: Arc::downgrade(self), place }));
-        Some((CallMember { group: self.clone(), place, is_owner, stage: self.stage.subscribe() }, candidate))
+        let mut stage = self.stage.subscribe();
+        stage.mark_changed();
+        Some((CallMember { group: self.clone(), place, is_owner, stage }, candidate))
     }
 
     /// Closes the call: no further request may share it.
@@ -263,6 +286,11 @@ impl GroupState {
     fn place(&mut self, number: u32) -> Option<&mut SharedTicket> {
         self.places.iter_mut().find(|place| place.number == number)
     }
+
+    /// Whether the call was sent with another place than this one.
+    fn has_lost(&self, number: u32) -> bool {
+        self.elected.is_some_and(|(elected, _)| elected != number)
+    }
 }
 
 // === impl SharedTicket ===
@@ -278,46 +306,52 @@ impl SharedTicket {
 // === impl CallMember ===
 
 impl CallMember {
-    /// When the call is expected to leave.
-    pub(crate) fn expected(&self) -> Option<Instant> {
+    /// What it learns while the call waits for a slot.
+    fn waits(&self) -> CallEvent<SharedOutcome> {
         let mut state = self.group.state.lock();
-        if state.elected.is_some() { None } else { state.place(self.place).and_then(|place| place.expected) }
+        let (elected, leads) = (state.elected, self.is_owner && !state.has_lost(self.place));
+        let Some(place) = state.place(elected.map_or(self.place, |(place, _)| place)) else {
+            return CallEvent::Waits(None);
+        };
+        if place.failed && elected.is_none() {
+            // Only the one whose request it is has the error.
+            let error = if self.is_owner { place.error.take() } else { None };
+            return CallEvent::Over(error.map_or(SharedOutcome::Rejoin, SharedOutcome::Error));
+        }
+        if leads { CallEvent::Leads } else { CallEvent::Waits(place.expected) }
     }
 
-    /// The next outcome of the call; `sent` tells whether the member knows that it was sent.
-    pub(crate) async fn next(&mut self, sent: bool) -> SharedOutcome {
-        loop {
-            let stage = self.stage.borrow_and_update().clone();
-            match stage {
-                CallStage::Waiting => {
-                    let mut state = self.group.state.lock();
-                    if let Some(place) = state.place(self.place).filter(|place| place.failed) {
-                        // Only the one whose request it is has the error.
-                        let error = if self.is_owner { place.error.take() } else { None };
-                        return error.map_or(SharedOutcome::Rejoin, SharedOutcome::Error);
-                    }
-                }
-                CallStage::Sent if !sent => return SharedOutcome::Sent,
-                CallStage::Sent => {}
-                CallStage::Answered(answer) if answer.for_all || self.is_elected() => {
-                    return SharedOutcome::Answer(answer);
-                }
-                CallStage::Answered(_) => return SharedOutcome::Alone,
-                CallStage::Failed if self.is_elected() => {
-                    let error = self.group.state.lock().place(self.place).and_then(|place| place.error.take());
-                    return error.map_or(SharedOutcome::Alone, SharedOutcome::Error);
-                }
-                CallStage::Failed => return SharedOutcome::Alone,
-            }
-            if self.stage.changed().await.is_err() {
-                return SharedOutcome::Alone;
-            }
-        }
+    /// What it gets of a call that has failed after it was sent.
+    fn failed(&self) -> SharedOutcome {
+        let mut state = self.group.state.lock();
+        let own = self.is_owner && !state.has_lost(self.place);
+        let error = state.place(self.place).filter(|_| own).and_then(|place| place.error.take());
+        error.map_or(SharedOutcome::Alone, SharedOutcome::Error)
     }
 
     /// Whether it is this request that was sent.
     pub(crate) fn is_elected(&self) -> bool {
         self.is_owner && self.group.state.lock().elected.is_some_and(|(place, _)| place == self.place)
+    }
+}
+
+impl CallFollower for CallMember {
+    type Outcome = SharedOutcome;
+
+    async fn next(&mut self) -> CallEvent<SharedOutcome> {
+        if self.stage.changed().await.is_err() {
+            return CallEvent::Over(SharedOutcome::Alone);
+        }
+        let stage = self.stage.borrow_and_update().clone();
+        match stage {
+            CallStage::Waiting => self.waits(),
+            CallStage::Sent => CallEvent::Sent,
+            CallStage::Answered(answer) if answer.for_all || self.is_elected() => {
+                CallEvent::Over(SharedOutcome::Answer(answer))
+            }
+            CallStage::Answered(_) => CallEvent::Over(SharedOutcome::Alone),
+            CallStage::Failed => CallEvent::Over(self.failed()),
+        }
     }
 }
 
@@ -345,22 +379,5 @@ impl Key {
     /// makes.
     pub(crate) fn new(origin: u64, hash: impl Fn(u8) -> u64) -> Self {
         Self { request: [hash(0), hash(1)], origin }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn an_error_is_for_the_one_whose_request_has_failed_whoever_looks_first() {
-        let sharing = SharedCalls::new();
-        let key = Key::new(1, u64::from);
-        let (mut owner, candidate) = sharing.join(key, Claim::USUAL);
-        let (mut other, none) = sharing.join(key, Claim::USUAL);
-        assert!(none.is_none());
-        candidate.unwrap().failed(Error::UriTooLong);
-        assert!(matches!(other.next(false).await, SharedOutcome::Rejoin));
-        assert!(matches!(owner.next(false).await, SharedOutcome::Error(Error::UriTooLong)));
     }
 }

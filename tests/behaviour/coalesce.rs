@@ -1,14 +1,17 @@
 //! Identical requests share one call, where the rule says so.
 
 use std::{
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, channel},
+    },
     time::Duration,
 };
 
 use andante::clock::{Clock, Instant};
 use parking_lot::Mutex;
 
-use crate::support::{Andante, Client, Upstream};
+use crate::support::{Andante, Client, Message, Upstream};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -49,6 +52,52 @@ pub(crate) fn held(answer: &'static str) -> (Upstream, impl Fn()) {
         answer
     });
     (upstream, move || go.send(()).unwrap())
+}
+
+/// An upstream that refuses the first request once it is told to, for 3 seconds, and answers further ones with `answer`.
+pub(crate) fn refusing_once(answer: &'static str) -> (Upstream, impl Fn()) {
+    let (go, told) = channel::<()>();
+    let (told, turn) = (Mutex::new(told), AtomicUsize::new(0));
+    let upstream = Upstream::answering(move |_| {
+        if turn.fetch_add(1, Ordering::AcqRel) > 0 {
+            return answer;
+        }
+        let _ = told.lock().recv_timeout(Duration::from_secs(20));
+        "HTTP/1.1 503 Busy\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n"
+    });
+    (upstream, move || go.send(()).unwrap())
+}
+
+/// A request with `patience` shares a call before and while that waits to be sent again; `ask` sends it, with these fields.
+/// Gives the answer of the one whose request is sent.
+pub(crate) fn keeps_its_patience(
+    andante: &Andante,
+    upstream: &Upstream,
+    refuse: impl Fn(),
+    ask: impl Fn(&str) -> Client,
+) -> Message {
+    let mut first = ask("");
+    upstream.wait_for(1);
+    let mut hasty = ask("Prefer: wait=1\r\n");
+    connected(andante, 2);
+    refuse();
+    waiting(andante, 1);
+    let clock = Clock::start();
+    let mut hasty_later = ask("Prefer: wait=1\r\n");
+    let mut patient = ask("Prefer: wait=20\r\n");
+    for client in [&mut hasty, &mut hasty_later] {
+        let refused = client.answer();
+        assert_eq!((refused.status(), refused.has("proxy-status")), (429, true));
+        let retry_after: u32 = refused.field("retry-after").unwrap().parse().unwrap();
+        assert!((1..=3).contains(&retry_after), "{retry_after}");
+    }
+    assert!(elapsed(&clock) < Duration::from_secs(1), "{:?}", elapsed(&clock));
+    let shared = patient.answer();
+    assert_eq!(shared.field("cache-status").as_deref(), Some("andante; fwd=miss; collapsed"));
+    let timing = shared.field("server-timing").unwrap();
+    let waited: f64 = timing.strip_prefix("andante;dur=").unwrap().parse().unwrap();
+    assert!((1000.0..4000.0).contains(&waited), "{timing}");
+    first.answer()
 }
 
 fn elapsed(clock: &Clock) -> Duration {
@@ -249,6 +298,37 @@ fn whoever_has_less_patience_than_the_call_is_refused_at_once() {
     let refused = get(&andante, &upstream, "Prefer: wait=3\r\n").answer();
     assert_eq!(refused.status(), 429);
     assert!(elapsed(&clock) < Duration::from_secs(1), "{:?}", elapsed(&clock));
+}
+
+#[test]
+fn whoever_has_less_patience_than_a_call_that_is_sent_again_is_refused_at_once() {
+    let (upstream, refuse) = refusing_once(OK);
+    let andante = sharing(&upstream, "");
+    let answer = keeps_its_patience(&andante, &upstream, refuse, |fields| get(&andante, &upstream, fields));
+    assert_eq!((answer.status(), calls(&upstream, "/same")), (200, 2));
+}
+
+#[test]
+fn whoever_leaves_a_call_that_is_sent_again_leaves_it_to_the_others_and_the_last_one_ends_it() {
+    for ends in [false, true] {
+        let (upstream, refuse) = refusing_once(OK);
+        let andante = sharing(&upstream, "");
+        let leader = get(&andante, &upstream, "");
+        upstream.wait_for(1);
+        let mut other = get(&andante, &upstream, "");
+        connected(&andante, 2);
+        refuse();
+        waiting(&andante, 1);
+        drop(leader);
+        andante.wait_for(|status| status["requests"]["left"] == 1);
+        if ends {
+            drop(other);
+            waiting(&andante, 0);
+        } else {
+            assert_eq!(other.answer().status(), 200);
+        }
+        assert_eq!(calls(&upstream, "/same"), if ends { 1 } else { 2 });
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use andante::clock::{Clock, Instant};
 use parking_lot::Mutex;
 
 use crate::{
-    coalesce::{connected, counts_saved, first_slot_used, held, waiting},
+    coalesce::{connected, counts_saved, first_slot_used, held, keeps_its_patience, refusing_once, waiting},
     support::{Andante, Client, DeadPort, Upstream},
 };
 
@@ -179,6 +179,29 @@ fn what_was_sent_goes_on_without_its_worker_that_has_the_answer_when_it_asks_aga
     andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
     let answer = post(&andante, &upstream, "one", "", "body").answer();
     assert_eq!((answer.status(), posts(&upstream)), (201, 1));
+}
+
+#[test]
+fn a_twin_with_less_patience_than_a_call_that_is_sent_again_is_refused_at_once() {
+    let (upstream, refuse) = refusing_once(CREATED);
+    let andante = keeping(&upstream, "");
+    let ask = |fields: &str| post(&andante, &upstream, "one", fields, "body");
+    assert_eq!(keeps_its_patience(&andante, &upstream, refuse, ask).status(), 201);
+    assert_eq!(posts(&upstream), 2);
+}
+
+#[test]
+fn what_was_refused_is_sent_again_without_its_worker_for_the_twin_that_asks_for_it() {
+    let (upstream, refuse) = refusing_once(CREATED);
+    let andante = keeping(&upstream, "");
+    let impatient = post(&andante, &upstream, "one", "", "body");
+    upstream.wait_for(1);
+    refuse();
+    waiting(&andante, 1);
+    drop(impatient);
+    andante.wait_for(|status| status["requests"]["left"] == 1);
+    assert_eq!(post(&andante, &upstream, "one", "", "body").answer().status(), 201);
+    assert_eq!((posts(&upstream), saved(&andante)), (2, 1));
 }
 
 #[test]

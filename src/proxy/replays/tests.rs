@@ -14,7 +14,7 @@ fn at(seconds: u64) -> Instant {
     Instant::START + Duration::from_secs(seconds)
 }
 
-fn begin(replays: &Arc<Replays>, of: u64, now: Instant) -> Arc<KeyedPlace> {
+fn begin(replays: &Arc<Replays>, of: u64, now: Instant) -> KeyedPlace {
     let KeyFound::New(place) = replays.find(key(of), now) else { panic!("{of} is known") };
     place
 }
@@ -28,7 +28,7 @@ fn answer(replays: &Arc<Replays>, place: &KeyedPlace, bytes: usize) {
 }
 
 fn is_kept(replays: &Arc<Replays>, of: u64, now: Instant) -> bool {
-    matches!(replays.find(key(of), now), KeyFound::Kept(_))
+    matches!(replays.find(key(of), now), KeyFound::Kept(..))
 }
 
 #[test]
@@ -74,18 +74,49 @@ fn answers_fill_no_more_than_their_memory_and_the_oldest_goes_first() {
 }
 
 #[tokio::test]
+async fn a_twin_learns_when_a_call_that_waits_again_is_expected_and_the_lead_waits_with_it() {
+    let place = begin(&Replays::new(), 1, at(0));
+    let call = place.call().clone();
+    assert!(call.elect());
+    let (mut lead, mut twin) = (call.lead(), call.twin());
+    assert!(matches!((lead.next().await, twin.next().await), (CallEvent::Sent, CallEvent::Sent)));
+    call.expects(at(6));
+    assert!(matches!(lead.next().await, CallEvent::Leads));
+    for twin in [&mut twin, &mut call.twin()] {
+        assert!(matches!(twin.next().await, CallEvent::Waits(Some(expected)) if expected == at(6)));
+    }
+    assert!(call.elect());
+    assert!(matches!(twin.next().await, CallEvent::Sent));
+    drop(place);
+    assert!(matches!((lead.next().await, twin.next().await), (CallEvent::Over(None), CallEvent::Over(None))));
+    assert!(!call.elect());
+}
+
+#[tokio::test]
+async fn a_lead_that_leaves_while_the_call_waits_again_leaves_it_to_its_twins() {
+    let place = begin(&Replays::new(), 1, at(0));
+    let call = place.call().clone();
+    assert!(call.elect());
+    call.expects(at(6));
+    let task = tokio::spawn(std::future::pending::<()>());
+    drop(Lead { call: call.clone(), task: task.abort_handle() });
+    assert!(!call.is_over() && call.elect());
+    task.abort();
+}
+
+#[tokio::test]
 async fn whoever_leads_ends_a_call_that_waits_and_none_that_was_sent() {
     for sent in [false, true] {
         let replays = Replays::new();
         let place = begin(&replays, 1, at(0));
         let call = place.call().clone();
         if sent {
-            assert!(place.elect());
+            assert!(place.call().elect());
         }
         let task = tokio::spawn(std::future::pending::<()>());
         drop(Lead { call: call.clone(), task: task.abort_handle() });
         assert_eq!(call.is_over(), !sent);
-        assert!(!place.elect());
+        assert_eq!(place.call().elect(), sent);
         task.abort();
     }
 }

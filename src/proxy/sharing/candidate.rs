@@ -20,7 +20,7 @@ impl Candidate {
     pub(crate) fn runs_in(&self, task: AbortHandle) {
         let Some(group) = self.group.upgrade() else { return task.abort() };
         let mut state = group.state.lock();
-        let lost = state.elected.is_some_and(|(place, _)| place != self.place);
+        let lost = state.has_lost(self.place);
         match state.place(self.place) {
             Some(place) if place.members > 0 && !lost => place.task = Some(task),
             _ => task.abort(),
@@ -31,6 +31,9 @@ impl Candidate {
     pub(crate) fn failed(&self, error: Error) {
         let Some(group) = self.group.upgrade() else { return };
         let mut state = group.state.lock();
+        if state.has_lost(self.place) {
+            return;
+        }
         let elected = state.elected.is_some();
         state.over |= elected || state.places.iter().all(|place| place.failed || place.number == self.place);
         if let Some(place) = state.place(self.place) {
@@ -65,23 +68,42 @@ impl Candidate {
 impl SharedCall for Candidate {
     fn expects(&self, expected: Instant) {
         let Some(group) = self.group.upgrade() else { return };
-        if let Some(place) = group.state.lock().place(self.place) {
-            place.expected = Some(expected).filter(|expected| *expected != Instant::FAR);
+        let mut state = group.state.lock();
+        if state.has_lost(self.place) {
+            return;
         }
+        let again = state.elected.is_some();
+        let Some(place) = state.place(self.place) else { return };
+        place.expected = Some(expected).filter(|expected| *expected != Instant::FAR);
+        // Before it is sent only those wait for this ticket that hold it, and its owner knows.
+        let wakes = again || place.members > 1;
+        // Under the lock: no other place is elected meanwhile.
+        group.stage.send_if_modified(|stage| {
+            if again {
+                *stage = CallStage::Waiting;
+            }
+            wakes
+        });
     }
 
     fn elect(&self) -> bool {
         let Some(group) = self.group.upgrade() else { return false };
         let mut state = group.state.lock();
-        if let Some((elected, _)) = state.elected {
-            return elected == self.place;
+        if state.has_lost(self.place) {
+            return false;
         }
-        state.elected = Some((self.place, group.sharing.epoch(group.key.origin).load(Ordering::SeqCst)));
-        for place in state.places.iter_mut().filter(|place| place.number != self.place) {
-            place.abort();
+        if state.elected.is_none() {
+            state.elected = Some((self.place, group.sharing.epoch(group.key.origin).load(Ordering::SeqCst)));
+            for place in state.places.iter_mut().filter(|place| place.number != self.place) {
+                place.abort();
+            }
         }
-        drop(state);
-        group.stage.send_replace(CallStage::Sent);
+        // Under the lock: who joins now does not wait. What is sent again at once was never seen to wait.
+        group.stage.send_if_modified(|stage| {
+            let waited = !matches!(stage, CallStage::Sent);
+            *stage = CallStage::Sent;
+            waited
+        });
         true
     }
 }

@@ -57,9 +57,9 @@ where
     for _ in 0..2 {
         let (member, candidate) = sharing.join(key, call.claim);
         if let Some(candidate) = candidate {
-            let exchange = shared_call::exchange(&call);
+            let exchange = shared_call::exchange(&call, candidate.clone());
             let request = Box::new(copy_without_body(&call.request, exchange.progress.clone()));
-            let shared = shared_call::of(&call, request, exchange, candidate.clone());
+            let shared = shared_call::of(&call, request, exchange);
             let task = tokio::spawn(run(inner.clone(), shared, candidate.clone()));
             candidate.runs_in(task.abort_handle());
         }
@@ -102,16 +102,9 @@ where
 
 /// Waits for the outcome of the call that `member` shares, for as long as `call` may wait.
 async fn follow(call: &Call, mut member: CallMember) -> Followed {
-    let (first, waited) = match shared_call::has_slot(call, member.expected(), member.next(false)).await {
-        Ok(first) => first,
+    let (outcome, waited) = match shared_call::outcome(call, &mut member).await {
+        Ok(outcome) => outcome,
         Err(error) => return Followed::Ended(Err(error)),
-    };
-    if matches!(first, SharedOutcome::Sent | SharedOutcome::Answer(_)) {
-        shared_call::is_sent(call);
-    }
-    let outcome = match first {
-        SharedOutcome::Sent => member.next(true).await,
-        outcome => outcome,
     };
     match outcome {
         SharedOutcome::Answer(answer) => match read(call, member, &answer, waited) {
@@ -120,7 +113,7 @@ async fn follow(call: &Call, mut member: CallMember) -> Followed {
         },
         SharedOutcome::Error(error) => Followed::Ended(Err(error)),
         SharedOutcome::Rejoin => Followed::Rejoin,
-        SharedOutcome::Alone | SharedOutcome::Sent => Followed::Alone,
+        SharedOutcome::Alone => Followed::Alone,
     }
 }
 

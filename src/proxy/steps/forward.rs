@@ -232,7 +232,12 @@ async fn renew(
 ) -> Result<(), Error> {
     *permit = match permit.renew(deadline) {
         Admission::Send(permit) => permit,
-        Admission::Wait(mut waiting) => wait::wait(exchange, route, &mut waiting, deadline, true).await?.0,
+        Admission::Wait(mut waiting) => {
+            let (permit, _) = wait::wait(exchange, route, &mut waiting, deadline, true).await?;
+            // Nothing else was sent in its place: it was elected with the slot before.
+            let _ = exchange.elect();
+            permit
+        }
         Admission::Refuse(refusal) => return Err(route.refused(&refusal)),
     };
     Ok(())

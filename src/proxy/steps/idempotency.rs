@@ -8,7 +8,6 @@ use std::{
     future::poll_fn,
     mem,
     pin::{Pin, pin},
-    sync::Arc,
     time::Duration,
 };
 
@@ -68,7 +67,9 @@ where
         let followed = match replays.find(key, clock.now()) {
             KeyFound::New(place) => return lead(inner, call, place, keep).await,
             KeyFound::UnderWay(shared) => follow(&mut call, &shared).await?,
-            KeyFound::Kept(shared) => replay(&mut call, &shared, Wait::default(), "andante; hit").await?,
+            KeyFound::Kept(shared, answer) => {
+                replay(&mut call, &shared, &answer, Wait::default(), "andante; hit").await?
+            }
         };
         match followed {
             Some(answer) => return Ok(answer),
@@ -86,21 +87,19 @@ fn changes(call: &Call) -> Changes {
 }
 
 /// Sends `call` in `place`, in a task of its own.
-async fn lead<S>(inner: S, mut call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration) -> Answered
+async fn lead<S>(inner: S, mut call: BoxedCall, place: KeyedPlace, keep: Duration) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
-    let (shared, exchange, change) = (place.call().clone(), shared_call::exchange(&call), changes(&call));
+    let (shared, change) = (place.call().clone(), changes(&call));
+    let exchange = shared_call::exchange(&call, shared.clone());
     let rest = Box::new(copy_without_body(&call.request, call.exchange.progress.clone()));
     let mut request = mem::replace(&mut call.request, rest);
     request.body_mut().hash_into(shared.body.clone(), exchange.progress.clone());
-    let sent = shared_call::of(&call, request, exchange, place.clone());
+    let sent = shared_call::of(&call, request, exchange);
     let task = tokio::spawn(run(inner, sent, place, keep, change)).abort_handle();
     let lead = Lead { call: shared, task };
-    if let (true, _) = shared_call::has_slot(&call, None, lead.call.has_slot()).await? {
-        shared_call::is_sent(&call);
-    }
-    let Some(answer) = lead.call.answer().await else {
+    let (Some(answer), _) = shared_call::outcome(&call, &mut lead.call.lead()).await? else {
         return Err(lead.call.take_error().unwrap_or(Error::KeyInUse));
     };
     call.exchange.stats.add_tries_of(&answer.tries);
@@ -108,7 +107,7 @@ where
 }
 
 /// Runs `call`, hands its outcome to the requests with its key, and keeps the answer for `keep`.
-async fn run<S>(mut inner: S, call: BoxedCall, place: Arc<KeyedPlace>, keep: Duration, change: Changes)
+async fn run<S>(mut inner: S, call: BoxedCall, place: KeyedPlace, keep: Duration, change: Changes)
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
@@ -134,25 +133,25 @@ where
 
 /// Waits for the answer of the call that `shared` is; `None` if there is none that is for `call`.
 async fn follow(call: &mut Call, shared: &KeyedCall) -> Result<Option<Response<ResponseBody>>, Error> {
-    let (true, time) = shared_call::has_slot(call, shared.expected(), shared.has_slot()).await? else {
-        return Ok(None);
-    };
-    shared_call::is_sent(call);
-    replay(call, shared, Wait { time, ..Wait::default() }, "andante; fwd=miss; collapsed").await
+    let (Some(answer), time) = shared_call::outcome(call, &mut shared.twin()).await? else { return Ok(None) };
+    replay(call, shared, &answer, Wait { time, ..Wait::default() }, "andante; fwd=miss; collapsed").await
 }
 
-/// The answer that `shared` got or gets, if that is for all, and `call` is the same request.
+/// The `answer` that `shared` got, if that is for all, and `call` is the same request.
 async fn replay(
     call: &mut Call,
     shared: &KeyedCall,
+    answer: &KeyedAnswer,
     wait: Wait,
     status: &'static str,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
-    let Some(answer) = shared.answer().await.filter(|answer| answer.for_all) else { return Ok(None) };
+    if !answer.for_all {
+        return Ok(None);
+    }
     if Some(fingerprint(call).await?) != shared.body.fingerprint() {
         return Err(Error::KeyReused);
     }
-    let mut answer = read(call, &answer, status).ok_or(Error::KeyInUse)?;
+    let mut answer = read(call, answer, status).ok_or(Error::KeyInUse)?;
     server_timing::set(answer.headers_mut(), wait);
     call.route.lane.metrics().saved(Saving::Replayed);
     Ok(Some(answer))

@@ -114,7 +114,6 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
                 upgrades: false,
                 location: None,
                 retry: None,
-                place: None,
             }))),
             Https::Intercept => Ok(ReadRequest::Inside(exchange, Takeover::Intercept { request, route })),
             Https::Refuse => {
@@ -126,25 +125,12 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
     let received = request.version();
     rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, found, path);
-    let (turn, retry, place) = (Turn::New, None, None);
+    let (turn, retry) = (Turn::New, None);
     // A stream of HTTP/2 has a task of its own, which waits for its turn.
     let now = (received != Version::HTTP_2).then_some(begun);
     let (anonymous, upgrades) = (!found.credential, found.upgrade && request.headers().contains_key(UPGRADE));
-    let call = Call {
-        exchange,
-        request,
-        route,
-        claim,
-        cost,
-        turn,
-        deadline,
-        now,
-        anonymous,
-        upgrades,
-        location,
-        retry,
-        place,
-    };
+    let call =
+        Call { exchange, request, route, claim, cost, turn, deadline, now, anonymous, upgrades, location, retry };
     Ok(ReadRequest::Call(Box::new(call)))
 }
 

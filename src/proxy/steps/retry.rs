@@ -92,6 +92,7 @@ where
         if !pause.is_zero() {
             let until = clock.now() + pause;
             progress.enter_until(Phase::Waiting, patience_ends(deadline, until));
+            exchange.awaits_slot(clock.now() + back_off);
             clock.sleep_until(until).await;
             exchange.stats.waited(pause);
         }
@@ -109,7 +110,6 @@ where
             upgrades: false,
             location: location.clone(),
             retry: Some(Box::new(RetryMark { reason, attempt: tries + 1, back_off: pause })),
-            place: None,
         });
         progress.awaits_answer();
         match in_time(&exchange, &route, pin!(inner.call(call))).await {

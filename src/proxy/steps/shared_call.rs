@@ -26,24 +26,24 @@ use crate::{
         },
         outbound::{response_body::ResponseBody, route::Route},
         request_stats::RequestStats,
-        sharing::SharedCall,
+        sharing::{CallEvent, CallFollower, SharedCall},
     },
 };
 
 /// How long a slow reader may hold up the others.
 const HOLD_UP: Duration = Duration::from_secs(5);
 
-/// An exchange like that of `call`, without a worker.
-pub(super) fn exchange(call: &Call) -> Arc<Exchange> {
+/// An exchange like that of `call`, without a worker, for the call that is `shared`.
+pub(super) fn exchange(call: &Call, shared: Arc<dyn SharedCall>) -> Arc<Exchange> {
     let Exchange { proxy, session, .. } = &*call.exchange;
     let now = proxy.clock.now();
-    let exchange = Arc::new(Exchange::of_shared_call(session.clone(), now));
+    let exchange = Arc::new(Exchange::of_shared_call(session.clone(), now, shared));
     exchange.begins(now);
     exchange
 }
 
-/// The same as `call` with this `request`, on `exchange`, in `place`.
-pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>, place: Arc<dyn SharedCall>) -> BoxedCall {
+/// The same as `call` with this `request`, on `exchange`.
+pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>) -> BoxedCall {
     Box::new(Call {
         exchange,
         request,
@@ -57,7 +57,6 @@ pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>, pl
         upgrades: call.upgrades,
         location: call.location.clone(),
         retry: None,
-        place: Some(place),
     })
 }
 
@@ -120,30 +119,58 @@ pub(super) fn tries(exchange: &Exchange) -> RequestStats {
     tries
 }
 
-/// Waits for the `slot` of the shared call, for as long as `call` may wait; the slot is `expected` then. Also returns
-/// how long that took.
-pub(super) async fn has_slot<T>(
-    call: &Call,
-    expected: Option<Instant>,
-    slot: impl Future<Output = T>,
-) -> Result<(T, Duration), Error> {
+/// Waits for what `call` gets of the call that it shares as `member`: for the answer as long as that takes, and for the call's
+/// slots as long as `call` may wait. Also returns how long it has waited for them.
+pub(super) async fn outcome<M>(call: &Call, member: &mut M) -> Result<(M::Outcome, Duration), Error>
+where
+    M: CallFollower,
+{
     let Call { exchange, route, .. } = call;
-    let (clock, progress) = (exchange.proxy.clock, &exchange.progress);
-    if let Some(wait) = expected.map(|expected| expected.since(call.deadline)).filter(|wait| !wait.is_zero()) {
+    let (clock, mut waits, mut waited) = (exchange.proxy.clock, false, Duration::ZERO);
+    loop {
+        let since = clock.now();
+        let event = retry::in_time(exchange, route, pin!(async { Ok(member.next().await) })).await;
+        if waits {
+            let time = clock.now().since(since);
+            exchange.stats.waited(time);
+            waited += time;
+        }
+        waits = match event? {
+            CallEvent::Leads => {
+                exchange.progress.enter_until(Phase::Waiting, Instant::FAR);
+                true
+            }
+            CallEvent::Waits(expected) => {
+                waits_until(call, expected)?;
+                true
+            }
+            CallEvent::Sent => {
+                is_sent(call);
+                false
+            }
+            CallEvent::Over(outcome) => return Ok((outcome, waited)),
+        };
+    }
+}
+
+/// Lets `call` wait for the slot of the call that it shares until its patience ends, or refuses it, if the slot is `expected`
+/// later than that.
+fn waits_until(call: &Call, expected: Option<Instant>) -> Result<(), Error> {
+    let Call { exchange, route, deadline, .. } = call;
+    if let Some(late) = expected.filter(|expected| expected > deadline) {
+        // Its patience may have ended long ago, while the call was under way.
+        let retry_after = late.since(exchange.proxy.clock.now().max(*deadline));
         let why = "the call that it would share leaves later than it may wait".into();
         let (host, obstacle) = (route.origin.host.to_string(), None);
-        return Err(Error::Refused { host, why, obstacle, retry_after: wait });
+        return Err(Error::Refused { host, why, obstacle, retry_after });
     }
-    let since = clock.now();
-    progress.enter_until(Phase::Waiting, retry::patience_ends(call.deadline, expected.unwrap_or(Instant::FAR)));
-    let slot = retry::in_time(exchange, route, pin!(async { Ok(slot.await) })).await;
-    let waited = clock.now().since(since);
-    exchange.stats.waited(waited);
-    Ok((slot?, waited))
+    let patience_ends = retry::patience_ends(*deadline, expected.unwrap_or(Instant::FAR));
+    exchange.progress.enter_until(Phase::Waiting, patience_ends);
+    Ok(())
 }
 
 /// The call which `call` shares has a slot: its own watch sees to it that it ends.
-pub(super) fn is_sent(call: &Call) {
+fn is_sent(call: &Call) {
     wait::stayed(&call.exchange, &call.route);
     call.exchange.progress.enter_until(Phase::Answer, Instant::FAR);
 }

@@ -71,9 +71,6 @@ where
             let sending = match admission {
                 Ok(sending) => sending,
                 Err((call, mut waiting)) => {
-                    if let Some(place) = &call.place {
-                        place.expects(waiting.expected);
-                    }
                     let (permit, wait) = wait(&call.exchange, &call.route, &mut waiting, call.deadline, warms).await?;
                     send(&mut inner, call, permit, wait, None)
                 }
@@ -86,13 +83,13 @@ where
     })
 }
 
-/// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another place has sent it: the
-/// task of this one is being aborted.
+/// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another one was sent that shares its
+/// call: the task of this one is being aborted.
 fn send<S>(inner: &mut S, call: BoxedCall, permit: Permit, wait: Wait, now: Option<Instant>) -> Option<S::Future>
 where
     S: Step<Admitted, AttemptOutcome>,
 {
-    let elected = call.place.as_ref().is_none_or(|place| place.elect());
+    let elected = call.exchange.elect();
     elected.then(|| inner.call(Admitted { call, permit, wait, now }))
 }
 
@@ -111,6 +108,7 @@ pub(crate) fn wait<'a>(
     let record = WaitRecord { exchange, since: exchange.proxy.clock.now() };
     let (expected, ahead) = (waiting.expected, waiting.ahead);
     exchange.progress.enter_until(Phase::Waiting, retry::patience_ends(deadline, expected));
+    exchange.awaits_slot(expected);
     if warms {
         warm_for(route, expected);
     }
@@ -127,7 +125,7 @@ pub(crate) fn wait<'a>(
         let permit = permit?;
         exchange.progress.awaits_answer();
         let now = exchange.proxy.clock.now();
-        if !exchange.shared {
+        if exchange.shared.is_none() {
             stayed(exchange, route);
         }
         if warms {

@@ -1,0 +1,70 @@
+use super::*;
+use crate::lane::order::Urgency;
+
+fn key() -> Key {
+    Key::new(1, u64::from)
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::START + Duration::from_secs(seconds)
+}
+
+/// A claim that holds a ticket of its own.
+fn urgent() -> Claim {
+    Claim { urgency: Urgency::MOST, ..Claim::USUAL }
+}
+
+#[tokio::test]
+async fn an_error_is_for_the_one_whose_request_has_failed_whoever_looks_first() {
+    let sharing = SharedCalls::new();
+    let (mut owner, candidate) = sharing.join(key(), Claim::USUAL);
+    let (mut other, none) = sharing.join(key(), Claim::USUAL);
+    assert!(none.is_none());
+    candidate.unwrap().failed(Error::UriTooLong);
+    assert!(matches!(other.next().await, CallEvent::Over(SharedOutcome::Rejoin)));
+    assert!(matches!(owner.next().await, CallEvent::Over(SharedOutcome::Error(Error::UriTooLong))));
+}
+
+#[tokio::test]
+async fn a_member_learns_when_a_call_is_expected_although_it_came_before_that_was_known() {
+    let sharing = SharedCalls::new();
+    let (mut owner, candidate) = sharing.join(key(), Claim::USUAL);
+    let (mut other, _) = sharing.join(key(), Claim::USUAL);
+    assert!(matches!((owner.next().await, other.next().await), (CallEvent::Leads, CallEvent::Waits(None))));
+    candidate.unwrap().expects(at(3));
+    assert!(matches!(other.next().await, CallEvent::Waits(Some(expected)) if expected == at(3)));
+}
+
+#[tokio::test]
+async fn a_call_that_waits_again_is_expected_by_all_but_the_one_whose_request_it_is() {
+    let sharing = SharedCalls::new();
+    let (mut owner, candidate) = sharing.join(key(), Claim::USUAL);
+    let (mut other, lost) = sharing.join(key(), urgent());
+    let candidate = candidate.unwrap();
+    assert!(candidate.elect() && !lost.as_ref().unwrap().elect());
+    assert!(matches!((owner.next().await, other.next().await), (CallEvent::Sent, CallEvent::Sent)));
+    candidate.expects(at(6));
+    lost.unwrap().expects(at(1));
+    let (mut late, none) = sharing.join(key(), urgent());
+    assert!(none.is_none());
+    assert!(matches!(owner.next().await, CallEvent::Leads));
+    for member in [&mut other, &mut late] {
+        assert!(matches!(member.next().await, CallEvent::Waits(Some(expected)) if expected == at(6)));
+    }
+    drop(owner);
+    assert!(candidate.elect());
+    assert!(matches!((other.next().await, late.next().await), (CallEvent::Sent, CallEvent::Sent)));
+}
+
+#[tokio::test]
+async fn a_ticket_that_fails_when_another_one_has_sent_the_call_fails_nobody() {
+    let sharing = SharedCalls::new();
+    let (mut owner, lost) = sharing.join(key(), Claim::USUAL);
+    let (_other, elected) = sharing.join(key(), urgent());
+    assert!(elected.as_ref().unwrap().elect());
+    lost.unwrap().failed(Error::UriTooLong);
+    assert!(matches!(owner.next().await, CallEvent::Sent));
+    elected.unwrap().expects(at(6));
+    assert!(matches!(owner.next().await, CallEvent::Waits(Some(_))));
+    assert!(sharing.join(key(), Claim::USUAL).1.is_none(), "it may still be shared");
+}
