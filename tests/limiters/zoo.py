@@ -216,7 +216,7 @@ PYTHON = [
     Row("pyrate", "pyrate-limiter", python("pyrate_limiter", count=100, seconds=10), PER_TEN, REFUSES),
     Row(
         "limits-fixed",
-        "limits, window of the clock",
+        "limits, fixed window",
         python("limits", limit="100/10 second", strategy="FixedWindowRateLimiter"),
         PER_TEN,
         REFUSES,
