@@ -47,6 +47,8 @@ pub(super) struct RateEstimator {
     served: f64,
     /// How many were refused and none served since.
     in_a_row: i32,
+    /// How many were refused since the last cycle began that is not minor, until the last pause was over.
+    refused_before: f64,
     /// When what was believed was last refused by a little.
     consistent: Option<f64>,
     closing: Option<Closing>,
@@ -271,6 +273,7 @@ impl RateEstimator {
             cycle.counted = now;
         }
         let refused = self.closing.as_ref().map(|closing| closing.last);
+        let refusals = self.closing.as_ref().map_or(0.0, |closing| closing.refused);
         let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.seq > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };
         self.cycle = Some(match ends {
@@ -278,7 +281,9 @@ impl RateEstimator {
             ends => Cycle { since: sent, refused, counted: now, served: 1.0, minor: ends == Ends::Early },
         });
         if ends == Ends::Yes {
-            self.major = sent;
+            (self.major, self.refused_before) = (sent, 0.0);
+        } else if opening {
+            self.refused_before += refusals;
         }
         self.history.served(sent);
         self.served = if opening { 1.0 } else { self.served + 1.0 };

@@ -266,8 +266,10 @@ impl RateEstimator {
         // A window that is not shorter than the pause, and that may have begun before the cycle; a longer one than was
         // believed if that holds less.
         let contradicts = served < 0.5 * belief.count && length < 0.5 * belief.span;
+        // It has served more than the probe that shows its end, if anything was known that long.
+        let serves = |window: &f64| self.history.since(sent - window) >= SOME || *window >= sent - self.began;
         let window = if pause > belief.span {
-            windows::not_below(pause)
+            windows::from(pause).find(serves).unwrap_or(pause)
         } else if contradicts {
             windows::not_below(1.01 * belief.span)
         } else {
@@ -332,7 +334,10 @@ impl RateEstimator {
         // As many as before, in a window that the one before was a part of.
         let again = pause >= OF_WINDOW * length && self.belief.as_ref().is_some_and(|belief| served == belief.count);
         let clear = (!falls || again) && many && last > 0.6 * length && !closing.overload;
-        let sure = closing.window || told.is_some() || clear;
+        // What another limit has refused before may count in this one (two limiters one behind the other).
+        let with_refused = served + self.refused_before;
+        let counts_refused = self.refused_before >= MANY * served && pause >= OF_WINDOW * length;
+        let sure = closing.window || told.is_some() || clear && !counts_refused;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
         // A short one may be a text that is the same always (Varnish has 5 s): that it is the window is tried once.
         let tried = self.belief.is_none() && kept == KEPT && asked.is_some_and(|wait| wait <= TEXT);
@@ -340,8 +345,12 @@ impl RateEstimator {
             Belief::of_window(rate, span, served, now).kept(kept)
         } else {
             // A wait that was asked for, or a first probe: only a lower bound is known.
-            let belief =
-                Belief::at_least(rate, span, served, now).below(if falls { closing.rate } else { f64::INFINITY });
+            let most = match (falls, counts_refused) {
+                (true, _) => closing.rate,
+                (false, true) => with_refused / span,
+                (false, false) => f64::INFINITY,
+            };
+            let belief = Belief::at_least(rate, span, served, now).below(most);
             let alone =
                 self.belief.is_none() && served < ONE_BY_ONE && asked.is_some_and(|wait| (1.0..=SHORT).contains(&wait));
             if alone { belief.one_by_one() } else { belief }

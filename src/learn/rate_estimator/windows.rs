@@ -11,9 +11,14 @@ pub(super) const ROUNDED: f64 = 1.15;
 /// Those that more limits have than others.
 const COMMON: [f64; 3] = [1.0, 10.0, 60.0];
 
+/// Those that are not shorter than `pause`, from the shortest on.
+pub(super) fn from(pause: f64) -> impl Iterator<Item = f64> {
+    USUAL.into_iter().filter(move |usual| *usual >= pause)
+}
+
 /// The shortest one that is not shorter than `pause`.
 pub(super) fn not_below(pause: f64) -> f64 {
-    USUAL.into_iter().find(|usual| *usual >= pause).unwrap_or(pause)
+    from(pause).next().unwrap_or(pause)
 }
 
 /// The longest one that is longer than `last` and not longer than `length`, if that is not much shorter: one that ended
