@@ -149,6 +149,12 @@ impl Cost {
         self.units[..end].iter().copied().zip(self.amounts)
     }
 
+    /// This cost, and of other units that it does not say what `other` says, if only that it takes nothing of them.
+    #[must_use]
+    pub fn completed_by(self, other: &Self) -> Self {
+        other.said().filter(|(unit, _)| !self.says(*unit)).fold(self, |cost, (unit, amount)| cost.with(unit, amount))
+    }
+
     /// What it takes of each unit, requests first.
     pub fn each(&self) -> impl Iterator<Item = (Unit, Amount)> {
         std::iter::once((Unit::REQUESTS, self.requests)).chain(self.others())
@@ -328,6 +334,8 @@ mod tests {
         assert_eq!((cost.of(points), cost.says(points), Cost::MIN.says(points)), (None, true, false));
         assert!(cost.is_metered() && !Cost::MIN.is_metered() && !cost.unmetered().is_metered());
         assert_eq!((cost.span(), Cost::new(9).unwrap().span()), (500, 9));
+        let rule = Cost::new(9).unwrap().with(tokens, 7).with(points, 3).with(unit("bytes"), 0);
+        assert_eq!(cost.completed_by(&rule), cost.with(unit("bytes"), 0), "that it takes nothing is said");
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) fn terms(
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
     let Asking { lane, added, claim, cost, credential, body, turn, deadline, port } = asking;
     let by_rule = costs::of(added, request, lane, &claim, body);
-    let cost = cost.map_or(by_rule, |said| costs::completed(said, &by_rule));
+    let cost = cost.map_or(by_rule, |said| said.completed_by(&by_rule));
     let cost = costs::with_uncosted(cost, added, request, lane.policy(), &claim).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {

@@ -48,11 +48,6 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
     })
 }
 
-/// A `cost` that the request itself has said, and of each unit that it leaves out what its `rule` says.
-pub(super) fn completed(cost: Cost, rule: &Cost) -> Cost {
-    rule.others().filter(|(unit, _)| !cost.says(*unit)).fold(cost, |cost, (unit, amount)| cost.with(unit, amount.get()))
-}
-
 /// A `cost` and 1 of each unit of a rule for `request` that counts no requests, if nobody says how much it takes of any of them: it
 /// would not be limited otherwise.
 pub(super) fn with_uncosted<B>(
