@@ -185,6 +185,7 @@ impl<T> State<T> {
         for budget in self.narrow.reconfigured(now, self.epoch, &self.budget, rules) {
             self.queue.recheck_budget(budget);
         }
+        self.forget_usual_of_gone_rules();
         self.rechecks = true;
         self.delayed();
     }

@@ -53,7 +53,7 @@ impl<'a> Reserving<'a> {
     /// these would never fit there.
     fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
         let strictest = narrow.strictest(numbers, unit);
-        let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| narrow.rule_name(number)).as_deref());
+        let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
         let unknown = UsualAmount::default();
         let amount = usual.map_or(&unknown, |usual| &usual.amount);
         let under_way = strictest.map_or(self.under_way, |(number, _)| narrow.under_way(number));

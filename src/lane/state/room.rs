@@ -32,7 +32,7 @@ impl<T> State<T> {
     pub(super) fn rule_of(&self, room: WaitingRoom) -> Option<Arc<str>> {
         match room {
             WaitingRoom::Lane => None,
-            WaitingRoom::Budget(number) => Some(self.narrow.rule_name(number)),
+            WaitingRoom::Budget(number) => Some(self.narrow.rule_name(number).clone()),
         }
     }
 

@@ -56,7 +56,7 @@ impl<T> State<T> {
             let used = said.min(self.most(slot, unit));
             self.settle(now, slot, unit, used);
             self.usual(unit, None).remember(used, usage);
-            if let Some(rule) = self.strictest(slot, unit) {
+            if let Some(rule) = self.strictest(slot, unit).cloned() {
                 self.usual(unit, Some(rule)).remember(used, usage);
             }
         }
@@ -107,11 +107,17 @@ impl<T> State<T> {
     /// What requests like that of this slot used of `unit`, or all if that is not known.
     fn usual_for(&self, slot: &Slot, unit: Unit) -> Option<&Usual> {
         let rule = self.strictest(slot, unit);
-        usual_of(&self.usual, unit, rule.as_deref()).or_else(|| usual_of(&self.usual, unit, None))
+        usual_of(&self.usual, unit, rule.map(|name| &**name)).or_else(|| usual_of(&self.usual, unit, None))
+    }
+
+    /// What requests of rules that are gone have used is usual of none any more.
+    pub(super) fn forget_usual_of_gone_rules(&mut self) {
+        let narrow = &self.narrow;
+        self.usual.retain(|usual| usual.rule.as_deref().is_none_or(|rule| narrow.has_rule(rule)));
     }
 
     /// The narrower rule for this slot's request that limits `unit` most.
-    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<Arc<str>> {
+    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<&Arc<str>> {
         let (number, _) = self.narrow.strictest(numbers(&slot.drawn), unit)?;
         Some(self.narrow.rule_name(number))
     }

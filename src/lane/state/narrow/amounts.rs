@@ -11,8 +11,8 @@ use crate::{
 
 impl Narrow {
     /// What the rule of a budget is called, which is why what waits for it does.
-    pub(in crate::lane::state) fn rule_name(&self, number: u32) -> Arc<str> {
-        self.budgets[number].rule.name.clone()
+    pub(in crate::lane::state) fn rule_name(&self, number: u32) -> &Arc<str> {
+        &self.budgets[number].rule.name
     }
 
     /// The one of these budgets the limits of which hold least of `unit`, and how much that is.

@@ -72,6 +72,14 @@ impl NarrowBudget {
 // === impl Narrow ===
 
 impl Narrow {
+    /// Whether a rule of this name holds since the last reload, or is the rest of one with a reserve.
+    pub(in crate::lane::state) fn has_rule(&self, name: &str) -> bool {
+        self.rules.as_ref().is_none_or(|rules| {
+            let narrower = rules.rules.iter().filter(|rule| rule.added.is_some());
+            narrower.chain(rules.rest.as_ref()).any(|rule| *rule.name == *name)
+        })
+    }
+
     /// By what the budget of `draw` is known here.
     pub(super) fn key_of(&self, draw: &Draw) -> u64 {
         match &self.rules {
