@@ -235,7 +235,8 @@ impl Lanes {
             self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
         }
         // Those of rules that are gone are remembered for a while.
-        if self.table.read().before.is_some() || rules.iter().any(|rule| rule.added.is_some()) {
+        let before = self.table.read().before.clone();
+        if before.iter().chain([&rules]).any(|rules| rules.iter().any(|rule| rule.added.is_some())) {
             self.all().iter().for_each(|lane| lane.forget_idle());
         }
         for rule_lanes in &self.table.read().rules_lanes {
