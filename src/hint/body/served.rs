@@ -56,15 +56,7 @@ const ASIDE: [&str; 34] = [
 /// Whether it has errors and brings nothing besides.
 pub(in crate::hint) fn only_complains(json: &Value) -> bool {
     let Some(members) = json.as_object() else { return false };
-    let full = |value: &Value| match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::Object(members) => members.values().any(|value| !value.is_null()),
-        Value::Array(items) => !items.is_empty(),
-        Value::String(text) => !text.is_empty(),
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::Bool(true) => true,
-    };
-    let fails = ["errors", "error"].iter().any(|name| members.get(*name).is_some_and(full))
+    let fails = ["errors", "error"].iter().any(|name| members.get(*name).is_some_and(is_full))
         || members.get("ok") == Some(&false.into())
         || members.get("status").and_then(Value::as_str).and_then(Code::of).is_some();
     let is_aside = |name: &str| {
@@ -74,7 +66,19 @@ pub(in crate::hint) fn only_complains(json: &Value) -> bool {
             || name == "id" && members.contains_key("jsonrpc")
             || ASIDE.contains(&name.as_str())
     };
-    fails && members.iter().all(|(name, value)| is_aside(name) || !full(value))
+    fails && members.iter().all(|(name, value)| is_aside(name) || !is_full(value))
+}
+
+/// Whether something stands in it.
+fn is_full(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Object(members) => members.values().any(|value| !value.is_null()),
+        Value::Array(items) => !items.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Bool(true) => true,
+    }
 }
 
 /// Each complaint and each report has one of these, so that a body without any need not be parsed.
@@ -146,7 +150,8 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
         // Some of many things was refused, and the others were done.
         return;
     }
-    let nothing_done = json.get("data").is_none_or(is_nothing);
+    // What failed is null.
+    let nothing_done = !json.get("data").is_some_and(is_full);
     for error in json.get("errors").and_then(Value::as_array).into_iter().flatten() {
         let extensions = error.get("extensions");
         let codes = [
@@ -172,11 +177,6 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
             refusal::read(error, now, evidence);
         }
     }
-}
-
-/// Whether a result has nothing in it: what failed is null.
-fn is_nothing(data: &Value) -> bool {
-    data.is_null() || data.as_object().is_some_and(|members| members.values().all(Value::is_null))
 }
 
 /// Shopify, Jobber: what a query may cost, how much of it is there, and how fast it comes back.
