@@ -117,13 +117,15 @@ fn origin() -> Origin {
     Origin::parse(Scheme::Http, "api.test", Some(80)).unwrap()
 }
 
+/// Ten a minute at once, by a rule of this name, with this reserve.
+fn named(name: &str, reserve: Option<Reserve>) -> Rules {
+    let mut policy = Policy { name: name.into(), ..reserving("10/min burst 10") };
+    policy.turns.reserve = reserve;
+    Rules::new(vec![policy])
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reload_keeps_what_it_remembers() {
-    let named = |name: &str, reserve| {
-        let mut policy = Policy { name: name.into(), ..reserving("10/min burst 10") };
-        policy.turns.reserve = reserve;
-        Rules::new(vec![policy])
-    };
     let lanes = Lanes::new(named("one", Reserve::new(10)), Metrics::new(), Clock::start());
     assert_eq!(leaving(&lanes.find(&origin()), 3, 10), 9);
     lanes.reload(named("two", Reserve::new(10)));
@@ -140,11 +142,7 @@ async fn a_reload_keeps_what_it_remembers() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_before_there_was_a_reserve_counts() {
-    let rules = |reserve| {
-        let mut policy = reserving("10/min burst 10");
-        policy.turns.reserve = reserve;
-        Rules::new(vec![policy])
-    };
+    let rules = |reserve| named("test", reserve);
     let lanes = Lanes::new(rules(None), Metrics::new(), Clock::start());
     assert_eq!(leaving(&lanes.find(&origin()), 3, 9), 9);
     lanes.reload(rules(Reserve::new(10)));
@@ -155,11 +153,7 @@ async fn what_was_sent_before_there_was_a_reserve_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_while_there_was_no_reserve_counts_when_there_is_one_again() {
-    let rules = |reserve| {
-        let mut policy = reserving("10/min burst 10");
-        policy.turns.reserve = reserve;
-        Rules::new(vec![policy])
-    };
+    let rules = |reserve| named("test", reserve);
     let lanes = Lanes::new(rules(Reserve::new(10)), Metrics::new(), Clock::start());
     assert_eq!(leaving(&lanes.find(&origin()), 3, 5), 5);
     tokio::time::sleep(ms(5000)).await;
