@@ -272,8 +272,7 @@ impl RateEstimator {
         if cycle.served < 1.0 {
             cycle.counted = now;
         }
-        let refused = self.closing.as_ref().map(|closing| closing.last);
-        let refusals = self.closing.as_ref().map_or(0.0, |closing| closing.refused);
+        let (refused, refusals) = self.closing.as_ref().map(|closing| (closing.last, closing.refused)).unzip();
         let opening = !beside && self.closing.as_ref().is_some_and(|closing| answered.seq > closing.newest);
         let ends = if opening { self.reopens(now, sent) } else { Ends::No };
         self.cycle = Some(match ends {
@@ -283,7 +282,7 @@ impl RateEstimator {
         if ends == Ends::Yes {
             (self.major, self.refused_before) = (sent, 0.0);
         } else if opening {
-            self.refused_before += refusals;
+            self.refused_before += refusals.unwrap_or_default();
         }
         self.history.served(sent);
         self.served = if opening { 1.0 } else { self.served + 1.0 };

@@ -20,7 +20,8 @@ const OTHER_NAME: &str = "?";
 /// Stands for ports that no rule says. It is none itself.
 const OTHER_PORT: u16 = 0;
 
-/// Compares rules that may hold for one request: the own rule of its host, and those for some of the host's requests, if these may be the same ones.
+/// Compares rules that may hold for one request: the own rule of its host, and those for some of the host's requests, if these may be
+/// the same ones.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     if count(&units_of(drafts.iter())) <= Cost::MOST {
         return;
