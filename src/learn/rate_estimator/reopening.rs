@@ -232,6 +232,10 @@ impl RateEstimator {
             return Some(Ends::No);
         }
         let before = self.paused.replace((sent, pause));
+        if self.configured.is_none() && !cycle.minor && counts_again(belief, cycle, pause / (sent - cycle.since)) {
+            // Too much by more than what is lowered: the window is measured anew.
+            return None;
+        }
         let is_second = before
             .is_some_and(|(over, lasted)| lasted >= ALIKE * pause && closing.at - over <= (10.0 * pause).max(SOON));
         let proof = PROOF * belief.span.max(1.0);
@@ -331,8 +335,7 @@ impl RateEstimator {
             }
         }
         let many = served >= SOME || length >= MOMENT;
-        // As many as before, in a window that the one before was a part of.
-        let again = pause >= OF_WINDOW * length && self.belief.as_ref().is_some_and(|belief| served == belief.count);
+        let again = self.belief.as_ref().is_some_and(|belief| counts_again(belief, cycle, pause / length));
         let clear = (!falls || again) && many && last > 0.6 * length && !closing.overload;
         // What another limit has refused before may count in this one (two limiters one behind the other).
         let with_refused = served + self.refused_before;
@@ -356,6 +359,11 @@ impl RateEstimator {
             if alone { belief.one_by_one() } else { belief }
         });
     }
+}
+
+/// As many were served as before, and then none for this share of the time: in a window that the one before was a part of.
+fn counts_again(belief: &Belief, cycle: Cycle, paused: f64) -> bool {
+    paused >= OF_WINDOW && cycle.served == belief.count
 }
 
 /// One request was served, as one was before. What the pause took since is the probe's own step: a bucket that serves one at
