@@ -290,11 +290,12 @@ impl RateEstimator {
             belief.delivered(now);
         }
         if let Some(closing) = &mut self.closing {
-            closing.served_meanwhile += 1.0;
+            closing.also_served(now);
             return;
         }
         let age = now - self.cycle.map_or(now, |cycle| cycle.since);
         self.crowd.served(Served {
+            seq: answered.seq,
             crowd: answered.crowd,
             before_any_refusal: self.is_new(),
             cycle_is_long: age > 3.0 * self.way.usual,

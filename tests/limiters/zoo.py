@@ -245,6 +245,9 @@ PYTHON = [
 
 # === servers ===
 
+# How long a request takes where only so many are let in at once.
+WORK, SLOW = 0.1, 1.5
+
 
 def nginx(limit, rate=20, more="", work=None):
     zones = (
@@ -261,13 +264,12 @@ def envoy(headers):
     return "envoy", {"limit": {"tokens": 100, "interval": "10s", "headers": headers}}
 
 
-def gate(status, **options):
-    return python("parallel", count=5, work=WORK, status=status, **options)
+def gate(status, work=WORK, **options):
+    return python("parallel", count=5, work=work, status=status, **options)
 
 
-# How long a request takes where only so many are let in at once.
-WORK = 0.1
 FIVE = Allows(5 / WORK, 1, "in-flight 5")
+FIVE_SLOW = Allows(5 / SLOW, 2, "in-flight 5")
 NO_BURST = "limit_req zone=z; limit_req_status 429;"
 NO_DELAY = "limit_req zone=z burst=20 nodelay; limit_req_status 429;"
 HALF_DELAY = "limit_req zone=z burst=20 delay=8; limit_req_status 429;"
@@ -303,6 +305,13 @@ SERVERS = [
     Row("nginx-half", "nginx limit_req burst=20 delay=8, 429", nginx(HALF_DELAY), PER_SECOND, REFUSES),
     Row("nginx-conn", "nginx limit_conn, 503", nginx("limit_conn c 5;", work=WORK), FIVE, REFUSES, QUICK_REFUSES),
     Row(
+        "nginx-conn-slow",
+        "nginx limit_conn, 429, answers after 1.5 s",
+        nginx("limit_conn c 5; limit_conn_status 429;", work=SLOW),
+        FIVE_SLOW,
+        REFUSES,
+    ),
+    Row(
         "vsthrottle",
         "Varnish vsthrottle, 429",
         ("varnish", {"count": 10, "seconds": 1}),
@@ -317,6 +326,7 @@ SERVERS = [
     Row("envoy-headers", "Envoy local rate limit, headers", envoy("DRAFT_VERSION_03"), PER_TEN, TELLS),
     Row("envoy-breaker", "Envoy circuit breaker, 503", ("envoy", {"requests": 5, "work": WORK}), FIVE, REFUSES),
     Row("gate-429", "a semaphore, 429", gate(429), FIVE, REFUSES, QUICK_REFUSES),
+    Row("gate-429-slow", "a semaphore, 429, answers after 1.5 s", gate(429, work=SLOW), FIVE_SLOW, REFUSES),
     Row("gate-503", "a semaphore, 503", gate(503), FIVE, REFUSES),
     Row("gate-503-after", "a semaphore, 503 and Retry-After: 1", gate(503, retry_after="1"), FIVE, REFUSES),
     Row(

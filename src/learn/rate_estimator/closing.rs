@@ -11,8 +11,10 @@ pub(super) struct Closing {
     pub(super) newest: Seq,
     /// When the last one left that was refused.
     pub(super) last: f64,
-    /// How many probes were refused.
+    /// How many probes were refused, and of those how many that had fewer under way than any that was refused before: if as many
+    /// are still unanswered, they may be too many at once.
     pub(super) tries: u32,
+    pub(super) tries_of_fewer: u32,
     /// The API said 503.
     pub(super) overload: bool,
     /// The wait that the API asked for.
@@ -31,8 +33,9 @@ pub(super) struct Closing {
     pub(super) fewest: u32,
     /// How many were refused, the first and the probes included.
     pub(super) refused: f64,
-    /// How many were served that were under way.
+    /// How many were served that were under way, and when the first of them was.
     pub(super) served_meanwhile: f64,
+    pub(super) first_served: Option<f64>,
 }
 
 /// No pause is shorter, and no step longer.
@@ -47,6 +50,10 @@ const NEAR: f64 = 0.05;
 const LONG: f64 = 60.0;
 /// Within this share of a window its end is near.
 const SOON: f64 = 0.1;
+/// What an API asks for that is asked for too much at once, at most.
+const BRIEF: f64 = 2.0;
+/// A pause that is no longer is none.
+const AT_ONCE: f64 = 1.5;
 /// The shortest step while all probes get 503.
 const OUTAGE: f64 = 0.5;
 
@@ -60,6 +67,7 @@ impl Closing {
             newest: refusal.newest,
             last: seconds(answered.sent),
             tries: 0,
+            tries_of_fewer: 0,
             overload: refusal.overload,
             asked: refusal.wait.map(|wait| wait.as_secs_f64()),
             later: refusal.later.as_secs_f64(),
@@ -70,6 +78,7 @@ impl Closing {
             fewest: answered.crowd,
             refused: 1.0,
             served_meanwhile: 0.0,
+            first_served: None,
         }
     }
 
@@ -79,12 +88,27 @@ impl Closing {
         self.refused += 1.0;
     }
 
-    /// A probe was refused.
-    pub(super) fn refused(&mut self, sent: f64, overload: bool) {
+    /// A probe was refused, one of `crowd`.
+    pub(super) fn refused(&mut self, sent: f64, crowd: u32, overload: bool) {
         self.tries += 1;
+        self.tries_of_fewer += u32::from(crowd <= 1 || crowd < self.fewest);
         self.last = sent;
         self.overload |= overload;
         self.refused += 1.0;
+    }
+
+    /// One that was under way was served.
+    pub(super) fn also_served(&mut self, now: f64) {
+        self.served_meanwhile += 1.0;
+        self.first_served.get_or_insert(now);
+    }
+
+    /// Whether requests are served again since fewer are under way, the first of them left at `sent`: at once, or none was refused
+    /// after one of those under way had been answered.
+    pub(super) fn is_over_with_fewer(&self, sent: f64) -> bool {
+        let is_brief = self.asked.is_none_or(|wait| wait <= BRIEF);
+        self.tries_of_fewer == 0
+            && (sent - self.at <= AT_ONCE || is_brief && self.first_served.is_some_and(|at| at <= sent))
     }
 
     /// When the next request tries: after a quarter of the time that has passed since the `cycle` began, if the pause has
@@ -150,7 +174,7 @@ mod tests {
             let mut closing = Closing { consistent: true, ..begun(at) };
             let first = closing.next_probe(at, &Cycle::begun(0.0), 0.4, Some(60.0), &WAY);
             assert!(first < at + 1.0, "the window may be one that slides: {first}");
-            closing.refused(first, false);
+            closing.refused(first, 1, false);
             let second = closing.next_probe(first + 0.05, &Cycle::begun(0.0), 0.4, Some(60.0), &WAY);
             assert!((least..most).contains(&second), "refused at {at} and {first}, again at {second}");
         }

@@ -1,6 +1,6 @@
 //! How many requests may be under way at once.
 
-use crate::learn::grounds::AtOnceGrounds;
+use crate::{learn::grounds::AtOnceGrounds, limit::Seq};
 
 /// A bound on unanswered requests: one for the start, and one if the API refuses more.
 #[derive(Clone, Debug)]
@@ -23,11 +23,20 @@ pub(super) struct Crowd {
     in_vain: u32,
     /// How many were served since the last such refusal that had as many under way.
     beyond: u32,
+    /// How many were refused since one was served that left after the `first` of them, and the cap when that was.
+    in_a_row: u32,
+    first: Seq,
+    before: f64,
+    /// How often one was refused and the others were served, since a time when none was.
+    alone: u32,
+    /// Another limit may have refused what it was concluded from.
+    doubted: bool,
 }
 
 /// A request that was served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
+    pub(super) seq: Seq,
     /// How many were under way when it left, itself included.
     pub(super) crowd: u32,
     /// Whether nothing was refused so far.
@@ -56,6 +65,13 @@ const AGAIN: f64 = 1.0;
 const IN_VAIN: u32 = 4;
 /// Where so many times the cap were served, that was no chance.
 const MANY_OF: f64 = 4.0;
+/// Where so many were refused alone it stays a limit of how many at once though it refuses all for a time.
+const PROVEN: u32 = 3;
+/// More than so many in a row, and than this part of the cap, are all.
+const SOME: f64 = 3.0;
+const A_QUARTER: f64 = 0.25;
+/// Where so many times the cap were served after one was refused, that one was alone.
+const OTHERS: f64 = 2.0;
 /// More are no stampede any more.
 const MANY: f64 = 1024.0;
 
@@ -76,6 +92,11 @@ impl Default for Crowd {
             ceiling: 0,
             in_vain: 0,
             beyond: 0,
+            in_a_row: 0,
+            first: 0,
+            before: 0.0,
+            alone: 0,
+            doubted: false,
         }
     }
 }
@@ -89,7 +110,8 @@ impl Crowd {
     /// It was found that `most` may be under way.
     pub(super) fn known(most: u32) -> Self {
         let refused = most.saturating_add(1);
-        Self { start: MANY, cap: Some(most.into()), hypothesis: Hypothesis::Confirmed, refused, ..Self::default() }
+        let (cap, hypothesis) = (Some(most.into()), Hypothesis::Confirmed);
+        Self { start: MANY, cap, hypothesis, refused, alone: PROVEN, ..Self::default() }
     }
 
     /// How many there may be.
@@ -114,7 +136,7 @@ impl Crowd {
     }
 
     pub(super) fn is_certain(&self) -> bool {
-        self.hypothesis == Hypothesis::Confirmed
+        self.hypothesis == Hypothesis::Confirmed && !self.doubted
     }
 
     /// A pause is over, and `unanswered` are under way.
@@ -137,6 +159,9 @@ impl Crowd {
         self.start = (self.start + if served.before_any_refusal { SLOWLY } else { 1.0 }).min(MANY);
         let Some(cap) = &mut self.cap else { return };
         self.kept = self.kept.saturating_add(1);
+        if served.seq > self.first {
+            self.in_a_row = 0;
+        }
         if self.hypothesis == Hypothesis::Open {
             self.served += 1.0;
             if self.served > 4.0 * self.tried.max(4.0) && served.cycle_is_long {
@@ -157,14 +182,14 @@ impl Crowd {
     }
 
     /// One of `crowd` was refused: whether fewer at once may be the answer to that.
-    pub(super) fn fewer(&mut self, crowd: u32, soon: bool) -> bool {
+    pub(super) fn fewer(&mut self, seq: Seq, crowd: u32, soon: bool) -> bool {
         let Some(cap) = self.cap else { return false };
-        let fewer = f64::from(crowd) - 1.0;
+        let is_alone = crowd <= 1 && self.hypothesis == Hypothesis::Open;
+        if !is_alone && self.refuses_all(seq, crowd, cap) {
+            self.doubt();
+            return false;
+        }
         match self.hypothesis {
-            Hypothesis::Confirmed if crowd <= 1 => {
-                (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
-                false
-            }
             Hypothesis::Confirmed => {
                 if f64::from(crowd) <= cap + 0.5 {
                     let crowd = self.blamed(crowd, cap);
@@ -175,17 +200,41 @@ impl Crowd {
                 true
             }
             Hypothesis::Open if f64::from(crowd) > (0.6 * self.tried).max(1.0) && self.lowered < 5 && soon => {
-                let fewer = fewer.min(cap);
-                if fewer < 2.0 {
-                    return false;
-                }
                 self.lowered += 1;
-                (self.cap, self.served) = (Some(fewer), 0.0);
+                (self.cap, self.served) = (Some((f64::from(crowd) - 1.0).min(cap)), 0.0);
                 (self.refused, self.kept, self.said) = (crowd, 0, false);
                 true
             }
-            _ => false,
+            _ => {
+                self.refute();
+                false
+            }
         }
+    }
+
+    /// Not how many at once was refused, but all for a time. If that comes a second time it is not how many at once, unless others
+    /// were served beside those that were refused.
+    fn doubt(&mut self) {
+        if self.doubted && self.alone < PROVEN {
+            return self.refute();
+        }
+        self.doubted = self.alone < PROVEN;
+        (self.cap, self.in_a_row, self.alone) = (Some(self.before), 0, 0);
+    }
+
+    fn refute(&mut self) {
+        (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
+    }
+
+    /// Another one is refused. So many in a row are not too many at once: it is another limit, or an outage.
+    fn refuses_all(&mut self, seq: Seq, crowd: u32, cap: f64) -> bool {
+        if self.in_a_row == 0 {
+            (self.first, self.before) = (seq, cap);
+            self.alone += u32::from(f64::from(self.kept) > OTHERS * cap);
+            self.doubted &= self.alone < PROVEN;
+        }
+        self.in_a_row += 1;
+        crowd <= 1 || f64::from(self.in_a_row) > (A_QUARTER * self.before).max(SOME)
     }
 
     /// How many at once a refusal of one of `crowd` shows to be too many. While as many are tried as were refused before,
@@ -216,24 +265,9 @@ impl Crowd {
         (self.hypothesis, self.cap) = (Hypothesis::Confirmed, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));
     }
 
-    /// Refused although there were fewer: it is not that.
-    pub(super) fn disproved(&mut self) {
-        if self.hypothesis == Hypothesis::Open && self.cap.is_some() {
-            (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
-        }
-    }
-
-    /// A probe was refused, one of `crowd`.
-    pub(super) fn probe_refused(&mut self, crowd: u32, tries: u32, asked: bool) {
-        let alone = crowd <= 1 && tries >= 3;
-        if self.hypothesis == Hypothesis::Open && !asked || self.hypothesis == Hypothesis::Confirmed && alone {
-            (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
-        }
-    }
-
     /// A pause was over at once: tries fewer than `refused` at once, if that can be it; `served` of those under way were.
     pub(super) fn try_fewer(&mut self, refused: u32, served: f64) -> bool {
-        let try_it = self.hypothesis == Hypothesis::Open && self.cap.is_none() && (refused > 2 || served > 2.0);
+        let try_it = self.hypothesis == Hypothesis::Open && self.cap.is_none();
         if try_it {
             let cap = (f64::from(refused) - 1.0).max(served - 1.0).max(1.0);
             (self.cap, self.tried, self.served) = (Some(cap), cap, 0.0);
@@ -249,7 +283,7 @@ mod tests {
 
     /// So many were served, with so many under way.
     fn served(crowd: &mut Crowd, count: u32, at_once: u32) {
-        let served = Served { crowd: at_once, before_any_refusal: false, cycle_is_long: true };
+        let served = Served { seq: Seq::MAX, crowd: at_once, before_any_refusal: false, cycle_is_long: true };
         (0..count).for_each(|_| crowd.served(served));
     }
 
@@ -260,11 +294,11 @@ mod tests {
         served(&mut crowd, 112, 5);
         assert_eq!(crowd.cap(), Some(6), "one more for some hundred served: 6² = 5² + 110 / 10");
         // The one that the API refuses left as the fifth; the sixth has arrived before it.
-        assert!(crowd.fewer(5, true));
+        assert!(crowd.fewer(1, 5, true));
         assert_eq!(crowd.cap(), Some(5));
         // Refused again with five: that is news, the API allows fewer now.
         served(&mut crowd, 30, 5);
-        assert!(crowd.fewer(5, true));
+        assert!(crowd.fewer(1, 5, true));
         assert_eq!(crowd.cap(), Some(4));
     }
 
@@ -276,7 +310,7 @@ mod tests {
         crowd.hits(6, 5.0);
         served(&mut crowd, 112, 5);
         served(&mut crowd, 1, 6);
-        assert!(crowd.fewer(6, true));
+        assert!(crowd.fewer(1, 6, true));
         // 5² + 112 / 10 = 6.02², and half as much for each that is served now.
         served(&mut crowd, 112, 5);
         assert_eq!(crowd.cap(), Some(5));
@@ -285,8 +319,40 @@ mod tests {
         assert_eq!(crowd.cap(), Some(6));
         // The API allows one more: it serves them all.
         served(&mut crowd, 200, 6);
-        assert!(crowd.fewer(7, true));
+        assert!(crowd.fewer(1, 7, true));
         assert_eq!(crowd.cap(), Some(6));
+    }
+
+    /// It is down, or a window is used up: none is served that left later.
+    fn refuses_all(crowd: &mut Crowd) {
+        let lowered = (1..=4).take_while(|seq| crowd.fewer(*seq, 5, true)).count();
+        assert_eq!(lowered, 3, "a fourth in a row is no longer blamed on how many there are");
+    }
+
+    #[test]
+    fn how_many_at_once_is_known_after_an_outage() {
+        let mut crowd = Crowd::known(5);
+        refuses_all(&mut crowd);
+        assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), true));
+        served(&mut crowd, 20, 5);
+        refuses_all(&mut crowd);
+        assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), false), "another one so soon may be a window");
+        served(&mut crowd, 20, 5);
+        refuses_all(&mut crowd);
+        assert_eq!(crowd.cap(), None);
+    }
+
+    #[test]
+    fn others_that_are_served_beside_those_that_are_refused_show_that_it_is_how_many_at_once() {
+        let mut crowd = Crowd::known(5);
+        refuses_all(&mut crowd);
+        served(&mut crowd, 20, 5);
+        for _ in 0..3 {
+            assert!(crowd.fewer(1, 6, true));
+            served(&mut crowd, 20, 5);
+        }
+        refuses_all(&mut crowd);
+        assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), true));
     }
 
     #[test]

@@ -47,8 +47,7 @@ impl RateEstimator {
                 return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
             }
             self.refusals.counts(true);
-            closing.refused(sent, refusal.overload);
-            self.crowd.probe_refused(crowd, closing.tries, wait.is_some());
+            closing.refused(sent, crowd, refusal.overload);
             let until = closing.next_probe(now, &cycle, slots, window, &self.way);
             let more = 0.5 * (f64::from(closing.tries) - 2.0).max(0.0);
             return Some(wait.map_or(until, |wait| now + wait.max(more)));
@@ -56,13 +55,12 @@ impl RateEstimator {
         if self.before.is_some_and(|before| seq <= before) {
             return None;
         }
-        if self.crowd.fewer(crowd, now - sent < 4.0 * self.way.usual) {
+        if self.crowd.fewer(seq, crowd, now - sent < 4.0 * self.way.usual) {
             return None;
         }
         let configured = self.belief.as_mut().zip(self.configured).filter(|_| !self.refused);
         let is_first = configured.map(|(belief, rate)| belief.holds_on(now, rate)).is_some();
         self.refusals.counts(true);
-        self.crowd.disproved();
         self.in_a_row += 1;
         let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
         let reading = if is_first && refusal.catches_up {

@@ -126,8 +126,11 @@ impl RateEstimator {
         if self.crowd.is_certain() {
             return Ends::Yes;
         }
-        let pause = sent - closing.at;
-        if pause <= 1.5 && closing.tries == 0 && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile) {
+        let together = closing.fewest > 1 || closing.refused > 1.0;
+        if together
+            && closing.is_over_with_fewer(sent)
+            && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile)
+        {
             // Served at once with nothing under way: perhaps it is how many at once. That is tried first.
             (self.belief, self.told_length) = (None, None);
             return Ends::Yes;
