@@ -88,13 +88,15 @@ impl Closing {
         self.refused += 1.0;
     }
 
-    /// A probe was refused, one of `crowd`.
-    pub(super) fn refused(&mut self, sent: f64, crowd: u32, overload: bool) {
+    /// A probe was refused, one of `crowd`. Says whether these were fewer than any before.
+    pub(super) fn refused(&mut self, sent: f64, crowd: u32, overload: bool) -> bool {
+        let of_fewer = crowd <= 1 || crowd < self.fewest;
         self.tries += 1;
-        self.tries_of_fewer += u32::from(crowd <= 1 || crowd < self.fewest);
+        self.tries_of_fewer += u32::from(of_fewer);
         self.last = sent;
         self.overload |= overload;
         self.refused += 1.0;
+        of_fewer
     }
 
     /// One that was under way was served.

@@ -47,7 +47,9 @@ impl RateEstimator {
                 return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
             }
             self.refusals.counts(true);
-            closing.refused(sent, crowd, refusal.overload);
+            if closing.refused(sent, crowd, refusal.overload) && wait.is_none() {
+                self.crowd.fewer_refused();
+            }
             let until = closing.next_probe(now, &cycle, slots, window, &self.way);
             let more = 0.5 * (f64::from(closing.tries) - 2.0).max(0.0);
             return Some(wait.map_or(until, |wait| now + wait.max(more)));

@@ -126,7 +126,7 @@ impl RateEstimator {
         if self.crowd.is_certain() {
             return Ends::Yes;
         }
-        let together = closing.fewest > 1 || closing.refused > 1.0;
+        let together = closing.fewest > 2 || closing.refused > 1.0 && now - sent <= SHORT;
         if together
             && closing.is_over_with_fewer(sent)
             && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile)
