@@ -290,7 +290,7 @@ impl RateEstimator {
             belief.delivered(now);
         }
         if let Some(closing) = &mut self.closing {
-            closing.also_served(now);
+            closing.also_served(answered.seq, now);
             return;
         }
         let age = now - self.cycle.map_or(now, |cycle| cycle.since);

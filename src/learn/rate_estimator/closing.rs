@@ -99,10 +99,12 @@ impl Closing {
         of_fewer
     }
 
-    /// One that was under way was served.
-    pub(super) fn also_served(&mut self, now: f64) {
+    /// One that may have been under way was served.
+    pub(super) fn also_served(&mut self, seq: Seq, now: f64) {
         self.served_meanwhile += 1.0;
-        self.first_served.get_or_insert(now);
+        if seq <= self.newest {
+            self.first_served.get_or_insert(now);
+        }
     }
 
     /// Whether requests are served again since fewer are under way, the first of them left at `sent`: at once, or none was refused

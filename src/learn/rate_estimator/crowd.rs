@@ -1,5 +1,8 @@
 //! How many requests may be under way at once.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{learn::grounds::AtOnceGrounds, limit::Seq};
 
 /// A bound on unanswered requests: one for the start, and one if the API refuses more.
@@ -7,12 +10,26 @@ use crate::{learn::grounds::AtOnceGrounds, limit::Seq};
 pub(super) struct Crowd {
     /// Grows by one with each that is served: twice as many after each answer.
     start: f64,
-    cap: Option<f64>,
+    known: Known,
     hypothesis: Hypothesis,
     /// What was tried first, and how many were served since.
     tried: f64,
     served: f64,
     lowered: u32,
+    /// How many were refused since one was served that left after the `first` of them, and what was known before that.
+    in_a_row: u32,
+    first: Seq,
+    before: Known,
+    /// How often one was refused and others were served then, since all were refused for a time.
+    alone: u32,
+    /// All were refused for a time, before it was known that others are served beside one that is refused.
+    doubted: bool,
+}
+
+/// What refusals have shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    cap: Option<f64>,
     /// How many were under way when the one was refused that has set the cap, how many were served since, and whether the
     /// API said that it was that: for people.
     refused: u32,
@@ -23,14 +40,6 @@ pub(super) struct Crowd {
     in_vain: u32,
     /// How many were served since the last such refusal that had as many under way.
     beyond: u32,
-    /// How many were refused since one was served that left after the `first` of them, and the cap when that was.
-    in_a_row: u32,
-    first: Seq,
-    before: f64,
-    /// How often one was refused and the others were served, since a time when none was.
-    alone: u32,
-    /// Another limit may have refused what it was concluded from.
-    doubted: bool,
 }
 
 /// A request that was served.
@@ -71,7 +80,9 @@ const MANY_OF: f64 = 4.0;
 const PROVEN: u32 = 3;
 /// More than so many in a row, and than this part of the cap, are all.
 const SOME: f64 = 2.0;
-const A_QUARTER: f64 = 0.25;
+const ALL: f64 = 0.25;
+/// So large a part of the cap, and fewer, are far below it.
+const FAR: f64 = 0.6;
 /// Where so many times the cap were served after one was refused, that one was alone.
 const OTHERS: f64 = 2.0;
 /// More are no stampede any more.
@@ -83,20 +94,14 @@ impl Default for Crowd {
     fn default() -> Self {
         Self {
             start: FIRST,
-            cap: None,
+            known: Known::default(),
             hypothesis: Hypothesis::Open,
             tried: 0.0,
             served: 0.0,
             lowered: 0,
-            refused: 0,
-            kept: 0,
-            said: false,
-            ceiling: 0,
-            in_vain: 0,
-            beyond: 0,
             in_a_row: 0,
             first: 0,
-            before: 0.0,
+            before: Known::default(),
             alone: 0,
             doubted: false,
         }
@@ -111,25 +116,24 @@ impl Crowd {
 
     /// It was found that `most` may be under way.
     pub(super) fn known(most: u32) -> Self {
-        let refused = most.saturating_add(1);
-        let (cap, hypothesis) = (Some(most.into()), Hypothesis::Confirmed);
-        Self { start: MANY, cap, hypothesis, refused, alone: PROVEN, ..Self::default() }
+        let known = Known { cap: Some(most.max(1).into()), refused: most.saturating_add(1), ..Known::default() };
+        Self { start: MANY, known, hypothesis: Hypothesis::Confirmed, alone: PROVEN, ..Self::default() }
     }
 
     /// How many there may be.
     pub(super) fn most(&self) -> f64 {
         let start = if self.start >= MANY { f64::INFINITY } else { self.start };
-        self.cap.map_or(start, |cap| start.min(cap.floor())).max(1.0)
+        self.known.cap.map_or(start, |cap| start.min(cap.floor())).max(1.0)
     }
 
     /// How many there may be for good.
     pub(super) fn cap(&self) -> Option<u32> {
-        self.cap.map(|cap| cap.max(1.0) as u32)
+        self.known.cap.map(|cap| cap.max(1.0) as u32)
     }
 
     /// What the cap rests on.
     pub(super) fn grounds(&self) -> Option<AtOnceGrounds> {
-        let &Self { refused, kept: served, said, .. } = self;
+        let Known { refused, kept: served, said, .. } = self.known;
         Some(AtOnceGrounds { most: self.cap()?, refused, served, said, certain: self.is_certain() })
     }
 
@@ -159,8 +163,8 @@ impl Crowd {
     /// A request was served.
     pub(super) fn served(&mut self, served: Served) {
         self.start = (self.start + if served.before_any_refusal { SLOWLY } else { 1.0 }).min(MANY);
-        let Some(cap) = &mut self.cap else { return };
-        self.kept = self.kept.saturating_add(1);
+        let Some(cap) = &mut self.known.cap else { return };
+        self.known.kept = self.known.kept.saturating_add(1);
         if served.seq > self.first {
             self.in_a_row = 0;
         }
@@ -171,29 +175,34 @@ impl Crowd {
             }
         }
         if self.hypothesis == Hypothesis::Confirmed && f64::from(served.crowd) >= cap.floor() {
-            if served.crowd >= self.ceiling {
+            if served.crowd >= self.known.ceiling {
                 // A few of them are, while the API is already done with another one whose answer is on its way.
-                self.beyond = self.beyond.saturating_add(1);
-                if f64::from(self.beyond) > MANY_OF * *cap {
-                    self.in_vain = 0;
+                self.known.beyond = self.known.beyond.saturating_add(1);
+                if f64::from(self.known.beyond) > MANY_OF * *cap {
+                    self.known.in_vain = 0;
                 }
             }
-            let in_vain = if cap.floor() as u32 + 1 < self.ceiling { 0 } else { self.in_vain };
+            let in_vain = if cap.floor() as u32 + 1 < self.known.ceiling { 0 } else { self.known.in_vain };
             // Where none was refused beside others that were served, the API may have another limit, or allow many more.
-            let served = if self.ceiling == 0 { *cap } else { SELDOM * cap.max(5.0) * f64::from(1 << in_vain) };
-            *cap += 1.0 / served;
+            let each = if self.known.ceiling == 0 { *cap } else { SELDOM * cap.max(5.0) * f64::from(1 << in_vain) };
+            *cap += 1.0 / each;
         }
     }
 
     /// One of `crowd` was refused: whether fewer at once may be the answer to that.
     pub(super) fn fewer(&mut self, seq: Seq, crowd: u32, soon: bool) -> bool {
-        let Some(cap) = self.cap else { return false };
+        let Some(cap) = self.known.cap else { return false };
         let is_alone = crowd <= 1 && self.hypothesis == Hypothesis::Open;
         if !is_alone && self.refuses_all(seq, crowd, cap) {
             self.doubt();
             return false;
         }
-        if self.doubted && f64::from(crowd) < cap.floor() {
+        let is_far_below = f64::from(crowd) <= (FAR * self.tried).max(1.0);
+        if self.hypothesis == Hypothesis::Open && is_far_below {
+            self.refute();
+            return false;
+        }
+        if self.doubted && f64::from(self.blamed(crowd, cap)) < cap.floor() {
             return false;
         }
         match self.hypothesis {
@@ -201,15 +210,19 @@ impl Crowd {
                 if f64::from(crowd) <= cap + 0.5 {
                     let crowd = self.blamed(crowd, cap);
                     self.hits(crowd, cap);
-                    self.cap = Some((f64::from(crowd) - 1.0).max(1.0));
-                    (self.refused, self.kept, self.said) = (crowd, 0, false);
+                    if f64::from(crowd) <= FAR * cap {
+                        // What was known is so no more. It grows until another one is refused.
+                        (self.known.ceiling, self.known.in_vain) = (0, 0);
+                    }
+                    self.known.cap = Some((f64::from(crowd) - 1.0).max(1.0));
+                    (self.known.refused, self.known.kept, self.known.said) = (crowd, 0, false);
                 }
                 true
             }
-            Hypothesis::Open if f64::from(crowd) > (0.6 * self.tried).max(1.0) && self.lowered < 5 && soon => {
+            Hypothesis::Open if self.lowered < 5 && soon => {
                 self.lowered += 1;
-                (self.cap, self.served) = (Some((f64::from(crowd) - 1.0).min(cap)), 0.0);
-                (self.refused, self.kept, self.said) = (crowd, 0, false);
+                (self.known.cap, self.served) = (Some((f64::from(crowd) - 1.0).min(cap)), 0.0);
+                (self.known.refused, self.known.kept, self.known.said) = (crowd, 0, false);
                 true
             }
             _ => {
@@ -226,156 +239,71 @@ impl Crowd {
             return self.refute();
         }
         self.doubted = self.alone < PROVEN;
-        (self.cap, self.in_a_row, self.alone) = (Some(self.before), 0, 0);
+        (self.known, self.in_a_row, self.alone) = (self.before, 0, 0);
     }
 
     fn refute(&mut self) {
-        (self.hypothesis, self.cap) = (Hypothesis::Refuted, None);
+        (self.hypothesis, self.known.cap) = (Hypothesis::Refuted, None);
+        (self.in_a_row, self.doubted) = (0, false);
     }
 
     /// Another one is refused. So many in a row are not too many at once: it is another limit, or an outage.
     fn refuses_all(&mut self, seq: Seq, crowd: u32, cap: f64) -> bool {
         if self.in_a_row == 0 {
-            (self.first, self.before) = (seq, cap);
-            self.alone += u32::from(f64::from(self.kept) > OTHERS * cap);
+            (self.first, self.before) = (seq, self.known);
+            self.alone += u32::from(f64::from(self.known.kept) > OTHERS * cap);
             self.doubted &= self.alone < PROVEN;
         }
         self.in_a_row += 1;
-        crowd <= 1 || f64::from(self.in_a_row) > (A_QUARTER * self.before).max(SOME)
+        crowd <= 1 || f64::from(self.in_a_row) > (ALL * self.before.cap.unwrap_or(cap)).max(SOME)
     }
 
     /// How many at once a refusal of one of `crowd` shows to be too many. While as many are tried as were refused before,
     /// it is those: the one that is refused may have left before the last of them.
     fn blamed(&self, crowd: u32, cap: f64) -> u32 {
-        if cap.floor() as u32 >= self.ceiling { crowd.max(self.ceiling) } else { crowd }
+        if cap.floor() as u32 >= self.known.ceiling { crowd.max(self.known.ceiling) } else { crowd }
     }
 
     /// One of `crowd` was refused while as many as `cap` might be under way. What is refused right after it was lowered may
     /// have met what was not over for the API yet: it is no other ceiling.
     fn hits(&mut self, crowd: u32, cap: f64) {
-        self.beyond = 0;
-        if crowd == self.ceiling {
-            self.in_vain = (self.in_vain + 1).min(IN_VAIN);
-        } else if crowd > self.ceiling || f64::from(self.kept) > MANY_OF * cap {
-            (self.ceiling, self.in_vain) = (crowd, 0);
+        self.known.beyond = 0;
+        if crowd == self.known.ceiling {
+            self.known.in_vain = (self.known.in_vain + 1).min(IN_VAIN);
+        } else if crowd > self.known.ceiling || f64::from(self.known.kept) > MANY_OF * cap {
+            (self.known.ceiling, self.known.in_vain) = (crowd, 0);
         }
     }
 
     /// The API says that `crowd` at once are too many.
     pub(super) fn too_many(&mut self, crowd: u32) {
-        let crowd = self.cap.map_or(crowd, |cap| self.blamed(crowd, cap));
+        let crowd = self.known.cap.map_or(crowd, |cap| self.blamed(crowd, cap));
         let fewer = (f64::from(crowd) - 1.0).max(1.0);
-        if !self.said || self.cap.is_none_or(|cap| fewer < cap) {
-            self.hits(crowd, self.cap.unwrap_or(fewer));
-            (self.refused, self.kept, self.said) = (crowd, 0, true);
+        if !self.known.said || self.known.cap.is_none_or(|cap| fewer < cap) {
+            self.hits(crowd, self.known.cap.unwrap_or(fewer));
+            (self.known.refused, self.known.kept, self.known.said) = (crowd, 0, true);
         }
-        (self.hypothesis, self.cap) = (Hypothesis::Confirmed, Some(self.cap.map_or(fewer, |cap| cap.min(fewer))));
+        (self.hypothesis, self.known.cap) =
+            (Hypothesis::Confirmed, Some(self.known.cap.map_or(fewer, |cap| cap.min(fewer))));
+        // Those are the API's own words.
+        (self.in_a_row, self.doubted, self.alone) = (0, false, self.alone.max(PROVEN));
     }
 
     /// One was refused with fewer under way than any before it, and the API had not asked for a wait.
     pub(super) fn fewer_refused(&mut self) {
-        if self.hypothesis == Hypothesis::Open && self.cap.is_none() {
+        if self.hypothesis == Hypothesis::Open && self.known.cap.is_none() {
             self.refute();
         }
     }
 
     /// A pause was over at once: tries fewer than `refused` at once, if that can be it; `served` of those under way were.
     pub(super) fn try_fewer(&mut self, refused: u32, served: f64) -> bool {
-        let try_it = self.hypothesis == Hypothesis::Open && self.cap.is_none();
+        let try_it = self.hypothesis == Hypothesis::Open && self.known.cap.is_none();
         if try_it {
             let cap = (f64::from(refused) - 1.0).max(served - 1.0).max(1.0);
-            (self.cap, self.tried, self.served) = (Some(cap), cap, 0.0);
-            (self.refused, self.kept, self.said) = (refused, 0, false);
+            (self.known.cap, self.tried, self.served) = (Some(cap), cap, 0.0);
+            (self.known.refused, self.known.kept, self.known.said) = (refused, 0, false);
         }
         try_it
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// So many were served, with so many under way.
-    fn served(crowd: &mut Crowd, count: u32, at_once: u32) {
-        let served = Served { seq: Seq::MAX, crowd: at_once, before_any_refusal: false, cycle_is_long: true };
-        (0..count).for_each(|_| crowd.served(served));
-    }
-
-    #[test]
-    fn one_more_that_is_tried_in_vain_does_not_cost_another() {
-        let mut crowd = Crowd::known(5);
-        crowd.hits(6, 5.0);
-        served(&mut crowd, 112, 5);
-        assert_eq!(crowd.cap(), Some(6), "one more for some hundred served: 6² = 5² + 110 / 10");
-        // The one that the API refuses left as the fifth; the sixth has arrived before it.
-        assert!(crowd.fewer(1, 5, true));
-        assert_eq!(crowd.cap(), Some(5));
-        // Refused again with five: that is news, the API allows fewer now.
-        served(&mut crowd, 30, 5);
-        assert!(crowd.fewer(1, 5, true));
-        assert_eq!(crowd.cap(), Some(4));
-    }
-
-    /// The sixth of six is served now and then: the API was done with another one by then. Were that a sixth place, the next try
-    /// would come as soon as the first did.
-    #[test]
-    fn one_that_is_served_beside_as_many_as_are_refused_is_no_place_for_more() {
-        let mut crowd = Crowd::known(5);
-        crowd.hits(6, 5.0);
-        served(&mut crowd, 112, 5);
-        served(&mut crowd, 1, 6);
-        assert!(crowd.fewer(1, 6, true));
-        // 5² + 112 / 10 = 6.02², and half as much for each that is served now.
-        served(&mut crowd, 112, 5);
-        assert_eq!(crowd.cap(), Some(5));
-        served(&mut crowd, 1, 6);
-        served(&mut crowd, 112, 5);
-        assert_eq!(crowd.cap(), Some(6));
-        // The API allows one more: it serves them all.
-        served(&mut crowd, 200, 6);
-        assert!(crowd.fewer(1, 7, true));
-        assert_eq!(crowd.cap(), Some(6));
-    }
-
-    /// It is down, or a window is used up: none is served that left later.
-    fn refuses_all(crowd: &mut Crowd) {
-        let lowered = (1..=4).take_while(|seq| crowd.fewer(*seq, 5, true)).count();
-        assert_eq!(lowered, 2, "a third in a row is no longer blamed on how many there are");
-    }
-
-    #[test]
-    fn how_many_at_once_is_known_after_an_outage() {
-        let mut crowd = Crowd::known(5);
-        refuses_all(&mut crowd);
-        assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), true));
-        served(&mut crowd, 20, 5);
-        refuses_all(&mut crowd);
-        assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), false), "another one so soon may be a window");
-        served(&mut crowd, 20, 5);
-        refuses_all(&mut crowd);
-        assert_eq!(crowd.cap(), None);
-    }
-
-    #[test]
-    fn others_that_are_served_beside_those_that_are_refused_show_that_it_is_how_many_at_once() {
-        let mut crowd = Crowd::known(5);
-        refuses_all(&mut crowd);
-        served(&mut crowd, 20, 5);
-        for _ in 0..3 {
-            assert!(crowd.fewer(1, 6, true));
-            served(&mut crowd, 20, 5);
-        }
-        refuses_all(&mut crowd);
-        assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), true));
-    }
-
-    #[test]
-    fn a_try_that_the_api_itself_calls_too_many_does_not_cost_another_either() {
-        let mut crowd = Crowd::default();
-        crowd.too_many(6);
-        served(&mut crowd, 112, 5);
-        assert_eq!(crowd.cap(), Some(6));
-        crowd.too_many(4);
-        assert_eq!(crowd.cap(), Some(5));
     }
 }

@@ -131,7 +131,7 @@ impl RateEstimator {
             && closing.is_over_with_fewer(sent)
             && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile)
         {
-            // Served at once with nothing under way: perhaps it is how many at once. That is tried first.
+            // Served again with fewer under way: perhaps it is how many at once. That is tried first.
             (self.belief, self.told_length) = (None, None);
             return Ends::Yes;
         }
