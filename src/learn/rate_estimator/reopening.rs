@@ -126,10 +126,8 @@ impl RateEstimator {
         if self.crowd.is_certain() {
             return Ends::Yes;
         }
-        let together = closing.fewest > 2 || closing.refused > 1.0 && now - sent <= SHORT;
-        if together
-            && closing.is_over_with_fewer(sent)
-            && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile)
+        let several = closing.fewest > 2 || closing.served_meanwhile > 2.0;
+        if several && closing.is_over_with_fewer(sent) && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile)
         {
             // Served again with fewer under way: perhaps it is how many at once. That is tried first.
             (self.belief, self.told_length) = (None, None);
