@@ -65,9 +65,9 @@ pub struct Learned {
     /// The kinds of requests, and credentials, that it limits by themselves and does not tell.
     kinds: OwnLimits,
     /// The rate it had found when people were told last.
-    reported: Option<f64>,
+    reported_rate: Option<f64>,
     /// How many at once it had found when people were told last.
-    at_once: Option<u32>,
+    reported_at_once: Option<f64>,
     /// Requests under way that no answer has reported on yet.
     unanswered: u32,
     /// When the last request was taken.
@@ -116,8 +116,8 @@ impl Learned {
             routes: Routes::default(),
             estimator: RateEstimator::new(configured(policy)),
             kinds: OwnLimits::default(),
-            reported: None,
-            at_once: None,
+            reported_rate: None,
+            reported_at_once: None,
             unanswered: 0,
             taken: Instant::START,
             answered: false,

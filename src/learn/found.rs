@@ -6,32 +6,28 @@ use crate::{
     limit::{Budget, LimitUsage, Source},
 };
 
-/// By how much a rate has to change to be worth a word.
+/// By how much what was found has to change to be worth a word.
 const NEWS: f64 = 0.1;
 
-/// Whether `rate` is worth a log line, after `noted` was logged last.
-pub(super) fn is_news(rate: f64, reported: Option<f64>) -> bool {
-    reported.is_none_or(|reported| (rate / reported - 1.0).abs() >= NEWS)
+/// Whether a rate, or how many at once, that was `found` is worth a log line, after `reported` was logged last.
+pub(super) fn is_news(found: f64, reported: Option<f64>) -> bool {
+    reported.is_none_or(|reported| (found / reported - 1.0).abs() >= NEWS)
 }
 
 impl Learned {
     /// Brings another limit than was known into `budget`, if refusals have taught one.
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
-        let at_once = self.estimator.at_once();
-        if at_once.is_some() && at_once != self.at_once {
-            changes.extend(
-                at_once
-                    .zip(self.estimator.at_once_grounds())
-                    .map(|(most, why)| LearnedChange::ConcurrencyLimit(most, Box::new(why))),
-            );
+        let at_once = self.estimator.at_once().map(f64::from);
+        if at_once.is_none_or(|most| is_news(most, self.reported_at_once)) {
+            self.reported_at_once = at_once;
+            changes.extend(self.at_once().map(|(most, why)| LearnedChange::ConcurrencyLimit(most, Box::new(why))));
         }
-        self.at_once = at_once;
         match self.estimator.change(now) {
             Some(Some(limit)) => {
                 budget.learn(Source::Estimated, limit, &[]);
                 let rate = limit.rate.per_second();
-                if is_news(rate, self.reported) {
-                    self.reported = Some(rate);
+                if is_news(rate, self.reported_rate) {
+                    self.reported_rate = Some(rate);
                     changes.extend(
                         self.estimator.rate_grounds(now).map(|grounds| LearnedChange::Limit(limit, Box::new(grounds))),
                     );
@@ -39,7 +35,7 @@ impl Learned {
             }
             Some(None) => {
                 budget.unlearn(Source::Estimated);
-                self.reported = None;
+                self.reported_rate = None;
             }
             None => {}
         }
