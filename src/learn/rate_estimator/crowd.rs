@@ -20,7 +20,7 @@ pub(super) struct Crowd {
     in_a_row: u32,
     first: Seq,
     before: Known,
-    /// How often one was refused and others were served then, since all were refused for a time.
+    /// How often one of as many as may be under way was refused and others were served then, since all were refused for a time.
     alone: u32,
     /// All were refused for a time, before it was known that others are served beside one that is refused.
     doubted: bool,
@@ -81,6 +81,8 @@ const PROVEN: u32 = 3;
 /// More than so many in a row, and than this part of the cap, are all.
 const SOME: f64 = 2.0;
 const ALL: f64 = 0.25;
+/// One that is refused alone disproves a smaller cap. It may be an outage where it is larger.
+const FEW: f64 = 3.0;
 /// So large a part of the cap, and fewer, are far below it.
 const FAR: f64 = 0.6;
 /// Where so many times the cap were served after one was refused, that one was alone.
@@ -192,18 +194,25 @@ impl Crowd {
     /// One of `crowd` was refused: whether fewer at once may be the answer to that.
     pub(super) fn fewer(&mut self, seq: Seq, crowd: u32, soon: bool) -> bool {
         let Some(cap) = self.known.cap else { return false };
-        let is_alone = crowd <= 1 && self.hypothesis == Hypothesis::Open;
-        if !is_alone && self.refuses_all(seq, crowd, cap) {
-            self.doubt();
-            return false;
-        }
         let is_far_below = f64::from(crowd) <= (FAR * self.tried).max(1.0);
-        if self.hypothesis == Hypothesis::Open && is_far_below {
+        let disproves = if self.hypothesis == Hypothesis::Open { is_far_below } else { crowd <= 1 && cap < FEW };
+        if disproves {
             self.refute();
             return false;
         }
-        if self.doubted && f64::from(self.blamed(crowd, cap)) < cap.floor() {
+        if self.refuses_all(seq, crowd, cap) {
+            self.doubt();
             return false;
+        }
+        if self.doubted && f64::from(self.blamed(crowd, cap)) <= cap.floor() {
+            if f64::from(self.known.refused) == cap.floor() + 1.0 {
+                // As many as were not too many when it was lowered.
+                self.refute();
+                return false;
+            }
+            if f64::from(crowd) < cap.floor() {
+                return false;
+            }
         }
         match self.hypothesis {
             Hypothesis::Confirmed => {
@@ -251,7 +260,8 @@ impl Crowd {
     fn refuses_all(&mut self, seq: Seq, crowd: u32, cap: f64) -> bool {
         if self.in_a_row == 0 {
             (self.first, self.before) = (seq, self.known);
-            self.alone += u32::from(f64::from(self.known.kept) > OTHERS * cap);
+            let others_served = f64::from(self.known.kept) > OTHERS * cap;
+            self.alone += u32::from(others_served && f64::from(self.blamed(crowd, cap)) >= cap.floor());
             self.doubted &= self.alone < PROVEN;
         }
         self.in_a_row += 1;

@@ -59,7 +59,7 @@ fn how_many_at_once_is_known_after_an_outage() {
     refuses_three(&mut crowd);
     assert_eq!((crowd.cap(), crowd.is_certain()), (Some(5), false), "another one so soon may be a window");
     served(&mut crowd, 1, 5);
-    refuses_three(&mut crowd);
+    assert!((1..=3).any(|seq| !crowd.fewer(seq, 5, true)));
     assert_eq!(crowd.cap(), None);
 }
 
