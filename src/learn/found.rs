@@ -18,9 +18,11 @@ impl Learned {
     /// Brings another limit than was known into `budget`, if refusals have taught one.
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
         let at_once = self.estimator.at_once().map(f64::from);
-        if at_once.is_none_or(|most| is_news(most, self.reported_at_once)) {
-            self.reported_at_once = at_once;
+        if at_once.is_some_and(|most| is_news(most, self.reported_at_once)) {
             changes.extend(self.at_once().map(|(most, why)| LearnedChange::ConcurrencyLimit(most, Box::new(why))));
+            self.reported_at_once = at_once;
+        } else if at_once.is_none() {
+            self.reported_at_once = None;
         }
         match self.estimator.change(now) {
             Some(Some(limit)) => {
