@@ -11,10 +11,10 @@ pub(super) struct Closing {
     pub(super) newest: Seq,
     /// When the last one left that was refused.
     pub(super) last: f64,
-    /// How many probes were refused, and of those how many that had fewer under way than any that was refused before: if as many
-    /// are still unanswered, they may be too many at once.
+    /// How many probes were refused.
     pub(super) tries: u32,
-    pub(super) tries_of_fewer: u32,
+    /// One of these had fewer under way than any that was refused before it: they were not too many at once.
+    pub(super) fewer_refused: bool,
     /// The API said 503.
     pub(super) overload: bool,
     /// The wait that the API asked for.
@@ -50,8 +50,8 @@ const NEAR: f64 = 0.05;
 const LONG: f64 = 60.0;
 /// Within this share of a window its end is near.
 const SOON: f64 = 0.1;
-/// What an API asks for that is asked for too much at once, at most.
-const BRIEF: f64 = 2.0;
+/// An API that is asked for too much at once asks for no longer pause.
+pub(super) const BRIEF: f64 = 2.0;
 /// A pause that is no longer is none.
 const AT_ONCE: f64 = 1.5;
 /// The shortest step while all probes get 503.
@@ -67,7 +67,7 @@ impl Closing {
             newest: refusal.newest,
             last: seconds(answered.sent),
             tries: 0,
-            tries_of_fewer: 0,
+            fewer_refused: false,
             overload: refusal.overload,
             asked: refusal.wait.map(|wait| wait.as_secs_f64()),
             later: refusal.later.as_secs_f64(),
@@ -88,15 +88,13 @@ impl Closing {
         self.refused += 1.0;
     }
 
-    /// A probe was refused, one of `crowd`. Says whether these were fewer than any before.
-    pub(super) fn refused(&mut self, sent: f64, crowd: u32, overload: bool) -> bool {
-        let of_fewer = crowd <= 1 || crowd < self.fewest;
+    /// A probe was refused, one of `crowd`.
+    pub(super) fn refused(&mut self, sent: f64, crowd: u32, overload: bool) {
         self.tries += 1;
-        self.tries_of_fewer += u32::from(of_fewer);
+        self.fewer_refused |= crowd <= 1 || crowd < self.fewest;
         self.last = sent;
         self.overload |= overload;
         self.refused += 1.0;
-        of_fewer
     }
 
     /// One that may have been under way was served.
@@ -111,8 +109,7 @@ impl Closing {
     /// after one of those under way had been answered.
     pub(super) fn is_over_with_fewer(&self, sent: f64) -> bool {
         let is_brief = self.asked.is_none_or(|wait| wait <= BRIEF);
-        self.tries_of_fewer == 0
-            && (sent - self.at <= AT_ONCE || is_brief && self.first_served.is_some_and(|at| at <= sent))
+        !self.fewer_refused && (sent - self.at <= AT_ONCE || is_brief && self.first_served.is_some_and(|at| at <= sent))
     }
 
     /// When the next request tries: after a quarter of the time that has passed since the `cycle` began, if the pause has

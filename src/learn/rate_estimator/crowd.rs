@@ -90,6 +90,15 @@ const OTHERS: f64 = 2.0;
 /// More are no stampede any more.
 const MANY: f64 = 1024.0;
 
+// === impl Known ===
+
+impl Known {
+    /// One of `refused` was refused, so that there is a lower `cap`.
+    fn lower(&mut self, cap: f64, refused: u32) {
+        (self.cap, self.refused, self.kept, self.said) = (Some(cap), refused, 0, false);
+    }
+}
+
 // === impl Crowd ===
 
 impl Default for Crowd {
@@ -194,9 +203,7 @@ impl Crowd {
     /// One of `crowd` was refused: whether fewer at once may be the answer to that.
     pub(super) fn fewer(&mut self, seq: Seq, crowd: u32, soon: bool) -> bool {
         let Some(cap) = self.known.cap else { return false };
-        let is_far_below = f64::from(crowd) <= (FAR * self.tried).max(1.0);
-        let disproves = if self.hypothesis == Hypothesis::Open { is_far_below } else { crowd <= 1 && cap < FEW };
-        if disproves {
+        if self.is_disproved(crowd, cap) {
             self.refute();
             return false;
         }
@@ -204,15 +211,8 @@ impl Crowd {
             self.doubt();
             return false;
         }
-        if self.doubted && f64::from(self.blamed(crowd, cap)) <= cap.floor() {
-            if f64::from(self.known.refused) == cap.floor() + 1.0 {
-                // As many as were not too many when it was lowered.
-                self.refute();
-                return false;
-            }
-            if f64::from(crowd) < cap.floor() {
-                return false;
-            }
+        if self.doubted && f64::from(self.blamed(crowd, cap)) < cap.floor() {
+            return false;
         }
         match self.hypothesis {
             Hypothesis::Confirmed => {
@@ -223,15 +223,14 @@ impl Crowd {
                         // What was known is so no more. It grows until another one is refused.
                         (self.known.ceiling, self.known.in_vain) = (0, 0);
                     }
-                    self.known.cap = Some((f64::from(crowd) - 1.0).max(1.0));
-                    (self.known.refused, self.known.kept, self.known.said) = (crowd, 0, false);
+                    self.known.lower((f64::from(crowd) - 1.0).max(1.0), crowd);
                 }
                 true
             }
             Hypothesis::Open if self.lowered < 5 && soon => {
                 self.lowered += 1;
-                (self.known.cap, self.served) = (Some((f64::from(crowd) - 1.0).min(cap)), 0.0);
-                (self.known.refused, self.known.kept, self.known.said) = (crowd, 0, false);
+                self.served = 0.0;
+                self.known.lower((f64::from(crowd) - 1.0).min(cap), crowd);
                 true
             }
             _ => {
@@ -239,6 +238,17 @@ impl Crowd {
                 false
             }
         }
+    }
+
+    /// One of `crowd` was refused, and these are not too many: far fewer than are tried, or as few as a cap was lowered to that is
+    /// doubted, or it was alone.
+    fn is_disproved(&self, crowd: u32, cap: f64) -> bool {
+        if self.hypothesis == Hypothesis::Open && f64::from(crowd) <= (FAR * self.tried).max(1.0) {
+            return true;
+        }
+        let is_lowered = f64::from(self.known.refused) == cap.floor() + 1.0;
+        self.hypothesis == Hypothesis::Confirmed && crowd <= 1 && cap < FEW
+            || self.doubted && is_lowered && f64::from(self.blamed(crowd, cap)) <= cap.floor()
     }
 
     /// Not how many at once was refused, but all for a time. If that comes a second time it is not how many at once, unless others
@@ -311,8 +321,8 @@ impl Crowd {
         let try_it = self.hypothesis == Hypothesis::Open && self.known.cap.is_none();
         if try_it {
             let cap = (f64::from(refused) - 1.0).max(served - 1.0).max(1.0);
-            (self.known.cap, self.tried, self.served) = (Some(cap), cap, 0.0);
-            (self.known.refused, self.known.kept, self.known.said) = (refused, 0, false);
+            (self.tried, self.served) = (cap, 0.0);
+            self.known.lower(cap, refused);
         }
         try_it
     }

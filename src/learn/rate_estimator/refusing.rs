@@ -1,6 +1,11 @@
 //! What a refusal says, and for how long nothing leaves after it.
 
-use super::{AnsweredRequest, ApiRefusal, Cycle, RateEstimator, closing::Closing, reopening::KEPT, seconds};
+use super::{
+    AnsweredRequest, ApiRefusal, Cycle, RateEstimator,
+    closing::{BRIEF, Closing},
+    reopening::KEPT,
+    seconds,
+};
 use crate::limit::Seq;
 
 /// What a refusal says of the rate that is believed in.
@@ -26,8 +31,6 @@ const SHORT: f64 = 5.0;
 const MOST_TOLERATED: f64 = 0.45;
 /// A run of refusals that is less likely than this is no noise.
 const UNLIKELY: f64 = 0.01;
-/// An API that is asked for too much at once asks for no longer pause.
-const BRIEF: f64 = 2.0;
 /// No pause is shorter.
 const SHORTEST: f64 = 0.02;
 
@@ -47,7 +50,8 @@ impl RateEstimator {
                 return wait.filter(|_| closing.asked.is_some()).map(|wait| now + wait);
             }
             self.refusals.counts(true);
-            if closing.refused(sent, crowd, refusal.overload) && wait.is_none() {
+            closing.refused(sent, crowd, refusal.overload);
+            if closing.fewer_refused && wait.is_none() {
                 self.crowd.fewer_refused();
             }
             let until = closing.next_probe(now, &cycle, slots, window, &self.way);
