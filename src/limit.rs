@@ -12,6 +12,7 @@ mod limits;
 mod margin;
 mod spec;
 mod unit;
+mod untold;
 mod usual;
 mod window;
 
@@ -25,5 +26,6 @@ pub use limits::Limits;
 pub use margin::{Margin, MarginSpec};
 pub use spec::{LONGEST_PACE, LimitSpec, Rate, SpecError, settle};
 pub use unit::Unit;
+pub use untold::Untold;
 pub use usual::{UsualAmount, enough_for_most, put};
 pub use window::Window;

@@ -24,6 +24,7 @@ mod steer;
 mod turn;
 mod under_way;
 mod usage;
+mod usual;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -39,7 +40,7 @@ use self::{
     slot::Leaving,
     steer::LetFirst,
     turn::{LineKey, Sorted},
-    usage::Usual,
+    usual::Usual,
 };
 pub(super) use self::{
     effects::{Decision, Effects, Grant, QueueOffer, Timer},
@@ -52,14 +53,14 @@ pub(super) use self::{
     sharing::SharedNames,
     slot::Slot,
 };
-pub use self::{record::Past, usage::Usage};
+pub use self::{record::Past, usual::Usage};
 use super::snapshot::LaneStats;
 use crate::{
     clock::Instant,
     hint::Cause,
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
-    limit::Budget,
+    limit::{Budget, Untold},
     policy::{Policy, Trust},
 };
 
@@ -78,7 +79,7 @@ pub(super) struct State<T> {
     /// Those that do not.
     apart: u32,
     /// Those of which only the answer says what they take.
-    untold: u32,
+    untold: Untold,
     /// The time since 1970 at [`Instant::START`].
     epoch: Duration,
     stats: LaneStats,
@@ -139,7 +140,7 @@ impl<T> State<T> {
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
             apart: 0,
-            untold: 0,
+            untold: Untold::default(),
             epoch,
             stats: LaneStats::default(),
             next_wakeup: None,

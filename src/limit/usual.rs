@@ -1,22 +1,26 @@
 //! What requests usually take of a unit, where only their answers say it.
 //!
-//! Several that are under way together seldom all take as much as the largest do. So, as an insurance has it, what is reserved
-//! for all of them is what they take in the mean, and more by the square root of how many they are (and by what the mean itself is
-//! uncertain, that of 64 answers: for many that is more). What a single one may take
-//! beyond its mean is left out: by so much a window may be exceeded, however many are under way. In a fleet the errors of its
-//! members add up by the root of how many they are, so that each leaves out the root of its part of that.
+//! What takes much takes long: an answer that is still under way when most are over will say more than they do. So what one
+//! will take is the mean of those that lasted at least as long as it has up to now, which for one that leaves is the mean of all.
+//! Beyond that a single one may take more, and the one or the other does: by so much a window may be exceeded. In a fleet such
+//! errors of its members add up by the root of how many they are, so that each leaves out no more than the root of its part of
+//! that.
+
+use std::time::Duration;
 
 use super::Amount;
 
 /// What requests took of one unit lately, as their answers said.
 #[derive(Clone, Debug, Default)]
 pub struct UsualAmount {
-    /// The last of them, in a ring.
-    used: Vec<u32>,
+    /// The last of them, in a ring, and how long each lasted, if that is known.
+    used: Vec<(u32, Option<Duration>)>,
     next: usize,
-    /// So much, or less, was used by 95 of 100, and so much in the mean.
-    most: u32,
+    /// So much was used in the mean, and so much, or less, by 95 of 100.
     mean: f64,
+    most: u32,
+    /// From the shortest on, how long each lasted, and what those that lasted at least as long used in the mean.
+    lasted: Vec<(Duration, f64)>,
 }
 
 /// How many answers are remembered.
@@ -25,17 +29,28 @@ const REMEMBERED: usize = 64;
 const FEW: usize = 16;
 /// Before that, at least such a part of what the smallest window holds is reserved.
 const GUESS: u32 = 10;
+/// What has lasted so many times as long as the longest is not being made any more: an answer that hangs takes no more than others.
+const HANGS: u32 = 4;
 
 // === impl UsualAmount ===
 
 impl UsualAmount {
-    /// A request has used so much.
-    pub fn remember(&mut self, used: u32) {
-        put(&mut self.used, &mut self.next, used);
-        let mut sorted = self.used.clone();
+    /// A request has used so much, and lasted so long from when it left until its answer said that, if that is known.
+    pub fn remember(&mut self, used: u32, lasted: Option<Duration>) {
+        put(&mut self.used, &mut self.next, (used, lasted));
+        let mut sorted: Vec<_> = self.used.iter().map(|(used, _)| *used).collect();
         sorted.sort_unstable();
         self.most = sorted[enough_for_most(sorted.len())];
         self.mean = sorted.iter().map(|used| f64::from(*used)).sum::<f64>() / sorted.len() as f64;
+        let known = self.used.iter().filter_map(|(used, lasted)| Some((lasted.as_ref().copied()?, f64::from(*used))));
+        self.lasted.clear();
+        self.lasted.extend(known);
+        self.lasted.sort_unstable_by_key(|(lasted, _)| *lasted);
+        let mut longer = 0.0;
+        for (count, (_, used)) in (1..).zip(self.lasted.iter_mut().rev()) {
+            longer += *used;
+            *used = longer / f64::from(count);
+        }
     }
 
     /// Whether so few answers have told it that what is reserved is a guess.
@@ -50,15 +65,29 @@ impl UsualAmount {
 
     /// What to reserve for one more beside so many `under_way`. The smallest limit of the unit is `least`; where only a `part` of
     /// it is due here, others elsewhere have the rest.
-    pub fn reserve(&self, under_way: u32, part: f64, least: Option<Amount>) -> u32 {
-        let beyond = (f64::from(self.most) - self.mean).max(0.0);
-        // The mean itself is known as well as so many answers tell it.
-        let answers = self.used.len().max(1) as f64;
-        let spread = |count: f64| (count * (1.0 + count / answers)).sqrt();
-        let before = f64::from(under_way);
-        let amount = self.mean() + beyond * (spread(before + 1.0) - spread(before).max(part.sqrt()));
+    pub fn reserve(&self, under_way: usize, part: f64, least: Option<Amount>) -> u32 {
+        let beyond = (f64::from(self.most) - self.mean).max(0.0) * (1.0 - part.sqrt());
+        let before = under_way as f64;
+        let amount = self.mean() + beyond * ((before + 1.0).sqrt() - before.sqrt());
         let guess = least.filter(|_| self.is_guess()).map_or(0, |least| least.get() / GUESS);
         (amount.ceil() as u32).max(guess)
+    }
+
+    /// What so `many` that are under way will take. How many of them have lasted for longer than so long `longer` says.
+    pub fn of_lasting(&self, many: usize, longer: impl Fn(Duration) -> usize) -> f64 {
+        let Some((longest, _)) = self.lasted.last() else { return many as f64 * self.mean() };
+        let hang = longer(*longest * HANGS);
+        let (mut left, mut all) = (many, hang as f64 * self.mean());
+        for (lasted, used) in &self.lasted {
+            if left == hang {
+                break;
+            }
+            let longer = longer(*lasted);
+            all += (left - longer) as f64 * used;
+            left = longer;
+        }
+        // Of what has lasted longer than any before.
+        all + (left - hang) as f64 * f64::from(self.most)
     }
 }
 
@@ -83,31 +112,22 @@ mod tests {
     /// Answers of 1 to `most`.
     fn of_up_to(most: u32) -> UsualAmount {
         let mut usual = UsualAmount::default();
-        (1..=most).for_each(|used| usual.remember(used));
+        (1..=most).for_each(|used| usual.remember(used, None));
         usual
     }
 
     /// The mean of 1 to 60 is 30.5, and 57 of 60 are no more than 57.
     #[test]
-    fn several_together_reserve_their_mean_and_what_they_may_take_beyond_that_together_more_than_one() {
-        let usual = of_up_to(60);
-        let mut all = 0.0;
-        for before in 0..100_u32 {
-            let reserved = f64::from(usual.reserve(before, 1.0, Amount::new(20_000)));
-            all += reserved;
-            let count = f64::from(before) + 1.0;
-            // The standard error of a sum of so many, where the mean is known of 60 others.
-            let due = count * 30.5 + (57.0 - 30.5) * ((count + count * count / 60.0).sqrt() - 1.0);
-            assert!(all >= due && all <= due + count, "{all} for {count}, and {due} were due");
-        }
-    }
-
-    /// Of four that have a quarter each, each leaves out a half of what one alone would: √4 of such errors are one.
-    #[test]
     fn the_errors_of_a_fleets_members_are_together_as_large_as_that_of_one_andante() {
         let usual = of_up_to(60);
-        let error = |part| 57.0 - f64::from(usual.reserve(0, part, None));
-        assert!((error(0.25) * 2.0 - error(1.0)).abs() <= 2.0, "{} and {}", error(0.25), error(1.0));
+        let reserve = |under_way, part| usual.reserve(under_way, part, Amount::new(20_000));
+        assert_eq!([0, 1, 100].map(|under_way| reserve(under_way, 1.0)), [31; 3]);
+        // Of four that have a quarter each, each leaves out a half of what one alone would: √4 of such errors are one. Of nine that
+        // are under way there, with one more, three times as much as of one that is alone.
+        let quarter: u32 = (0..9).map(|under_way| reserve(under_way, 0.25)).sum();
+        assert_eq!(reserve(0, 0.25), 44, "30.5 + 26.5 / 2, rounded up");
+        let due = 9.0 * 30.5 + 3.0 * 26.5 / 2.0;
+        assert!((due..due + 9.0).contains(&f64::from(quarter)), "{quarter}, and {due} is due");
     }
 
     #[test]
@@ -120,9 +140,29 @@ mod tests {
     #[test]
     fn what_is_rare_does_not_lower_what_is_reserved() {
         let mut usual = UsualAmount::default();
-        (0..63).for_each(|_| usual.remember(10));
-        usual.remember(10_000);
+        (0..63).for_each(|_| usual.remember(10, None));
+        usual.remember(10_000, None);
         assert_eq!(usual.mean().round(), 166.0);
         assert_eq!((usual.reserve(0, 1.0, None), usual.reserve(5, 1.0, None)), (167, 167));
+    }
+
+    /// Ten answers of 100 lasted a second, and ten of 1,000 ten seconds.
+    #[test]
+    fn what_lasts_longer_than_the_short_ones_takes_what_the_long_ones_do() {
+        let mut usual = UsualAmount::default();
+        for (used, seconds) in [(100, 1), (1000, 10)].repeat(10) {
+            usual.remember(used, Some(Duration::from_secs(seconds)));
+        }
+        let of = |lasted: &[f64]| {
+            let longer = |than: Duration| lasted.iter().filter(|seconds| **seconds > than.as_secs_f64()).count();
+            usual.of_lasting(lasted.len(), longer)
+        };
+        assert_eq!(
+            [0.0, 0.9, 1.1, 9.0, 11.0, 39.0].map(|lasted| of(&[lasted])),
+            [550.0, 550.0, 1000.0, 1000.0, 1000.0, 1000.0]
+        );
+        assert_eq!(of(&[41.0]), 550.0, "it hangs");
+        assert_eq!(of(&[41.0, 39.0, 5.0, 0.5]), 550.0 + 1000.0 + 1000.0 + 550.0);
+        assert_eq!((of(&[]), of_up_to(60).of_lasting(2, |_| 0)), (0.0, 61.0), "how long they lasted is not known");
     }
 }

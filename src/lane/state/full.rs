@@ -87,7 +87,7 @@ impl<T> State<T> {
         match room {
             WaitingRoom::Lane => self.queue.gives_way(claim, cost).or_else(|| {
                 let budgets = drawn.map_or(&[][..], Drawn::numbers);
-                let closed = self.narrow.closed(budgets, now, cost);
+                let closed = self.narrow.closed(budgets, now, cost, &self.usual);
                 let opens_soon = closed.is_none_or(|(_, until)| until <= now + SOON);
                 let most = (self.policy.max_waiting / OF_OTHERS).max(1);
                 if opens_soon { self.queue.newest_elsewhere(claim, budgets, most) } else { None }

@@ -15,7 +15,12 @@ use smallvec::SmallVec;
 use self::held_up::{HeldAt, Holders};
 pub(in crate::lane) use self::rules::NarrowerRules;
 pub(super) use self::{held_up::HeldUp, rules::LeftBudget};
-use super::{End, in_flight::InFlight, memory::REMEMBERED};
+use super::{
+    End,
+    in_flight::InFlight,
+    memory::REMEMBERED,
+    usual::{Usual, needs},
+};
 use crate::{
     clock::Instant,
     lane::{
@@ -23,7 +28,7 @@ use crate::{
         request::{Draw, Draws},
     },
     learn::{AnswerReport, RouteKey},
-    limit::{Budget, Charge, Cost, Scope, Sum, Unit},
+    limit::{Budget, Charge, Cost, Scope, Sum, Unit, Untold},
     policy::Policy,
 };
 
@@ -55,6 +60,8 @@ pub(super) struct NarrowBudget {
     pub(super) rule: Arc<Policy>,
     pub(super) budget: Budget,
     pub(super) in_flight: InFlight,
+    /// Those under way of which only the answers tell what they take.
+    untold: Untold,
     pub(super) waiting: u32,
     /// What requests that were sent have taken of it.
     used: Sum,
@@ -109,9 +116,19 @@ impl Narrow {
         Some(Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new(), holders: Holders::default() }))
     }
 
-    /// Which of these budgets lets nothing leave at `now` for longest, and until when.
-    pub(super) fn closed(&mut self, numbers: &[u32], now: Instant, cost: Cost) -> Option<(u32, Instant)> {
-        let earliest = numbers.iter().map(|number| (*number, self.budgets[*number].earliest(now, cost)));
+    /// Which of these budgets lets nothing leave at `now` for longest, and until when. What requests used lately is `usual`.
+    pub(super) fn closed(
+        &mut self,
+        numbers: &[u32],
+        now: Instant,
+        cost: Cost,
+        usual: &[Usual],
+    ) -> Option<(u32, Instant)> {
+        let earliest = numbers.iter().map(|number| {
+            let narrow = &mut self.budgets[*number];
+            let needs = needs(usual, Some(&narrow.rule.name), &narrow.untold, now, cost);
+            (*number, narrow.earliest(now, needs))
+        });
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
 
@@ -144,6 +161,7 @@ impl Narrow {
             let late = if several { spacing.max(narrow.budget.spacing()) } else { spacing };
             let charge = narrow.budget.take_late(now, since, late, cost, Scope::NONE);
             narrow.in_flight.took(charge.seq, now);
+            narrow.untold.leaves(charge.seq, &charge.cost, now);
             drawn.charges.push(charge);
         }
     }
@@ -186,6 +204,9 @@ impl Narrow {
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
         self.each(drawn, |narrow, charge| {
             narrow.in_flight.ended(now);
+            for unit in charge.cost.reserved() {
+                narrow.untold.told(charge.seq, unit);
+            }
             match end {
                 End::Unsent => narrow.budget.return_unused(charge),
                 End::Unanswered => narrow.budget.abandoned(charge, now),
@@ -201,6 +222,7 @@ impl Narrow {
             let reserved = charge.cost.of(unit).map_or(0, |reserved| reserved.get());
             narrow.used.settle(unit, reserved.into(), used.into());
             narrow.budget.settle(charge, unit, used, now);
+            narrow.untold.told(charge.seq, unit);
         });
     }
 
@@ -312,9 +334,9 @@ impl Narrow {
 impl NarrowBudget {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
         let in_flight = InFlight::new(rule.in_flight);
-        let (used, held_up) = (Sum::default(), HeldUp::default());
+        let (used, held_up, untold) = (Sum::default(), HeldUp::default(), Untold::default());
         let counted_until = Instant::START;
-        Self { key, rule, budget, in_flight, waiting: 0, used, counted_until, backlog: None, held_up }
+        Self { key, rule, budget, in_flight, untold, waiting: 0, used, counted_until, backlog: None, held_up }
     }
 
     /// The first instant at which it lets a request of `cost` leave.

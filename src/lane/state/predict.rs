@@ -11,7 +11,7 @@ use super::{
     room::WaitingRoom,
     slow::{Counted, SlowGroups},
     turn::{LineKey, line_of},
-    usage::unsaid_mean,
+    usual::unsaid_mean,
 };
 use crate::{
     clock::Instant,

@@ -3,11 +3,11 @@
 use super::{
     State,
     narrow::Narrow,
-    usage::{Usual, usual_of},
+    usual::{Usual, needs, usual_of},
 };
 use crate::{
     clock::Instant,
-    limit::{Budget, Cost, Unit, UsualAmount},
+    limit::{Budget, Cost, Unit, Untold, UsualAmount},
     policy::Policy,
 };
 
@@ -16,8 +16,8 @@ use crate::{
 pub(super) struct Reserving<'a> {
     policy: &'a Policy,
     usual: &'a [Usual],
-    /// How many of them are under way.
-    under_way: u32,
+    /// Those under way that draw on the lane's own budget.
+    untold: &'a Untold,
 }
 
 /// What it may take of: the lane's own budget, and narrower ones.
@@ -32,15 +32,15 @@ impl<T> State<T> {
     pub(super) fn reserve(&mut self, now: Instant, cost: Cost, numbers: &[u32]) -> Cost {
         let Self { budget: own, narrow, .. } = self;
         let sources = &mut Sources { own, narrow, numbers };
-        Reserving::new(&self.policy, &self.usual, self.untold).of(sources, now, cost)
+        Reserving::new(&self.policy, &self.usual, &self.untold).of(sources, now, cost)
     }
 }
 
 // === impl Reserving ===
 
 impl<'a> Reserving<'a> {
-    pub(super) fn new(policy: &'a Policy, usual: &'a [Usual], under_way: u32) -> Self {
-        Self { policy, usual, under_way }
+    pub(super) fn new(policy: &'a Policy, usual: &'a [Usual], untold: &'a Untold) -> Self {
+        Self { policy, usual, untold }
     }
 
     /// What is taken for a request of this cost at `now`.
@@ -49,19 +49,28 @@ impl<'a> Reserving<'a> {
         unsaid.fold(cost, |cost, unit| cost.reserving(unit, self.of_unit(sources, now, unit)))
     }
 
+    /// What has to be free at `now` in the lane's own budget for one of which this `cost` is taken.
+    pub(super) fn needs(self, now: Instant, cost: Cost) -> Cost {
+        needs(self.usual, None, self.untold, now, cost)
+    }
+
+    /// What requests used lately.
+    pub(super) fn usual(self) -> &'a [Usual] {
+        self.usual
+    }
+
     /// Where a narrower rule limits the unit, by what its requests have used: others may use a hundred times as much, and one of
     /// these would never fit there.
     fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
         let strictest = narrow.strictest(numbers, unit);
         let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
-        let unknown = UsualAmount::default();
-        let amount = usual.map_or(&unknown, |usual| &usual.amount);
-        let under_way = strictest.map_or(self.under_way, |(number, _)| narrow.under_way(number));
         let least = strictest.map(|(_, least)| least).into_iter().chain(self.policy.least_of(unit)).min();
-        let most = amount.reserve(under_way, own.due_part(unit), least);
+        let under_way = strictest.map_or(self.untold.count(unit), |(number, _)| narrow.untold(number, unit));
+        let amount =
+            usual.map_or(&UsualAmount::default(), |usual| &usual.amount).reserve(under_way, own.due_part(unit), least);
         // Where no other answer will come that could show that less suffices it takes no more than is free.
-        let of_own = if self.under_way == 0 { own.room(unit, now) } else { None };
+        let of_own = if self.untold.count(unit) == 0 { own.room(unit, now) } else { None };
         let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));
-        of_own.into_iter().chain(of_narrow).fold(most, |most, room| most.min(room.max(1)))
+        of_own.into_iter().chain(of_narrow).fold(amount, |amount, room| amount.min(room.max(1)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{State, WaitingRequest, turn::LineKey, usage::unsaid_mean};
+use super::{State, WaitingRequest, turn::LineKey, usual::unsaid_mean};
 use crate::{
     clock::Instant,
     fleet::{AskedPause, Entry, FORGOTTEN, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses},

@@ -7,7 +7,7 @@ use super::{
     State, WaitingRequest,
     narrow::{Drawn, HeldUp},
     turn::LineKey,
-    usage::unsaid_mean,
+    usual::unsaid_mean,
 };
 use crate::{
     clock::Instant,

@@ -69,7 +69,11 @@ impl<T> State<T> {
             || !self.queue.parks(&line, budgets)
                 && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
                 && self.queue.is_parked();
-        first && self.earliest(now, cost, line) <= now && self.narrow.closed(budgets, now, cost).is_none()
+        let needs = Reserving::new(&self.policy, &self.usual, &self.untold).needs(now, cost);
+        if !first || self.earliest(now, needs, line) > now {
+            return false;
+        }
+        self.narrow.closed(budgets, now, cost, &self.usual).is_none()
     }
 
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
@@ -135,7 +139,7 @@ impl<T> State<T> {
         }
         let before = *moves;
         let Self { budget, learned, narrow, .. } = self;
-        let reserving = Reserving::new(&self.policy, &self.usual, self.untold);
+        let reserving = Reserving::new(&self.policy, &self.usual, &self.untold);
         let mut knowledge = Knowledge { now, budget, learned, narrow, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from what waits in each line.
@@ -177,9 +181,9 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         let cost = self.reserved(budgets, cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
-            false => earliest(self.budget, self.learned, now, cost, *key),
+            false => earliest(self.budget, self.learned, now, self.reserving.needs(now, cost), *key),
         };
-        if let Some((budget, until)) = self.narrow.closed(budgets, now, cost)
+        if let Some((budget, until)) = self.narrow.closed(budgets, now, cost, self.reserving.usual())
             && until >= at
         {
             return Hold::Budget(budget, until);

@@ -20,8 +20,6 @@ impl<T> State<T> {
 
     /// A request has ended.
     pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &mut Slot, end: End) {
-        let is_open = slot.charge.cost.is_open();
-        self.untold -= u32::from(is_open);
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {
@@ -43,8 +41,11 @@ impl<T> State<T> {
         if let Some(drawn) = &slot.drawn {
             self.narrow.settled(drawn, now, end);
         }
+        for unit in slot.charge.cost.reserved() {
+            self.untold.told(slot.charge.seq, unit);
+        }
         // What has not been answered is given up first: a window settles what is answered, or counts as if it were.
-        if is_open && end != End::Unsent {
+        if slot.charge.cost.is_open() && end != End::Unsent {
             self.ends_untold(now, slot, end);
         }
     }
@@ -56,7 +57,7 @@ impl<T> State<T> {
 
     /// One more is under way.
     pub(super) fn leaves(&mut self, now: Instant, charge: Charge) {
-        self.untold += u32::from(charge.cost.is_open());
+        self.untold.leaves(charge.seq, &charge.cost, now);
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {

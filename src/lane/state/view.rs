@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{State, predict::opens, turn::LineKey, usage::unsaid_mean};
+use super::{State, predict::opens, turn::LineKey, usual::unsaid_mean};
 use crate::{
     clock::Instant,
     lane::snapshot::{Forecast, Outlook, Snapshot},

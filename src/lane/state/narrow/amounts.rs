@@ -21,9 +21,9 @@ impl Narrow {
         least.min_by_key(|(_, least)| *least)
     }
 
-    /// How many requests that draw on a budget are under way.
-    pub(in crate::lane::state) fn under_way(&self, number: u32) -> u32 {
-        self.budgets[number].in_flight.count()
+    /// How many requests that draw on a budget are under way of which nobody knows how much of `unit` they take.
+    pub(in crate::lane::state) fn untold(&self, number: u32, unit: Unit) -> usize {
+        self.budgets[number].untold.count(unit)
     }
 
     /// How much of `unit` is left of a budget.
