@@ -62,9 +62,7 @@ impl Untold {
     /// these have up to `now`.
     pub fn lack(&self, unit: Unit, usual: &UsualAmount, now: Instant) -> u32 {
         let Some(of_unit) = self.units.iter().find(|other| other.unit == unit) else { return 0 };
-        let requests = &of_unit.requests;
-        let lasting = |longer| requests.partition_point(|(_, left, _)| now.since(*left) > longer);
-        let likely = usual.of_lasting(requests.len(), lasting);
+        let likely = usual.of_lasting(of_unit.requests.iter().map(|(_, left, _)| now.since(*left)));
         (likely - of_unit.reserved as f64).ceil().max(0.0) as u32
     }
 

@@ -1,7 +1,8 @@
 //! What requests usually take of a unit, where only their answers say it.
 //!
 //! What takes much takes long: an answer that is still under way when most are over will say more than they do. So what one
-//! will take is the mean of those that lasted at least as long as it has up to now, which for one that leaves is the mean of all.
+//! will take is the mean of those that lasted at least as long as it has up to now, which for one that leaves is the mean of all;
+//! and one that has lasted longer than any goes on as the longest did.
 //! Beyond that a single one may take more, and the one or the other does: by so much a window may be exceeded. In a fleet such
 //! errors of its members add up by the root of how many they are, so that each leaves out no more than the root of its part of
 //! that.
@@ -73,21 +74,21 @@ impl UsualAmount {
         (amount.ceil() as u32).max(guess)
     }
 
-    /// What so `many` that are under way will take. How many of them have lasted for longer than so long `longer` says.
-    pub fn of_lasting(&self, many: usize, longer: impl Fn(Duration) -> usize) -> f64 {
-        let Some((longest, _)) = self.lasted.last() else { return many as f64 * self.mean() };
-        let hang = longer(*longest * HANGS);
-        let (mut left, mut all) = (many, hang as f64 * self.mean());
-        for (lasted, used) in &self.lasted {
-            if left == hang {
-                break;
+    /// What those that are under way will take, of which each has lasted so long up to now; the first of them for longest.
+    pub fn of_lasting(&self, lasting: impl Iterator<Item = Duration>) -> f64 {
+        let mut longer = self.lasted.len();
+        let of_one = |lasts: Duration| {
+            while longer > 0 && self.lasted[longer - 1].0 >= lasts {
+                longer -= 1;
             }
-            let longer = longer(*lasted);
-            all += (left - longer) as f64 * used;
-            left = longer;
-        }
-        // Of what has lasted longer than any before.
-        all + (left - hang) as f64 * f64::from(self.most)
+            match (self.lasted.get(longer), self.lasted.last()) {
+                (Some((_, used)), _) => *used,
+                // None has lasted as long: it goes on as that did which has lasted longest.
+                (None, Some((longest, used))) if lasts <= *longest * HANGS => used * lasts.div_duration_f64(*longest),
+                _ => self.mean(),
+            }
+        };
+        lasting.map(of_one).sum()
     }
 }
 
@@ -153,16 +154,17 @@ mod tests {
         for (used, seconds) in [(100, 1), (1000, 10)].repeat(10) {
             usual.remember(used, Some(Duration::from_secs(seconds)));
         }
-        let of = |lasted: &[f64]| {
-            let longer = |than: Duration| lasted.iter().filter(|seconds| **seconds > than.as_secs_f64()).count();
-            usual.of_lasting(lasted.len(), longer)
-        };
+        let of = |lasted: &[f64]| usual.of_lasting(lasted.iter().copied().map(Duration::from_secs_f64));
         assert_eq!(
             [0.0, 0.9, 1.1, 9.0, 11.0, 39.0].map(|lasted| of(&[lasted])),
-            [550.0, 550.0, 1000.0, 1000.0, 1000.0, 1000.0]
+            [550.0, 550.0, 1000.0, 1000.0, 1100.0, 3900.0]
         );
         assert_eq!(of(&[41.0]), 550.0, "it hangs");
-        assert_eq!(of(&[41.0, 39.0, 5.0, 0.5]), 550.0 + 1000.0 + 1000.0 + 550.0);
-        assert_eq!((of(&[]), of_up_to(60).of_lasting(2, |_| 0)), (0.0, 61.0), "how long they lasted is not known");
+        assert_eq!(of(&[41.0, 20.0, 5.0, 0.5]), 550.0 + 2000.0 + 1000.0 + 550.0);
+        assert_eq!(
+            (of(&[]), of_up_to(60).of_lasting([Duration::ZERO; 2].into_iter())),
+            (0.0, 61.0),
+            "how long they lasted is not known"
+        );
     }
 }
