@@ -334,7 +334,7 @@ impl<T> State<T> {
         let charge = self.budget.take(now, due, cost, scope);
         let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
         self.note(changes);
-        self.leaves(now, charge);
+        self.leaves(now, charge, numbers(&drawn));
         self.share_taken(now, now > since);
         self.unwritten = true;
         let waited = now.since(since);

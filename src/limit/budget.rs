@@ -192,6 +192,17 @@ impl Budget {
         self.limits.retain(|limit| limit.source == Source::Config);
     }
 
+    /// Those under way are likely to take more than counts for them in a window of so much of a unit in so long a time, as `lack`
+    /// says. There has to be room for that as well, where no others share the limit.
+    pub fn set_outstanding(&mut self, lack: impl Fn(Unit, Duration) -> u32) {
+        let limits = self.limits.iter_mut().filter(|limit| limit.spec.unit != Unit::REQUESTS && limit.share.is_none());
+        for limit in limits {
+            let LimitSpec { unit, rate, strict, .. } = limit.spec;
+            // What is under way counts until it is answered, or for as long as the window is.
+            limit.outstanding = lack(unit, if strict { Duration::MAX } else { rate.per });
+        }
+    }
+
     /// The first instant, not before `now`, at which every limit of `scope` has room for `cost`, as far as is known now;
     /// [`Instant::FAR`] if something that has no time yet must happen first.
     pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {

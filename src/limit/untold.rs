@@ -1,115 +1,154 @@
 //! Requests under way of which only the answers tell what they take.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Cost, Seq, Unit, UsualAmount};
+use super::{Seq, Unit, UsualAmount};
 use crate::clock::Instant;
 
 /// Those that draw on one budget.
 #[derive(Debug, Default)]
 pub struct Untold {
-    units: Vec<UntoldUnit>,
+    groups: Vec<Group>,
 }
 
-/// Those of which nobody knows how much of one unit they take.
+/// Those of which nobody knows how much of one unit they take, and of which the same is usual.
 #[derive(Debug)]
-struct UntoldUnit {
+struct Group {
     unit: Unit,
-    /// When each has left, and what is reserved for it; in the order in which they have left.
-    requests: VecDeque<(Seq, Instant, u32)>,
-    /// What is reserved for all of them.
-    reserved: u64,
+    /// The narrower rule the requests of which say what is usual of it; those of all do if it has none.
+    rule: Option<Arc<str>>,
+    /// In the order in which they have left.
+    requests: VecDeque<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    seq: Seq,
+    left: Instant,
+    reserved: u32,
 }
 
 // === impl Untold ===
 
 impl Untold {
-    /// One leaves at `now`, for which this much is reserved.
-    pub fn leaves(&mut self, seq: Seq, cost: &Cost, now: Instant) {
-        for unit in cost.reserved() {
-            let amount = cost.of(unit).map_or(0, |amount| amount.get());
-            let of_unit = self.of_unit(unit);
-            of_unit.requests.push_back((seq, now, amount));
-            of_unit.reserved += u64::from(amount);
-        }
+    /// One leaves at `now`, for which so much of `unit` is reserved, as is usual of `rule`, or of all.
+    pub fn leaves(&mut self, seq: Seq, unit: Unit, rule: Option<&Arc<str>>, reserved: u32, now: Instant) {
+        let known = self.groups.iter().position(|group| group.unit == unit && group.rule.as_ref() == rule);
+        let at = known.unwrap_or_else(|| {
+            // Rules come and go.
+            self.groups.retain(|group| !group.requests.is_empty());
+            self.groups.push(Group { unit, rule: rule.cloned(), requests: VecDeque::new() });
+            self.groups.len() - 1
+        });
+        self.groups[at].requests.push_back(Request { seq, left: now, reserved });
     }
 
     /// When this one has left, if nobody knows yet what it has taken of `unit`.
     pub fn left(&self, seq: Seq, unit: Unit) -> Option<Instant> {
-        let of_unit = self.units.iter().find(|other| other.unit == unit)?;
-        Some(of_unit.requests[of_unit.place(seq)?].1)
+        self.of_unit(unit).find_map(|group| Some(group.requests[group.place(seq)?].left))
     }
 
     /// It is known what this one has taken of `unit`, or nobody will ever know it.
     pub fn told(&mut self, seq: Seq, unit: Unit) {
-        let of_unit = self.of_unit(unit);
-        if let Some((.., reserved)) = of_unit.place(seq).and_then(|place| of_unit.requests.remove(place)) {
-            of_unit.reserved -= u64::from(reserved);
+        for group in self.groups.iter_mut().filter(|group| group.unit == unit) {
+            if let Some(place) = group.place(seq) {
+                group.requests.remove(place);
+            }
         }
     }
 
     /// How many there are of which nobody knows how much of `unit` they take.
     pub fn count(&self, unit: Unit) -> usize {
-        self.units.iter().find(|other| other.unit == unit).map_or(0, |of_unit| of_unit.requests.len())
+        self.of_unit(unit).map(|group| group.requests.len()).sum()
     }
 
-    /// The units of which something is reserved for one that is under way.
-    pub fn units(&self) -> impl Iterator<Item = Unit> {
-        self.units.iter().filter(|of_unit| !of_unit.requests.is_empty()).map(|of_unit| of_unit.unit)
+    /// By how much less of `unit` counts for them at `now` than they are likely to take, in a window in which what has been sent counts
+    /// for so long. What requests of a rule took lately is `usual` of it.
+    pub fn lack<'a>(
+        &self,
+        unit: Unit,
+        window: Duration,
+        now: Instant,
+        usual: impl Fn(Option<&str>) -> Option<&'a UsualAmount>,
+    ) -> u32 {
+        let lack = |group: &Group| {
+            let Some(usual) = usual(group.rule.as_deref()).filter(|usual| usual.tells_by_time()) else { return 0.0 };
+            let lasts = |request: &Request| now.since(request.left);
+            let likely = usual.of_lasting(group.requests.iter().map(lasts));
+            let lacks = group.requests.iter().zip(likely).map(|(request, likely)| {
+                // What was sent longer ago than that counts no more, and counts anew when it is answered.
+                let counts = if lasts(request) < window { request.reserved } else { 0 };
+                (likely.unwrap_or(0.0) - f64::from(counts)).max(0.0)
+            });
+            lacks.sum()
+        };
+        self.of_unit(unit).map(lack).sum::<f64>().ceil() as u32
     }
 
-    /// By how much less of `unit` is reserved for all of them than they will take, as `usual` has it of those that lasted as long as
-    /// these have up to `now`.
-    pub fn lack(&self, unit: Unit, usual: &UsualAmount, now: Instant) -> u32 {
-        let Some(of_unit) = self.units.iter().find(|other| other.unit == unit) else { return 0 };
-        let likely = usual.of_lasting(of_unit.requests.iter().map(|(_, left, _)| now.since(*left)));
-        (likely - of_unit.reserved as f64).ceil().max(0.0) as u32
-    }
-
-    fn of_unit(&mut self, unit: Unit) -> &mut UntoldUnit {
-        let at = self.units.iter().position(|other| other.unit == unit).unwrap_or_else(|| {
-            self.units.push(UntoldUnit { unit, requests: VecDeque::new(), reserved: 0 });
-            self.units.len() - 1
-        });
-        &mut self.units[at]
+    fn of_unit(&self, unit: Unit) -> impl Iterator<Item = &Group> {
+        self.groups.iter().filter(move |group| group.unit == unit)
     }
 }
 
-// === impl UntoldUnit ===
+// === impl Group ===
 
-impl UntoldUnit {
+impl Group {
     fn place(&self, seq: Seq) -> Option<usize> {
-        self.requests.binary_search_by_key(&seq, |(seq, ..)| *seq).ok()
+        self.requests.binary_search_by_key(&seq, |request| request.seq).ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
-    /// Ten answers of 100 lasted a second, and ten of 1,000 ten seconds; 550 each is reserved.
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u32) -> Instant {
+        Instant::START + SECOND * seconds
+    }
+
+    /// Ten answers of `least` lasted a second, and ten of `most` ten seconds.
+    fn usual(least: u32, most: u32) -> UsualAmount {
+        let mut usual = UsualAmount::default();
+        for (used, seconds) in [(least, 1), (most, 10)].repeat(10) {
+            usual.remember(used, Some(SECOND * seconds));
+        }
+        usual
+    }
+
     #[test]
     fn those_that_last_lack_what_they_take_more_than_is_reserved() {
         let unit = Unit::named("out-tokens").unwrap();
-        let at = |seconds| Instant::START + Duration::from_secs(seconds);
-        let mut usual = UsualAmount::default();
-        for (used, seconds) in [(100, 1), (1000, 10)].repeat(10) {
-            usual.remember(used, Some(Duration::from_secs(seconds)));
-        }
+        let usual = usual(100, 1000);
         let mut untold = Untold::default();
-        for (seq, amount, left) in [(1, 550, 0), (2, 550, 3), (7, 2000, 3)] {
-            untold.leaves(seq, &Cost::MIN.reserving(unit, amount), at(left));
+        for (seq, reserved, left) in [(1, 550, 0), (2, 550, 3), (7, 2000, 3)] {
+            untold.leaves(seq, unit, None, reserved, at(left));
         }
-        // All of 3,000, of which 3,100 are reserved.
-        assert_eq!((untold.count(unit), untold.lack(unit, &usual, at(5))), (3, 0));
-        assert_eq!(untold.left(7, unit), Some(at(3)));
+        let lack = |untold: &Untold, now| untold.lack(unit, SECOND * 60, at(now), |_| Some(&usual));
+        assert_eq!([0, 1, 2, 3, 5].map(|now| lack(&untold, now)), [0, 0, 450, 450, 900], "of 2,000 nothing is lacking");
+        assert_eq!((untold.count(unit), untold.left(7, unit)), (3, Some(at(3))));
         untold.told(7, unit);
-        assert_eq!((untold.lack(unit, &usual, at(1)), untold.lack(unit, &usual, at(3))), (0, 450));
-        assert_eq!(untold.lack(unit, &usual, at(5)), 900);
-        assert_eq!((untold.left(7, unit), untold.left(1, unit)), (None, Some(at(0))));
-        [7, 1, 2].into_iter().for_each(|seq| untold.told(seq, unit));
-        assert_eq!((untold.count(unit), untold.lack(unit, &usual, at(5)), untold.units().count()), (0, 0, 0));
+        assert_eq!((untold.count(unit), untold.left(7, unit), lack(&untold, 5)), (2, None, 900));
+        assert_eq!(untold.lack(unit, SECOND * 4, at(5), |_| Some(&usual)), 1450, "of the first one nothing counts");
+        untold.told(7, unit);
+        untold.told(1, unit);
+        untold.told(2, unit);
+        assert_eq!((untold.count(unit), lack(&untold, 5)), (0, 0));
+    }
+
+    #[test]
+    fn requests_of_a_rule_lack_what_those_of_that_rule_take() {
+        let unit = Unit::named("out-tokens").unwrap();
+        let (all, small) = (usual(100, 1000), usual(1, 10));
+        let rule: Arc<str> = "classify".into();
+        let mut untold = Untold::default();
+        untold.leaves(1, unit, Some(&rule), 6, at(0));
+        untold.leaves(2, unit, None, 550, at(0));
+        let usual = |rule: Option<&str>| Some(if rule.is_some() { &small } else { &all });
+        assert_eq!(untold.lack(unit, SECOND * 60, at(2), usual), 4 + 450);
+        untold.told(2, unit);
+        assert_eq!(untold.lack(unit, SECOND * 60, at(2), usual), 4);
+        assert_eq!(untold.lack(unit, SECOND * 60, at(2), |_| None), 0, "nothing is known of it any more");
     }
 }

@@ -19,7 +19,7 @@ use super::{
     End,
     in_flight::InFlight,
     memory::REMEMBERED,
-    usual::{Usual, needs},
+    usual::{Usual, amount_of},
 };
 use crate::{
     clock::Instant,
@@ -126,8 +126,11 @@ impl Narrow {
     ) -> Option<(u32, Instant)> {
         let earliest = numbers.iter().map(|number| {
             let narrow = &mut self.budgets[*number];
-            let needs = needs(usual, Some(&narrow.rule.name), &narrow.untold, now, cost);
-            (*number, narrow.earliest(now, needs))
+            let untold = &narrow.untold;
+            narrow
+                .budget
+                .set_outstanding(|unit, window| untold.lack(unit, window, now, |rule| amount_of(usual, unit, rule)));
+            (*number, narrow.earliest(now, cost))
         });
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
@@ -155,13 +158,17 @@ impl Narrow {
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,
     /// which lets one go every `spacing`, is no reason to lose slots of these, nor what one was kept for another one's slot.
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
+        let rules: SmallVec<[_; Cost::MOST]> = cost.reserved().map(|unit| self.rule_of(&drawn.numbers, unit)).collect();
         for number in &drawn.numbers {
             let several = drawn.numbers.len() > 1;
             let narrow = &mut self.budgets[*number];
             let late = if several { spacing.max(narrow.budget.spacing()) } else { spacing };
             let charge = narrow.budget.take_late(now, since, late, cost, Scope::NONE);
             narrow.in_flight.took(charge.seq, now);
-            narrow.untold.leaves(charge.seq, &charge.cost, now);
+            for (unit, rule) in cost.reserved().zip(&rules) {
+                let reserved = cost.of(unit).map_or(0, |reserved| reserved.get());
+                narrow.untold.leaves(charge.seq, unit, rule.as_ref(), reserved, now);
+            }
             drawn.charges.push(charge);
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     State,
     narrow::Narrow,
-    usual::{Usual, needs, usual_of},
+    usual::{Usual, usual_of},
 };
 use crate::{
     clock::Instant,
@@ -49,11 +49,6 @@ impl<'a> Reserving<'a> {
         unsaid.fold(cost, |cost, unit| cost.reserving(unit, self.of_unit(sources, now, unit)))
     }
 
-    /// What has to be free at `now` in the lane's own budget for one of which this `cost` is taken.
-    pub(super) fn needs(self, now: Instant, cost: Cost) -> Cost {
-        needs(self.usual, None, self.untold, now, cost)
-    }
-
     /// What requests used lately.
     pub(super) fn usual(self) -> &'a [Usual] {
         self.usual
@@ -66,8 +61,13 @@ impl<'a> Reserving<'a> {
         let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
         let least = strictest.map(|(_, least)| least).into_iter().chain(self.policy.least_of(unit)).min();
         let under_way = strictest.map_or(self.untold.count(unit), |(number, _)| narrow.untold(number, unit));
-        let amount =
-            usual.map_or(&UsualAmount::default(), |usual| &usual.amount).reserve(under_way, own.due_part(unit), least);
+        let part =
+            strictest.and_then(|(number, _)| narrow.due_part(number, unit)).into_iter().chain(own.due_part(unit));
+        let amount = usual.map_or(&UsualAmount::default(), |usual| &usual.amount).reserve(
+            under_way,
+            part.reduce(f64::min),
+            least,
+        );
         // Where no other answer will come that could show that less suffices it takes no more than is free.
         let of_own = if self.untold.count(unit) == 0 { own.room(unit, now) } else { None };
         let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));

@@ -6,6 +6,7 @@ use super::{
     BATCH, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     reserving::{Reserving, Sources},
+    usual::amount_of,
 };
 use crate::{
     clock::Instant,
@@ -69,11 +70,17 @@ impl<T> State<T> {
             || !self.queue.parks(&line, budgets)
                 && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
                 && self.queue.is_parked();
-        let needs = Reserving::new(&self.policy, &self.usual, &self.untold).needs(now, cost);
-        if !first || self.earliest(now, needs, line) > now {
+        self.set_outstanding(now);
+        if !first || self.earliest(now, cost, line) > now {
             return false;
         }
         self.narrow.closed(budgets, now, cost, &self.usual).is_none()
+    }
+
+    /// There has to be room in the lane's own budget for what those under way are likely to take more than counts for them at `now`.
+    fn set_outstanding(&mut self, now: Instant) {
+        let Self { budget, untold, usual, .. } = self;
+        budget.set_outstanding(|unit, window| untold.lack(unit, window, now, |rule| amount_of(usual, unit, rule)));
     }
 
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
@@ -130,6 +137,7 @@ impl<T> State<T> {
         if let Some(until) = self.held_until(now) {
             return Next::At(until);
         }
+        self.set_outstanding(now);
         let version = Some(self.learned.scopes_version());
         if self.sorted.at + SORTING <= now {
             self.sort_lines(now);
@@ -181,7 +189,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         let cost = self.reserved(budgets, cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
-            false => earliest(self.budget, self.learned, now, self.reserving.needs(now, cost), *key),
+            false => earliest(self.budget, self.learned, now, cost, *key),
         };
         if let Some((budget, until)) = self.narrow.closed(budgets, now, cost, self.reserving.usual())
             && until >= at

@@ -55,12 +55,16 @@ impl<T> State<T> {
         self.in_flight.count() + self.apart
     }
 
-    /// One more is under way.
-    pub(super) fn leaves(&mut self, now: Instant, charge: Charge) {
-        self.untold.leaves(charge.seq, &charge.cost, now);
+    /// One more is under way, which draws on these narrower budgets.
+    pub(super) fn leaves(&mut self, now: Instant, charge: Charge, numbers: &[u32]) {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
+            for unit in charge.cost.reserved() {
+                let reserved = charge.cost.of(unit).map_or(0, |reserved| reserved.get());
+                let rule = self.narrow.rule_of(numbers, unit);
+                self.untold.leaves(charge.seq, unit, rule.as_ref(), reserved, now);
+            }
             self.in_flight.took(charge.seq, now);
             self.budget.under_way(now, self.in_flight.count());
         }

@@ -22,10 +22,10 @@ impl<T> State<T> {
     pub(in crate::lane) fn used(&mut self, now: Instant, slot: &mut Slot, usage: &Usage) {
         for &(unit, said) in &usage.said {
             let used = said.min(self.most(slot, unit));
-            let lasted = self.untold.left(slot.charge.seq, unit).map(|left| now.since(left));
+            let lasted = self.untold_since(slot, unit).map(|left| now.since(left));
             self.settle(now, slot, unit, used);
             self.usual(unit, None).remember(used, lasted, usage);
-            if let Some(rule) = self.strictest(slot, unit).cloned() {
+            if let Some(rule) = self.strictest(slot, unit) {
                 self.usual(unit, Some(rule)).remember(used, lasted, usage);
             }
         }
@@ -73,10 +73,16 @@ impl<T> State<T> {
         }
     }
 
+    /// When this slot's request has left, if nobody knows yet how much of `unit` it takes.
+    fn untold_since(&mut self, slot: &Slot, unit: Unit) -> Option<Instant> {
+        let narrow = slot.drawn.as_ref().and_then(|drawn| self.narrow.untold_since(drawn, unit));
+        narrow.or_else(|| self.untold.left(slot.charge.seq, unit))
+    }
+
     /// What requests like that of this slot used of `unit`, or all if that is not known.
     fn usual_for(&self, slot: &Slot, unit: Unit) -> Option<&Usual> {
         let rule = self.strictest(slot, unit);
-        usual_of(&self.usual, unit, rule.map(|name| &**name)).or_else(|| usual_of(&self.usual, unit, None))
+        usual_of(&self.usual, unit, rule.as_deref()).or_else(|| usual_of(&self.usual, unit, None))
     }
 
     /// What requests of rules that are gone have used is usual of none any more.
@@ -86,9 +92,8 @@ impl<T> State<T> {
     }
 
     /// The narrower rule for this slot's request that limits `unit` most.
-    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<&Arc<str>> {
-        let (number, _) = self.narrow.strictest(numbers(&slot.drawn), unit)?;
-        Some(self.narrow.rule_name(number))
+    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<Arc<str>> {
+        self.narrow.rule_of(numbers(&slot.drawn), unit)
     }
 
     /// How much of `unit` a request takes whose body has so many bytes: with what suffices per byte for 95 of 100. `None`

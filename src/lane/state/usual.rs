@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    clock::Instant,
-    limit::{Cost, Unit, Untold, UsualAmount, enough_for_most, put},
+    limit::{Unit, UsualAmount, enough_for_most, put},
     policy::Policy,
 };
 
@@ -56,15 +55,9 @@ pub(super) fn usual_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -
     usual.iter().find(|usual| usual.is_of(unit, rule))
 }
 
-/// What has to be free at `now` for a request of which this `cost` is taken, in a budget, of this narrower `rule` if it is of one, on which
-/// these `untold` draw as well: they may lack some of what they will take.
-pub(super) fn needs(usual: &[Usual], rule: Option<&str>, untold: &Untold, now: Instant, cost: Cost) -> Cost {
-    untold.units().fold(cost, |cost, unit| match (cost.of(unit), usual_of(usual, unit, rule)) {
-        (Some(taken), Some(usual)) => {
-            cost.with(unit, taken.get().saturating_add(untold.lack(unit, &usual.amount, now)))
-        }
-        _ => cost,
-    })
+/// The same, as an amount.
+pub(super) fn amount_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -> Option<&'a UsualAmount> {
+    usual_of(usual, unit, rule).map(|usual| &usual.amount)
 }
 
 // === impl Usual ===

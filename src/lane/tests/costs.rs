@@ -1,5 +1,6 @@
 //! Limits that count tokens, and requests that cost some.
 
+mod lasting;
 mod lengths;
 mod outputs;
 mod slots;

@@ -114,7 +114,9 @@ impl Projection<'_> {
         let Self { now, from, amount, margin } = *self;
         let opens = limit.share.as_ref().and_then(|share| share.opens());
         let (from, margin) = (opens.map_or(from, |opens| from.max(opens)), limit.margin(margin));
-        let window = limit.project(now, from, ahead, amount, margin);
+        // What those under way will take is gone when it leaves.
+        let before = ahead + u64::from(limit.outstanding);
+        let window = limit.project(now, from, before, amount, margin);
         let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
         let at = limit.gcra.project(from, ahead).max(window).max(spread);
         if limit.ends == Instant::FAR {

@@ -28,7 +28,13 @@ pub(super) struct Limit {
     pub(super) ends: Instant,
     /// What we hold of it, if it is shared with other processes.
     pub(super) share: Option<Box<Share>>,
+    /// So much more than counts for those under way they will take.
+    pub(super) outstanding: u32,
 }
+
+/// While nothing but what those under way will take is in the way it is looked at again after so long: one that hangs lacks nothing
+/// any more.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 // === impl Limit ===
 
@@ -46,6 +52,7 @@ impl Limit {
             lacks_until: Instant::START,
             ends: Instant::FAR,
             share: None,
+            outstanding: 0,
         }
     }
 
@@ -56,12 +63,16 @@ impl Limit {
             self.begin_anew(now);
         }
         let (spaced, reserve) = (self.gcra.earliest(now), self.reserve());
-        if self.window.has_plenty(amount, reserve) {
+        let with_outstanding = amount.saturating_add(self.outstanding);
+        if self.window.has_plenty(with_outstanding, reserve) {
             return spaced.min(self.ends);
         }
         let margin = self.margin(margin);
         // In this order: the window forgets what has left it.
-        let window = self.window.earliest(now, amount, margin);
+        let mut window = self.window.earliest(now, amount, margin);
+        if self.outstanding > 0 {
+            window = self.window.earliest(now, with_outstanding, margin).min(window.max(now + LOOK_AGAIN));
+        }
         spaced.max(window).max(self.window.spread(now, 0, reserve, margin, self.taken)).min(self.ends)
     }
 

@@ -187,11 +187,11 @@ impl Budget {
         }
     }
 
-    /// Which part of what is configured of `unit` is due to this process.
-    pub fn due_part(&self, unit: Unit) -> f64 {
+    /// Which part of what is configured of `unit` is due to this process, if it is shared with others.
+    pub fn due_part(&self, unit: Unit) -> Option<f64> {
         let shares =
             self.limits.iter().filter(|limit| limit.spec.unit == unit).filter_map(|limit| limit.share.as_ref());
-        shares.map(|share| share.due_part()).fold(1.0, f64::min)
+        shares.map(|share| share.due_part()).reduce(f64::min)
     }
 
     /// Whether the store knows of anything that is held here.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Narrow;
+use super::{Drawn, Narrow};
 use crate::{
     clock::Instant,
     lane::order::Waits,
@@ -15,6 +15,18 @@ impl Narrow {
         &self.budgets[number].rule.name
     }
 
+    /// The rule of the one of these budgets the limits of which hold least of `unit`.
+    pub(in crate::lane::state) fn rule_of(&self, numbers: &[u32], unit: Unit) -> Option<Arc<str>> {
+        self.strictest(numbers, unit).map(|(number, _)| self.rule_name(number).clone())
+    }
+
+    /// When what has drawn on these budgets has left, if nobody knows yet how much of `unit` it takes.
+    pub(in crate::lane::state) fn untold_since(&mut self, drawn: &Drawn, unit: Unit) -> Option<Instant> {
+        let mut since = None;
+        self.each(drawn, |narrow, charge| since = since.or(narrow.untold.left(charge.seq, unit)));
+        since
+    }
+
     /// The one of these budgets the limits of which hold least of `unit`, and how much that is.
     pub(in crate::lane::state) fn strictest(&self, numbers: &[u32], unit: Unit) -> Option<(u32, Amount)> {
         let least = numbers.iter().filter_map(|number| Some((*number, self.budgets[*number].rule.least_of(unit)?)));
@@ -24,6 +36,11 @@ impl Narrow {
     /// How many requests that draw on a budget are under way of which nobody knows how much of `unit` they take.
     pub(in crate::lane::state) fn untold(&self, number: u32, unit: Unit) -> usize {
         self.budgets[number].untold.count(unit)
+    }
+
+    /// Which part of `unit` of a budget is due to this process, if it is shared with others.
+    pub(in crate::lane::state) fn due_part(&self, number: u32, unit: Unit) -> Option<f64> {
+        self.budgets[number].budget.due_part(unit)
     }
 
     /// How much of `unit` is left of a budget.

@@ -120,28 +120,3 @@ async fn what_no_answer_ever_tells_holds_nobody_up() {
     }
     assert_eq!(world.lane.snapshot().limits[1].used, 100, "one each");
 }
-
-/// Of 16 answers every second one takes 10 tokens and a second, the others 490 and ten: 250 in the mean. Of the 1,000 that are left one
-/// that is under way leaves room for three more at first; after two seconds, when it is one of those of 490, for two.
-#[tokio::test(start_paused = true)]
-async fn what_lasts_longer_than_short_answers_leaves_less_room() {
-    for (lasts, more) in [(0, 3), (2, 2)] {
-        let world = told("6000/min burst 6000, 5000 out-tokens/h burst 5000");
-        let unit = Unit::named("out-tokens").unwrap();
-        let send = || {
-            let Admission::Send(mut permit) = world.ask() else { return None };
-            permit.sent();
-            permit.answered(&AnswerReport::SERVED, Instant::START);
-            Some(permit)
-        };
-        for (used, seconds) in [(10, 1), (490, 10)].repeat(8) {
-            let mut permit = send().expect("4,000 of 5,000 are used by all of them");
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-            permit.used(&Usage { said: vec![(unit, used)], ..Usage::default() });
-        }
-        let _lasting = send().expect("1,000 are left");
-        tokio::time::sleep(Duration::from_secs(lasts)).await;
-        let permits: Vec<_> = std::iter::from_fn(send).collect();
-        assert_eq!(permits.len(), more, "after {lasts} s");
-    }
-}

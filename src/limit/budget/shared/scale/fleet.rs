@@ -20,7 +20,7 @@ use crate::{
         Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync,
         Terms, WakeUp, micros,
     },
-    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, Untold, UsualAmount},
+    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, UsualAmount},
 };
 
 /// What is modelled.
@@ -73,7 +73,7 @@ struct MemberLane {
     cost: Cost,
     /// What answers have said that others took of each limit, and of how many that is to come.
     usual: Vec<UsualAmount>,
-    untold: Untold,
+    under_way: u32,
     wakes_at: Micros,
     due: Micros,
 }
@@ -247,7 +247,7 @@ impl Fleet {
                 waiting: 0,
                 cost,
                 usual: vec![UsualAmount::default(); limits.len()],
-                untold: Untold::default(),
+                under_way: 0,
                 wakes_at: 0,
                 due: Micros::MAX,
             }
@@ -326,12 +326,10 @@ impl Fleet {
                 let lane = &mut self.processes[at].lanes[own];
                 lane.budget.answered(charge, self::local(at, sent), self::local(at, now));
                 lane.budget.observe(self::local(at, now), Duration::from_micros((now - sent).unsigned_abs()));
+                lane.under_way -= u32::from(!took.is_empty());
                 for (number, took) in took {
-                    let (unit, now) = (self.shape.limits[number].limit.unit, self::local(at, now));
-                    let left = lane.untold.left(charge.seq, unit);
-                    lane.untold.told(charge.seq, unit);
-                    lane.usual[number].remember(took, left.map(|left| now.since(left)));
-                    lane.budget.settle(charge, unit, took, now);
+                    lane.usual[number].remember(took, None);
+                    lane.budget.settle(charge, self.shape.limits[number].limit.unit, took, self::local(at, now));
                 }
                 lane.waiting += u64::from(matches!(self.shape.load, Load::Workers(_)));
                 self.send(at, own);

@@ -36,28 +36,20 @@ impl Fleet {
         loop {
             let next = self.cost();
             let lane = &mut self.processes[at].lanes[own];
-            let mut needs = lane.cost;
             for (Taken { limit, takes, .. }, usual) in self.shape.limits.iter().zip(&lane.usual) {
                 if takes.is_some() {
-                    lane.cost = lane.cost.reserving(
-                        limit.unit,
-                        usual.reserve(
-                            lane.untold.count(limit.unit),
-                            lane.budget.due_part(limit.unit),
-                            Some(limit.rate.count),
-                        ),
-                    );
-                    let lacks = lane.untold.lack(limit.unit, usual, local);
-                    needs = needs.with(limit.unit, lane.cost.of(limit.unit).map_or(0, Amount::get) + lacks);
+                    let part = lane.budget.due_part(limit.unit);
+                    let amount = usual.reserve(lane.under_way as usize, part, Some(limit.rate.count));
+                    lane.cost = lane.cost.with(limit.unit, amount);
                 }
             }
-            if lane.waiting == 0 || lane.budget.earliest(local, needs, Scope::NONE) > local {
+            if lane.waiting == 0 || lane.budget.earliest(local, lane.cost, Scope::NONE) > local {
                 break;
             }
             let charge = lane.budget.take(local, local, lane.cost, Scope::NONE);
             lane.budget.sent(charge, local);
             lane.waiting -= u64::from(!crowded);
-            lane.untold.leaves(charge.seq, &charge.cost, local);
+            lane.under_way += u32::from(self.shape.limits.iter().any(|taken| taken.takes.is_some()));
             leave.push((charge, lane.cost));
             lane.cost = next;
         }
