@@ -318,7 +318,7 @@ impl<T> State<T> {
             if let Some(drawn) = &drawn {
                 self.narrow.dequeued(drawn, &claim, cost, place.turn());
             }
-            let cost = self.reserve(now, cost, numbers(&drawn));
+            let cost = self.reserve(now, cost, drawn.as_deref());
             let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn, port });
             grants.push(Grant { ticket: grant, slot, waited: now.since(since) });
         }

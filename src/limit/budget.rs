@@ -67,6 +67,10 @@ pub struct Budget {
     following: Option<Box<Following>>,
 }
 
+/// No more than such a part of a window is left free for what those under way are likely to take: they may hang, or their clients may
+/// not read, and others must not stand still for that.
+const OUTSTANDING: u32 = 4;
+
 // === impl Budget ===
 
 impl Budget {
@@ -199,7 +203,8 @@ impl Budget {
         for limit in limits {
             let LimitSpec { unit, rate, strict, .. } = limit.spec;
             // What is under way counts until it is answered, or for as long as the window is.
-            limit.outstanding = lack(unit, if strict { Duration::MAX } else { rate.per });
+            let lacks = lack(unit, if strict { Duration::MAX } else { rate.per });
+            limit.outstanding = lacks.min(rate.count.get() / OUTSTANDING);
         }
     }
 

@@ -76,9 +76,9 @@ impl Untold {
             let lasts = |request: &Request| now.since(request.left);
             let likely = usual.of_lasting(group.requests.iter().map(lasts));
             let lacks = group.requests.iter().zip(likely).map(|(request, likely)| {
-                // What was sent longer ago than that counts no more, and counts anew when it is answered.
-                let counts = if lasts(request) < window { request.reserved } else { 0 };
-                (likely.unwrap_or(0.0) - f64::from(counts)).max(0.0)
+                // What lasts for longer than that will be used when all that counts now does not any more.
+                let likely = likely.filter(|_| lasts(request) < window).unwrap_or_default();
+                (likely - f64::from(request.reserved)).max(0.0)
             });
             lacks.sum()
         };
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!((untold.count(unit), untold.left(7, unit)), (3, Some(at(3))));
         untold.told(7, unit);
         assert_eq!((untold.count(unit), untold.left(7, unit), lack(&untold, 5)), (2, None, 900));
-        assert_eq!(untold.lack(unit, SECOND * 4, at(5), |_| Some(&usual)), 1450, "of the first one nothing counts");
+        assert_eq!(untold.lack(unit, SECOND * 4, at(5), |_| Some(&usual)), 450, "the first one has lasted for longer");
         untold.told(7, unit);
         untold.told(1, unit);
         untold.told(2, unit);

@@ -2,7 +2,7 @@
 //!
 //! Where what takes much takes long, an answer that is still under way when most are over will say more than they did. So what
 //! one will take is the mean of those that lasted at least as long as it has up to now, which for one that leaves is the mean of
-//! all; and one that has lasted longer than any goes on as the longest did. What a single one may take beyond that is left out: by
+//! all; and one that has lasted longer than any counts as the longest. What a single one may take beyond that is left out: by
 //! so much a window may be exceeded, however many are under way.
 //!
 //! Where the time says nothing, and in a fleet, where none knows those of the others: several that are under way together seldom
@@ -102,7 +102,7 @@ impl UsualAmount {
                 longer -= 1;
             }
             let (longest, most) = self.lasted.last()?;
-            let goes_on = || (lasts <= *longest * HANGS).then(|| most * lasts.div_duration_f64(*longest));
+            let goes_on = || (lasts <= *longest * HANGS).then_some(*most);
             self.lasted.get(longer).map(|(_, used)| *used).or_else(goes_on)
         })
     }
@@ -187,7 +187,7 @@ mod tests {
         let of =
             |lasted: &[f64]| usual.of_lasting(lasted.iter().copied().map(Duration::from_secs_f64)).collect::<Vec<_>>();
         assert_eq!([0.0, 0.9, 1.1, 10.0].map(|lasts| of(&[lasts])[0].unwrap()), [550.0, 550.0, 1000.0, 1000.0]);
-        assert_eq!(of(&[31.0, 20.0, 5.0, 0.5]), [None, Some(2000.0), Some(1000.0), Some(550.0)], "the first one hangs");
+        assert_eq!(of(&[31.0, 20.0, 5.0, 0.5]), [None, Some(1000.0), Some(1000.0), Some(550.0)], "the first one hangs");
         let by_time = [None, Some(1.0)].map(|part| usual.reserve(8, part, None));
         assert!(
             by_time[0] == 550 && by_time[1] > 600,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{
     State, WaitingRequest,
     narrow::Drawn,
-    numbers,
     predict::{Asking, Before},
     room::WaitingRoom,
     turn::line_of,
@@ -135,7 +134,7 @@ impl<T> State<T> {
         let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
         let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws, port };
         let (cost, line) =
-            (self.reserve(now, cost, numbers(drawn)), line_of(&self.learned, &kind, metered, drawn.as_deref()));
+            (self.reserve(now, cost, drawn.as_deref()), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };
         let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
         let refusal = self.come_back(now, asking, Before::default(), refusal, room == WaitingRoom::Lane);

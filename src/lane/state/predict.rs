@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use super::{
     State,
     narrow::{Drawn, Narrow},
-    numbers,
     room::WaitingRoom,
     slow::{Counted, SlowGroups},
     turn::{LineKey, line_of},
@@ -53,7 +52,7 @@ impl<T> State<T> {
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
         let Self { narrow, returns, budget, .. } = self;
         let drawn = narrow.find(&ask.draws, budget, now, self.epoch, |number| returns.names(number));
-        let cost = self.reserve(now, ask.cost, numbers(&drawn));
+        let cost = self.reserve(now, ask.cost, drawn.as_deref());
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         (drawn, cost, line)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    narrow::Narrow,
+    narrow::{Drawn, Narrow},
     usual::{Usual, usual_of},
 };
 use crate::{
@@ -25,13 +25,16 @@ pub(super) struct Sources<'a> {
     pub(super) own: &'a mut Budget,
     pub(super) narrow: &'a mut Narrow,
     pub(super) numbers: &'a [u32],
+    /// It draws on the narrower ones only.
+    pub(super) apart: bool,
 }
 
 impl<T> State<T> {
     /// What is taken at `now` for a request of this cost that draws on these narrower budgets.
-    pub(super) fn reserve(&mut self, now: Instant, cost: Cost, numbers: &[u32]) -> Cost {
+    pub(super) fn reserve(&mut self, now: Instant, cost: Cost, drawn: Option<&Drawn>) -> Cost {
         let Self { budget: own, narrow, .. } = self;
-        let sources = &mut Sources { own, narrow, numbers };
+        let (numbers, apart) = drawn.map_or((&[][..], false), |drawn| (drawn.numbers(), drawn.is_apart()));
+        let sources = &mut Sources { own, narrow, numbers, apart };
         Reserving::new(&self.policy, &self.usual, &self.untold).of(sources, now, cost)
     }
 }
@@ -56,7 +59,7 @@ impl<'a> Reserving<'a> {
 
     /// Where a narrower rule limits the unit, by what its requests have used: others may use a hundred times as much, and one of
     /// these would never fit there.
-    fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
+    fn of_unit(self, Sources { own, narrow, numbers, apart }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
         let strictest = narrow.strictest(numbers, unit);
         let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
         let least = strictest.map(|(_, least)| least).into_iter().chain(self.policy.least_of(unit)).min();
@@ -69,7 +72,8 @@ impl<'a> Reserving<'a> {
             least,
         );
         // Where no other answer will come that could show that less suffices it takes no more than is free.
-        let of_own = if self.untold.count(unit) == 0 { own.room(unit, now) } else { None };
+        let alone = !*apart && self.untold.count(unit) == 0;
+        let of_own = if alone { own.room(unit, now) } else { None };
         let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));
         of_own.into_iter().chain(of_narrow).fold(amount, |amount, room| amount.min(room.max(1)))
     }

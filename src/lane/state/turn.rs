@@ -170,9 +170,9 @@ impl<T> State<T> {
 }
 
 impl Knowledge<'_> {
-    /// What is taken for a request of this cost that draws on these narrower budgets.
-    fn reserved(&mut self, numbers: &[u32], cost: Cost) -> Cost {
-        let sources = &mut Sources { own: self.budget, narrow: self.narrow, numbers };
+    /// What is taken for a request of this cost that draws on these narrower budgets, and on no others if it is `apart`.
+    fn reserved(&mut self, numbers: &[u32], apart: bool, cost: Cost) -> Cost {
+        let sources = &mut Sources { own: self.budget, narrow: self.narrow, numbers, apart };
         self.reserving.of(sources, self.now, cost)
     }
 }
@@ -186,7 +186,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
 
     fn hold(&mut self, key: &LineKey, budgets: &[u32], cost: Cost) -> Hold {
         let now = self.now;
-        let cost = self.reserved(budgets, cost);
+        let cost = self.reserved(budgets, key.scope.is_apart(), cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
             false => earliest(self.budget, self.learned, now, cost, *key),
@@ -217,7 +217,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         match budget {
             Some(budget) => self.narrow.idles(budget),
             None if key.metered => {
-                let cost = self.reserved(&[], cost);
+                let cost = self.reserved(&[], false, cost);
                 self.budget.takes(cost)
             }
             None => Duration::ZERO,
@@ -225,7 +225,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     }
 
     fn earliest_beside(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> Instant {
-        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), cost));
+        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), false, cost));
         match budget {
             Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
             // Of requests nothing is kept.

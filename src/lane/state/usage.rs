@@ -24,8 +24,12 @@ impl<T> State<T> {
             let used = said.min(self.most(slot, unit));
             let lasted = self.untold_since(slot, unit).map(|left| now.since(left));
             self.settle(now, slot, unit, used);
-            self.usual(unit, None).remember(used, lasted, usage);
-            if let Some(rule) = self.strictest(slot, unit) {
+            let rule = self.strictest(slot, unit);
+            // What draws on limits of its own only says nothing of the others.
+            if rule.is_none() || !slot.charge.scope.is_apart() {
+                self.usual(unit, None).remember(used, lasted, usage);
+            }
+            if let Some(rule) = rule {
                 self.usual(unit, Some(rule)).remember(used, lasted, usage);
             }
         }

@@ -72,6 +72,36 @@ async fn what_hangs_is_in_the_way_of_none_any_more() {
     assert!((ms(30_000)..=ms(30_500)).contains(&after), "{after:?}");
 }
 
+/// 800 of 4,000 are used by answers of 10 and of 90, and 40 that last reserve 50 each. They will take 1,600 more, but no more than a
+/// quarter of 4,000 is left free for that: of the 1,200 that are left 200 are for others.
+#[tokio::test(start_paused = true)]
+async fn many_that_last_leave_three_quarters_of_a_window_to_others() {
+    let world = told("6000/min burst 6000, 4000 out-tokens/h burst 4000");
+    answers(&world, &None, &[(10, 1), (90, 10)]).await;
+    let lasting: Vec<_> = (0..40).map(|_| send(&world, &None).expect("3,200 are left")).collect();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(count(&world, &None), 4);
+    drop(lasting);
+}
+
+/// The host's own limit is used up, and nothing is under way there. What draws on limits of its own only reserves what is usual of it,
+/// and its tiny answers say nothing of the host's.
+#[tokio::test(start_paused = true)]
+async fn what_draws_on_its_own_limits_only_has_nothing_to_do_with_those_of_others() {
+    let world = told("6000/min burst 6000, 4000 out-tokens/h burst 4000");
+    let apart = narrower("5000 out-tokens/h burst 5000", true);
+    answers(&world, &None, &ANSWERS).await;
+    answers(&world, &apart, &[(100, 1)]).await;
+    assert_eq!(count(&world, &None), 0, "all of it is used");
+    assert_eq!(count(&world, &apart), 34, "of the 3,400 that are left, 100 each");
+    let world = told("6000/min burst 6000, 5000 out-tokens/h burst 5000");
+    answers(&world, &None, &ANSWERS).await;
+    for _ in 0..4 {
+        answers(&world, &apart, &[(1, 1)]).await;
+    }
+    assert_eq!(count(&world, &None), 4, "of 250, where 1,000 are left");
+}
+
 /// What requests of a rule take of limits of their own only is nothing that lacks here.
 #[tokio::test(start_paused = true)]
 async fn what_draws_on_its_own_limits_only_takes_no_room_of_others() {
