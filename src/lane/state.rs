@@ -40,7 +40,7 @@ use self::{
     slot::Leaving,
     steer::LetFirst,
     turn::{LineKey, Sorted},
-    usual::Usual,
+    usual::{Usual, set_outstanding},
 };
 pub(super) use self::{
     effects::{Decision, Effects, Grant, QueueOffer, Timer},
@@ -78,7 +78,7 @@ pub(super) struct State<T> {
     in_flight: InFlight,
     /// Those that do not.
     apart: u32,
-    /// Those of which only the answer says what they take.
+    /// Those of `in_flight` of which only the answer says what they take.
     untold: Untold,
     /// The time since 1970 at [`Instant::START`].
     epoch: Duration,
@@ -308,6 +308,9 @@ impl<T> State<T> {
     /// matures: `now` if more have matured than are given in one go, [`Instant::FAR`] if an answer must come first.
     fn give(&mut self, now: Instant, due: Instant, grants: &mut Grants<T>) -> Instant {
         let mut moves = BATCH;
+        if !self.queue.is_empty() {
+            set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
+        }
         for _ in 0..BATCH {
             let (place, key) = match self.next(now, &mut moves) {
                 Next::Ticket { place, key } => (place, key),

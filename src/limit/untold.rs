@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Seq, Unit, UsualAmount};
+use super::{Amount, Charge, Seq, Unit, UsualAmount};
 use crate::clock::Instant;
 
 /// Those that draw on one budget.
@@ -31,16 +31,14 @@ struct Request {
 // === impl Untold ===
 
 impl Untold {
-    /// One leaves at `now`, for which so much of `unit` is reserved, as is usual of `rule`, or of all.
-    pub fn leaves(&mut self, seq: Seq, unit: Unit, rule: Option<&Arc<str>>, reserved: u32, now: Instant) {
-        let known = self.groups.iter().position(|group| group.unit == unit && group.rule.as_ref() == rule);
-        let at = known.unwrap_or_else(|| {
-            // Rules come and go.
-            self.groups.retain(|group| !group.requests.is_empty());
-            self.groups.push(Group { unit, rule: rule.cloned(), requests: VecDeque::new() });
-            self.groups.len() - 1
-        });
-        self.groups[at].requests.push_back(Request { seq, left: now, reserved });
+    /// One leaves at `now`, for which `charge` was taken. What is reserved of a unit is what is usual of the rule that `rule_of` says,
+    /// or of all.
+    pub fn leaves(&mut self, charge: &Charge, now: Instant, rule_of: impl Fn(Unit) -> Option<Arc<str>>) {
+        for unit in charge.cost.reserved() {
+            let reserved = charge.cost.of(unit).map_or(0, Amount::get);
+            let group = self.group(unit, rule_of(unit));
+            group.requests.push_back(Request { seq: charge.seq, left: now, reserved });
+        }
     }
 
     /// When this one has left, if nobody knows yet what it has taken of `unit`.
@@ -48,13 +46,18 @@ impl Untold {
         self.of_unit(unit).find_map(|group| Some(group.requests[group.place(seq)?].left))
     }
 
-    /// It is known what this one has taken of `unit`, or nobody will ever know it.
+    /// It is known what this one has taken of `unit`.
     pub fn told(&mut self, seq: Seq, unit: Unit) {
         for group in self.groups.iter_mut().filter(|group| group.unit == unit) {
             if let Some(place) = group.place(seq) {
                 group.requests.remove(place);
             }
         }
+    }
+
+    /// This one has ended. Of what its answer has not told nobody will ever know it.
+    pub fn ended(&mut self, charge: &Charge) {
+        charge.cost.reserved().for_each(|unit| self.told(charge.seq, unit));
     }
 
     /// How many there are of which nobody knows how much of `unit` they take.
@@ -85,6 +88,17 @@ impl Untold {
         self.of_unit(unit).map(lack).sum::<f64>().ceil() as u32
     }
 
+    fn group(&mut self, unit: Unit, rule: Option<Arc<str>>) -> &mut Group {
+        let known = self.groups.iter().position(|group| group.unit == unit && group.rule == rule);
+        let at = known.unwrap_or_else(|| {
+            // Rules come and go.
+            self.groups.retain(|group| !group.requests.is_empty());
+            self.groups.push(Group { unit, rule, requests: VecDeque::new() });
+            self.groups.len() - 1
+        });
+        &mut self.groups[at]
+    }
+
     fn of_unit(&self, unit: Unit) -> impl Iterator<Item = &Group> {
         self.groups.iter().filter(move |group| group.unit == unit)
     }
@@ -101,11 +115,16 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::{Cost, Scope};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn at(seconds: u32) -> Instant {
         Instant::START + SECOND * seconds
+    }
+
+    fn charge(seq: Seq, unit: Unit, reserved: u32) -> Charge {
+        Charge { seq, cost: Cost::MIN.reserving(unit, reserved), scope: Scope::NONE }
     }
 
     /// Ten answers of `least` lasted a second, and ten of `most` ten seconds.
@@ -123,7 +142,7 @@ mod tests {
         let usual = usual(100, 1000);
         let mut untold = Untold::default();
         for (seq, reserved, left) in [(1, 550, 0), (2, 550, 3), (7, 2000, 3)] {
-            untold.leaves(seq, unit, None, reserved, at(left));
+            untold.leaves(&charge(seq, unit, reserved), at(left), |_| None);
         }
         let lack = |untold: &Untold, now| untold.lack(unit, SECOND * 60, at(now), |_| Some(&usual));
         assert_eq!([0, 1, 2, 3, 5].map(|now| lack(&untold, now)), [0, 0, 450, 450, 900], "of 2,000 nothing is lacking");
@@ -133,7 +152,7 @@ mod tests {
         assert_eq!(untold.lack(unit, SECOND * 4, at(5), |_| Some(&usual)), 450, "the first one has lasted for longer");
         untold.told(7, unit);
         untold.told(1, unit);
-        untold.told(2, unit);
+        untold.ended(&charge(2, unit, 550));
         assert_eq!((untold.count(unit), lack(&untold, 5)), (0, 0));
     }
 
@@ -143,8 +162,8 @@ mod tests {
         let (all, small) = (usual(100, 1000), usual(1, 10));
         let rule: Arc<str> = "classify".into();
         let mut untold = Untold::default();
-        untold.leaves(1, unit, Some(&rule), 6, at(0));
-        untold.leaves(2, unit, None, 550, at(0));
+        untold.leaves(&charge(1, unit, 6), at(0), |_| Some(rule.clone()));
+        untold.leaves(&charge(2, unit, 550), at(0), |_| None);
         let usual = |rule: Option<&str>| Some(if rule.is_some() { &small } else { &all });
         assert_eq!(untold.lack(unit, SECOND * 60, at(2), usual), 4 + 450);
         untold.told(2, unit);

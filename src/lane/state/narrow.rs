@@ -19,7 +19,7 @@ use super::{
     End,
     in_flight::InFlight,
     memory::REMEMBERED,
-    usual::{Usual, amount_of},
+    usual::{Usual, set_outstanding},
 };
 use crate::{
     clock::Instant,
@@ -126,10 +126,7 @@ impl Narrow {
     ) -> Option<(u32, Instant)> {
         let earliest = numbers.iter().map(|number| {
             let narrow = &mut self.budgets[*number];
-            let untold = &narrow.untold;
-            narrow
-                .budget
-                .set_outstanding(|unit, window| untold.lack(unit, window, now, |rule| amount_of(usual, unit, rule)));
+            set_outstanding(&mut narrow.budget, &narrow.untold, usual, now);
             (*number, narrow.earliest(now, cost))
         });
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
@@ -158,17 +155,16 @@ impl Narrow {
     /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,
     /// which lets one go every `spacing`, is no reason to lose slots of these, nor what one was kept for another one's slot.
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
-        let rules: SmallVec<[_; Cost::MOST]> = cost.reserved().map(|unit| self.rule_of(&drawn.numbers, unit)).collect();
+        let rules: SmallVec<[_; Cost::MOST]> =
+            cost.reserved().map(|unit| (unit, self.rule_of(&drawn.numbers, unit).cloned())).collect();
+        let rule_of = |unit| rules.iter().find(|(other, _)| *other == unit).and_then(|(_, rule)| rule.clone());
         for number in &drawn.numbers {
             let several = drawn.numbers.len() > 1;
             let narrow = &mut self.budgets[*number];
             let late = if several { spacing.max(narrow.budget.spacing()) } else { spacing };
             let charge = narrow.budget.take_late(now, since, late, cost, Scope::NONE);
             narrow.in_flight.took(charge.seq, now);
-            for (unit, rule) in cost.reserved().zip(&rules) {
-                let reserved = cost.of(unit).map_or(0, |reserved| reserved.get());
-                narrow.untold.leaves(charge.seq, unit, rule.as_ref(), reserved, now);
-            }
+            narrow.untold.leaves(&charge, now, rule_of);
             drawn.charges.push(charge);
         }
     }
@@ -211,9 +207,7 @@ impl Narrow {
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
         self.each(drawn, |narrow, charge| {
             narrow.in_flight.ended(now);
-            for unit in charge.cost.reserved() {
-                narrow.untold.told(charge.seq, unit);
-            }
+            narrow.untold.ended(&charge);
             match end {
                 End::Unsent => narrow.budget.return_unused(charge),
                 End::Unanswered => narrow.budget.abandoned(charge, now),

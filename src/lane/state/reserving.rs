@@ -20,21 +20,19 @@ pub(super) struct Reserving<'a> {
     untold: &'a Untold,
 }
 
-/// What it may take of: the lane's own budget, and narrower ones.
+/// What it may take of: the lane's own budget, if it draws on that, and narrower ones.
 pub(super) struct Sources<'a> {
-    pub(super) own: &'a mut Budget,
+    pub(super) own: Option<&'a mut Budget>,
     pub(super) narrow: &'a mut Narrow,
     pub(super) numbers: &'a [u32],
-    /// It draws on the narrower ones only.
-    pub(super) apart: bool,
 }
 
 impl<T> State<T> {
     /// What is taken at `now` for a request of this cost that draws on these narrower budgets.
     pub(super) fn reserve(&mut self, now: Instant, cost: Cost, drawn: Option<&Drawn>) -> Cost {
         let Self { budget: own, narrow, .. } = self;
-        let (numbers, apart) = drawn.map_or((&[][..], false), |drawn| (drawn.numbers(), drawn.is_apart()));
-        let sources = &mut Sources { own, narrow, numbers, apart };
+        let own = (!drawn.is_some_and(Drawn::is_apart)).then_some(own);
+        let sources = &mut Sources { own, narrow, numbers: drawn.map_or(&[], Drawn::numbers) };
         Reserving::new(&self.policy, &self.usual, &self.untold).of(sources, now, cost)
     }
 }
@@ -59,21 +57,20 @@ impl<'a> Reserving<'a> {
 
     /// Where a narrower rule limits the unit, by what its requests have used: others may use a hundred times as much, and one of
     /// these would never fit there.
-    fn of_unit(self, Sources { own, narrow, numbers, apart }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
+    fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
         let strictest = narrow.strictest(numbers, unit);
         let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
-        let least = strictest.map(|(_, least)| least).into_iter().chain(self.policy.least_of(unit)).min();
+        let own_least = own.as_ref().and_then(|_| self.policy.least_of(unit));
+        let least = strictest.map(|(_, least)| least).into_iter().chain(own_least).min();
         let under_way = strictest.map_or(self.untold.count(unit), |(number, _)| narrow.untold(number, unit));
-        let part =
-            strictest.and_then(|(number, _)| narrow.due_part(number, unit)).into_iter().chain(own.due_part(unit));
-        let amount = usual.map_or(&UsualAmount::default(), |usual| &usual.amount).reserve(
-            under_way,
-            part.reduce(f64::min),
-            least,
-        );
+        let narrow_part = strictest.and_then(|(number, _)| narrow.due_part(number, unit));
+        let own_part = own.as_ref().and_then(|own| own.due_part(unit));
+        let part = narrow_part.into_iter().chain(own_part).reduce(f64::min);
+        let unknown = UsualAmount::default();
+        let amount = usual.map_or(&unknown, |usual| &usual.amount).reserve(under_way, part, least);
         // Where no other answer will come that could show that less suffices it takes no more than is free.
-        let alone = !*apart && self.untold.count(unit) == 0;
-        let of_own = if alone { own.room(unit, now) } else { None };
+        let alone = self.untold.count(unit) == 0;
+        let of_own = own.as_mut().filter(|_| alone).and_then(|own| own.room(unit, now));
         let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));
         of_own.into_iter().chain(of_narrow).fold(amount, |amount, room| amount.min(room.max(1)))
     }

@@ -6,7 +6,7 @@ use super::{
     BATCH, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     reserving::{Reserving, Sources},
-    usual::amount_of,
+    usual::set_outstanding,
 };
 use crate::{
     clock::Instant,
@@ -57,6 +57,7 @@ impl<T> State<T> {
             let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
             return self.earliest(now, Cost::MIN, usual);
         }
+        set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         match self.next(now, &mut { BATCH }) {
             Next::Ticket { .. } => now,
             Next::At(at) => at,
@@ -66,21 +67,12 @@ impl<T> State<T> {
     /// Whether a request that comes now may leave at once: none is before it in its line, and none that waits in
     /// another line could use the slot.
     pub(super) fn passes(&mut self, now: Instant, cost: Cost, line: LineKey, budgets: &[u32]) -> bool {
+        set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         let first = self.queue.is_empty()
             || !self.queue.parks(&line, budgets)
                 && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
                 && self.queue.is_parked();
-        self.set_outstanding(now);
-        if !first || self.earliest(now, cost, line) > now {
-            return false;
-        }
-        self.narrow.closed(budgets, now, cost, &self.usual).is_none()
-    }
-
-    /// There has to be room in the lane's own budget for what those under way are likely to take more than counts for them at `now`.
-    fn set_outstanding(&mut self, now: Instant) {
-        let Self { budget, untold, usual, .. } = self;
-        budget.set_outstanding(|unit, window| untold.lack(unit, window, now, |rule| amount_of(usual, unit, rule)));
+        first && self.earliest(now, cost, line) <= now && self.narrow.closed(budgets, now, cost, &self.usual).is_none()
     }
 
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
@@ -137,7 +129,6 @@ impl<T> State<T> {
         if let Some(until) = self.held_until(now) {
             return Next::At(until);
         }
-        self.set_outstanding(now);
         let version = Some(self.learned.scopes_version());
         if self.sorted.at + SORTING <= now {
             self.sort_lines(now);
@@ -170,9 +161,9 @@ impl<T> State<T> {
 }
 
 impl Knowledge<'_> {
-    /// What is taken for a request of this cost that draws on these narrower budgets, and on no others if it is `apart`.
-    fn reserved(&mut self, numbers: &[u32], apart: bool, cost: Cost) -> Cost {
-        let sources = &mut Sources { own: self.budget, narrow: self.narrow, numbers, apart };
+    /// What is taken for a request of this cost that draws on these narrower budgets, and on the lane's own if that is `shared`.
+    fn reserved(&mut self, numbers: &[u32], shared: bool, cost: Cost) -> Cost {
+        let sources = &mut Sources { own: shared.then_some(&mut *self.budget), narrow: self.narrow, numbers };
         self.reserving.of(sources, self.now, cost)
     }
 }
@@ -186,7 +177,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
 
     fn hold(&mut self, key: &LineKey, budgets: &[u32], cost: Cost) -> Hold {
         let now = self.now;
-        let cost = self.reserved(budgets, key.scope.is_apart(), cost);
+        let cost = self.reserved(budgets, !key.scope.is_apart(), cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
             false => earliest(self.budget, self.learned, now, cost, *key),
@@ -217,7 +208,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         match budget {
             Some(budget) => self.narrow.idles(budget),
             None if key.metered => {
-                let cost = self.reserved(&[], false, cost);
+                let cost = self.reserved(&[], true, cost);
                 self.budget.takes(cost)
             }
             None => Duration::ZERO,
@@ -225,7 +216,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     }
 
     fn earliest_beside(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> Instant {
-        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), false, cost));
+        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), budget.is_none(), cost));
         match budget {
             Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
             // Of requests nothing is kept.

@@ -41,9 +41,7 @@ impl<T> State<T> {
         if let Some(drawn) = &slot.drawn {
             self.narrow.settled(drawn, now, end);
         }
-        for unit in slot.charge.cost.reserved() {
-            self.untold.told(slot.charge.seq, unit);
-        }
+        self.untold.ended(&slot.charge);
         // What has not been answered is given up first: a window settles what is answered, or counts as if it were.
         if slot.charge.cost.is_open() && end != End::Unsent {
             self.ends_untold(now, slot, end);
@@ -60,11 +58,7 @@ impl<T> State<T> {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
-            for unit in charge.cost.reserved() {
-                let reserved = charge.cost.of(unit).map_or(0, |reserved| reserved.get());
-                let rule = self.narrow.rule_of(numbers, unit);
-                self.untold.leaves(charge.seq, unit, rule.as_ref(), reserved, now);
-            }
+            self.untold.leaves(&charge, now, |unit| self.narrow.rule_of(numbers, unit).cloned());
             self.in_flight.took(charge.seq, now);
             self.budget.under_way(now, self.in_flight.count());
         }

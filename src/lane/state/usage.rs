@@ -24,7 +24,7 @@ impl<T> State<T> {
             let used = said.min(self.most(slot, unit));
             let lasted = self.untold_since(slot, unit).map(|left| now.since(left));
             self.settle(now, slot, unit, used);
-            let rule = self.strictest(slot, unit);
+            let rule = self.strictest(slot, unit).cloned();
             // What draws on limits of its own only says nothing of the others.
             if rule.is_none() || !slot.charge.scope.is_apart() {
                 self.usual(unit, None).remember(used, lasted, usage);
@@ -86,7 +86,7 @@ impl<T> State<T> {
     /// What requests like that of this slot used of `unit`, or all if that is not known.
     fn usual_for(&self, slot: &Slot, unit: Unit) -> Option<&Usual> {
         let rule = self.strictest(slot, unit);
-        usual_of(&self.usual, unit, rule.as_deref()).or_else(|| usual_of(&self.usual, unit, None))
+        usual_of(&self.usual, unit, rule.map(|rule| &**rule)).or_else(|| usual_of(&self.usual, unit, None))
     }
 
     /// What requests of rules that are gone have used is usual of none any more.
@@ -96,7 +96,7 @@ impl<T> State<T> {
     }
 
     /// The narrower rule for this slot's request that limits `unit` most.
-    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<Arc<str>> {
+    fn strictest(&self, slot: &Slot, unit: Unit) -> Option<&Arc<str>> {
         self.narrow.rule_of(numbers(&slot.drawn), unit)
     }
 

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    limit::{Unit, UsualAmount, enough_for_most, put},
+    clock::Instant,
+    limit::{Budget, Unit, Untold, UsualAmount, enough_for_most, put},
     policy::Policy,
 };
 
@@ -55,9 +56,11 @@ pub(super) fn usual_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -
     usual.iter().find(|usual| usual.is_of(unit, rule))
 }
 
-/// The same, as an amount.
-pub(super) fn amount_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -> Option<&'a UsualAmount> {
-    usual_of(usual, unit, rule).map(|usual| &usual.amount)
+/// There has to be room in `budget` for what these `untold` requests are likely to take of it more than counts for them at `now`.
+pub(super) fn set_outstanding(budget: &mut Budget, untold: &Untold, usual: &[Usual], now: Instant) {
+    budget.set_outstanding(|unit, window| {
+        untold.lack(unit, window, now, |rule| usual_of(usual, unit, rule).map(|usual| &usual.amount))
+    });
 }
 
 // === impl Usual ===

@@ -114,7 +114,7 @@ impl Projection<'_> {
         let Self { now, from, amount, margin } = *self;
         let opens = limit.share.as_ref().and_then(|share| share.opens());
         let (from, margin) = (opens.map_or(from, |opens| from.max(opens)), limit.margin(margin));
-        // What those under way will take is gone when it leaves.
+        // What those under way are likely to take comes before it.
         let before = ahead + u64::from(limit.outstanding);
         let window = limit.project(now, from, before, amount, margin);
         let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);

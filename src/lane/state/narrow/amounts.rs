@@ -16,8 +16,8 @@ impl Narrow {
     }
 
     /// The rule of the one of these budgets the limits of which hold least of `unit`.
-    pub(in crate::lane::state) fn rule_of(&self, numbers: &[u32], unit: Unit) -> Option<Arc<str>> {
-        self.strictest(numbers, unit).map(|(number, _)| self.rule_name(number).clone())
+    pub(in crate::lane::state) fn rule_of(&self, numbers: &[u32], unit: Unit) -> Option<&Arc<str>> {
+        self.strictest(numbers, unit).map(|(number, _)| self.rule_name(number))
     }
 
     /// When what has drawn on these budgets has left, if nobody knows yet how much of `unit` it takes.
