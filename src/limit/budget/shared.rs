@@ -255,9 +255,10 @@ impl Budget {
         if !shared.leased || !shared.lease.holds(now) {
             self.refit(now);
         }
-        let Some(shared) = &mut self.shared else { return false };
-        let mut lacks = false;
-        for limit in &mut self.limits {
+        let (order, Some(shared)) = (self.in_order(), &mut self.shared) else { return false };
+        let (mut lacks, mut lacks_before) = (false, false);
+        for at in order {
+            let limit = &mut self.limits[at];
             let Some(amount) = cost.of(limit.spec.unit) else { continue };
             let whole = limit.whole(amount).get();
             let Some(share) = &mut limit.share else { continue };
@@ -265,8 +266,10 @@ impl Budget {
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             // What was used beyond its reservation may be more than there is.
             if used.saturating_add(whole) > limit.window.count() {
-                shared.calls |= share.calls(now);
+                // It is not asked for before those of which tokens are asked for first are here.
+                shared.calls |= !lacks_before && share.calls(now);
                 share.lack(now, whole);
+                lacks_before = true;
             } else {
                 share.lack_is_over(now);
             }

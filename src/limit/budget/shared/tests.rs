@@ -279,3 +279,31 @@ fn a_late_call_does_not_begin_the_same_epoch_twice() {
     };
     assert_ne!(began(1_000_000), began(9_000_000));
 }
+
+/// Tokens of one limit are asked for after those of the other. While a call for these is under way there is nothing to say.
+#[test]
+fn who_lacks_tokens_of_two_limits_calls_for_those_that_it_asks_for() {
+    let [first, second] = ["first", "second"].map(|name| Unit::named(name).unwrap());
+    let cost = Cost::MIN.with(first, 10).with(second, 10);
+    let lacking = || {
+        let mut world = World::new(1, "100 first/min burst 100, 100 second/min burst 100");
+        // Their pools have names from then on.
+        world.talk(0, 0);
+        world
+    };
+    let earliest = |world: &mut World| {
+        let (now, budget) = (world.now, &mut world.members[0].1);
+        (budget.earliest(now, cost, Scope::NONE), budget.calls())
+    };
+    let mut world = lacking();
+    assert_eq!(earliest(&mut world), (Instant::FAR, true));
+    let spoken = world.members[0].1.speak(world.now, world.name, |_| 10, false).entries;
+    assert!(matches!(&*spoken, [entry] if entry.pool.contains("first")), "{spoken:?}");
+    assert_eq!(earliest(&mut world), (Instant::FAR, false), "no answer has come");
+    let mut world = lacking();
+    for _ in 0..2 {
+        assert_eq!(earliest(&mut world), (Instant::FAR, true));
+        assert_eq!(world.talk(0, 10), 1);
+    }
+    assert_eq!(earliest(&mut world), (world.now, false));
+}
