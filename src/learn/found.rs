@@ -16,6 +16,7 @@ pub(super) fn is_news(found: f64, reported: Option<f64>) -> bool {
 
 impl Learned {
     /// Brings another limit than was known into `budget`, if refusals have taught one.
+    #[inline]
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
         let at_once = self.estimator.at_once().map(f64::from);
         if at_once.is_some_and(|most| is_news(most, self.reported_at_once)) {

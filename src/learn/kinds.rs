@@ -76,6 +76,9 @@ impl OwnLimits {
         if self.behind.is_some_and(|(behind, _)| behind == *kind) {
             return Some(*kind);
         }
+        if self.own.is_empty() && !route_pauses {
+            return None;
+        }
         let route = route_pauses || self.own.contains_key(&RouteGroup::Route(kind.id()));
         let credential = self.own.contains_key(&RouteGroup::Credential(kind.credential()));
         let budget = self.own.contains_key(&RouteGroup::Budget(kind.budget()));

@@ -245,11 +245,10 @@ impl RateEstimator {
     /// A request leaves. `waited` says that it had to wait: then the rate may be too low.
     pub(super) fn take(&mut self, now: Instant, waited: bool) {
         let now = seconds(now);
-        let begun = Cycle::begun(now);
         if self.cycle.is_none() {
-            (self.cycle, self.began, self.major) = (Some(begun), now, now);
+            (self.cycle, self.began, self.major) = (Some(Cycle::begun(now)), now, now);
         } else if !waited && now - self.seen > IDLE && self.closing.is_none() {
-            self.cycle = Some(begun);
+            self.cycle = Some(Cycle::begun(now));
         }
         if let Some(belief) = &mut self.belief {
             // A rate that is not used up does not grow.

@@ -369,21 +369,19 @@ impl Budget {
 }
 
 /// The limits that `charge` was taken from, and how much of each.
-fn charged<'a>(limits: &'a mut [Limit], charge: &Charge) -> impl Iterator<Item = (&'a mut Limit, Amount)> {
-    let Charge { seq, cost, scope } = *charge;
-    limits.iter_mut().filter_map(move |limit| {
-        let taken = scope.includes(limit.source) && limit.since <= seq;
-        cost.of(limit.spec.unit).filter(|_| taken).map(|amount| (limit, amount))
+fn charged<'a>(limits: &'a mut [Limit], charge: &'a Charge) -> impl Iterator<Item = (&'a mut Limit, Amount)> {
+    limits.iter_mut().filter_map(|limit| {
+        let taken = charge.scope.includes(limit.source) && limit.since <= charge.seq;
+        charge.cost.of(limit.spec.unit).filter(|_| taken).map(|amount| (limit, amount))
     })
 }
 
 /// The calendar limits that hold for requests of `scope` and that `cost` takes of, each with how much it takes.
 fn counting<'a>(
     calendar: &'a mut [CalendarCount],
-    cost: &Cost,
+    cost: &'a Cost,
     scope: Scope,
 ) -> impl Iterator<Item = (&'a mut CalendarCount, Amount)> {
-    let cost = *cost;
     let holding = calendar.iter_mut().filter(move |_| scope.includes(Source::Config));
     holding.filter_map(move |limit| cost.of(limit.unit()).map(|amount| (limit, amount)))
 }

@@ -146,7 +146,7 @@ impl Cost {
     /// What it says of units other than requests, if only that it takes nothing.
     fn said(&self) -> impl Iterator<Item = (Unit, u32)> {
         let end = self.units.iter().position(|unit| *unit == Unit::REQUESTS).unwrap_or(Self::MOST);
-        self.units[..end].iter().copied().zip(self.amounts)
+        self.units[..end].iter().zip(&self.amounts).map(|(unit, amount)| (*unit, *amount))
     }
 
     /// This cost, and of other units that it does not say what `other` says, if only that it takes nothing of them.
@@ -188,7 +188,7 @@ impl Cost {
 
     /// Whether it takes of other units than requests.
     pub fn is_metered(&self) -> bool {
-        self.is_open() || self.amounts.iter().any(|amount| *amount > 0)
+        self.untold != 0 || self.amounts != [0; Self::MOST]
     }
 
     /// What it takes of requests alone.

@@ -41,6 +41,11 @@ impl Untold {
         }
     }
 
+    /// Whether there never was one.
+    pub fn is_blank(&self) -> bool {
+        self.groups.is_empty()
+    }
+
     /// When this one has left, if nobody knows yet what it has taken of `unit`.
     pub fn left(&self, seq: Seq, unit: Unit) -> Option<Instant> {
         self.of_unit(unit).find_map(|group| Some(group.requests[group.place(seq)?].left))

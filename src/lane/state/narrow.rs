@@ -94,6 +94,7 @@ impl Narrow {
 
     /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
     /// somebody knows it.
+    #[inline]
     pub(super) fn find(
         &mut self,
         draws: &Draws,
@@ -102,7 +103,19 @@ impl Narrow {
         epoch: Duration,
         named: impl Fn(u32) -> bool,
     ) -> Option<Box<Drawn>> {
-        let draws = draws.as_ref()?;
+        // Nearly all requests draw on none.
+        Some(self.drawn(draws.as_ref()?, own, now, epoch, named))
+    }
+
+    #[inline(never)]
+    fn drawn(
+        &mut self,
+        draws: &Arc<[Draw]>,
+        own: &Budget,
+        now: Instant,
+        epoch: Duration,
+        named: impl Fn(u32) -> bool,
+    ) -> Box<Drawn> {
         let mut numbers = SmallVec::new();
         if draws.iter().any(|draw| !self.ids.contains_key(&self.key_of(draw))) {
             self.forget_idle(LOOKS, now, named);
@@ -113,7 +126,12 @@ impl Narrow {
         }
         numbers.sort_unstable();
         numbers.dedup();
-        Some(Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new(), holders: Holders::default() }))
+        Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new(), holders: Holders::default() })
+    }
+
+    /// Whether one of these budgets lets nothing leave at `now`.
+    pub(super) fn closes(&mut self, numbers: &[u32], now: Instant, cost: Cost, usual: &[Usual]) -> bool {
+        !numbers.is_empty() && self.closed(numbers, now, cost, usual).is_some()
     }
 
     /// Which of these budgets lets nothing leave at `now` for longest, and until when. What requests used lately is `usual`.

@@ -49,6 +49,7 @@ pub(super) struct Expected {
 
 impl<T> State<T> {
     /// What is decided by about a request that asks.
+    #[inline]
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
         let Self { narrow, returns, budget, .. } = self;
         let drawn = narrow.find(&ask.draws, budget, now, self.epoch, |number| returns.names(number));

@@ -30,6 +30,9 @@ pub(super) struct Sources<'a> {
 impl<T> State<T> {
     /// What is taken at `now` for a request of this cost that draws on these narrower budgets.
     pub(super) fn reserve(&mut self, now: Instant, cost: Cost, drawn: Option<&Drawn>) -> Cost {
+        if self.policy.usage.is_empty() {
+            return cost;
+        }
         let Self { budget: own, narrow, .. } = self;
         let own = (!drawn.is_some_and(Drawn::is_apart)).then_some(own);
         let sources = &mut Sources { own, narrow, numbers: drawn.map_or(&[], Drawn::numbers) };

@@ -57,7 +57,11 @@ pub(super) fn usual_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -
 }
 
 /// There has to be room in `budget` for what these `untold` requests are likely to take of it more than counts for them at `now`.
+#[inline]
 pub(super) fn set_outstanding(budget: &mut Budget, untold: &Untold, usual: &[Usual], now: Instant) {
+    if untold.is_blank() {
+        return;
+    }
     budget.set_outstanding(|unit, window| {
         untold.lack(unit, window, now, |rule| usual_of(usual, unit, rule).map(|usual| &usual.amount))
     });

@@ -128,6 +128,7 @@ impl Budget {
     }
 
     /// So many requests are under way that count for the in-flight limit.
+    #[inline]
     pub fn under_way(&mut self, now: Instant, count: u32) {
         let Some(shared) = &mut self.shared else { return };
         if let Some(in_flight) = &mut shared.in_flight {
@@ -136,6 +137,7 @@ impl Budget {
     }
 
     /// Whether one more may be under way, by what is held of the in-flight limit.
+    #[inline]
     pub fn has_room(&mut self, now: Instant) -> bool {
         let Some(shared) = &mut self.shared else { return true };
         let Some(in_flight) = &mut shared.in_flight else { return true };
