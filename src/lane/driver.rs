@@ -260,7 +260,7 @@ impl Lane {
         result
     }
 
-    fn permit(self: &Arc<Self>, slot: Slot, waited: Duration) -> Permit {
+    fn permit(self: &Arc<Self>, slot: Box<Slot>, waited: Duration) -> Permit {
         self.metrics.in_flight.inc();
         self.metrics.wait_seconds.observe(waited);
         Permit::new(self.clone(), slot)
@@ -283,7 +283,7 @@ impl Lane {
                 Timer::Set(at) => drop(tokio::spawn(self.clone().run_timer(at))),
                 Timer::Ring => self.shared.wake.notify_one(),
             }
-            let mut undelivered: SmallVec<[Slot; 2]> =
+            let mut undelivered: SmallVec<[Box<Slot>; 2]> =
                 grants.into_iter().filter_map(|grant| deliver(grant).err()).collect();
             log_changes(self, &changes);
             if undelivered.is_empty() {
@@ -320,7 +320,7 @@ impl Lane {
 }
 
 /// Hands a slot to a request that has waited for it; the slot comes back if the request has left.
-fn deliver(grant: Grant<GrantSender>) -> Result<(), Slot> {
+fn deliver(grant: Grant<GrantSender>) -> Result<(), Box<Slot>> {
     let Grant { ticket: GrantSender { lane, sender }, slot, waited } = grant;
     lane.metrics.waiting.dec();
     sender.send(Box::new(Ok(lane.permit(slot, waited)))).map_err(|permit| {

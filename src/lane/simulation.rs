@@ -34,7 +34,7 @@ struct Simulation {
     timer: Option<Instant>,
     /// The answers that are to come, the first one first, and their slots.
     answers: BinaryHeap<Reverse<(Instant, usize)>>,
-    under_way: Vec<Option<(Slot, Instant)>>,
+    under_way: Vec<Option<(Box<Slot>, Instant)>>,
     latency: Duration,
     left: Vec<Instant>,
 }
@@ -117,7 +117,7 @@ impl Simulation {
         }
     }
 
-    fn leave(&mut self, number: usize, slot: Slot) {
+    fn leave(&mut self, number: usize, slot: Box<Slot>) {
         self.state.sent(self.now, &slot);
         self.left[number] = self.now;
         self.under_way[number] = Some((slot, self.now));

@@ -329,7 +329,7 @@ impl<T> State<T> {
     }
 
     /// Lets a request go.
-    fn take(&mut self, now: Instant, leaving: Leaving) -> Slot {
+    fn take(&mut self, now: Instant, leaving: Leaving) -> Box<Slot> {
         let Leaving { cost, kind, claim, scope, since, due, mut drawn, port } = leaving;
         if let Some(drawn) = &mut drawn {
             self.narrow.take(drawn, now, since, self.budget.spacing(), cost);
@@ -344,7 +344,7 @@ impl<T> State<T> {
         self.stats.waited += waited;
         self.stats.waited_most = self.stats.waited_most.max(waited);
         let (crowd, leased) = (self.learned.unanswered(), self.budget.is_leased(now));
-        Slot { charge, kind, claim, crowd, port, leased, drawn }
+        Box::new(Slot { charge, kind, claim, crowd, port, leased, drawn })
     }
 
     /// Keeps what was learned for the next effects: mostly nothing.

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Permit {
     lane: Arc<Lane>,
-    slot: Slot,
+    slot: Box<Slot>,
     stage: Stage,
 }
 
@@ -84,7 +84,7 @@ pub(in crate::lane) enum Dismissal {
 // === impl Permit ===
 
 impl Permit {
-    pub(super) fn new(lane: Arc<Lane>, slot: Slot) -> Self {
+    pub(super) fn new(lane: Arc<Lane>, slot: Box<Slot>) -> Self {
         Self { lane, slot, stage: Stage::Held }
     }
 
@@ -119,7 +119,7 @@ impl Permit {
 
     /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
     pub fn renew(&mut self, deadline: Instant) -> Admission {
-        let Slot { charge, kind, claim, port, .. } = self.slot;
+        let Slot { charge, kind, claim, port, .. } = *self.slot;
         let draws = self.slot.draws();
         let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws, port };
         // Settled here and not in `drop`, which would be too late for a lane that lets one request through at a time.
@@ -169,9 +169,9 @@ impl Permit {
     }
 
     /// The slot of a permit that was not delivered, for the lane to take back.
-    pub(super) fn into_slot(mut self) -> Slot {
+    pub(super) fn into_slot(mut self) -> Box<Slot> {
         self.stage = Stage::Over;
-        self.slot.take()
+        Box::new(self.slot.take())
     }
 
     /// The lane it came from.

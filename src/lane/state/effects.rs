@@ -29,7 +29,7 @@ pub(in crate::lane) type Grants<T> = SmallVec<[Grant<T>; 2]>;
 /// A slot for a request that has waited.
 pub(in crate::lane) struct Grant<T> {
     pub(in crate::lane) ticket: T,
-    pub(in crate::lane) slot: Slot,
+    pub(in crate::lane) slot: Box<Slot>,
     pub(in crate::lane) waited: Duration,
 }
 
@@ -47,7 +47,7 @@ pub(in crate::lane) enum Timer {
 /// What becomes of a request that asks for a slot.
 pub(in crate::lane) enum Decision {
     /// It leaves now.
-    Send(Slot),
+    Send(Box<Slot>),
     /// It may [join the queue](super::State::enqueued).
     Wait(QueueOffer),
     /// It may not even wait.

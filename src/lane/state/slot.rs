@@ -8,7 +8,7 @@ use crate::{
     limit::{Charge, Cost, Scope},
 };
 
-/// The right to send one request now.
+/// The right to send one request now. It is given in a box, as it goes through many hands.
 #[derive(Debug)]
 pub(in crate::lane) struct Slot {
     pub(in crate::lane) charge: Charge,

@@ -246,6 +246,7 @@ impl Sorted {
     }
 }
 
+#[inline]
 pub(super) fn line_of(learned: &Learned, kind: &RouteKey, metered: bool, drawn: Option<&Drawn>) -> LineKey {
     let scope = learned.scope(kind);
     let apart = drawn.is_some_and(Drawn::is_apart);

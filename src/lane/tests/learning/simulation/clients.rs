@@ -42,7 +42,7 @@ pub(super) struct Andante {
     /// The store is to be called.
     pub(super) calls: bool,
     kinds: Vec<RouteKey>,
-    slots: BTreeMap<usize, (Slot, Instant)>,
+    slots: BTreeMap<usize, (Box<Slot>, Instant)>,
     /// What has changed, and when.
     pub(super) log: Vec<(Instant, LearnedChange)>,
 }
