@@ -246,7 +246,7 @@ impl Sorted {
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn line_of(learned: &Learned, kind: &RouteKey, metered: bool, drawn: Option<&Drawn>) -> LineKey {
     let scope = learned.scope(kind);
     let apart = drawn.is_some_and(Drawn::is_apart);
