@@ -50,7 +50,12 @@ impl FromStr for UsageSource {
                 let member = place.trim();
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
                 if member.is_empty() || !member.bytes().all(plain) {
-                    return Err(example());
+                    // `usage.output_tokens`, `$.usage.output_tokens`, `body:output_tokens`.
+                    let name = member.rsplit(['.', '/', ':']).next().filter(|name| !name.is_empty());
+                    return Err(match name.filter(|name| name.bytes().all(plain)) {
+                        Some(name) => format!("write \"{unit}={name}\": a member is found by its name, wherever it is"),
+                        None => example(),
+                    });
                 }
                 UsagePlace::Member(member.into())
             }
@@ -65,5 +70,22 @@ impl fmt::Display for UsageSource {
             UsagePlace::Header(name) => write!(f, "{}=header:{name}", self.unit),
             UsagePlace::Member(name) => write!(f, "{}={name}", self.unit),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_answered_with_the_name_that_suffices() {
+        let hint = |text: &str| text.parse::<UsageSource>().unwrap_err();
+        for path in ["usage.output_tokens", "$.usage.output_tokens", "body:output_tokens", "/usage/output_tokens"] {
+            assert!(hint(&format!("out={path}")).starts_with("write \"out=output_tokens\""), "{path}");
+        }
+        for text in ["out", "out=", "out=a b", "out=usage.", "out=header:"] {
+            assert!(hint(text).starts_with("write \"output-tokens="), "{text}");
+        }
+        assert!("out=output_tokens".parse::<UsageSource>().is_ok());
     }
 }
