@@ -230,19 +230,25 @@ impl Budget {
     /// Takes `cost` from all limits of `scope` for a slot that was due at `due`. Call it only when
     /// [`earliest`](Self::earliest) returned `now`: a partial charge would starve requests that need only the limits
     /// that were charged.
+    #[inline]
     pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {
         self.take_late(now, due, Duration::ZERO, cost, scope)
     }
 
     /// The same, for a request that may have waited up to `late` for its turn among others: no slots are lost for that.
+    #[inline]
     pub fn take_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Cost, scope: Scope) -> Charge {
+        Charge { seq: self.charge(now, due, late, &cost, scope), cost, scope }
+    }
+
+    fn charge(&mut self, now: Instant, due: Instant, late: Duration, cost: &Cost, scope: Scope) -> Seq {
         let seq = self.next;
         self.next += cost.span();
         self.last = Some(now);
         if !scope.is_apart() {
             self.history(Unit::REQUESTS).take(now, seq, cost.of(Unit::REQUESTS).unwrap_or(Amount::MIN));
             cost.others().for_each(|(unit, amount)| self.history(unit).take(now, seq, amount));
-            written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.take(amount));
+            written_ahead(&mut self.ahead, cost).for_each(|(ahead, amount)| ahead.take(amount));
         }
         for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             let Some(amount) = cost.of(limit.spec.unit) else { continue };
@@ -250,11 +256,11 @@ impl Budget {
             limit.window.take(seq, amount);
             (limit.taken, limit.newest) = (now, seq);
         }
-        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.take(now, seq, amount));
+        counting(&mut self.calendar, cost, scope).for_each(|(limit, amount)| limit.take(now, seq, amount));
         if self.shared.is_some() && !scope.is_apart() {
-            self.took_tokens(now, cost);
+            self.took_tokens(now, *cost);
         }
-        Charge { seq, cost, scope }
+        seq
     }
 
     /// When units of one sort were taken.

@@ -26,12 +26,14 @@ impl<T> State<T> {
     pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);
         self.goes_to(ask.port);
-        let (drawn, cost, line) = self.consider(now, ask);
+        let considered = self.consider(now, ask);
+        let (drawn, cost, line) = &considered;
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
         let decision = self.decide(now, asking);
         if ask.turn == Turn::New && !matches!(decision, PreviewDecision::Refuse(_)) {
             self.returns.kept(|| asking.returns_to(), ask.claim.client);
         }
+        let (drawn, cost, line) = considered;
         match decision {
             PreviewDecision::Send => {
                 // Requests that wait do so for something else, and are owed nothing for it.
@@ -125,6 +127,6 @@ impl Asking<'_> {
     /// What it comes back to if it is refused.
     pub(super) fn returns_to(&self) -> ReturnTo {
         let budgets = self.drawn.map_or(&[][..], Drawn::numbers).into();
-        ReturnTo { line: self.line, urgency: self.ask.claim.urgency, budgets }
+        ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }
     }
 }

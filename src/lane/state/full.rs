@@ -136,7 +136,7 @@ impl<T> State<T> {
         let (cost, line) =
             (self.reserve(now, cost, drawn.as_deref()), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };
-        let asking = Asking { ask: &asked, cost, line, drawn: drawn.as_deref() };
+        let asking = Asking { ask: &asked, cost: &cost, line: &line, drawn: drawn.as_deref() };
         let refusal = self.come_back(now, asking, Before::default(), refusal, room == WaitingRoom::Lane);
         self.displaced.push(Displaced { ticket: ticket.grant, refusal });
     }

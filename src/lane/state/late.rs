@@ -141,7 +141,7 @@ impl<T> State<T> {
         let patience = deadline.since(since);
         let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
         let ask = AdmitRequest { cost, kind, claim, deadline: now + patience, turn, draws, port };
-        let (drawn, cost, line) = self.consider(now, &ask);
+        let (drawn, cost, line) = &self.consider(now, &ask);
         let retry_after = match self.decide(now, Asking { ask: &ask, cost, line, drawn: drawn.as_deref() }) {
             PreviewDecision::Refuse(refusal) => refusal.retry_after(),
             PreviewDecision::Send | PreviewDecision::Wait { .. } => Duration::ZERO,

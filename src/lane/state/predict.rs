@@ -27,8 +27,8 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) ask: &'a AdmitRequest,
-    pub(super) cost: Cost,
-    pub(super) line: LineKey,
+    pub(super) cost: &'a Cost,
+    pub(super) line: &'a LineKey,
     pub(super) drawn: Option<&'a Drawn>,
 }
 
@@ -60,7 +60,7 @@ impl<T> State<T> {
 
     /// Whether a request that asks now leaves, waits or is refused, and when it is to come back then. Nothing is taken yet.
     pub(super) fn decide(&mut self, now: Instant, asking: Asking<'_>) -> PreviewDecision {
-        if self.passes(now, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
+        if self.passes(now, *asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
         }
         let before = self.before(asking);
@@ -80,7 +80,7 @@ impl<T> State<T> {
     /// What would happen to a request that asked now. Leaves no trace of the question.
     pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let (trial, promised) = (self.narrow.try_out(&ask.draws), self.returns.clone());
-        let (drawn, cost, line) = self.consider(now, ask);
+        let (drawn, cost, line) = &self.consider(now, ask);
         let decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
         self.returns = promised;
         let budgets = ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.narrow.usage_of(draw, now)).collect();
@@ -97,7 +97,7 @@ impl<T> State<T> {
         let at_budget = |number, backlog: &_| self.queue.ahead_at(number, backlog, claim, said);
         Before {
             all: self.queue.ahead(claim, said),
-            of_units: if cost.is_metered() { self.queue.units_ahead(claim, said, &line) } else { Ahead::default() },
+            of_units: if cost.is_metered() { self.queue.units_ahead(claim, said, line) } else { Ahead::default() },
             of_budgets: drawn.map(|drawn| self.narrow.ahead(drawn, at_budget)).unwrap_or_default(),
         }
     }
@@ -117,7 +117,7 @@ impl<T> State<T> {
         // Those in lines that pause are not in the way of others, until their pause is over.
         let pauses =
             |line: &LineKey| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
-        let before = |line: &LineKey, source| line.scope.includes(source) && (*line == own || !pauses(line));
+        let before = |line: &LineKey, source| line.scope.includes(source) && (line == own || !pauses(line));
         let (slow, rates) = (SlowGroups::new(self, now), self.budget.rates(Unit::REQUESTS));
         let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
         let waiting = |source, unit| {
@@ -146,13 +146,13 @@ impl<T> State<T> {
         };
         let ahead = |source, unit| waiting(source, unit) + cost.times(many, unit);
         // A kind with a limit of its own leaves one by one.
-        let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && *line == own);
+        let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && line == own);
         let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
         let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(of_kind).unwrap_or(u32::MAX));
         // How long a pause without an end lasts is not known: it refuses nothing.
         let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
-        let at = self.budget.project(now, from, ahead, cost, own.scope);
+        let at = self.budget.project(now, from, ahead, *cost, own.scope);
         match drawn {
             Some(drawn) => {
                 let parts = self.not_held_up(ask, drawn, of_budgets, counted);
