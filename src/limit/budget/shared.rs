@@ -248,33 +248,44 @@ impl Budget {
         ended.into_iter().map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }).collect()
     }
 
-    /// Whether a request of `cost` cannot leave for lack of tokens, whatever time it is.
-    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost) -> bool {
-        let Some(shared) = &self.shared else { return false };
+    /// When a request of `cost` is to be looked at again that cannot leave for lack of tokens: [`Instant::FAR`] if the store has to
+    /// be heard first. `None` if there are as many as it takes.
+    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost) -> Option<Instant> {
+        let Some(shared) = &self.shared else { return None };
         // Without a lease no event tells when something else may be used.
         if !shared.leased || !shared.lease.holds(now) {
             self.refit(now);
         }
-        let (order, Some(shared)) = (self.in_order(), &mut self.shared) else { return false };
-        let (mut lacks, mut lacks_before) = (false, false);
+        let (order, Some(shared)) = (self.in_order(), &mut self.shared) else { return None };
+        // What is not here is asked for only once all that is asked for before it is.
+        let (mut lacks, mut lacks_before, mut opens) = (false, false, Instant::FAR);
         for at in order {
             let limit = &mut self.limits[at];
-            let Some(amount) = cost.of(limit.spec.unit) else { continue };
+            let Some(amount) = cost.of(limit.spec.unit) else {
+                lacks_before |= limit.lacks(now, &self.margin);
+                continue;
+            };
             let whole = limit.whole(amount).get();
             let Some(share) = &mut limit.share else { continue };
-            lacks |= limit.window.count() < whole;
+            let never = limit.window.count() < whole;
+            lacks |= never;
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             // What was used beyond its reservation may be more than there is.
             if used.saturating_add(whole) > limit.window.count() {
-                // It is not asked for before those of which tokens are asked for first are here.
-                shared.calls |= !lacks_before && share.calls(now);
                 share.lack(now, whole);
+                if !lacks_before {
+                    shared.calls |= share.calls(now);
+                    if !never {
+                        let at = limit.earliest(now, amount, &self.margin);
+                        opens = if at > now { at } else { Instant::FAR };
+                    }
+                }
                 lacks_before = true;
             } else {
                 share.lack_is_over(now);
             }
         }
-        lacks
+        lacks.then_some(opens)
     }
 
     /// A request has left.

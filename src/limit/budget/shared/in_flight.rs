@@ -142,7 +142,10 @@ impl Budget {
         let Some(shared) = &mut self.shared else { return true };
         let Some(in_flight) = &mut shared.in_flight else { return true };
         let room = in_flight.under_way < in_flight.usable(now, &shared.lease);
-        shared.calls |= !room && in_flight.share.calls(now);
+        // Tokens of windows are asked for first.
+        if !room && in_flight.share.calls(now) && !self.waits_for_windows(now) {
+            self.shared.iter_mut().for_each(|shared| shared.calls = true);
+        }
         room
     }
 

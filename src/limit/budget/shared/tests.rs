@@ -307,3 +307,51 @@ fn who_lacks_tokens_of_two_limits_calls_for_those_that_it_asks_for() {
     }
     assert_eq!(earliest(&mut world), (world.now, false));
 }
+
+/// A queue asks for each of its lines, and for what holds up all of them. What is asked for later is not worth a call either way.
+#[test]
+fn who_lacks_tokens_of_one_limit_does_not_call_for_another_one_that_others_take_alone() {
+    let unit = Unit::named("first").unwrap();
+    let (metered, plain) = (Cost::MIN.with(unit, 10), Cost::MIN);
+    let mut world = World::new(1, "100 first/min burst 100, 100/min burst 100");
+    world.talk(0, 0);
+    let earliest = |world: &mut World, cost| {
+        let (now, budget) = (world.now, &mut world.members[0].1);
+        (budget.earliest(now, cost, Scope::NONE), budget.calls())
+    };
+    assert_eq!(earliest(&mut world, metered), (Instant::FAR, true));
+    let spoken = world.members[0].1.speak(world.now, world.name, |_| 10, false).entries;
+    assert!(matches!(&*spoken, [entry] if entry.pool.contains("first")), "{spoken:?}");
+    for cost in [metered, plain, metered] {
+        assert_eq!(earliest(&mut world, cost), (Instant::FAR, false), "no answer has come");
+    }
+    // Those that wait for the first one have left.
+    world.members[0].1.speak(world.now, world.name, |of| u64::from(of == Unit::REQUESTS) * 10, false);
+    assert_eq!(earliest(&mut world, plain), (Instant::FAR, true));
+}
+
+/// Tokens that are used up come back by themselves, and only then those of the other limit are asked for.
+#[test]
+fn who_has_used_up_the_tokens_of_one_limit_looks_again_when_they_come_back() {
+    let [first, second] = ["first", "second"].map(|name| Unit::named(name).unwrap());
+    let (both, one) = (Cost::MIN.with(first, 10).with(second, 10), Cost::MIN.with(first, 10));
+    let mut world = World::new(1, "100 first/min burst 100, 100 second/min burst 100");
+    world.talk(0, 0);
+    let earliest = |world: &mut World| {
+        let (now, budget) = (world.now, &mut world.members[0].1);
+        (budget.earliest(now, both, Scope::NONE), budget.calls())
+    };
+    assert_eq!(earliest(&mut world), (Instant::FAR, true));
+    assert_eq!(world.talk(0, 10), 1);
+    let (now, budget) = (world.now, &mut world.members[0].1);
+    while budget.earliest(now, one, Scope::NONE) == now {
+        let charge = budget.take(now, now, one, Scope::NONE);
+        budget.sent(charge, now);
+        budget.answered(charge, now, now);
+    }
+    let (again, _) = earliest(&mut world);
+    let minute = Duration::from_secs(60);
+    assert!(again >= now + minute && again <= now + minute * 2, "{again:?} after {now:?}");
+    world.now = again;
+    assert_eq!(earliest(&mut world), (Instant::FAR, true), "now the other one is asked for");
+}
