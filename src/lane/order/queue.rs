@@ -64,8 +64,9 @@ pub trait TicketRules<K, T> {
     fn idles(&mut self, _key: &K, _budget: Option<u32>, _cost: Cost) -> Duration {
         Duration::ZERO
     }
-    /// When this budget, or what the line waits for, has what a ticket of `cost` takes, and what one of `kept` takes as well.
-    fn earliest_beside(&mut self, _budget: Option<u32>, _cost: Cost, _kept: Cost) -> Instant {
+    /// When this budget, or what the line waits for, has what a ticket of `cost` of this line takes, and what one of `kept` takes as
+    /// well.
+    fn earliest_beside(&mut self, _key: &K, _budget: Option<u32>, _cost: Cost, _kept: Cost) -> Instant {
         Instant::FAR
     }
 }

@@ -215,8 +215,9 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         }
     }
 
-    fn earliest_beside(&mut self, budget: Option<u32>, cost: Cost, kept: Cost) -> Instant {
-        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), budget.is_none(), cost));
+    fn earliest_beside(&mut self, key: &LineKey, budget: Option<u32>, cost: Cost, kept: Cost) -> Instant {
+        let shared = !key.scope.is_apart();
+        let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), shared, cost));
         match budget {
             Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
             // Of requests nothing is kept.

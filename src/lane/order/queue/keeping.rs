@@ -102,8 +102,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             let (spot, budget) = self.need(id, at);
             self.take_kept(spot, |kept| kept.strand != id && kept.until <= now);
             let Some(kept) = self.spots[spot].kept.as_deref().filter(|kept| kept.strand != id) else { continue };
-            let cost = self.tickets[self.strands[id].first].cost;
-            let until = gate.earliest_beside(budget, cost, kept.cost).min(kept.until);
+            let Strand { line, first, .. } = self.strands[id];
+            let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
+            let until = gate.earliest_beside(&key, budget, cost, kept.cost).min(kept.until);
             if until > now {
                 return Some(budget.map_or(Hold::Own(until), |budget| Hold::Budget(budget, until)));
             }
