@@ -6,6 +6,7 @@ mod lane;
 mod recorded;
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write as _},
     num::NonZeroU32,
     path::PathBuf,
@@ -93,10 +94,7 @@ const WORTH_TELLING: f64 = 0.05;
 pub fn run(args: Args) -> Result<(), Failure> {
     let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
-    let cost = limits.counting(cost);
-    if let Some(limit) = limits.too_small_for(&cost) {
-        return Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}")));
-    }
+    let cost = costs(&limits, cost)?;
     let text = match (log, requests) {
         (Some(file), _) => {
             let recorded = RecordedRequests::read(&file, host.as_deref())?;
@@ -125,6 +123,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
+}
+
+/// What a request costs by `limits`: all that these count, and nothing else.
+fn costs(limits: &Limits, cost: Cost) -> Result<Cost, Failure> {
+    if let Some((unit, amount)) = cost.others().find(|(unit, _)| limits.units().all(|counted| counted != *unit)) {
+        let counted = limits.units().map(|unit| unit.to_string()).collect::<BTreeSet<_>>();
+        let counted = counted.into_iter().collect::<Vec<_>>().join(" and ");
+        let what = format!("--cost says {unit}={amount}, but the limits count {counted}");
+        return Err(Failure::new(what).hinting("name the unit as the limit does, or leave it out"));
+    }
+    let cost = limits.counting(cost);
+    if let Some(unit) = limits.units().find(|unit| !cost.says(*unit)) {
+        let what = format!("nothing says how many {unit} a request takes, and a limit counts them");
+        return Err(Failure::new(what).hinting(format!("write --cost {unit}=N")));
+    }
+    match limits.too_small_for(&cost) {
+        Some(limit) => Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}"))
+            .hinting("lower --cost, or check the limit")),
+        None => Ok(cost),
+    }
 }
 
 fn since_1970(now: SystemTime) -> Duration {
@@ -315,6 +333,20 @@ mod tests {
     /// 2026-08-03 08:31:12.5 UTC.
     fn now() -> SystemTime {
         SystemTime::UNIX_EPOCH + ARRIVES
+    }
+
+    #[test]
+    fn a_cost_is_of_the_units_that_the_limits_count() {
+        let costs = |limits: &str, cost: &str| {
+            costs(&super::limits(limits).unwrap(), super::cost(cost).unwrap()).map_err(|failure| failure.to_string())
+        };
+        let tokens = "500/min, 90000 plan-tokens/min";
+        assert_eq!(costs(tokens, "plan-tokens=5000"), Ok(super::cost("plan-tokens=5000").unwrap()));
+        let slip = costs(tokens, "plan-token=5000").unwrap_err();
+        assert_eq!(slip, "--cost says plan-token=5000, but the limits count plan-tokens and requests");
+        let unsaid = costs(tokens, "1").unwrap_err();
+        assert!(unsaid.contains("how many plan-tokens a request takes"), "{unsaid}");
+        assert!(costs("90000 plan-tokens/min", "1").is_ok(), "each counts as one, as it does in andante");
     }
 
     #[test]

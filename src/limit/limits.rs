@@ -7,6 +7,7 @@ use super::{
     cost::Cost,
     in_flight::InFlightLimit,
     spec::{LimitSpec, SpecError, suggest, suggest_in_flight},
+    unit::Unit,
 };
 
 /// Everything that one list of limits says.
@@ -28,10 +29,18 @@ impl Limits {
         self.in_flight.and_then(InFlightLimit::fixed)
     }
 
+    /// What these count, once for each limit.
+    pub fn units(&self) -> impl Iterator<Item = Unit> + Clone {
+        self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit))
+    }
+
     /// A `cost`, or, if that takes none of all that these count, 1 of each.
     pub fn counting(&self, cost: Cost) -> Cost {
-        let units = self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit));
-        if units.clone().any(|unit| cost.says(unit)) { cost } else { units.fold(cost, |cost, unit| cost.with(unit, 1)) }
+        if self.units().any(|unit| cost.says(unit)) {
+            cost
+        } else {
+            self.units().fold(cost, |cost, unit| cost.with(unit, 1))
+        }
     }
 
     /// The limit that never has room for a request of this `cost`, as a configuration writes it, if one has not.
