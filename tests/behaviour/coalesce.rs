@@ -231,13 +231,14 @@ fn whoever_leaves_an_answer_leaves_it_to_the_others_and_the_last_one_ends_the_ca
 
 #[test]
 fn an_answer_that_is_for_one_alone_lets_the_others_go_on() {
-    for answer in [
-        "HTTP/1.1 200 OK\r\nVary: *\r\nContent-Length: 2\r\n\r\nok",
-        "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok",
-        "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nok",
+    for (answer, rule) in [
+        ("HTTP/1.1 200 OK\r\nVary: *\r\nContent-Length: 2\r\n\r\nok", ""),
+        ("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok", ""),
+        ("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nok", ""),
+        ("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nok", "cache = \"1MiB\""),
     ] {
         let (upstream, go) = held(answer);
-        let andante = sharing(&upstream, "");
+        let andante = sharing(&upstream, rule);
         let mut clients: Vec<_> = (0..4).map(|_| get(&andante, &upstream, "")).collect();
         upstream.wait_for(1);
         connected(&andante, 4);

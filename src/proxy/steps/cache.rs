@@ -84,8 +84,8 @@ where
         // Kept for its key.
         return Ok(answer);
     }
-    let also: &[&str] = if status::take_collapsed(fields) { &["collapsed"] } else { &[] };
-    status::forwarded(fields, why, None, also);
+    let collapsed = status::take_collapsed(fields);
+    status::forwarded(fields, why, None, collapsed.map(status::collapsed).into_iter());
     Ok(answer)
 }
 
@@ -143,18 +143,15 @@ where
     let place = Place { cache, key, version };
     let collapsed = status::take_collapsed(answer.headers_mut());
     let status = stored.as_ref().map(|_| answer.status());
-    let (mut answer, also): (_, &[&str]) = match stored {
+    let (mut answer, is_stored) = match stored {
         Some(stored) if answer.status() == StatusCode::NOT_MODIFIED => {
-            let answer = place.validated(stored, answer, validates, &received, &exchange);
-            (answer, if collapsed { &["collapsed"] } else { &[] })
+            (place.validated(stored, answer, validates, &received, &exchange), false)
         }
         // The request whose call it was stores it.
-        _ if collapsed => (answer, &["collapsed"]),
-        _ => match place.recorded(answer, &received) {
-            (answer, true) => (answer, &["stored"]),
-            (answer, false) => (answer, &[]),
-        },
+        _ if collapsed == Some(true) => (answer, false),
+        _ => place.recorded(answer, &received),
     };
+    let also = is_stored.then_some("stored").into_iter().chain(collapsed.map(status::collapsed));
     status::forwarded(answer.headers_mut(), why, status, also);
     Ok(answer)
 }

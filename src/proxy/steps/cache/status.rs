@@ -43,17 +43,31 @@ pub(super) fn is_hit(fields: &HeaderMap) -> bool {
     fields.get_all(CACHE_STATUS).iter().any(|line| line == "andante; hit")
 }
 
-/// Removes what a shared call says, and tells whether the request took part in another one's.
-pub(super) fn take_collapsed(fields: &mut HeaderMap) -> bool {
-    let collapsed = fields.get_all(CACHE_STATUS).iter().any(|line| line == "andante; fwd=miss; collapsed");
+/// Removes what a shared call says, and tells it: whether the request took part in another one's, or had to go on by itself.
+pub(super) fn take_collapsed(fields: &mut HeaderMap) -> Option<bool> {
+    let says = |said: &str| fields.get_all(CACHE_STATUS).iter().any(|line| line == said);
+    let collapsed = match says("andante; fwd=miss; collapsed") {
+        false => says("andante; fwd=miss; collapsed=?0").then_some(false),
+        true => Some(true),
+    };
     if fields.contains_key(CACHE_STATUS) {
         fields::remove_our_status(fields, CACHE_STATUS);
     }
     collapsed
 }
 
+/// The parameter that says so (RFC 9211 §2.8).
+pub(super) fn collapsed(collapsed: bool) -> &'static str {
+    if collapsed { "collapsed" } else { "collapsed=?0" }
+}
+
 /// The request was forwarded, and what was stored before got this `status`, if it was asked about.
-pub(super) fn forwarded(fields: &mut HeaderMap, why: Forwarded, status: Option<StatusCode>, also: &[&str]) {
+pub(super) fn forwarded(
+    fields: &mut HeaderMap,
+    why: Forwarded,
+    status: Option<StatusCode>,
+    also: impl Iterator<Item = &'static str>,
+) {
     let mut text = format!("andante; fwd={}", why.as_str());
     if let Some(status) = status {
         text = format!("{text}; fwd-status={}", status.as_u16());
