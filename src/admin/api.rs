@@ -16,6 +16,7 @@ use super::{
     source::{LaneChoice, StatusSource, Steering},
     token::Token,
 };
+use crate::limit::{Limits, Unit};
 
 /// What the API takes and gives, for programs and people.
 const DESCRIPTION: &str = include_str!("api/openapi.json");
@@ -95,6 +96,11 @@ async fn read<T: DeserializeOwned>(fields: &HeaderMap, body: Incoming) -> Result
 }
 
 fn steer(source: &dyn StatusSource, lanes: &LaneChoice, steering: &Steering, caller: &Caller<'_>) -> PageAnswer {
+    if let Steering::Limit { rule, limits, .. } = steering
+        && let Some(detail) = slip(rule, limits, &source.units(rule))
+    {
+        return bad(detail);
+    }
     let Some(steered) = source.steer(lanes, steering) else {
         return match steering.rule() {
             Some(rule) => {
@@ -147,6 +153,15 @@ fn refusal(token: Option<&Token>, fields: &HeaderMap) -> Option<PageAnswer> {
     let challenge = HeaderValue::from_static("Bearer realm=\"andante\"");
     answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     Some(answer)
+}
+
+/// What is wrong with other `limits` for `rule`, which counts `units` beside requests: its requests say what they take of these,
+/// and would be refused.
+fn slip(rule: &str, limits: &Limits, units: &[Unit]) -> Option<String> {
+    let unknown = |unit: &Unit| *unit != Unit::REQUESTS && !units.contains(unit);
+    let slip = limits.units().find(unknown).filter(|_| !units.is_empty())?;
+    let counted = units.iter().map(Unit::to_string).collect::<Vec<_>>().join(", ");
+    Some(format!("`limits`: the rule {rule:?} counts {counted}, and no {slip}"))
 }
 
 fn bad(detail: String) -> PageAnswer {

@@ -10,7 +10,10 @@ use super::{
     explanation::Explanation,
     status::Status,
 };
-use crate::{limit::Limits, policy::AssignedWeight};
+use crate::{
+    limit::{Limits, Unit},
+    policy::AssignedWeight,
+};
 
 /// What an operator does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub trait StatusSource: Send + Sync {
     fn news(&self, after: u64) -> Vec<News>;
     /// What would become of `request`, if the client at `client` sent it now.
     fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation;
+    /// The units other than requests that the limits of this rule count, as it is configured.
+    fn units(&self, rule: &str) -> Vec<Unit>;
     /// Does this to these lanes. `None` if there are none of this name.
     fn steer(&self, lanes: &LaneChoice, steering: &Steering) -> Option<Steered>;
     /// Whether requests are welcome.

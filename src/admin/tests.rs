@@ -22,7 +22,10 @@ use super::{
     status::{BudgetStatus, GateStatus, LaneStatus, LimitSource, LimitStatus},
     *,
 };
-use crate::clock::{Clock, Instant};
+use crate::{
+    clock::{Clock, Instant},
+    limit::Unit,
+};
 
 struct AdminServer {
     at: SocketAddr,
@@ -104,6 +107,10 @@ impl StatusSource for FakeSource {
     fn news(&self, after: u64) -> Vec<News> {
         let (rule, host, text) = ("api".into(), "a".into(), "<b>paused</b>".into());
         [News { number: 1, at_s: 0.0, rule, host, text }].into_iter().filter(|news| news.number > after).collect()
+    }
+
+    fn units(&self, rule: &str) -> Vec<Unit> {
+        Unit::named("admin-tokens").into_iter().filter(|_| rule == "api").collect()
     }
 
     fn steer(&self, choice: &LaneChoice, steering: &Steering) -> Option<Steered> {

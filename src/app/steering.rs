@@ -16,7 +16,7 @@ use crate::{
         Lane,
         order::{Claim, FlowId},
     },
-    limit::{Afterwards, Limits},
+    limit::{Afterwards, Limits, Unit},
     policy::{AssignedWeight, Policy},
     proxy::Proxy,
 };
@@ -57,6 +57,14 @@ struct TemporaryLimits {
 impl Steerer {
     pub(super) fn new(proxy: Arc<Proxy>) -> Self {
         Self { proxy, changed: Arc::default() }
+    }
+
+    /// The units other than requests that the limits of the rule called `name` count, as it is configured.
+    pub(super) fn units(&self, name: &str) -> Vec<Unit> {
+        let (changed, rules) = (self.changed.lock(), self.proxy.lanes.rules());
+        let rule = rules.iter().find(|rule| *rule.name == *name);
+        let known = |rule| changed.rules.get(name).filter(|known| Arc::ptr_eq(&known.current, rule));
+        rule.into_iter().flat_map(|rule| known(rule).map_or(rule, |known| &known.original).units()).collect()
     }
 
     /// Does this to these lanes; `None` if there are none. Must be called on a tokio runtime.

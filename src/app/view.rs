@@ -16,6 +16,7 @@ use crate::{
     },
     clock::Instant,
     lane::{JournalEntry, Lane},
+    limit::Unit,
     proxy::{Incident, Proxy},
 };
 
@@ -107,6 +108,10 @@ impl StatusSource for View {
 
     fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation {
         explain::explanation(self.proxy.explain(request, client), &self.steerer.ends(), self.proxy.clock.now())
+    }
+
+    fn units(&self, rule: &str) -> Vec<Unit> {
+        self.steerer.units(rule)
     }
 
     fn steer(&self, lanes: &LaneChoice, steering: &Steering) -> Option<Steered> {

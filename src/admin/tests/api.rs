@@ -158,6 +158,11 @@ async fn every_change_needs_the_token_and_says_what_it_is() {
             r#"{"rule": "api", "limits": "5/min", "for": "1h"}"#,
             r#"{"rule": "api", "limits": "much", "for": "1h"}"#,
         ),
+        (
+            "limit",
+            r#"{"rule": "api", "limits": "1/s, 5 admin-tokens/s", "for": "1h"}"#,
+            r#"{"rule": "api", "limits": "1/s, 5 admin-tokns/s", "for": "1h"}"#,
+        ),
         ("weights", r#"{"rule": "api", "weights": ["batch=2"]}"#, r#"{"rule": "api", "weights": ["batch"]}"#),
         ("drop", r#"{"rule": "api", "host": "a", "client": "::1"}"#, r#"{"rule": "api", "host": "a"}"#),
         ("first", r#"{"rule": "api", "host": "a", "client": "::1", "flow": "1f"}"#, "{}"),
