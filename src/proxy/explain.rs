@@ -153,19 +153,15 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     };
     // Fields for andante alone are not in what is sent.
     let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
-    let terms = ask::terms(fields, FoundFields::of(fields), client, &lane, &added);
-    let (claim, patience) = match &terms {
-        Ok(terms) => (terms.claim, terms.patience),
-        Err(_) => (Claim::USUAL, lane.policy().max_wait),
-    };
-    let silent = terms.as_ref().is_ok_and(|terms| terms.cost.is_none());
+    let RequestTerms { claim, cost, patience } = ask::terms(fields, FoundFields::of(fields), client, &lane, &added);
+    let silent = matches!(cost, Ok(None));
     let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();
     let refused = https.is_some_and(|(https, _)| https == Https::Refuse);
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let asked = match terms {
+    let asked = match cost {
         _ if refused => Err(Error::TunnelRefused { origin: origin.to_string() }),
         Err(error) => Err(error),
-        Ok(RequestTerms { cost, .. }) => {
+        Ok(cost) => {
             let deadline = context.clock.now() + patience;
             let body = SeenBody { length, ..SeenBody::default() };
             let credential = credential::hash(seen.headers());

@@ -29,8 +29,8 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 pub(crate) struct RequestTerms {
     /// By what it claims its turn.
     pub(crate) claim: Claim,
-    /// What it says that it costs.
-    pub(crate) cost: Option<Cost>,
+    /// What it says that it costs, or what is wrong with that.
+    pub(crate) cost: Result<Option<Cost>, Error>,
     /// For how long it may wait.
     pub(crate) patience: Duration,
 }
@@ -61,17 +61,17 @@ pub(crate) fn terms(
     address: IpAddr,
     lane: &Lane,
     added: &[AddedRule],
-) -> Result<RequestTerms, Error> {
+) -> RequestTerms {
     let policy = lane.policy();
     let learned = policy.learns_patience.then(|| lane.departures().patience()).flatten();
     let longest = policy.max_wait.min(learned.unwrap_or(Duration::MAX));
     if !found.term {
         // As most requests.
-        return Ok(RequestTerms { claim: claim::usual(address, policy), cost: None, patience: longest });
+        return RequestTerms { claim: claim::usual(address, policy), cost: Ok(None), patience: longest };
     }
     let patience = patience(fields).min(longest);
-    let (claim, cost) = (claim::read(fields, address, policy), claim::cost(fields, policy, added)?);
-    Ok(RequestTerms { claim, cost, patience })
+    let (claim, cost) = (claim::read(fields, address, policy), claim::cost(fields, policy, added));
+    RequestTerms { claim, cost, patience }
 }
 
 /// What `request`, as it will be sent, asks of its lane.

@@ -92,11 +92,12 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         access_log::without_lane(&exchange, &request, CallOutcome::Answered, answer.status());
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
-    let terms = match ask::terms(request.headers(), found, exchange.session.address, &route.lane, &route.added) {
-        Ok(terms) => terms,
+    let RequestTerms { claim, cost, patience } =
+        ask::terms(request.headers(), found, exchange.session.address, &route.lane, &route.added);
+    let cost = match cost {
+        Ok(cost) => cost,
         Err(error) => return Err((exchange, request, error)),
     };
-    let RequestTerms { claim, cost, patience } = terms;
     let begun = exchange.stats.begun();
     let deadline = begun + patience;
     if request.method() == Method::CONNECT {
