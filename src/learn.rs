@@ -165,7 +165,6 @@ impl Learned {
     }
 
     /// What pauses together with requests of `kind`, if that kind alone does.
-    #[inline]
     pub fn line(&self, kind: &RouteKey) -> Option<RouteKey> {
         self.kinds.line(kind, self.routes.pause(kind).is_some())
     }

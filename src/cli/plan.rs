@@ -1,12 +1,12 @@
 //! `andante plan`: how long a burst will take before it is sent, or what was sent before would have taken.
 
+mod costs;
 mod flows;
 mod forecast;
 mod lane;
 mod recorded;
 
 use std::{
-    collections::BTreeSet,
     io::{self, Write as _},
     num::NonZeroU32,
     path::PathBuf,
@@ -16,6 +16,7 @@ use std::{
 use serde_json::json;
 
 use self::{
+    costs::costs,
     flows::{FlowsPlan, PlannedFlow},
     forecast::{Brake, BurstForecast, PlannedBurst},
     recorded::{RecordedPlan, RecordedRequests},
@@ -123,26 +124,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
-}
-
-/// What a request costs by `limits`: all that these count, and nothing else.
-fn costs(limits: &Limits, cost: Cost) -> Result<Cost, Failure> {
-    if let Some((unit, amount)) = cost.others().find(|(unit, _)| limits.units().all(|counted| counted != *unit)) {
-        let counted = limits.units().map(|unit| unit.to_string()).collect::<BTreeSet<_>>();
-        let counted = counted.into_iter().collect::<Vec<_>>().join(" and ");
-        let what = format!("--cost says {unit}={amount}, but the limits count {counted}");
-        return Err(Failure::new(what).hinting("name the unit as the limit does, or leave it out"));
-    }
-    let cost = limits.counting(cost);
-    if let Some(unit) = limits.units().find(|unit| !cost.says(*unit)) {
-        let what = format!("nothing says how many {unit} a request takes, and a limit counts them");
-        return Err(Failure::new(what).hinting(format!("write --cost {unit}=N")));
-    }
-    match limits.too_small_for(&cost) {
-        Some(limit) => Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}"))
-            .hinting("lower --cost, or check the limit")),
-        None => Ok(cost),
-    }
 }
 
 fn since_1970(now: SystemTime) -> Duration {
@@ -333,20 +314,6 @@ mod tests {
     /// 2026-08-03 08:31:12.5 UTC.
     fn now() -> SystemTime {
         SystemTime::UNIX_EPOCH + ARRIVES
-    }
-
-    #[test]
-    fn a_cost_is_of_the_units_that_the_limits_count() {
-        let costs = |limits: &str, cost: &str| {
-            costs(&super::limits(limits).unwrap(), super::cost(cost).unwrap()).map_err(|failure| failure.to_string())
-        };
-        let tokens = "500/min, 90000 plan-tokens/min";
-        assert_eq!(costs(tokens, "plan-tokens=5000"), Ok(super::cost("plan-tokens=5000").unwrap()));
-        let slip = costs(tokens, "plan-token=5000").unwrap_err();
-        assert_eq!(slip, "--cost says plan-token=5000, but the limits count plan-tokens and requests");
-        let unsaid = costs(tokens, "1").unwrap_err();
-        assert!(unsaid.contains("how many plan-tokens a request takes"), "{unsaid}");
-        assert!(costs("90000 plan-tokens/min", "1").is_ok(), "each counts as one, as it does in andante");
     }
 
     #[test]

@@ -214,10 +214,7 @@ impl Budget {
         if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, &cost)) {
             return Instant::FAR;
         }
-        if self.shared.is_some()
-            && !scope.is_apart()
-            && let Some(again) = self.lacks_tokens(now, cost)
-        {
+        if let Some(again) = self.lacks_tokens(now, cost, scope) {
             return again;
         }
         let margin = &self.margin;

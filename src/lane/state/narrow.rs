@@ -129,11 +129,6 @@ impl Narrow {
         Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new(), holders: Holders::default() })
     }
 
-    /// Whether one of these budgets lets nothing leave at `now`.
-    pub(super) fn closes(&mut self, numbers: &[u32], now: Instant, cost: Cost, usual: &[Usual]) -> bool {
-        !numbers.is_empty() && self.closed(numbers, now, cost, usual).is_some()
-    }
-
     /// Which of these budgets lets nothing leave at `now` for longest, and until when. What requests used lately is `usual`.
     pub(super) fn closed(
         &mut self,

@@ -72,7 +72,9 @@ impl<T> State<T> {
             || !self.queue.parks(line, budgets)
                 && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
                 && self.queue.is_parked();
-        first && self.earliest(now, cost, line) <= now && !self.narrow.closes(budgets, now, cost, &self.usual)
+        first
+            && self.earliest(now, cost, line) <= now
+            && (budgets.is_empty() || self.narrow.closed(budgets, now, cost, &self.usual).is_none())
     }
 
     pub(super) fn has_room(&mut self, now: Instant) -> bool {

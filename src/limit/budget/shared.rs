@@ -18,7 +18,7 @@ use super::{Budget, Limit};
 use crate::{
     clock::Instant,
     fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, micros},
-    limit::{Amount, Cost, Gcra, LimitSpec, Margin, Source, Unit, Window},
+    limit::{Amount, Cost, Gcra, LimitSpec, Margin, Scope, Source, Unit, Window},
 };
 
 /// The fleet's side of a budget.
@@ -250,8 +250,8 @@ impl Budget {
 
     /// When a request of `cost` is to be looked at again that cannot leave for lack of tokens: [`Instant::FAR`] if the store has to
     /// be heard first. `None` if there are as many as it takes.
-    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost) -> Option<Instant> {
-        let Some(shared) = &self.shared else { return None };
+    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost, scope: Scope) -> Option<Instant> {
+        let shared = self.shared.as_ref().filter(|_| !scope.is_apart())?;
         // Without a lease no event tells when something else may be used.
         if !shared.leased || !shared.lease.holds(now) {
             self.refit(now);
