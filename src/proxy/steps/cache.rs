@@ -85,7 +85,7 @@ where
         return Ok(answer);
     }
     let collapsed = status::take_collapsed(fields);
-    status::forwarded(fields, why, None, collapsed.map(status::collapsed).into_iter());
+    status::forwarded(fields, why, None, collapsed.into_iter());
     Ok(answer)
 }
 
@@ -148,10 +148,10 @@ where
             (place.validated(stored, answer, validates, &received, &exchange), false)
         }
         // The request whose call it was stores it.
-        _ if collapsed == Some(true) => (answer, false),
+        _ if collapsed == Some(status::COLLAPSED) => (answer, false),
         _ => place.recorded(answer, &received),
     };
-    let also = is_stored.then_some("stored").into_iter().chain(collapsed.map(status::collapsed));
+    let also = is_stored.then_some("stored").into_iter().chain(collapsed);
     status::forwarded(answer.headers_mut(), why, status, also);
     Ok(answer)
 }

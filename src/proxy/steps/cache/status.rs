@@ -43,22 +43,22 @@ pub(super) fn is_hit(fields: &HeaderMap) -> bool {
     fields.get_all(CACHE_STATUS).iter().any(|line| line == "andante; hit")
 }
 
-/// Removes what a shared call says, and tells it: whether the request took part in another one's, or had to go on by itself.
-pub(super) fn take_collapsed(fields: &mut HeaderMap) -> Option<bool> {
-    let says = |said: &str| fields.get_all(CACHE_STATUS).iter().any(|line| line == said);
-    let collapsed = match says("andante; fwd=miss; collapsed") {
-        false => says("andante; fwd=miss; collapsed=?0").then_some(false),
-        true => Some(true),
+/// The request took part in the call of another one (RFC 9211 §2.8).
+pub(super) const COLLAPSED: &str = "collapsed";
+/// It did, and had to go on by itself.
+const NOT_COLLAPSED: &str = "collapsed=?0";
+
+/// Removes what a shared call says, and tells which of these it is.
+pub(super) fn take_collapsed(fields: &mut HeaderMap) -> Option<&'static str> {
+    let says = |said: &&str| {
+        let told = |line: &HeaderValue| line.as_bytes().strip_prefix(b"andante; fwd=miss; ") == Some(said.as_bytes());
+        fields.get_all(CACHE_STATUS).iter().any(told)
     };
+    let collapsed = [COLLAPSED, NOT_COLLAPSED].into_iter().find(says);
     if fields.contains_key(CACHE_STATUS) {
         fields::remove_our_status(fields, CACHE_STATUS);
     }
     collapsed
-}
-
-/// The parameter that says so (RFC 9211 §2.8).
-pub(super) fn collapsed(collapsed: bool) -> &'static str {
-    if collapsed { "collapsed" } else { "collapsed=?0" }
 }
 
 /// The request was forwarded, and what was stored before got this `status`, if it was asked about.
