@@ -235,11 +235,17 @@ mod tests {
         let toml = "[[rule]]\nhost = 'a.test'\nhttps = 'refuse'\nlimits = '2/s'";
         let refused = explained(toml, "GET", "https://a.test/", &[]).now;
         assert_eq!((refused.decision, refused.status), (DecisionExplanation::Rejected, Some(403)));
+        let costly = explained(toml, "GET", "http://a.test/", &[("andante-cost", "3")]).now;
+        assert_eq!((costly.decision, costly.status), (DecisionExplanation::Rejected, Some(400)));
+        assert!(costly.detail.unwrap().contains("2/s"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_cost_is_not_wrong_with_the_rest() {
         let toml = "[[rule]]\nhost = 'a.test'\nlimits = ['2/s', '9 explained-tokens/s']";
         for (cost, says) in [("3", "2/s"), ("points=1", "explained-tokens")] {
             let fields = [("andante-cost", cost), ("priority", "u=5"), ("prefer", "wait=7")];
             let costly = explained(toml, "GET", "http://a.test/", &fields);
-            // What is wrong with its cost is not wrong with the rest.
             assert_eq!((costly.turn.urgency, costly.max_wait_s), (5, 7.0), "{cost}");
             let now = costly.now;
             assert_eq!((now.decision, now.status), (DecisionExplanation::Rejected, Some(400)));
