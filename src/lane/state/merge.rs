@@ -156,7 +156,8 @@ impl<T> State<T> {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);
         let Self { narrow, returns, budget, .. } = self;
-        let mut drawn = narrow.find(&draws, budget, now, self.epoch, |number| returns.names(number));
+        let draws = draws.as_ref();
+        let mut drawn = draws.map(|draws| narrow.find(draws, budget, now, self.epoch, |number| returns.names(number)));
         if let Some(drawn) = &mut drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::New);
         }

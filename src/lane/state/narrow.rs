@@ -25,7 +25,7 @@ use crate::{
     clock::Instant,
     lane::{
         order::{Ahead, Backlog, Claim, Map, Slab},
-        request::{Draw, Draws},
+        request::Draw,
     },
     learn::{AnswerReport, RouteKey},
     limit::{Budget, Charge, Cost, Scope, Sum, Unit, Untold},
@@ -94,21 +94,7 @@ impl Narrow {
 
     /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
     /// somebody knows it.
-    #[inline]
     pub(super) fn find(
-        &mut self,
-        draws: &Draws,
-        own: &Budget,
-        now: Instant,
-        epoch: Duration,
-        named: impl Fn(u32) -> bool,
-    ) -> Option<Box<Drawn>> {
-        // Nearly all requests draw on none.
-        Some(self.drawn(draws.as_ref()?, own, now, epoch, named))
-    }
-
-    #[inline(never)]
-    fn drawn(
         &mut self,
         draws: &Arc<[Draw]>,
         own: &Budget,

@@ -52,7 +52,9 @@ impl<T> State<T> {
     #[inline]
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
         let Self { narrow, returns, budget, .. } = self;
-        let drawn = narrow.find(&ask.draws, budget, now, self.epoch, |number| returns.names(number));
+        // Nearly all requests draw on none.
+        let draws = ask.draws.as_ref();
+        let drawn = draws.map(|draws| narrow.find(draws, budget, now, self.epoch, |number| returns.names(number)));
         let cost = self.reserve(now, ask.cost, drawn.as_deref());
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         (drawn, cost, line)
