@@ -132,12 +132,11 @@ fn count(metrics: &RuleMetrics) -> u64 {
     let (mut counted, end) = (0, Wall::now() + TIME);
     while Wall::now() < end {
         for _ in 0..1000 {
-            metrics.in_flight.inc();
             metrics.wait_seconds.observe(Duration::ZERO);
             metrics.upstream_seconds.observe(Duration::from_millis(3));
             metrics.answered(StatusCode::OK);
             metrics.count(CallOutcome::Answered);
-            metrics.in_flight.dec();
+            metrics.in_flight.ended();
         }
         counted += 1000;
     }

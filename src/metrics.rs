@@ -14,6 +14,7 @@ use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Te
 
 mod durations;
 mod families;
+mod in_flight;
 #[cfg(target_os = "linux")]
 mod process;
 mod rule;
@@ -241,6 +242,7 @@ mod tests {
         rule.answered(StatusCode::from_u16(999).unwrap());
         rule.set_limit_per_second(Some(2.5));
         rule.wait_seconds.observe(Duration::from_millis(300));
+        rule.in_flight.ended();
         rule.hinted("github");
         rule.retried(RetryReason::Refused);
         assert_eq!(metrics.retried(), 1);

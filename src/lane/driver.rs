@@ -218,7 +218,7 @@ impl Lane {
 
     /// A permit has come to its end.
     pub(super) fn settled(self: &Arc<Self>, now: Instant, slot: &mut Slot, end: End) {
-        self.metrics.in_flight.dec();
+        self.metrics.in_flight.ended();
         self.tell_at(now, |state| state.settled(now, slot, end));
     }
 
@@ -261,7 +261,6 @@ impl Lane {
     }
 
     fn permit(self: &Arc<Self>, slot: Box<Slot>, waited: Duration) -> Permit {
-        self.metrics.in_flight.inc();
         self.metrics.wait_seconds.observe(waited);
         Permit::new(self.clone(), slot)
     }
@@ -324,7 +323,7 @@ fn deliver(grant: Grant<GrantSender>) -> Result<(), Box<Slot>> {
     let Grant { ticket: GrantSender { lane, sender }, slot, waited } = grant;
     lane.metrics.waiting.dec();
     sender.send(Box::new(Ok(lane.permit(slot, waited)))).map_err(|permit| {
-        lane.metrics.in_flight.dec();
+        lane.metrics.in_flight.ended();
         permit.expect("it is what was sent").into_slot()
     })
 }

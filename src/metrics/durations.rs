@@ -49,18 +49,30 @@ impl Durations {
     /// One took this long.
     pub fn observe(&self, took: Duration) {
         let Counted { bounds, buckets, sum, .. } = &*self.0;
+        if took.is_zero() {
+            buckets[0].fetch_add(1, Relaxed);
+            return;
+        }
         let seconds = took.as_secs_f64();
         let bucket = bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len());
         buckets[bucket].fetch_add(1, Relaxed);
-        if !took.is_zero() {
-            sum.inc_by(seconds);
-        }
+        sum.inc_by(seconds);
     }
 
     /// How many took at most so many seconds, the shortest first, each beside the ones before; in the end all that took longer.
     pub fn counts(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
         let bounds = self.0.bounds.iter().map(|bound| Some(*bound)).chain([None]);
         bounds.zip(self.0.buckets.iter().map(|bucket| bucket.load(Relaxed)))
+    }
+
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.counts().map(|(_, beside)| beside).sum()
+    }
+
+    /// The rule whose requests they are of.
+    pub(super) fn rule(&self) -> &LabelPair {
+        &self.0.rule
     }
 }
 

@@ -2,7 +2,10 @@
 
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
-use super::durations::{Durations, DurationsVec};
+use super::{
+    durations::{Durations, DurationsVec},
+    in_flight::{InFlight, InFlightVec},
+};
 
 /// Waits, in seconds: from a timer's lateness to the longest wait that a rule allows by default.
 const WAIT_BUCKETS: &[f64] = &[
@@ -28,7 +31,7 @@ pub(super) struct Families {
     pub(super) retries: IntCounterVec,
     pub(super) savings: IntCounterVec,
     pub(super) waiting: IntGaugeVec,
-    pub(super) in_flight: IntGaugeVec,
+    pub(super) in_flight: InFlightVec,
     pub(super) wait: DurationsVec,
     pub(super) upstream: DurationsVec,
     pub(super) limit: GaugeVec,
@@ -39,6 +42,10 @@ pub(super) struct Families {
 impl Families {
     pub(super) fn register(registry: &Registry) -> Self {
         let rule = &["rule"];
+        let wait = registered(
+            registry,
+            Durations::of_rules("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
+        );
         Self {
             requests: registered(
                 registry,
@@ -98,15 +105,9 @@ impl Families {
             ),
             in_flight: registered(
                 registry,
-                IntGaugeVec::new(
-                    Opts::new("andante_in_flight", "Requests that are on their way to an upstream."),
-                    rule,
-                ),
+                InFlight::of_rules("andante_in_flight", "Requests that are on their way to an upstream.", &wait),
             ),
-            wait: registered(
-                registry,
-                Durations::of_rules("andante_wait_seconds", "How long requests waited for a slot.", WAIT_BUCKETS),
-            ),
+            wait,
             upstream: registered(
                 registry,
                 Durations::of_rules(

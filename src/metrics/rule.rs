@@ -5,7 +5,7 @@ use std::{array, collections::BTreeMap, sync::OnceLock};
 use http::StatusCode;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge};
 
-use super::{durations::Durations, families::Families};
+use super::{durations::Durations, families::Families, in_flight::InFlight};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct RuleMetrics {
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
     /// Requests that are on their way to an upstream.
-    pub in_flight: IntGauge,
+    pub in_flight: InFlight,
     /// How long requests waited for a slot, in seconds; 0 for those that passed on the spot.
     pub wait_seconds: Durations,
     /// From sending a request to its answer's head, in seconds.

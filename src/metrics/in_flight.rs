@@ -1,0 +1,103 @@
+//! How many requests are under way: as many as got a slot, which is counted together with how long they waited for it, without
+//! those that have ended. One addition counts a request that leaves.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use prometheus::{
+    Opts, Result,
+    core::{Metric, MetricVec, MetricVecBuilder},
+    proto::{self, MetricType},
+};
+
+use super::durations::{Durations, DurationsVec};
+
+/// How many requests of one rule are under way.
+#[derive(Clone, Debug)]
+pub struct InFlight(Arc<Ends>);
+
+#[derive(Debug)]
+struct Ends {
+    /// How long those waited that got a slot.
+    waits: Durations,
+    ended: AtomicU64,
+}
+
+/// The same of each rule.
+pub(super) type InFlightVec = MetricVec<OfWaits>;
+
+/// Makes those of a rule, whose requests wait as is counted here.
+#[derive(Clone, Debug)]
+pub(super) struct OfWaits(DurationsVec);
+
+// === impl InFlight ===
+
+impl InFlight {
+    pub(super) fn of_rules(name: &str, help: &str, waits: &DurationsVec) -> Result<InFlightVec> {
+        let opts = Opts::new(name, help).variable_label("rule");
+        MetricVec::create(MetricType::GAUGE, OfWaits(waits.clone()), opts)
+    }
+
+    /// One has ended that was counted when it got its slot.
+    pub fn ended(&self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        // In this order: each is counted before it ends.
+        let ended = self.0.ended.load(Relaxed);
+        self.0.waits.count().saturating_sub(ended)
+    }
+}
+
+impl Metric for InFlight {
+    fn metric(&self) -> proto::Metric {
+        let mut gauge = proto::Gauge::default();
+        gauge.set_value(self.count() as f64);
+        let mut metric = proto::Metric::from_label(vec![self.0.waits.rule().clone()]);
+        metric.set_gauge(gauge);
+        metric
+    }
+}
+
+// === impl OfWaits ===
+
+impl MetricVecBuilder for OfWaits {
+    type M = InFlight;
+    type P = Opts;
+
+    fn build<V: AsRef<str>>(&self, _: &Opts, labels: &[V]) -> Result<InFlight> {
+        let labels: Vec<&str> = labels.iter().map(AsRef::as_ref).collect();
+        let waits = self.0.get_metric_with_label_values(&labels)?;
+        Ok(InFlight(Arc::new(Ends { waits, ended: AtomicU64::new(0) })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn what_got_a_slot_is_under_way_until_it_ends() {
+        let metrics = Metrics::new();
+        let (rule, other) = (metrics.rule("one"), metrics.rule("other"));
+        for waited in [0, 7, 0] {
+            rule.wait_seconds.observe(Duration::from_secs(waited));
+        }
+        rule.in_flight.ended();
+        assert_eq!((rule.in_flight.count(), other.in_flight.count()), (2, 0));
+        let text = metrics.render();
+        for line in [
+            "# TYPE andante_in_flight gauge",
+            "andante_in_flight{rule=\"one\"} 2",
+            "andante_in_flight{rule=\"other\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+    }
+}
