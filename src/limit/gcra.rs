@@ -37,6 +37,10 @@ const COARSE: Duration = Duration::from_millis(25);
 #[derive(Clone, Debug)]
 pub struct Gcra {
     quota: Quota,
+    /// Nanoseconds from one request to the next.
+    interval: u64,
+    /// By so many nanoseconds the last one of a burst is ahead of its time.
+    tolerance: u64,
     /// When the next request is due by the rate alone; `None` before the first one.
     tat: Option<Nanos>,
     /// When a slot that was missed keeps its distance to the last one that was taken.
@@ -57,7 +61,16 @@ struct GivenTime(Cell<Nanos>);
 impl Gcra {
     /// Spacing for `limit`, nothing sent yet.
     pub fn new(limit: &LimitSpec) -> Self {
-        Self { quota: quota(limit), tat: None, spread: Instant::START, keeps_distance: false }
+        let quota = quota(limit);
+        let interval = nanos(quota.replenish_interval());
+        let tolerance = interval.saturating_mul(u64::from(quota.burst_size().get() - 1));
+        Self { quota, interval, tolerance, tat: None, spread: Instant::START, keeps_distance: false }
+    }
+
+    /// The same state, spaced for `limit` from here on.
+    fn respace(&mut self, limit: &LimitSpec) {
+        let Self { tat, spread, keeps_distance, .. } = *self;
+        *self = Self { tat, spread, keeps_distance, ..Self::new(limit) };
     }
 
     /// From now on each request leaves a whole interval after the one before, or slots that were missed are caught up
@@ -80,7 +93,7 @@ impl Gcra {
     /// distance to that.
     pub fn sent(&mut self, at: Instant, cost: Amount) {
         if self.is_distant() {
-            let next = at.as_nanos() + nanos(self.quota.replenish_interval()).saturating_mul(cost.get().into());
+            let next = at.as_nanos() + self.interval.saturating_mul(cost.get().into());
             self.tat = self.tat.map(|tat| tat.as_u64().max(next).into());
         }
     }
@@ -101,21 +114,20 @@ impl Gcra {
     /// The same, for a request that has waited up to `late` for something that holds for others as well: that is caught up,
     /// too.
     pub fn commit_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Amount) {
-        let interval = self.quota.replenish_interval();
-        let tolerance = nanos(interval).saturating_mul(u64::from(self.quota.burst_size().get() - 1));
         let matured = self.tat.filter(|_| !self.is_distant()).map_or(now, |tat| {
-            let free = Instant::from_nanos(tat.as_u64().saturating_sub(tolerance));
+            let free = Instant::from_nanos(tat.as_u64().saturating_sub(self.tolerance));
             // What only waited for its distance was missed before, and is still to be caught up.
-            if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP.saturating_add(late)).min(now) }
+            if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP - late).min(now) }
         });
         let tat = self.decide(matured).unwrap_or_else(|at| {
             // It may not be sent yet: charge it nevertheless, so that a caller's mistake cannot raise the rate.
-            (at.as_nanos() + tolerance + nanos(interval)).into()
+            (at.as_nanos() + self.tolerance + self.interval).into()
         });
         self.tat = Some(tat);
         self.shift(i64::from(cost.get()) - 1);
         // A burst has no distance to keep, and a whole interval leaves nothing to catch up.
-        if tolerance == 0 && !self.is_distant() {
+        if self.tolerance == 0 && !self.is_distant() {
+            let interval = self.quota.replenish_interval();
             let distance = interval.saturating_sub(CLOSER.max(interval / 4));
             self.spread = (now + distance).min(Instant::from_nanos(tat.as_u64()) + SPREAD);
         }
@@ -127,7 +139,7 @@ impl Gcra {
         self.shift(-i64::from(cost.get()));
         if newest {
             self.spread = Instant::START;
-        } else if self.quota.burst_size().get() == 1 {
+        } else if self.is_even() {
             self.tat = self.tat.map(|tat| tat.as_u64().max(self.spread.as_nanos()).into());
         }
     }
@@ -155,10 +167,10 @@ impl Gcra {
     ///
     /// What is spaced evenly is spaced at the new rate from the last request on, and not from the next one.
     pub fn retune(&mut self, limit: &LimitSpec) {
-        let before = std::mem::replace(&mut self.quota, quota(limit));
-        if before.burst_size().get() == 1 && self.quota.burst_size().get() == 1 {
-            let (old, new) = (nanos(before.replenish_interval()), nanos(self.quota.replenish_interval()));
-            let tat = self.tat.map(|tat| tat.as_u64().saturating_sub(old).saturating_add(new));
+        let (even, interval) = (self.is_even(), self.interval);
+        self.respace(limit);
+        if even && self.is_even() {
+            let tat = self.tat.map(|tat| tat.as_u64().saturating_sub(interval).saturating_add(self.interval));
             self.tat = tat.map(Into::into);
             self.spread = self.spread.min(Instant::from_nanos(tat.unwrap_or_default()));
         }
@@ -173,7 +185,7 @@ impl Gcra {
         if before.burst() == even && after.burst() == even {
             return self.retune(after);
         }
-        self.quota = quota(after);
+        self.respace(after);
         self.spread = Instant::START;
         let (Some(tat), Some(last)) = (self.tat, last) else { return };
         let (old, new) = (before.rate.interval(), after.rate.interval());
@@ -195,7 +207,7 @@ impl Gcra {
     /// For a new limit: charges the units that were taken at each instant, oldest first, the last at `last`.
     pub fn charge_all(&mut self, taken: impl Iterator<Item = (Instant, u64)>, last: Option<Instant>) {
         let Some(last) = last else { return };
-        let interval = nanos(self.quota.replenish_interval());
+        let interval = self.interval;
         let tat = taken.fold(self.tat.map_or(0, |tat| tat.as_u64()), |tat, (at, units)| {
             tat.max(at.as_nanos()).saturating_add(interval.saturating_mul(units))
         });
@@ -207,13 +219,12 @@ impl Gcra {
     /// How many could have left between `from`, up to which the state is known, and `until`.
     pub fn possible(&self, from: Instant, until: Instant) -> u64 {
         let free = self.known_from(from);
-        until.as_nanos().saturating_sub(free) / nanos(self.quota.replenish_interval())
-            + u64::from(self.quota.burst_size().get())
+        until.as_nanos().saturating_sub(free) / self.interval + u64::from(self.quota.burst_size().get())
     }
 
     /// Charges `units`, or as many as the burst allows, as if they left right before `until`.
     pub fn presume(&mut self, units: u32, until: Instant) {
-        let interval = nanos(self.quota.replenish_interval());
+        let interval = self.interval;
         let units = units.min(self.quota.burst_size().get());
         let emptied = until.as_nanos().saturating_add(interval.saturating_mul(self.quota.burst_size().get().into()));
         let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(until.as_nanos());
@@ -228,10 +239,8 @@ impl Gcra {
 
     /// When a request with `ahead` cost units before it would leave, if only the spacing counted.
     pub fn project(&self, now: Instant, ahead: u64) -> Instant {
-        let interval = nanos(self.quota.replenish_interval());
-        let burst = u64::from(self.quota.burst_size().get() - 1);
         let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
-        let due = tat.saturating_add(ahead.saturating_mul(interval)).saturating_sub(burst * interval);
+        let due = tat.saturating_add(ahead.saturating_mul(self.interval)).saturating_sub(self.tolerance);
         Instant::from_nanos(due).max(now).max(self.spread)
     }
 
@@ -251,17 +260,22 @@ impl Gcra {
         }
     }
 
+    /// Whether there are no bursts.
+    fn is_even(&self) -> bool {
+        self.quota.burst_size() == NonZeroU32::MIN
+    }
+
     fn is_distant(&self) -> bool {
         self.keeps_distance && self.may_keep_distance()
     }
 
     fn may_keep_distance(&self) -> bool {
-        self.quota.burst_size().get() == 1 && self.quota.replenish_interval() >= COARSE
+        self.is_even() && self.quota.replenish_interval() >= COARSE
     }
 
     fn shift(&mut self, cells: i64) {
         let Some(tat) = self.tat else { return };
-        let by = nanos(self.quota.replenish_interval()).saturating_mul(cells.unsigned_abs());
+        let by = self.interval.saturating_mul(cells.unsigned_abs());
         let tat = if cells < 0 { tat.as_u64().saturating_sub(by) } else { tat.as_u64().saturating_add(by) };
         self.tat = Some(tat.into());
     }
