@@ -3,7 +3,7 @@
 use super::{Changes, Grounds, Learned, LearnedChange, OwnLimit, RouteKey};
 use crate::{
     clock::Instant,
-    limit::{Budget, LimitUsage, Source},
+    limit::{Budget, LimitSpec, LimitUsage, Source},
 };
 
 /// By how much what was found has to change to be worth a word.
@@ -18,31 +18,37 @@ impl Learned {
     /// Brings another limit than was known into `budget`, if refusals have taught one.
     #[inline]
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
-        let at_once = self.estimator.at_once().map(f64::from);
-        if at_once.is_some_and(|most| is_news(most, self.reported_at_once)) {
-            changes.extend(self.at_once().map(|(most, why)| LearnedChange::ConcurrencyLimit(most, Box::new(why))));
-            self.reported_at_once = at_once;
-        } else if at_once.is_none() {
-            self.reported_at_once = None;
+        match self.estimator.at_once() {
+            Some(most) => self.found_at_once(most.into(), changes),
+            None => self.reported_at_once = None,
         }
-        match self.estimator.change(now) {
-            Some(Some(limit)) => {
-                budget.learn(Source::Estimated, limit, &[]);
-                let rate = limit.rate.per_second();
-                if is_news(rate, self.reported_rate) {
-                    self.reported_rate = Some(rate);
-                    changes.extend(
-                        self.estimator.rate_grounds(now).map(|grounds| LearnedChange::Limit(limit, Box::new(grounds))),
-                    );
-                }
-            }
-            Some(None) => {
-                budget.unlearn(Source::Estimated);
-                self.reported_rate = None;
-            }
-            None => {}
+        if let Some(limit) = self.estimator.change(now) {
+            self.found_rate(now, limit, budget, changes);
         }
         self.kinds.found(kind, now, changes);
+    }
+
+    fn found_at_once(&mut self, most: f64, changes: &mut Changes) {
+        if is_news(most, self.reported_at_once) {
+            changes.extend(self.at_once().map(|(most, why)| LearnedChange::ConcurrencyLimit(most, Box::new(why))));
+            self.reported_at_once = Some(most);
+        }
+    }
+
+    #[cold]
+    fn found_rate(&mut self, now: Instant, limit: Option<LimitSpec>, budget: &mut Budget, changes: &mut Changes) {
+        let Some(limit) = limit else {
+            budget.unlearn(Source::Estimated);
+            self.reported_rate = None;
+            return;
+        };
+        budget.learn(Source::Estimated, limit, &[]);
+        let rate = limit.rate.per_second();
+        if is_news(rate, self.reported_rate) {
+            self.reported_rate = Some(rate);
+            let grounds = self.estimator.rate_grounds(now);
+            changes.extend(grounds.map(|grounds| LearnedChange::Limit(limit, Box::new(grounds))));
+        }
     }
 
     /// What a limit rests on; `None` if it is configured.

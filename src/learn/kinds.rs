@@ -72,12 +72,18 @@ impl OwnLimits {
     }
 
     /// The group that requests of this kind pause with, if any.
+    #[inline]
     pub(super) fn line(&self, kind: &RouteKey, route_pauses: bool) -> Option<RouteKey> {
-        if self.behind.is_some_and(|(behind, _)| behind == *kind) {
-            return Some(*kind);
-        }
-        if self.own.is_empty() && !route_pauses {
+        // Mostly nothing pauses by itself.
+        if self.own.is_empty() && self.behind.is_none() && !route_pauses {
             return None;
+        }
+        self.pausing_line(kind, route_pauses)
+    }
+
+    fn pausing_line(&self, kind: &RouteKey, route_pauses: bool) -> Option<RouteKey> {
+        if self.behind.as_ref().is_some_and(|(behind, _)| behind == kind) {
+            return Some(*kind);
         }
         let route = route_pauses || self.own.contains_key(&RouteGroup::Route(kind.id()));
         let credential = self.own.contains_key(&RouteGroup::Credential(kind.credential()));
@@ -108,10 +114,12 @@ impl OwnLimits {
 
     /// A request of this kind asks for a slot.
     pub(super) fn asked(&mut self, kind: &RouteKey, now: Instant) {
-        if self.asked.is_some_and(|last| last != *kind) {
+        if self.asked.as_ref() == Some(kind) {
+            return;
+        }
+        if self.asked.replace(*kind).is_some() {
             self.several = Some(now);
         }
-        self.asked = Some(*kind);
     }
 
     /// One of this kind was refused, and the lane pauses until `until`: others try first, if there are any.

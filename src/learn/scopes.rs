@@ -43,10 +43,12 @@ const MOST: usize = 1024;
 
 impl Scopes {
     /// The budgets that a request of `kind` draws on, as far as is known.
+    #[inline]
     pub(super) fn of(&self, kind: &RouteKey) -> Scope {
-        if self.nodes.is_empty() {
-            return self.root.scope;
-        }
+        if self.nodes.is_empty() { self.root.scope } else { self.known(kind) }
+    }
+
+    fn known(&self, kind: &RouteKey) -> Scope {
         self.reported(kind).unwrap_or_else(|| {
             let nearest = kind.prefixes().find_map(|prefix| self.nodes.get(&prefix));
             nearest.map_or(self.root.scope, |node| node.below.scope)
