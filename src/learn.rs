@@ -176,7 +176,7 @@ impl Learned {
 
     /// The first instant, not before `now`, at which all that was learned lets a request of `cost` and `scope` leave, if
     /// its kind does not pause; [`Instant::FAR`] if an answer must come first.
-    pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
+    pub fn earliest(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Instant {
         let opens = self.gate.earliest(now).max(self.told.earliest(now, cost, scope, self.spend));
         // What hangs does not hold up all others for ever.
         let crowded = self.gate.is_open() && !self.estimator.has_room(self.unanswered);
@@ -198,7 +198,7 @@ impl Learned {
     pub fn take(
         &mut self,
         now: Instant,
-        charge: Charge,
+        charge: &Charge,
         kind: &RouteKey,
         waited: bool,
         budget: &mut Budget,

@@ -321,7 +321,7 @@ impl<T> State<T> {
             if let Some(drawn) = &drawn {
                 self.narrow.dequeued(drawn, &claim, cost, place.turn());
             }
-            let cost = self.reserve(now, cost, drawn.as_deref());
+            let (cost, kind, claim) = (&self.reserve(now, cost, drawn.as_deref()), &kind, &claim);
             let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn, port });
             grants.push(Grant { ticket: grant, slot, waited: now.since(since) });
         }
@@ -329,22 +329,25 @@ impl<T> State<T> {
     }
 
     /// Lets a request go.
-    fn take(&mut self, now: Instant, leaving: Leaving) -> Box<Slot> {
+    fn take(&mut self, now: Instant, leaving: Leaving<'_>) -> Box<Slot> {
         let Leaving { cost, kind, claim, scope, since, due, mut drawn, port } = leaving;
         if let Some(drawn) = &mut drawn {
-            self.narrow.take(drawn, now, since, self.budget.spacing(), cost);
+            self.narrow.take(drawn, now, since, self.budget.spacing(), *cost);
         }
-        let charge = self.budget.take(now, due, cost, scope);
-        let changes = self.learned.take(now, charge, &kind, now > since, &mut self.budget);
+        let charge = self.budget.take(now, due, *cost, scope);
+        let mut slot = Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, drawn });
+        let changes = self.learned.take(now, &slot.charge, kind, now > since, &mut self.budget);
         self.note(changes);
-        self.leaves(now, charge, numbers(&drawn));
+        self.leaves(now, &slot.charge, numbers(&slot.drawn));
         self.share_taken(now, now > since);
         self.unwritten = true;
-        let waited = now.since(since);
-        self.stats.waited += waited;
-        self.stats.waited_most = self.stats.waited_most.max(waited);
-        let (crowd, leased) = (self.learned.unanswered(), self.budget.is_leased(now));
-        Box::new(Slot { charge, kind, claim, crowd, port, leased, drawn })
+        if now > since {
+            let waited = now.since(since);
+            self.stats.waited += waited;
+            self.stats.waited_most = self.stats.waited_most.max(waited);
+        }
+        (slot.crowd, slot.leased) = (self.learned.unanswered(), self.budget.is_leased(now));
+        slot
     }
 
     /// Keeps what was learned for the next effects: mostly nothing.

@@ -105,9 +105,9 @@ impl Quotas {
     }
 
     /// When all budgets of `scope` let a request of `cost` leave.
-    pub(super) fn earliest(&self, now: Instant, cost: Cost, scope: Scope, spend: Spend) -> Instant {
+    pub(super) fn earliest(&self, now: Instant, cost: &Cost, scope: Scope, spend: Spend) -> Instant {
         self.within(scope).fold(now, |at, one| {
-            let left = one.left.earliest(now, cost, one.unanswered, one.part(self.part()), spend);
+            let left = one.left.earliest(now, *cost, one.unanswered, one.part(self.part()), spend);
             at.max(one.gate.earliest(now)).max(left)
         })
     }
@@ -143,7 +143,7 @@ impl Quotas {
     }
 
     /// A request was taken.
-    pub(super) fn take(&mut self, now: Instant, charge: Charge) {
+    pub(super) fn take(&mut self, now: Instant, charge: &Charge) {
         self.newest = charge.seq;
         self.ledger.sent(now);
         for one in self.budgets.iter_mut().filter(|one| charge.scope.has(one.id)) {

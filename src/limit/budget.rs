@@ -210,15 +210,15 @@ impl Budget {
 
     /// The first instant, not before `now`, at which every limit of `scope` has room for `cost`, as far as is known now;
     /// [`Instant::FAR`] if something that has no time yet must happen first.
-    pub fn earliest(&mut self, now: Instant, cost: Cost, scope: Scope) -> Instant {
-        if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, &cost)) {
+    pub fn earliest(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Instant {
+        if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, cost)) {
             return Instant::FAR;
         }
         if let Some(again) = self.lacks_tokens(now, cost, scope) {
             return again;
         }
         let margin = &self.margin;
-        let renewed = counting(&mut self.calendar, &cost, scope)
+        let renewed = counting(&mut self.calendar, cost, scope)
             .fold(now, |at, (limit, amount)| at.max(limit.earliest(now, amount)));
         holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
             // A request that takes nothing of a unit does not wait for it.

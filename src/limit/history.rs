@@ -32,20 +32,23 @@ const FINEST: Duration = Duration::from_millis(100);
 
 impl SpendHistory {
     /// `cost` units, numbered from `seq`, are taken at `now`.
+    #[inline]
     pub(super) fn take(&mut self, now: Instant, seq: Seq, cost: Amount) {
         let units = u64::from(cost.get());
         match self.entries.back_mut() {
-            Some(newest) if now.since(newest.first) < FINEST => {
+            Some(newest) if now < newest.first + FINEST => {
                 // Two threads may have read the clock in one order and come here in the other.
                 newest.last = newest.last.max(now);
                 newest.units += units;
                 newest.seq = newest.seq.or(Some(seq));
             }
-            _ => {
-                self.entries.push_back(HistoryEntry { first: now, last: now, units, seq: Some(seq) });
-                self.coarsen(now);
-            }
+            _ => self.begin(HistoryEntry { first: now, last: now, units, seq: Some(seq) }),
         }
+    }
+
+    fn begin(&mut self, entry: HistoryEntry) {
+        self.entries.push_back(entry);
+        self.coarsen(entry.last);
     }
 
     /// `cost` units, numbered from `seq`, that were taken are never sent.

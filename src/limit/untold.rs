@@ -34,6 +34,10 @@ impl Untold {
     /// One leaves at `now`, for which `charge` was taken. What is reserved of a unit is what is usual of the rule that `rule_of` says,
     /// or of all.
     pub fn leaves(&mut self, charge: &Charge, now: Instant, rule_of: impl Fn(Unit) -> Option<Arc<str>>) {
+        // Mostly nothing is.
+        if !charge.cost.is_open() {
+            return;
+        }
         for unit in charge.cost.reserved() {
             let reserved = charge.cost.of(unit).map_or(0, Amount::get);
             let group = self.group(unit, rule_of(unit));

@@ -26,20 +26,19 @@ impl<T> State<T> {
     pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         self.learned.asked(&ask.kind, now);
         self.goes_to(ask.port);
-        let considered = self.consider(now, ask);
-        let (drawn, cost, line) = &considered;
+        let mut considered = self.consider(now, ask);
+        let (drawn, cost, line) = &mut considered;
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
         let decision = self.decide(now, asking);
         if ask.turn == Turn::New && !matches!(decision, PreviewDecision::Refuse(_)) {
             self.returns.kept(|| asking.returns_to(), ask.claim.client);
         }
-        let (drawn, cost, line) = considered;
         match decision {
             PreviewDecision::Send => {
                 // Requests that wait do so for something else, and are owed nothing for it.
-                let AdmitRequest { kind, claim, port, .. } = *ask;
-                let leaving = Leaving { cost, kind, claim, scope: line.scope, since: now, due: now, drawn, port };
-                Decision::Send(self.take(now, leaving))
+                let AdmitRequest { kind, claim, port, .. } = ask;
+                let (scope, drawn, port) = (line.scope, drawn.take(), *port);
+                Decision::Send(self.take(now, Leaving { cost, kind, claim, scope, since: now, due: now, drawn, port }))
             }
             PreviewDecision::Refuse(refusal) => {
                 self.stats.refused += 1;
@@ -49,7 +48,7 @@ impl<T> State<T> {
             PreviewDecision::Wait { expected, ahead } => {
                 self.make_room(now, ask, drawn.as_deref());
                 self.share_lacking(now, false);
-                Decision::Wait(QueueOffer { line, expected, ahead, drawn })
+                Decision::Wait(QueueOffer { line: *line, expected, ahead, drawn: drawn.take() })
             }
         }
     }

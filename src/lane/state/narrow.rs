@@ -342,7 +342,7 @@ impl NarrowBudget {
     /// The first instant at which it lets a request of `cost` leave.
     fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
         // An answer or a departure looks at it again.
-        if self.has_room() { self.budget.earliest(now, cost, Scope::NONE) } else { Instant::FAR }
+        if self.has_room() { self.budget.earliest(now, &cost, Scope::NONE) } else { Instant::FAR }
     }
 
     fn has_room(&self) -> bool {

@@ -62,7 +62,7 @@ impl<T> State<T> {
 
     /// Whether a request that asks now leaves, waits or is refused, and when it is to come back then. Nothing is taken yet.
     pub(super) fn decide(&mut self, now: Instant, asking: Asking<'_>) -> PreviewDecision {
-        if self.passes(now, *asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
+        if self.passes(now, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
         }
         let before = self.before(asking);

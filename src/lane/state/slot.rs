@@ -26,10 +26,10 @@ pub(in crate::lane) struct Slot {
 }
 
 /// A request that leaves now.
-pub(super) struct Leaving {
-    pub(super) cost: Cost,
-    pub(super) kind: RouteKey,
-    pub(super) claim: Claim,
+pub(super) struct Leaving<'a> {
+    pub(super) cost: &'a Cost,
+    pub(super) kind: &'a RouteKey,
+    pub(super) claim: &'a Claim,
     pub(super) scope: Scope,
     /// Since when it has waited.
     pub(super) since: Instant,

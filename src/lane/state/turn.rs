@@ -55,7 +55,7 @@ impl<T> State<T> {
     pub(in crate::lane) fn next_slot(&mut self, now: Instant) -> Instant {
         if self.queue.is_empty() {
             let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
-            return self.earliest(now, Cost::MIN, &usual);
+            return self.earliest(now, &Cost::MIN, &usual);
         }
         set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         match self.next(now, &mut { BATCH }) {
@@ -66,7 +66,7 @@ impl<T> State<T> {
 
     /// Whether a request that comes now may leave at once: none is before it in its line, and none that waits in
     /// another line could use the slot.
-    pub(super) fn passes(&mut self, now: Instant, cost: Cost, line: &LineKey, budgets: &[u32]) -> bool {
+    pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
         set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         let first = self.queue.is_empty()
             || !self.queue.parks(line, budgets)
@@ -74,9 +74,10 @@ impl<T> State<T> {
                 && self.queue.is_parked();
         first
             && self.earliest(now, cost, line) <= now
-            && (budgets.is_empty() || self.narrow.closed(budgets, now, cost, &self.usual).is_none())
+            && (budgets.is_empty() || self.narrow.closed(budgets, now, *cost, &self.usual).is_none())
     }
 
+    #[inline]
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
         self.in_flight.has_room() && self.budget.has_room(now)
     }
@@ -87,7 +88,7 @@ impl<T> State<T> {
     }
 
     /// The first instant at which a request of `cost` and `line` may leave, as far as is known now.
-    fn earliest(&mut self, now: Instant, cost: Cost, line: &LineKey) -> Instant {
+    fn earliest(&mut self, now: Instant, cost: &Cost, line: &LineKey) -> Instant {
         if let Some(until) = self.held_until(now) {
             return until;
         }
@@ -103,7 +104,7 @@ impl<T> State<T> {
         if !self.budget.shares_in_flight() {
             return Instant::FAR;
         }
-        let at = earliest(&mut self.budget, &mut self.learned, now, Cost::MIN, &LineKey::SHARED);
+        let at = earliest(&mut self.budget, &mut self.learned, now, &Cost::MIN, &LineKey::SHARED);
         if at > now { at } else { self.budget.asks_for_room_at(now) }
     }
 
@@ -182,7 +183,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         let cost = self.reserved(budgets, !key.scope.is_apart(), cost);
         let at = match self.crowded && !key.scope.is_apart() {
             true => Instant::FAR,
-            false => earliest(self.budget, self.learned, now, cost, key),
+            false => earliest(self.budget, self.learned, now, &cost, key),
         };
         if let Some((budget, until)) = self.narrow.closed(budgets, now, cost, self.reserving.usual())
             && until >= at
@@ -197,7 +198,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         }
         let shared = match *key {
             LineKey::SHARED => at,
-            _ => earliest(self.budget, self.learned, now, cost.unmetered(), &LineKey::SHARED),
+            _ => earliest(self.budget, self.learned, now, &cost.unmetered(), &LineKey::SHARED),
         };
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
     }
@@ -256,7 +257,7 @@ pub(super) fn line_of(learned: &Learned, kind: &RouteKey, metered: bool, drawn: 
     LineKey { scope: if apart { scope.apart() } else { scope }, paused: learned.line(kind), metered }
 }
 
-fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: Cost, line: &LineKey) -> Instant {
+fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: &Cost, line: &LineKey) -> Instant {
     match line.paused.and_then(|kind| learned.pause(&kind)) {
         // No need to ask for more: it is looked at anew when the pause is over.
         Some(until) if until > now => until,

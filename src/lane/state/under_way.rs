@@ -54,11 +54,11 @@ impl<T> State<T> {
     }
 
     /// One more is under way, which draws on these narrower budgets.
-    pub(super) fn leaves(&mut self, now: Instant, charge: Charge, numbers: &[u32]) {
+    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, numbers: &[u32]) {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
-            self.untold.leaves(&charge, now, |unit| self.narrow.rule_of(numbers, unit).cloned());
+            self.untold.leaves(charge, now, |unit| self.narrow.rule_of(numbers, unit).cloned());
             self.in_flight.took(charge.seq, now);
             self.budget.under_way(now, self.in_flight.count());
         }

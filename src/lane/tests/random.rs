@@ -159,13 +159,13 @@ proptest! {
         let (mut arrivals, mut lateness) = (Vec::new(), lateness.into_iter().cycle());
         let end = Instant::START + Duration::from_secs(20);
         while now < end {
-            while budget.earliest(now, Cost::MIN, Scope::NONE) <= now {
+            while budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
                 let charge = budget.take(now, due, Cost::MIN, Scope::NONE);
                 budget.sent(charge, now);
                 // Alternately as late and as early as may be.
                 arrivals.push((now + ms(if charge.seq.is_multiple_of(2) { transit } else { 0 }), 1));
             }
-            due = budget.earliest(now, Cost::MIN, Scope::NONE);
+            due = budget.earliest(now, &Cost::MIN, Scope::NONE);
             now = due + ms(lateness.next().unwrap_or(0));
         }
         prop_assert!(worst_window(&mut arrivals, limit.rate.per) <= count);
@@ -185,7 +185,7 @@ proptest! {
         for (gap, cost, return_unused) in asks {
             now = now + ms(gap);
             let cost = Cost::new(cost).unwrap();
-            if budget.earliest(now, cost, Scope::NONE) <= now {
+            if budget.earliest(now, &cost, Scope::NONE) <= now {
                 let charge = budget.take(now, now, cost, Scope::NONE);
                 if return_unused {
                     budget.return_unused(charge);
@@ -214,7 +214,7 @@ proptest! {
                 budget.retune(0, spec(after));
                 changed = true;
             }
-            if budget.earliest(now, Cost::MIN, Scope::NONE) <= now {
+            if budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
                 let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
                 budget.sent(charge, now);
                 budget.answered(charge, now, now);

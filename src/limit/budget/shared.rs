@@ -250,7 +250,7 @@ impl Budget {
 
     /// When a request of `cost` is to be looked at again that cannot leave for lack of tokens: [`Instant::FAR`] if the store has to
     /// be heard first. `None` if there are as many as it takes.
-    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: Cost, scope: Scope) -> Option<Instant> {
+    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Option<Instant> {
         let shared = self.shared.as_ref().filter(|_| !scope.is_apart())?;
         // Without a lease no event tells when something else may be used.
         if !shared.leased || !shared.lease.holds(now) {

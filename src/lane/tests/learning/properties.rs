@@ -110,20 +110,20 @@ struct Mind {
 impl Mind {
     fn earliest(&mut self) -> Instant {
         let scope = self.learned.scope(&kind());
-        let at = self.learned.earliest(self.now, Cost::MIN, scope);
+        let at = self.learned.earliest(self.now, &Cost::MIN, scope);
         assert!(at >= self.now, "{at:?} is past at {:?}", self.now);
         assert!(at == Instant::FAR || at.since(self.now) <= DAY, "a pause of {:?}", at.since(self.now));
         if let Some((until, _)) = self.learned.closed(self.now, scope) {
             assert!(until.since(self.now) <= DAY, "closed for {:?}", until.since(self.now));
         }
-        at.max(self.budget.earliest(self.now, Cost::MIN, scope))
+        at.max(self.budget.earliest(self.now, &Cost::MIN, scope))
     }
 
     fn take(&mut self) {
         let scope = self.learned.scope(&kind());
         let gate = self.learned.closed(self.now, scope).is_some_and(|(_, reason)| reason != Reason::Exhausted);
         let charge = self.budget.take(self.now, self.now, Cost::MIN, scope);
-        self.learned.take(self.now, charge, &kind(), true, &mut self.budget);
+        self.learned.take(self.now, &charge, &kind(), true, &mut self.budget);
         self.budget.sent(charge, self.now);
         self.under_way.push((charge, self.now));
         let next = self.earliest();
