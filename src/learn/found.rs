@@ -16,7 +16,7 @@ pub(super) fn is_news(found: f64, reported: Option<f64>) -> bool {
 
 impl Learned {
     /// Brings another limit than was known into `budget`, if refusals have taught one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
         match self.estimator.at_once() {
             Some(most) => self.found_at_once(most.into(), changes),

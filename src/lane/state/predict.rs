@@ -48,8 +48,8 @@ pub(super) struct Expected {
 }
 
 impl<T> State<T> {
-    /// What is decided by about a request that asks.
-    #[inline]
+    /// What is decided by about a request that asks. Handed over in memory, it would be read before it is all written.
+    #[inline(always)]
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
         let Self { narrow, returns, budget, .. } = self;
         // Nearly all requests draw on none.
