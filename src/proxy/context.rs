@@ -148,6 +148,7 @@ impl Proxy {
                     connect: parts.timeouts.connect,
                     known: Arc::default(),
                     drain: drain.clone(),
+                    windows: Arc::default(),
                     way: 0,
                 }),
                 ca: parts.ca,

@@ -2,9 +2,13 @@
 
 pub(crate) mod h1;
 pub(crate) mod h2;
-mod h2_executor;
+mod h2_driver;
+mod h2_handshake;
+pub(crate) mod h2_request;
+mod h2_upload;
 pub(crate) mod host_pool;
 pub(crate) mod known_origins;
+mod liveness;
 mod piecewise_io;
 pub(crate) mod pool;
 pub(crate) mod response_body;
@@ -17,7 +21,7 @@ use crate::{
     clock::Clock,
     dial::Dialer,
     metrics::Metrics,
-    proxy::{drain::Drain, outbound::known_origins::KnownOrigins},
+    proxy::{drain::Drain, message::receive_window::WindowBudget, outbound::known_origins::KnownOrigins},
     tls::Tls,
 };
 
@@ -31,6 +35,8 @@ pub(crate) struct Outbound {
     pub(crate) connect: Duration,
     pub(crate) known: Arc<KnownOrigins>,
     pub(crate) drain: Arc<Drain>,
+    /// How much answers may send ahead of their readers, over all HTTP/2 connections.
+    pub(crate) windows: Arc<WindowBudget>,
     /// Tells connections that were made another way from those that may carry a request.
     pub(crate) way: u64,
 }
@@ -38,8 +44,9 @@ pub(crate) struct Outbound {
 impl Outbound {
     /// The same, with other means.
     pub(crate) fn with(&self, dialer: Dialer, tls: Tls, connect: Duration, way: u64) -> Self {
-        let Self { clock, metrics, known, drain, .. } = self;
-        let (metrics, known, drain) = (metrics.clone(), known.clone(), drain.clone());
-        Self { clock: *clock, dialer, tls, metrics, connect, known, drain, way }
+        let Self { clock, metrics, known, drain, windows, .. } = self;
+        let (metrics, known) = (metrics.clone(), known.clone());
+        let (drain, windows) = (drain.clone(), windows.clone());
+        Self { clock: *clock, dialer, tls, metrics, connect, known, drain, windows, way }
     }
 }

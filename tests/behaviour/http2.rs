@@ -3,6 +3,7 @@
 mod floods;
 mod idle_timeouts;
 mod malformed;
+mod policies;
 mod shared;
 mod stream_and_connection_ends;
 pub(crate) mod streams;

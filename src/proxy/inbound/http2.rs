@@ -26,7 +26,7 @@ use crate::{
         call::Arrival,
         exchange::Exchange,
         inbound::watchdog::{self, NextLook, Watchdog},
-        message::{progress::Phase, request_body::RequestBody},
+        message::{frame_filter::FrameFilter, progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
         session::Session,
@@ -86,7 +86,7 @@ where
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(PING)
         .auto_date_header(true)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(FrameFilter::of_client(stream, |_| {})), service);
 
     let mut connection = pin!(connection);
     let mut tick = tokio::time::interval(usual);

@@ -7,26 +7,26 @@
 
 use std::{
     collections::VecDeque,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
+use super::{
+    receive_window::{FIRST_WINDOW_BYTES, ReadSpeed, ReceiveWindow},
+    stream_reader::StreamReader,
+};
 use crate::error::BoxError;
 
-/// How much of an answer h2 takes from an API before it is read here.
-pub(crate) const STREAM_WINDOW: u32 = 512 * 1024;
 /// More requests than this are not put on one connection, whatever the API allows: one lost packet stops all.
 pub(crate) const MOST_STREAMS: usize = 256;
-/// The same for a whole connection: the windows of all its streams, so that answers that nobody reads leave the others
-/// room. Half of it is what h2 lets unread short pieces cost, which bounds its memory if an API sends nothing else.
-pub(crate) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
+/// The window of a whole connection: those of all its streams, so that answers that nobody reads leave the others room.
+/// Half of it is what h2 lets unread short pieces cost, which bounds its memory if an API sends nothing else.
+pub(crate) const CONNECTION_WINDOW: u32 = FIRST_WINDOW_BYTES * MOST_STREAMS as u32;
 /// What unread short pieces of one stream may cost.
 const SHARE: usize = CONNECTION_WINDOW as usize / 2 / MOST_STREAMS;
 /// How many bytes are read ahead of a worker.
@@ -53,7 +53,10 @@ struct Short;
 
 struct Buffer {
     /// Until it has ended, one way or the other.
-    incoming: Option<Incoming>,
+    incoming: Option<StreamReader>,
+    /// How fast it is read, and the window of its stream.
+    speed: ReadSpeed,
+    window: Arc<ReceiveWindow>,
     /// What has come, oldest first; behind it `joined`, behind that `trailers` or `broken`.
     pieces: VecDeque<Bytes>,
     joined: BytesMut,
@@ -74,11 +77,18 @@ struct Buffer {
 // === impl StreamBody ===
 
 impl StreamBody {
-    /// Reads `incoming` from now on; `unread` is told if its stream was reset for want of a reader.
-    pub(crate) fn new(incoming: Incoming, unread: impl FnOnce() + Send + 'static) -> Self {
+    /// Reads `incoming` from now on, a stream with this `window`; `unread` is told if its stream was reset for want of a
+    /// reader.
+    pub(crate) fn new(
+        incoming: StreamReader,
+        window: Arc<ReceiveWindow>,
+        unread: impl FnOnce() + Send + 'static,
+    ) -> Self {
         let expected = incoming.size_hint();
         let mut buffer = Buffer {
             incoming: Some(incoming),
+            speed: ReadSpeed::new(window.now()),
+            window,
             pieces: VecDeque::new(),
             joined: BytesMut::new(),
             trailers: None,
@@ -115,6 +125,7 @@ impl StreamBody {
             Some(frame) => Poll::Ready(Some(frame)),
             None if buffer.incoming.is_none() => Poll::Ready(None),
             None => {
+                buffer.speed.starves();
                 buffer.reader = Some(cx.waker().clone());
                 Poll::Pending
             }
@@ -123,7 +134,7 @@ impl StreamBody {
 
     pub(crate) fn is_end_stream(&self) -> bool {
         let buffer = self.0.lock();
-        let over = buffer.incoming.as_ref().is_none_or(Incoming::is_end_stream);
+        let over = buffer.incoming.as_ref().is_none_or(StreamReader::is_end_stream);
         over && buffer.ahead == 0 && buffer.trailers.is_none() && buffer.broken.is_none()
     }
 
@@ -161,12 +172,12 @@ impl Buffer {
                 }
                 return Poll::Ready(Err(Unread));
             }
-            match Pin::new(&mut *incoming).poll_frame(cx) {
+            match incoming.poll_frame(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(frame))) => self.keep(frame),
-                Poll::Ready(Some(Err(error))) => (self.incoming, self.broken) = (None, Some(error.into())),
+                Poll::Ready(Some(Err(error))) => (self.incoming, self.broken) = (None, Some(error)),
                 Poll::Ready(None) => {
-                    // To hyper a stream that is reset for no error has ended; not so one that has said how long it is.
+                    // A stream that is reset for no error has ended; not so one that has said how long it is.
                     if !incoming.is_end_stream() && self.expected.lower() > self.ahead as u64 {
                         self.broken = Some(Short.into());
                     }
@@ -191,7 +202,7 @@ impl Buffer {
 
     /// Whether a window full of such pieces would cost more than a stream's share.
     fn must_be_read(&self) -> bool {
-        self.overhead.saturating_mul(STREAM_WINDOW as usize) > SHARE.saturating_mul(self.ahead)
+        self.overhead.saturating_mul(self.window.bytes() as usize) > SHARE.saturating_mul(self.ahead)
     }
 
     fn keep(&mut self, frame: Frame<Bytes>) {
@@ -220,6 +231,7 @@ impl Buffer {
             let left = self.ahead - piece.len();
             self.overhead = self.overhead * left / self.ahead;
             (self.ahead, self.passing) = (left, true);
+            self.speed.takes(piece.len(), &self.window);
             let left = |bytes: u64| bytes.saturating_sub(piece.len() as u64);
             let mut expected = SizeHint::new();
             expected.set_lower(left(self.expected.lower()));

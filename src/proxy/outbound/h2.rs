@@ -1,49 +1,29 @@
-//! HTTP/2 towards an upstream: how a connection begins, and how many requests share it.
+//! HTTP/2 towards an upstream: a connection, and how many requests share it.
 
 use std::{
-    future::{Future as _, poll_fn},
+    io,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    task::Poll,
-    time::Duration,
+    task::{Context, Poll, Waker},
 };
 
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::oneshot,
-};
-use tracing::debug;
+use bytes::Bytes;
+use h2::client::SendRequest;
 
 use crate::{
     clock::{Clock, Instant},
-    error::Error,
-    metrics::Metrics,
-    policy::Origin,
+    error::BoxError,
     proxy::{
-        message::{
-            request_body::RequestBody,
-            stream_body::{CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW},
-            writes::Writes,
-        },
-        outbound::{h1::MAX_HEAD, h2_executor::H2Executor},
+        message::{receive_window::ReceiveWindow, stream_body::MOST_STREAMS, stream_reader::unwrapped, writes::Writes},
+        outbound::liveness::Liveness,
     },
 };
 
-/// What hyper takes for the upstream's bound until that has said one. An odd number, which no upstream says.
-const UNTOLD: usize = 7919;
-/// A connection with requests under way is asked this often whether it is still there.
-const PING: Duration = Duration::from_secs(20);
-
-/// Sends requests on a connection, many at a time.
-type H2Sender = http2::SendRequest<RequestBody>;
-
 /// An HTTP/2 connection.
 pub(crate) struct SharedConnection {
-    sender: H2Sender,
+    sender: SendRequest<Bytes>,
     writes: Arc<Writes>,
     /// How many requests are under way on it.
     active: AtomicUsize,
@@ -51,92 +31,40 @@ pub(crate) struct SharedConnection {
     allowed: AtomicUsize,
     /// When the last one ended, in nanoseconds of the clock.
     since: AtomicU64,
-    clock: Clock,
+    state: Arc<ConnectionState>,
+}
+
+/// What a connection's task and its requests share.
+pub(super) struct ConnectionState {
+    pub(super) clock: Clock,
+    pub(super) liveness: Liveness,
+    pub(super) window: Arc<ReceiveWindow>,
+    /// The upstream answers nothing more, not even a PING.
+    pub(super) is_dead: AtomicBool,
+    /// The upstream has complained of PINGs, on this connection or another.
+    pub(super) no_pings: Arc<AtomicBool>,
 }
 
 /// A request's part of a shared connection.
 pub(crate) struct Stream(Arc<SharedConnection>);
 
-/// Makes an HTTP/2 connection to `origin` of `stream`, whose writes are noted in `writes`. Returns it with room for a first
-/// request, once the upstream has said how many it takes at once: none is sent before.
-pub(crate) async fn handshake<S>(
-    clock: Clock,
-    metrics: &Metrics,
-    origin: &Origin,
-    stream: S,
-    writes: Arc<Writes>,
-) -> Result<(Arc<SharedConnection>, Stream), Error>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let executor = H2Executor::default();
-    let (sender, connection) = http2::Builder::new(executor.clone())
-        .timer(TokioTimer::new())
-        .initial_max_send_streams(UNTOLD)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(MAX_HEAD as u32)
-        // Workers that leave in the middle of their answers end their own streams: what is still on its way to those
-        // is no fault of the API's, for which h2 would end the connection.
-        .max_concurrent_reset_streams(4 * MOST_STREAMS)
-        .max_local_error_reset_streams(None)
-        .keep_alive_interval(PING)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| Error::Connect { origin: origin.to_string(), source: error.into() })?;
-    let shared = Arc::new(SharedConnection::new(sender, writes, clock));
-    let (told, settled) = oneshot::channel();
-    let open = metrics.upstream_connections.clone();
-    open.inc();
-    // Weakly, because the connection ends with its last sender.
-    let (weak, mut told) = (Arc::downgrade(&shared), Some(told));
-    tokio::spawn(async move {
-        let (mut connection, mut frames, mut ended) = (Some(Box::pin(connection)), executor.frames(), None);
-        let ended = poll_fn(|cx| {
-            if frames.as_mut().is_some_and(|frames| frames.as_mut().poll(cx).is_ready()) {
-                frames = None;
-            }
-            if let Some(requests) = &mut connection {
-                let done = requests.as_mut().poll(cx);
-                let allowed = requests.current_max_send_streams();
-                if allowed != UNTOLD
-                    && let Some(shared) = weak.upgrade()
-                {
-                    shared.allowed.store(allowed.min(MOST_STREAMS), Ordering::Relaxed);
-                    told.take().map(|told| told.send(()));
-                }
-                if let Poll::Ready(how) = done {
-                    ended = Some(how);
-                    // While it is there, more streams could be opened, and the frames never end.
-                    connection = None;
-                }
-            }
-            // Streams outlive the senders that could open more.
-            if frames.is_none() { ended.take().map_or(Poll::Pending, Poll::Ready) } else { Poll::Pending }
-        });
-        if let Err(error) = ended.await {
-            debug!(%error, "an upstream's connection ended early");
-        }
-        open.dec();
-    });
-    settled.await.map_err(|_| Error::Connect {
-        origin: origin.to_string(),
-        source: "it ended before it had said what it allows (SETTINGS)".into(),
-    })?;
-    let stream = shared.open().ok_or_else(|| Error::BadAnswer {
-        origin: origin.to_string(),
-        source: "it allows no request at all (SETTINGS_MAX_CONCURRENT_STREAMS is 0)".into(),
-    })?;
-    Ok((shared, stream))
-}
-
 // === impl SharedConnection ===
 
 impl SharedConnection {
     /// One on which no request may be sent yet.
-    fn new(sender: H2Sender, writes: Arc<Writes>, clock: Clock) -> Self {
-        let since = AtomicU64::new(clock.now().as_nanos());
-        Self { sender, writes, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, clock }
+    pub(super) fn new(sender: SendRequest<Bytes>, writes: Arc<Writes>, state: Arc<ConnectionState>) -> Self {
+        let since = AtomicU64::new(state.clock.now().as_nanos());
+        Self { sender, writes, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, state }
+    }
+
+    /// Notes how many requests the upstream allows.
+    pub(super) fn allow(&self, streams: usize) {
+        self.allowed.store(streams.min(MOST_STREAMS), Ordering::Relaxed);
+    }
+
+    /// How many requests are under way on it.
+    pub(super) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
     }
 
     /// Room for one more request, if the upstream allows it.
@@ -148,16 +76,20 @@ impl SharedConnection {
         })
     }
 
+    /// Whether a request may be sent, which would be answered as far as is known.
     pub(crate) fn has_room(&self) -> bool {
-        self.active.load(Ordering::Relaxed) < self.allowed.load(Ordering::Relaxed)
+        let is_suspect = || self.state.liveness.is_suspect(|| self.state.clock.now());
+        self.active() < self.allowed.load(Ordering::Relaxed) && !is_suspect()
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.active.load(Ordering::Relaxed) > 0
+        self.active() > 0
     }
 
+    /// Whether it takes no more requests: it has ended, or the upstream has said that it goes away.
     pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        let ready = self.sender.clone().poll_ready(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Err(_)))
     }
 
     /// When its last request ended.
@@ -165,8 +97,26 @@ impl SharedConnection {
         Instant::from_nanos(self.since.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn sender(&self) -> H2Sender {
+    /// Sends requests on it.
+    pub(super) fn sender(&self) -> SendRequest<Bytes> {
         self.sender.clone()
+    }
+
+    pub(super) fn state(&self) -> &ConnectionState {
+        &self.state
+    }
+
+    /// The window of each of its streams.
+    pub(super) fn window(&self) -> &Arc<ReceiveWindow> {
+        &self.state.window
+    }
+
+    /// An error of one of its streams, in words that say what has happened to the connection.
+    pub(super) fn explain(&self, error: h2::Error) -> BoxError {
+        if !self.state.is_dead.load(Ordering::Relaxed) {
+            return unwrapped(error);
+        }
+        io::Error::new(io::ErrorKind::TimedOut, "the connection is dead: not even a PING was answered").into()
     }
 
     pub(crate) fn writes(&self) -> &Arc<Writes> {
@@ -185,7 +135,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // As long as others are under way nobody asks since when none is. It is noted before that can be asked.
-        let note = || self.0.since.store(self.0.clock.now().as_nanos(), Ordering::Relaxed);
+        let note = || self.0.since.store(self.0.state.clock.now().as_nanos(), Ordering::Relaxed);
         let is_last = self.0.active.load(Ordering::Relaxed) == 1;
         if is_last {
             note();

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
-use hyper::{body::Incoming, client::conn::TrySendError};
+use http::Response;
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 
 use crate::{
@@ -18,12 +18,15 @@ use crate::{
         message::{
             appetite::Appetite,
             interim_reader::InterimSink,
-            request_body::{BoxedRequest, RequestBody},
+            receive_window::ReceiveWindow,
+            request_body::BoxedRequest,
+            stream_reader::StreamReader,
             writes::{Writes, Written},
         },
         outbound::{
             h1::Sender,
             h2::{SharedConnection, Stream},
+            h2_request::SendError,
         },
     },
     tls::Protocol,
@@ -49,6 +52,10 @@ pub(crate) struct HostPool {
     /// Whether one is being made ready ahead of its slot.
     pub(crate) warming: AtomicBool,
     protocol: AtomicU8,
+    /// The upstream speaks HTTP/2, and has asked for HTTP/1.1 (RFC 9113 §7, HTTP_1_1_REQUIRED).
+    requires_http1: AtomicBool,
+    /// The upstream has complained of PINGs.
+    pub(crate) no_pings: Arc<AtomicBool>,
     /// Held while a connection is made that others may be able to share.
     pub(crate) dialling: tokio::sync::Mutex<()>,
     unused: Arc<AtomicUsize>,
@@ -75,6 +82,14 @@ pub(crate) struct PooledConnection {
     pub(crate) reused: bool,
 }
 
+/// The body of an answer, as its connection has it.
+pub(crate) enum AnswerBody {
+    /// On a connection that carries nothing else meanwhile.
+    Own(Incoming),
+    /// On a stream of an HTTP/2 connection, and the window of that.
+    Shared(StreamReader, Arc<ReceiveWindow>),
+}
+
 enum Connection {
     /// An HTTP/1 connection, for one request at a time.
     Own(Sender, Arc<HostPool>),
@@ -93,6 +108,8 @@ impl HostPool {
             shared: Mutex::default(),
             warming: AtomicBool::new(false),
             protocol: AtomicU8::new(UNKNOWN),
+            requires_http1: AtomicBool::new(false),
+            no_pings: Arc::default(),
             dialling: tokio::sync::Mutex::new(()),
             unused,
         }
@@ -134,6 +151,18 @@ impl HostPool {
             HTTP2 => Some(Protocol::Http2),
             _ => None,
         }
+    }
+
+    /// Remembers that the upstream has asked for HTTP/1.1.
+    pub(crate) fn require_http1(&self) {
+        self.requires_http1.store(true, Ordering::Relaxed);
+        self.learn(Protocol::Http1);
+        self.shared.lock().clear();
+    }
+
+    /// Whether the upstream has asked for HTTP/1.1, although it speaks HTTP/2.
+    pub(crate) fn requires_http1(&self) -> bool {
+        self.requires_http1.load(Ordering::Relaxed)
     }
 
     /// Remembers what the upstream speaks.
@@ -190,20 +219,23 @@ impl PooledConnection {
     }
 
     /// Sends `request`. An error comes with the request if not a byte of it was written.
-    pub(crate) async fn send(
-        &mut self,
-        mut request: BoxedRequest,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+    pub(crate) async fn send(&mut self, mut request: BoxedRequest) -> Result<Response<AnswerBody>, SendError> {
         match &mut self.connection {
             Connection::Own(sender, _) => {
                 self.writes.task.works();
-                sender.try_send_request(*request).await
+                let answer = sender.try_send_request(*request).await.map_err(|mut error| SendError {
+                    unsent: error.take_message().map(Box::new),
+                    error: error.into_error().into(),
+                })?;
+                Ok(answer.map(AnswerBody::Own))
             }
             Connection::Shared(stream) => {
                 let written = Written::by(&self.writes);
                 request.body_mut().note_writes(written.clone());
                 self.written = Some(written);
-                stream.connection().sender().try_send_request(*request).await
+                let answer = stream.send(request).await?;
+                let window = stream.connection().window().clone();
+                Ok(answer.map(|reader| AnswerBody::Shared(reader, window)))
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::{
             stream_body::StreamBody,
             usage::UsageReader,
         },
-        outbound::host_pool::PooledConnection,
+        outbound::host_pool::{AnswerBody, PooledConnection},
     },
     tls::Protocol,
 };
@@ -125,7 +125,7 @@ impl UpstreamBody {
     /// The body `incoming` of an answer that came on `connection`. What `unread` makes is called if a stream that
     /// others share is reset because its worker does not read.
     pub(crate) fn new<F>(
-        incoming: Incoming,
+        incoming: AnswerBody,
         progress: Arc<Progress>,
         connection: PooledConnection,
         permit: Permit,
@@ -134,9 +134,9 @@ impl UpstreamBody {
     where
         F: FnOnce() + Send + 'static,
     {
-        let source = match connection.protocol() {
-            Protocol::Http1 => BodySource::Own(incoming),
-            Protocol::Http2 => BodySource::Shared(StreamBody::new(incoming, unread())),
+        let source = match incoming {
+            AnswerBody::Own(incoming) => BodySource::Own(incoming),
+            AnswerBody::Shared(stream, window) => BodySource::Shared(StreamBody::new(stream, window, unread())),
         };
         Self {
             ahead: FramesAhead::default(),

@@ -28,7 +28,7 @@ use crate::{
     proxy::{
         message::{request_body::RequestBody, send::UpstreamSocket, writes::Writes},
         outbound::{
-            Outbound, h1, h2,
+            Outbound, h1, h2_handshake,
             host_pool::{HostPool, PooledConnection},
             pool::{Pool, PoolKey},
             sensor_io::{Moved, SensorIo},
@@ -280,18 +280,23 @@ impl Route {
 
     /// Whether one connection may do for all requests that want one now.
     fn may_share(&self, http1_only: bool) -> bool {
-        let newer =
-            self.h2c || self.origin.scheme == Scheme::Https && self.host_pool.protocol() != Some(Protocol::Http1);
-        newer && !http1_only
+        let newer = self.h2c || self.origin.scheme == Scheme::Https;
+        newer && !http1_only && self.host_pool.protocol() != Some(Protocol::Http1)
+    }
+
+    /// The upstream wants HTTP/1.1, for this request and those to come.
+    pub(crate) fn require_http1(&self) {
+        self.host_pool.require_http1();
     }
 
     async fn dial(&self, http1_only: bool) -> Result<PooledConnection, Error> {
+        let http1_only = http1_only || self.host_pool.requires_http1();
         let (outbound, policy) = (&self.outbound, self.lane.policy());
         let stream = outbound.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
         let writes = Writes::new(outbound.clock);
         let stream = SensorIo::new(UpstreamSocket(stream), note(writes.clone()));
         let secured = async {
-            if self.h2c {
+            if self.h2c && !self.host_pool.requires_http1() {
                 self.host_pool.learn(Protocol::Http2);
                 return self.http2(stream, writes).await;
             }
@@ -325,8 +330,8 @@ impl Route {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Outbound { clock, metrics, .. } = &*self.outbound;
-        let (shared, stream) = h2::handshake(*clock, metrics, &self.origin, stream, writes).await?;
+        let no_pings = self.host_pool.no_pings.clone();
+        let (shared, stream) = h2_handshake::handshake(&self.outbound, &self.origin, stream, writes, no_pings).await?;
         self.host_pool.share(shared);
         Ok(PooledConnection::shared(stream, false))
     }

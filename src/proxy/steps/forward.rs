@@ -11,9 +11,7 @@ use std::{
     task::Poll,
 };
 
-use http::{Method, Request, Response, StatusCode, header::UPGRADE};
-use http_body::Body as _;
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode, header::UPGRADE};
 
 use self::answer::InFlight;
 use super::{
@@ -33,12 +31,10 @@ use crate::{
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,
-        message::{
-            progress::Phase,
-            request_body::{BoxedRequest, RequestBody, copy_without_body},
-        },
+        message::{progress::Phase, request_body::BoxedRequest},
         outbound::{
-            host_pool::PooledConnection,
+            h2_request::SendError,
+            host_pool::{AnswerBody, PooledConnection},
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
@@ -48,6 +44,8 @@ use crate::{
 
 /// How often a request is sent anew that an HTTP/2 upstream says it has not looked at, if nothing else is sent again.
 const UNSEEN: u32 = 3;
+/// The largest body that is kept for that.
+const UNSEEN_BODY_BYTES: u64 = 64 * 1024;
 
 /// Spends the permit on the request.
 pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error> {
@@ -61,7 +59,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let wanted = if upgrades { request.headers().get(UPGRADE).cloned() } else { None };
     let upgrade = wanted.map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
-    let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry, &exchange.proxy.replay_memory));
+    let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry.body, &exchange.proxy.replay_memory));
     let context = || {
         let (exchange, route, location) = (exchange.clone(), route.clone(), location.clone());
         AttemptContext { exchange, route, claim, cost, location, deadline }
@@ -175,7 +173,7 @@ async fn send(
     http1_only: bool,
     mut unseen: u32,
     deadline: Instant,
-) -> Result<(Response<Incoming>, PooledConnection), Error> {
+) -> Result<(Response<AnswerBody>, PooledConnection), Error> {
     loop {
         let mut connection = match route.unused_connection(http1_only) {
             Some(connection) => connection,
@@ -191,8 +189,10 @@ async fn send(
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
         route.prepare_for(connection.protocol(), &mut request);
-        // What is copied anyway is not sent anew from here.
-        let copy = if unseen > 0 { unsent_copy(&request, connection.protocol(), exchange) } else { None };
+        // What is copied anyway is not sent anew from here, and HTTP/1 returns nothing unprocessed.
+        let is_copied = unseen > 0 && connection.protocol() == Protocol::Http2;
+        let memory = &exchange.proxy.replay_memory;
+        let copy = is_copied.then(|| ReplayRequest::of(&mut request, UNSEEN_BODY_BYTES, memory));
         if exchange.interim.is_open() {
             connection.listen(exchange.clone());
         }
@@ -203,17 +203,21 @@ async fn send(
         match sent {
             Ok(answer) => return Ok((answer, connection)),
             // The upstream had closed the connection, and no byte of the request was written: another one may have it.
-            Err(mut error) if connection.reused && error.message().is_some() => {
-                request = Box::new(error.take_message().expect("looked at just now"));
-            }
-            Err(error) => match copy {
-                Some(copy) if failure::is_not_processed(error.error()) => {
-                    unseen_before = unseen < UNSEEN;
-                    unseen -= 1;
-                    request = copy;
+            Err(SendError { unsent: Some(unsent), .. }) if connection.reused => request = unsent,
+            Err(SendError { error, .. }) => {
+                if failure::wants_http1(&*error) {
+                    route.require_http1();
                 }
-                _ => return Err(failure::of(error.into_error(), route)),
-            },
+                let copy = copy.filter(|_| failure::is_not_processed(&*error));
+                let again = match copy {
+                    Some(copy) => Box::pin(copy.once_more(&exchange.progress)).await,
+                    None => None,
+                };
+                let Some(again) = again else { return Err(failure::of(error, route)) };
+                unseen_before = unseen < UNSEEN;
+                unseen -= 1;
+                request = again;
+            }
         }
         // Another connection may take its time; the slot is spent when the request is written. What comes back unseen
         // for the second time has used its slot: an upstream that looks at nothing is asked no faster for it.
@@ -241,12 +245,4 @@ async fn renew(
         Admission::Refuse(refusal) => return Err(route.refused(&refusal)),
     };
     Ok(())
-}
-
-/// A copy of the request, if an HTTP/2 connection may return it unprocessed, and it has no body that would be gone.
-fn unsent_copy(request: &Request<RequestBody>, protocol: Protocol, exchange: &Arc<Exchange>) -> Option<BoxedRequest> {
-    if protocol == Protocol::Http1 || !request.body().is_end_stream() {
-        return None;
-    }
-    Some(Box::new(copy_without_body(request, exchange.progress.clone())))
 }

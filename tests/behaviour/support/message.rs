@@ -38,6 +38,11 @@ pub(crate) trait Stream: Read + Write + Send {
 
     /// Says that nothing more will be sent.
     fn finish(&mut self);
+
+    /// Whether both sides have agreed to HTTP/2.
+    fn is_http2(&self) -> bool {
+        false
+    }
 }
 
 // === impl Message ===
@@ -125,6 +130,10 @@ impl RawConnection {
     }
 
     /// What it is made of. What was read and not asked for would be lost.
+    pub(super) fn is_http2(&self) -> bool {
+        self.stream.is_http2()
+    }
+
     pub(super) fn into_stream(self) -> Box<dyn Stream> {
         assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
         self.stream

@@ -285,6 +285,10 @@ impl Stream for Side {
         self.close();
         let _ = self.socket.shutdown(Shutdown::Write);
     }
+
+    fn is_http2(&self) -> bool {
+        self.tls.alpn_protocol() == Some(b"h2")
+    }
 }
 
 impl Drop for Side {

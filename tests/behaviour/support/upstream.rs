@@ -207,6 +207,11 @@ impl Connection {
         Some(Self { wire, seen: self.seen })
     }
 
+    /// Whether both sides have agreed to HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.wire.is_http2()
+    }
+
     /// Answers each request with 200 and a short body.
     pub(crate) fn ok(mut self) {
         while self.request().is_some() {

@@ -100,10 +100,7 @@ pub(crate) async fn judge(
     found.length = false;
     let broken = match told_length {
         Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
-        Ok(_) => body.begin().await.err().map(|error| match error.downcast::<hyper::Error>() {
-            Ok(error) => failure::of(*error, route),
-            Err(source) => Error::Broken { origin: route.origin.to_string(), source },
-        }),
+        Ok(_) => body.begin().await.err().map(|error| failure::of(error, route)),
     };
     if broken.is_none() || refused {
         let now = if body.waited { exchange.proxy.clock.now() } else { now };

@@ -1,45 +1,60 @@
-//! What hyper's errors say of an attempt.
+//! What a connection's errors say of an attempt.
 
-use std::io;
+use std::{error::Error as StdError, io};
+
+use h2::Reason;
 
 use crate::{
-    error::{Error, io_error},
-    proxy::outbound::route::Route,
+    error::{BoxError, Error, io_error},
+    proxy::outbound::{h2_request::BodyFailure, route::Route},
     tls,
 };
 
 /// The error that ends the attempt.
-pub(crate) fn of(error: hyper::Error, route: &Route) -> Error {
-    if is_not_processed(&error) {
-        return Error::NotProcessed { origin: route.origin.to_string(), source: error.into() };
+pub(crate) fn of(error: BoxError, route: &Route) -> Error {
+    if is_not_processed(&*error) {
+        return Error::NotProcessed { origin: route.origin.to_string(), source: error };
     }
     // TLS 1.3 upstreams say what they miss in our certificate only when we read.
-    if let Some(error) = tls::failure(&route.origin, &error) {
+    if let Some(error) = tls::failure(&route.origin, &*error) {
         return error;
     }
     let origin = route.origin.to_string();
-    if error.is_user() {
-        // The only thing of ours that hyper polls here is the worker's body.
-        return Error::Body { source: error.into() };
+    let of_http1 = error.downcast_ref::<hyper::Error>();
+    // The only thing of ours that hyper polls here is the worker's body.
+    if error.is::<BodyFailure>() || of_http1.is_some_and(hyper::Error::is_user) {
+        return Error::Body { source: error };
     }
     // A body's framing is read as input of the system's kind is.
-    let kind = io_error(&error).map(io::Error::kind);
+    let kind = io_error(&*error).map(io::Error::kind);
     let unreadable = matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
-    if unreadable || error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
-        return Error::BadAnswer { origin, source: error.into() };
+    let misread = |error: &hyper::Error| error.is_parse() || error.is_parse_status() || error.is_parse_too_large();
+    if unreadable || of_http1.is_some_and(misread) {
+        return Error::BadAnswer { origin, source: error };
     }
-    Error::Broken { origin, source: error.into() }
+    Error::Broken { origin, source: error }
 }
 
-/// Whether the upstream says that it has not looked at the request (RFC 9113 §8.7).
-pub(crate) fn is_not_processed(error: &hyper::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+/// Whether the upstream says that it has not looked at the request (RFC 9113 §7, §8.7): it has refused the stream, wants
+/// HTTP/1.1, or has gone away before this stream, for whatever reason.
+pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {
+    let Some(error) = of_http2(error).filter(|error| error.is_remote()) else { return false };
+    // The library reports GOAWAY for streams beyond its last stream alone.
+    error.is_go_away() || matches!(error.reason(), Some(Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED))
+}
+
+/// Whether the upstream wants HTTP/1.1 for this request (RFC 9113 §7).
+pub(crate) fn wants_http1(error: &(dyn StdError + 'static)) -> bool {
+    of_http2(error).is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED))
+}
+
+fn of_http2<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
+    let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<h2::Error>() {
-            let left = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
-            return error.is_remote() && (left || error.reason() == Some(h2::Reason::REFUSED_STREAM));
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
         }
         cause = error.source();
     }
-    false
+    None
 }

@@ -4,14 +4,19 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{CONNECTION, UPGRADE},
 };
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::upgrade::OnUpgrade;
 
 use super::answer::InFlight;
 use crate::{
     error::Error,
     lane::Permit,
     learn::AnswerReport,
-    proxy::{call::Answered, message::fields, outbound::response_body::ResponseBody, takeover::Takeover},
+    proxy::{
+        call::Answered,
+        message::fields,
+        outbound::{host_pool::AnswerBody, response_body::ResponseBody},
+        takeover::Takeover,
+    },
 };
 
 /// Both sides speak something else from now on. The permit is in flight for as long as they do.
@@ -19,7 +24,7 @@ pub(crate) fn switch(
     in_flight: &InFlight<'_>,
     mut permit: Permit,
     upgrade: Option<(HeaderValue, OnUpgrade)>,
-    mut answer: Response<Incoming>,
+    mut answer: Response<AnswerBody>,
 ) -> Answered {
     let &InFlight { exchange, route, written, .. } = in_flight;
     permit.answered(&AnswerReport::SERVED, written);

@@ -7,7 +7,6 @@ use http_body::Body as _;
 
 use crate::{
     learn::RouteName,
-    policy,
     proxy::{
         message::request_body::BoxedRequest,
         message::{
@@ -34,14 +33,10 @@ pub(crate) struct ReplayRequest {
 // === impl ReplayRequest ===
 
 impl ReplayRequest {
-    /// Makes sure that `request` can be sent again.
-    pub(crate) fn of(
-        request: &mut Request<RequestBody>,
-        retry: policy::RetryPolicy,
-        memory: &Arc<ReplayMemory>,
-    ) -> Self {
+    /// Makes sure that `request` can be sent again, if its body has no more than `most` bytes.
+    pub(crate) fn of(request: &mut Request<RequestBody>, most: u64, memory: &Arc<ReplayMemory>) -> Self {
         let unended = !request.body().is_end_stream();
-        let kept = unended.then(|| request.body_mut().keep(retry.body, memory)).flatten();
+        let kept = unended.then(|| request.body_mut().keep(most, memory)).flatten();
         let (method, uri, version) = (request.method().clone(), request.uri().clone(), request.version());
         let fields = request.headers();
         let repeatable = method.is_idempotent() || fields.contains_key(IDEMPOTENCY_KEY);

@@ -1,0 +1,224 @@
+//! The frames that an HTTP/2 peer sends, looked at before the library reads them.
+//!
+//! The library ends a connection after 100 empty DATA frames, counted over the connection's whole life. Servers and
+//! clients that flush send one with each message. RFC 9113 allows that; only many of them in a row are a flood. So an
+//! empty frame becomes one of an unknown type, which the library must ignore (RFC 9113 §4.1), until too many have come in
+//! a row. The library then ends the connection, as it does by itself.
+//!
+//! The filter changes a single byte of a frame's head and moves no bytes. Where a read ends inside of that head, the frame
+//! is left as it is.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Length of what a client sends ahead of its first frame (RFC 9113 §3.4).
+const PREFACE_BYTES: usize = 24;
+/// Length of a frame's head (RFC 9113 §4.1).
+const HEAD_BYTES: usize = 9;
+/// Types of frames that carry a message (RFC 9113 §6.1, §6.2).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+/// A type that no RFC defines.
+const UNKNOWN: u8 = 0xea;
+const END_STREAM: u8 = 1;
+/// Empty DATA frames in a row that pass unseen; with more, the peer sends nothing else. A server that flushes in 100
+/// streams at once sends as many.
+const MAX_EMPTY_IN_A_ROW: u32 = 1000;
+
+/// A stream of frames from a peer, and what is called when some of them have come.
+pub(crate) struct FrameFilter<S, F> {
+    stream: S,
+    cursor: FrameCursor,
+    on_read: F,
+}
+
+/// Contents of one read from a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// At least one frame that carries a part of a message.
+    Message,
+    /// Nothing but frames about the connection, or more of a frame that has begun before.
+    Other,
+}
+
+/// Place of the next byte in the peer's frames.
+#[derive(Debug)]
+struct FrameCursor {
+    /// Bytes that are left of the preface or of a payload.
+    skip: usize,
+    /// Bytes of the current frame's head, as far as they have come.
+    head: [u8; HEAD_BYTES],
+    head_len: usize,
+    empty_in_a_row: u32,
+}
+
+// === impl FrameFilter ===
+
+impl<S, F: Fn(Received)> FrameFilter<S, F> {
+    /// Reads what a server sends, and calls `on_read` after each read.
+    pub(crate) fn of_server(stream: S, on_read: F) -> Self {
+        Self { stream, cursor: FrameCursor::after(0), on_read }
+    }
+
+    /// Reads what a client sends, and calls `on_read` after each read.
+    pub(crate) fn of_client(stream: S, on_read: F) -> Self {
+        Self { stream, cursor: FrameCursor::after(PREFACE_BYTES), on_read }
+    }
+}
+
+impl<S: AsyncRead + Unpin, F: Fn(Received) + Unpin> AsyncRead for FrameFilter<S, F> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let received = self.cursor.pass(&mut buf.filled_mut()[before..]);
+        (self.on_read)(received);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// === impl FrameCursor ===
+
+impl FrameCursor {
+    fn after(skip: usize) -> Self {
+        Self { skip, head: [0; HEAD_BYTES], head_len: 0, empty_in_a_row: 0 }
+    }
+
+    /// Passes over `bytes`, the next that have come, and hides empty DATA frames among them.
+    fn pass(&mut self, bytes: &mut [u8]) -> Received {
+        let mut received = Received::Other;
+        let mut at = 0;
+        while at < bytes.len() {
+            let skipped = self.skip.min(bytes.len() - at);
+            (self.skip, at) = (self.skip - skipped, at + skipped);
+            let piece = &mut bytes[at..];
+            let taken = (HEAD_BYTES - self.head_len).min(piece.len());
+            self.head[self.head_len..self.head_len + taken].copy_from_slice(&piece[..taken]);
+            // Where in `bytes` the type lies, if this read has brought it.
+            let kind = 3_usize.checked_sub(self.head_len).map(|kind| at + kind);
+            (self.head_len, at) = (self.head_len + taken, at + taken);
+            if self.head_len < HEAD_BYTES {
+                continue;
+            }
+            self.head_len = 0;
+            if self.ends_head() {
+                received = Received::Message;
+            } else if let Some(kind) = kind.filter(|_| self.is_hidden()) {
+                bytes[kind] = UNKNOWN;
+            }
+        }
+        received
+    }
+
+    /// Takes note of the head that is complete now. Returns whether its frame carries a part of a message.
+    fn ends_head(&mut self) -> bool {
+        let [a, b, c, kind, flags, ..] = self.head;
+        self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
+        let is_empty = kind == DATA && self.skip == 0 && flags & END_STREAM == 0;
+        self.empty_in_a_row = if is_empty { self.empty_in_a_row.saturating_add(1) } else { 0 };
+        matches!(kind, DATA | HEADERS) && !is_empty
+    }
+
+    /// Whether the frame whose head is complete now says nothing, and is to be hidden.
+    fn is_hidden(&self) -> bool {
+        let names_stream = self.head[5..] != [0; 4];
+        (1..=MAX_EMPTY_IN_A_ROW).contains(&self.empty_in_a_row) && names_stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        frame.extend([kind, flags, 0, 0, 0, 1]);
+        frame.extend(payload);
+        frame
+    }
+
+    /// The kinds of the frames that `bytes` has.
+    fn kinds(mut bytes: &[u8]) -> Vec<u8> {
+        let mut kinds = Vec::new();
+        while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
+            kinds.push(*kind);
+            bytes = &rest[u32::from_be_bytes([0, *a, *b, *c]) as usize..];
+        }
+        kinds
+    }
+
+    #[test]
+    fn empty_data_that_ends_no_stream_is_hidden_and_all_else_passes() {
+        let all = [
+            frame(HEADERS, 4, b"head"),
+            frame(DATA, 0, b""),
+            frame(DATA, 0, b"text"),
+            frame(DATA, 0, b""),
+            frame(DATA, END_STREAM, b""),
+        ];
+        let mut bytes = all.concat();
+        let received = FrameCursor::after(0).pass(&mut bytes);
+        assert_eq!(kinds(&bytes), [HEADERS, UNKNOWN, DATA, UNKNOWN, DATA]);
+        assert_eq!(received, Received::Message);
+    }
+
+    #[test]
+    fn frames_are_found_wherever_reads_end_and_behind_a_preface() {
+        let frames = [frame(DATA, 0, b"0123456789"), frame(DATA, 0, b""), frame(6, 0, &[0; 8])].concat();
+        let whole = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frames].concat();
+        for cut in 1..whole.len() {
+            let (mut cursor, mut bytes) = (FrameCursor::after(PREFACE_BYTES), whole.clone());
+            let (first, second) = bytes.split_at_mut(cut);
+            let received = [cursor.pass(first), cursor.pass(second)];
+            assert_eq!(kinds(&bytes[PREFACE_BYTES..])[0], DATA, "{cut}");
+            assert_eq!(kinds(&bytes[PREFACE_BYTES..])[2], 6, "{cut}");
+            assert!(received.contains(&Received::Message), "{cut}");
+        }
+    }
+
+    #[test]
+    fn too_many_in_a_row_are_left_to_the_library_and_others_in_between_are_a_new_row() {
+        let mut cursor = FrameCursor::after(0);
+        for _ in 0..3 {
+            for _ in 0..MAX_EMPTY_IN_A_ROW {
+                let mut bytes = frame(DATA, 0, b"");
+                cursor.pass(&mut bytes);
+                assert_eq!(kinds(&bytes), [UNKNOWN]);
+            }
+            cursor.pass(&mut frame(DATA, 0, b"text"));
+        }
+        let mut row = frame(DATA, 0, b"").repeat(MAX_EMPTY_IN_A_ROW as usize + 1);
+        cursor.pass(&mut row);
+        assert_eq!(kinds(&row).pop(), Some(DATA));
+    }
+}

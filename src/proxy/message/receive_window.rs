@@ -1,0 +1,271 @@
+//! How much the streams of a connection to an API may send ahead of their readers.
+//!
+//! A stream moves no faster than its window in each round trip, and a window may fill with bytes that nobody reads. So a
+//! connection begins with small windows. They grow while an answer is read as fast as it comes, within a budget of the
+//! whole process, and shrink again when that is over or when streams share them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::Waker,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use crate::clock::{Clock, Instant};
+
+/// A stream's window to begin with: a round trip of 20 ms at 25 MB/s.
+pub(crate) const FIRST_WINDOW_BYTES: u32 = 512 * 1024;
+/// A stream's largest window: a round trip of 100 ms at 160 MB/s.
+const MAX_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// A window grows by this factor: from the first to the largest in three round trips.
+const GROWTH: u32 = 4;
+/// All windows of a connection together, while several streams share it: four of the largest.
+const SHARE_BYTES: u32 = 4 * MAX_WINDOW_BYTES;
+/// Windows beyond the first size, of all connections of the process together.
+const BUDGET_BYTES: usize = 256 * 1024 * 1024;
+/// An answer that takes longer for half of its window is not held up by it, unless the round trip is longer than twice this.
+const FAST: Duration = Duration::from_secs(1);
+/// A connection whose answers have not filled their windows for so long has small ones again.
+const UNUSED: Duration = Duration::from_secs(30);
+
+/// Bytes that windows may grow by, over all connections.
+pub(crate) struct WindowBudget(AtomicUsize);
+
+/// The window that each stream of one connection has.
+pub(crate) struct ReceiveWindow {
+    clock: Clock,
+    budget: Arc<WindowBudget>,
+    /// What its answers can use; the connection's streams may have to do with less.
+    wanted: AtomicU32,
+    /// What the API was told last.
+    current: AtomicU32,
+    /// When an answer last filled its window, in nanoseconds of the clock.
+    last_full: AtomicU64,
+    /// The task that tells the API.
+    driver: Mutex<Option<Waker>>,
+}
+
+/// How fast one answer is read, to find out whether its window holds it up.
+pub(crate) struct ReadSpeed {
+    /// When what follows began.
+    since: Instant,
+    /// Bytes that its reader has taken.
+    taken: u32,
+    /// Whether the reader has found nothing.
+    starved: bool,
+}
+
+// === impl WindowBudget ===
+
+impl Default for WindowBudget {
+    fn default() -> Self {
+        Self(AtomicUsize::new(BUDGET_BYTES))
+    }
+}
+
+impl WindowBudget {
+    fn take(&self, bytes: usize) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    fn put_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+// === impl ReceiveWindow ===
+
+impl ReceiveWindow {
+    /// Windows of the first size, which may grow within `budget`.
+    pub(crate) fn new(clock: Clock, budget: Arc<WindowBudget>) -> Self {
+        let (wanted, current) = (AtomicU32::new(FIRST_WINDOW_BYTES), AtomicU32::new(FIRST_WINDOW_BYTES));
+        Self { clock, budget, wanted, current, last_full: AtomicU64::new(0), driver: Mutex::default() }
+    }
+
+    /// Bytes that each stream may send ahead.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Lets windows grow, as one of them has held up its answer.
+    fn on_full(&self, now: Instant) {
+        self.last_full.store(now.as_nanos(), Ordering::Relaxed);
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        // Not before the API knows of the last growth.
+        if self.bytes() < wanted || wanted >= MAX_WINDOW_BYTES {
+            return;
+        }
+        let larger = wanted.saturating_mul(GROWTH).min(MAX_WINDOW_BYTES);
+        if self.budget.take(reserved(larger) - reserved(wanted)) {
+            self.wanted.store(larger, Ordering::Relaxed);
+            self.driver.lock().iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
+    /// Wakes `driver`, and no other, when [`change`](Self::change) has something to say.
+    pub(crate) fn set_driver(&self, driver: &Waker) {
+        let mut set = self.driver.lock();
+        if !set.as_ref().is_some_and(|set| set.will_wake(driver)) {
+            *set = Some(driver.clone());
+        }
+    }
+
+    /// The time on the clock that windows grow by.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The size that the API is to be told, with so many `streams` under way, if that is another one than before.
+    pub(crate) fn change(&self, streams: usize) -> Option<u32> {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted > FIRST_WINDOW_BYTES && self.is_unused() {
+            self.wanted.store(FIRST_WINDOW_BYTES, Ordering::Relaxed);
+            self.budget.put_back(reserved(wanted));
+        }
+        // In powers of two, so that a stream more or less is no change.
+        let share = SHARE_BYTES / u32::try_from(streams.next_power_of_two()).unwrap_or(u32::MAX);
+        let due = self.wanted.load(Ordering::Relaxed).min(share);
+        (due != self.bytes()).then_some(due)
+    }
+
+    /// Notes that the API is told of `bytes`.
+    pub(crate) fn changes_to(&self, bytes: u32) {
+        self.current.store(bytes, Ordering::Relaxed);
+    }
+
+    fn is_unused(&self) -> bool {
+        let last_full = Instant::from_nanos(self.last_full.load(Ordering::Relaxed));
+        self.clock.now().since(last_full) > UNUSED
+    }
+}
+
+impl Drop for ReceiveWindow {
+    fn drop(&mut self) {
+        self.budget.put_back(reserved(*self.wanted.get_mut()));
+    }
+}
+
+/// Bytes of the budget that a connection with windows of `wanted` bytes takes.
+fn reserved(wanted: u32) -> usize {
+    if wanted <= FIRST_WINDOW_BYTES { 0 } else { wanted as usize * (SHARE_BYTES / MAX_WINDOW_BYTES) as usize }
+}
+
+// === impl ReadSpeed ===
+
+impl ReadSpeed {
+    /// An answer of which nothing was read by `now`.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { since: now, taken: 0, starved: false }
+    }
+
+    /// Notes that its reader has found nothing.
+    pub(crate) fn starves(&mut self) {
+        self.starved = true;
+    }
+
+    /// Notes that its reader has taken `bytes`, and lets `window` grow if that holds the answer up.
+    pub(crate) fn takes(&mut self, bytes: usize, window: &ReceiveWindow) {
+        self.taken = self.taken.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if self.taken < window.bytes() / 2 {
+            return;
+        }
+        let now = window.now();
+        let is_full = self.starved && now.since(self.since) <= FAST;
+        *self = Self::new(now);
+        if is_full {
+            window.on_full(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u32 = 1024 * 1024;
+
+    fn window(budget: &Arc<WindowBudget>) -> ReceiveWindow {
+        ReceiveWindow::new(Clock::start(), budget.clone())
+    }
+
+    /// Reads half a window, as soon as it comes if `starved`.
+    fn read(window: &ReceiveWindow, streams: usize, starved: bool) {
+        let mut speed = ReadSpeed::new(window.clock.now());
+        if starved {
+            speed.starves();
+        }
+        speed.takes(window.bytes() as usize / 2, window);
+        window.change(streams).into_iter().for_each(|bytes| window.changes_to(bytes));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_as_it_comes_has_the_largest_window_after_three_round_trips() {
+        let window = window(&Arc::default());
+        let sizes = [2 * MIB, 8 * MIB, 16 * MIB, 16 * MIB];
+        for size in sizes {
+            read(&window, 1, true);
+            assert_eq!(window.bytes(), size);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_finds_more_than_it_takes_gets_no_larger_window() {
+        let window = window(&Arc::default());
+        read(&window, 1, false);
+        assert_eq!(window.bytes(), FIRST_WINDOW_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_slow_by_itself_gets_no_larger_window() {
+        let window = window(&Arc::default());
+        let mut speed = ReadSpeed::new(window.clock.now());
+        speed.starves();
+        tokio::time::advance(2 * FAST).await;
+        speed.takes(FIRST_WINDOW_BYTES as usize / 2, &window);
+        assert_eq!(window.change(1), None);
+    }
+
+    /// At most as much as 256 streams with the first window had.
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_share_a_connection_share_its_windows() {
+        let window = window(&Arc::default());
+        (0..3).for_each(|_| read(&window, 1, true));
+        for streams in [1, 2, 4, 5, 30, 100, 128, 200, 256] {
+            let bytes = window.change(streams).unwrap_or_else(|| window.bytes());
+            assert!(u64::from(bytes) * streams as u64 <= u64::from(SHARE_BYTES), "{streams}: {bytes}");
+            assert!(
+                u64::from(bytes) * 2 * streams as u64 >= u64::from(SHARE_BYTES.min(bytes * 2)),
+                "{streams}: {bytes}"
+            );
+        }
+        assert_eq!(window.change(4), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_together_stay_within_the_budget_and_give_back_what_they_had() {
+        let budget = Arc::<WindowBudget>::default();
+        let windows: Vec<_> = (0..10).map(|_| window(&budget)).collect();
+        for window in &windows {
+            (0..3).for_each(|_| read(window, 1, true));
+        }
+        let grown = windows.iter().filter(|window| window.bytes() == MAX_WINDOW_BYTES).count();
+        assert_eq!(grown, BUDGET_BYTES / SHARE_BYTES as usize);
+        drop(windows);
+        assert_eq!(budget.0.load(Ordering::Relaxed), BUDGET_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_that_nothing_fills_shrinks_again() {
+        let budget = Arc::<WindowBudget>::default();
+        let window = window(&budget);
+        read(&window, 1, true);
+        assert_eq!(window.change(1), None);
+        tokio::time::advance(UNUSED + FAST).await;
+        assert_eq!(window.change(1), Some(FIRST_WINDOW_BYTES));
+        assert_eq!(budget.0.load(Ordering::Relaxed), BUDGET_BYTES);
+    }
+}

@@ -1,0 +1,77 @@
+//! What an API sends on one stream of an HTTP/2 connection.
+
+use std::{
+    io,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, header::CONTENT_LENGTH};
+use http_body::{Frame, SizeHint};
+
+use crate::error::BoxError;
+
+/// The body of an answer, piece by piece as the library has it.
+pub(crate) struct StreamReader {
+    stream: RecvStream,
+    expected: SizeHint,
+    /// Only trailers are left.
+    is_data_over: bool,
+}
+
+// === impl StreamReader ===
+
+impl StreamReader {
+    /// The body of the answer that these `fields` belong to.
+    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap) -> Self {
+        let length = fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let expected = match length {
+            _ if stream.is_end_stream() => SizeHint::with_exact(0),
+            Some(length) => SizeHint::with_exact(length),
+            None => SizeHint::new(),
+        };
+        Self { stream, expected, is_data_over: false }
+    }
+
+    /// The next piece, or trailers. A stream that is reset with `NO_ERROR` has ended (RFC 9113 §8.1).
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if !self.is_data_over {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(piece)) => {
+                    // Fails only for more than there is.
+                    let _ = self.stream.flow_control().release_capacity(piece.len());
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                Some(Err(error)) => return Poll::Ready(failure(error)),
+                None => self.is_data_over = true,
+            }
+        }
+        match ready!(self.stream.poll_trailers(cx)) {
+            Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
+            Err(error) => Poll::Ready(failure(error)),
+        }
+    }
+
+    /// Whether nothing more is to come.
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    /// How much there is in all, as far as the answer's head says so.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.expected
+    }
+}
+
+fn failure(error: h2::Error) -> Option<Result<Frame<Bytes>, BoxError>> {
+    (error.reason() != Some(Reason::NO_ERROR)).then(|| Err(unwrapped(error)))
+}
+
+/// The system's error where the library has wrapped one: it does not name it as its source.
+pub(crate) fn unwrapped(error: h2::Error) -> BoxError {
+    if !error.is_io() {
+        return error.into();
+    }
+    error.into_io().unwrap_or_else(|| io::ErrorKind::Other.into()).into()
+}

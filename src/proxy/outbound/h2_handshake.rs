@@ -1,0 +1,89 @@
+//! How an HTTP/2 connection to an upstream begins.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use h2::client;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::oneshot,
+};
+
+use super::{
+    Outbound,
+    h1::MAX_HEAD,
+    h2::{ConnectionState, SharedConnection, Stream},
+    h2_driver::{Driver, UNTOLD},
+    liveness::Liveness,
+};
+use crate::{
+    error::{BoxError, Error},
+    policy::Origin,
+    proxy::message::{
+        frame_filter::{FrameFilter, Received},
+        receive_window::{FIRST_WINDOW_BYTES, ReceiveWindow},
+        stream_body::{CONNECTION_WINDOW, MOST_STREAMS},
+        stream_reader::unwrapped,
+        writes::Writes,
+    },
+};
+
+/// How much of a request's body h2 keeps for an upstream that does not read it.
+const SEND_BUFFER_BYTES: usize = 1024 * 1024;
+
+/// Makes an HTTP/2 connection to `origin` of `stream`, whose writes are noted in `writes`. Returns it with room for a first
+/// request, once the upstream has said how many it takes at once: none is sent before. `no_pings` is what the upstream
+/// has taught about PINGs.
+pub(crate) async fn handshake<S>(
+    outbound: &Outbound,
+    origin: &Origin,
+    stream: S,
+    writes: Arc<Writes>,
+    no_pings: Arc<AtomicBool>,
+) -> Result<(Arc<SharedConnection>, Stream), Error>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let clock = outbound.clock;
+    let state = Arc::new(ConnectionState {
+        clock,
+        liveness: Liveness::default(),
+        window: Arc::new(ReceiveWindow::new(clock, outbound.windows.clone())),
+        is_dead: AtomicBool::new(false),
+        no_pings,
+    });
+    let failed = |source: BoxError| Error::Connect { origin: origin.to_string(), source };
+    let read = state.clone();
+    let stream = FrameFilter::of_server(stream, move |received| {
+        read.liveness.on_read(received == Received::Message, || clock.now());
+    });
+    let (sender, connection) = client::Builder::new()
+        .initial_max_send_streams(UNTOLD)
+        .initial_window_size(FIRST_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        // Workers that leave in the middle of their answers end their own streams: what is still on its way to those
+        // is no fault of the API's, for which h2 would end the connection.
+        .max_concurrent_reset_streams(4 * MOST_STREAMS)
+        .max_local_error_reset_streams(None)
+        .enable_push(false)
+        .handshake(stream)
+        .await
+        .map_err(|error| failed(unwrapped(error)))?;
+    let shared = Arc::new(SharedConnection::new(sender, writes, state.clone()));
+    let (told, settled) = oneshot::channel();
+    let open = outbound.metrics.upstream_connections.clone();
+    open.inc();
+    // Weakly, because the connection ends with its last sender.
+    let driver = Driver::new(connection, Arc::downgrade(&shared), state, told);
+    tokio::spawn(async move {
+        driver.await;
+        open.dec();
+    });
+    settled.await.map_err(|_| failed("it ended before it had said what it allows (SETTINGS)".into()))?;
+    let stream = shared.open().ok_or_else(|| Error::BadAnswer {
+        origin: origin.to_string(),
+        source: "it allows no request at all (SETTINGS_MAX_CONCURRENT_STREAMS is 0)".into(),
+    })?;
+    Ok((shared, stream))
+}

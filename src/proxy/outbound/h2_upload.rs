@@ -1,0 +1,95 @@
+//! A request's body on its way into a stream of an HTTP/2 connection.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+use http_body::Body as _;
+
+use crate::{error::BoxError, proxy::message::request_body::RequestBody};
+
+/// The body, and the stream. Dropped before its end, it resets the stream.
+pub(super) struct Upload {
+    body: RequestBody,
+    stream: SendStream<Bytes>,
+    /// A piece that waits for room, and whether it is the last.
+    waiting: Option<(Bytes, bool)>,
+}
+
+/// Why a body was not sent to its end.
+#[derive(Debug)]
+pub(super) enum UploadError {
+    /// The worker's body broke off or is malformed.
+    Body(BoxError),
+    /// The API does not take more of it. The answer says why, if there is one.
+    Stream,
+}
+
+// === impl Upload ===
+
+impl Upload {
+    pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>) -> Self {
+        Self { body, stream, waiting: None }
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
+        while self.stream.capacity() == 0 {
+            match ready!(self.stream.poll_capacity(cx)) {
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Poll::Ready(Err(UploadError::Stream)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn send(&mut self, piece: Bytes, last: bool) -> Result<(), UploadError> {
+        self.stream.send_data(piece, last).map_err(|_| UploadError::Stream)
+    }
+}
+
+impl Future for Upload {
+    type Output = Result<(), UploadError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            // So that a reset is seen while nothing is to be sent.
+            if this.stream.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(UploadError::Stream));
+            }
+            if this.waiting.is_some() {
+                ready!(this.poll_room(cx))?;
+                let Some((piece, last)) = this.waiting.take() else { continue };
+                this.send(piece, last)?;
+                if last {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let frame = match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                None => return Poll::Ready(this.send(Bytes::new(), true)),
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    this.stream.send_reset(Reason::CANCEL);
+                    return Poll::Ready(Err(UploadError::Body(error)));
+                }
+            };
+            match frame.into_data() {
+                // The end has a frame of its own.
+                Ok(piece) if piece.is_empty() => {}
+                Ok(piece) => {
+                    // Room is asked for once there is something to send: it is taken from other streams.
+                    this.stream.reserve_capacity(1);
+                    this.waiting = Some((piece, this.body.is_end_stream()));
+                }
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    return Poll::Ready(this.stream.send_trailers(trailers).map_err(|_| UploadError::Stream));
+                }
+            }
+        }
+    }
+}

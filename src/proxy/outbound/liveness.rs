@@ -1,0 +1,177 @@
+//! Whether an HTTP/2 connection still leads to its API.
+//!
+//! A connection may be cut without a word: by a NAT, a load balancer, a cable. A PING finds out. But gRPC servers end a
+//! connection on which more than two PINGs come within five minutes while they send nothing (`too_many_pings`, gRFC A8).
+//! So a PING is sent only after a request that nothing has come back for, and at most two while no part of a message
+//! comes. A call that is silent for hours costs one.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::Instant;
+
+/// Nothing has come for so long since a request was sent: the API is asked.
+const SILENCE: Duration = Duration::from_secs(20);
+/// An API that does not answer a PING for so long is out of reach.
+const PONG: Duration = Duration::from_secs(20);
+/// While a PING is unanswered for longer than this, requests take other connections: longer than any round trip.
+const SUSPECT: Duration = Duration::from_secs(2);
+/// What comes within this time of a request may have been on its way already, and proves nothing.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+/// PINGs that gRPC servers allow while they send nothing: the first, and two that are too early; one less for safety.
+const MAX_PINGS: u8 = 2;
+
+/// What is known of one connection.
+#[derive(Default)]
+pub(super) struct Liveness(Mutex<Signs>);
+
+#[derive(Default)]
+struct Signs {
+    /// When a request was sent for which nothing has come back.
+    unanswered: Option<Instant>,
+    /// When the API was asked, if it has not answered.
+    pinged: Option<Instant>,
+    /// PINGs since a part of a message has come.
+    pings: u8,
+}
+
+/// What is to be done about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Nothing, until a request is sent.
+    Rest,
+    /// Look again then.
+    LookAt(Instant),
+    Ping,
+    /// It leads nowhere: end it.
+    End,
+}
+
+// === impl Liveness ===
+
+impl Liveness {
+    /// A request, or more of one, is handed over to be sent.
+    pub(super) fn on_request(&self, now: Instant) {
+        self.0.lock().unanswered.get_or_insert(now);
+    }
+
+    /// Bytes have come, a `message`'s or others. `now` is called if the time matters.
+    pub(super) fn on_read(&self, message: bool, now: impl FnOnce() -> Instant) {
+        let mut signs = self.0.lock();
+        signs.pinged = None;
+        if message {
+            signs.pings = 0;
+        }
+        if let Some(since) = signs.unanswered
+            && now().since(since) >= ON_ITS_WAY
+        {
+            signs.unanswered = None;
+        }
+    }
+
+    /// Decides what is to be done at `now`. `may_ping`: requests are under way, and the API has not complained.
+    pub(super) fn check(&self, now: Instant, may_ping: bool) -> Check {
+        let mut signs = self.0.lock();
+        if let Some(pinged) = signs.pinged {
+            return if now < pinged + PONG { Check::LookAt(pinged + PONG) } else { Check::End };
+        }
+        let Some(since) = signs.unanswered else { return Check::Rest };
+        if now < since + SILENCE {
+            return Check::LookAt(since + SILENCE);
+        }
+        signs.unanswered = None;
+        if !may_ping || signs.pings >= MAX_PINGS {
+            return Check::Rest;
+        }
+        signs.pings += 1;
+        signs.pinged = Some(now);
+        Check::Ping
+    }
+
+    /// Whether a request would do better on another connection. `now` is called if the time matters.
+    pub(super) fn is_suspect(&self, now: impl FnOnce() -> Instant) -> bool {
+        self.0.lock().pinged.is_some_and(|pinged| now().since(pinged) >= SUSPECT)
+    }
+
+    /// Whether there is something to look at later.
+    pub(super) fn is_watched(&self) -> bool {
+        let signs = self.0.lock();
+        signs.unanswered.is_some() || signs.pinged.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    /// How often the API is asked by `until`, if it answers each PING at once.
+    fn pings(liveness: &Liveness, from: u64, until: u64) -> usize {
+        let pinged = |second: &u64| {
+            let pings = liveness.check(at(*second), true) == Check::Ping;
+            if pings {
+                liveness.on_read(false, || at(*second));
+            }
+            pings
+        };
+        (from..until).filter(pinged).count()
+    }
+
+    #[test]
+    fn an_api_that_answers_nothing_is_asked_after_20_s_and_given_up_after_40() {
+        let liveness = Liveness::default();
+        assert_eq!(liveness.check(at(0), true), Check::Rest);
+        liveness.on_request(at(0));
+        assert_eq!(liveness.check(at(19), true), Check::LookAt(at(20)));
+        assert_eq!(liveness.check(at(20), true), Check::Ping);
+        liveness.on_request(at(21));
+        assert!(!liveness.is_suspect(|| at(21)) && liveness.is_suspect(|| at(22)));
+        assert_eq!(liveness.check(at(39), true), Check::LookAt(at(40)));
+        assert_eq!(liveness.check(at(40), true), Check::End);
+    }
+
+    #[test]
+    fn a_call_that_is_silent_for_hours_costs_one_ping() {
+        let liveness = Liveness::default();
+        liveness.on_request(at(0));
+        assert_eq!(pings(&liveness, 0, 10_000), 1);
+    }
+
+    /// gRFC A8: a server ends the connection at the third PING that is too early, the fourth in all.
+    #[test]
+    fn requests_without_answers_cost_two_pings_until_a_message_comes() {
+        let liveness = Liveness::default();
+        let mut asked = 0;
+        for minute in 0..10 {
+            liveness.on_request(at(60 * minute));
+            asked += pings(&liveness, 60 * minute, 60 * minute + 60);
+        }
+        assert_eq!(asked, 2);
+        liveness.on_read(true, || at(600));
+        liveness.on_request(at(601));
+        assert_eq!(pings(&liveness, 601, 700), 1);
+    }
+
+    #[test]
+    fn an_answer_that_comes_later_than_others_may_have_been_on_their_way_needs_no_ping() {
+        let liveness = Liveness::default();
+        liveness.on_request(at(0));
+        liveness.on_read(true, || at(0));
+        assert!(liveness.is_watched(), "it may belong to an earlier request");
+        liveness.on_read(true, || at(1));
+        assert!(!liveness.is_watched());
+        assert_eq!(pings(&liveness, 1, 100), 0);
+    }
+
+    #[test]
+    fn nothing_is_asked_where_nothing_is_under_way_or_the_api_has_complained() {
+        let liveness = Liveness::default();
+        liveness.on_request(at(0));
+        assert_eq!(liveness.check(at(20), false), Check::Rest);
+        assert!(!liveness.is_watched());
+    }
+}
