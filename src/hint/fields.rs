@@ -58,9 +58,10 @@ impl<'a> Fields<'a> {
             if line.is_empty() {
                 continue;
             }
+            let full = list.len() == MAX_NAMES;
             match list.last_mut().filter(|last| last.name == name.as_str()) {
                 Some(last) => last.value.to_mut().extend([", ", line]),
-                None if list.len() == MAX_NAMES => break,
+                None if full => break,
                 None => list.push(Field { name: name.as_str(), value: line.into() }),
             }
         }
