@@ -141,6 +141,15 @@ pub fn cpu_time() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
+/// The processor time that `work` takes in this thread: other tests and other processes do not count.
+#[cfg(test)]
+pub(crate) fn cpu_time_of(work: impl FnOnce()) -> Duration {
+    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let before = Duration::try_from(used()).unwrap();
+    work();
+    Duration::try_from(used()).unwrap() - before
+}
+
 /// Whole nanoseconds of a duration; 584 years at most.
 pub(crate) fn nanos(of: Duration) -> u64 {
     u64::try_from(of.as_nanos()).unwrap_or(u64::MAX)

@@ -24,6 +24,9 @@ const MARKS: [u32; 10] = [
 /// A field that is longer says nothing about limits: what reads lists need not be quick on long ones.
 const LONGEST: usize = 8192;
 
+/// Names beyond this number are not looked at: budgets are told apart by comparing each with all others.
+const MAX_NAMES: usize = 128;
+
 /// Fields with their values, names in lower case and each but once.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
@@ -55,8 +58,10 @@ impl<'a> Fields<'a> {
             if line.is_empty() {
                 continue;
             }
+            let full = list.len() == MAX_NAMES;
             match list.last_mut().filter(|last| last.name == name.as_str()) {
                 Some(last) => last.value.to_mut().extend([", ", line]),
+                None if full => break,
                 None => list.push(Field { name: name.as_str(), value: line.into() }),
             }
         }

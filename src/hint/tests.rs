@@ -1,6 +1,7 @@
 //! Real answers, and what is to be concluded from them.
 
 mod cases;
+mod largest_answers;
 mod misleading_headers;
 mod properties;
 mod variations;

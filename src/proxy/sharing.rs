@@ -3,6 +3,9 @@
 //! A call belongs to none of its members. It runs in a task of its own, so that a member may leave without it, and ends
 //! with its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with
 //! the first one whose turn comes: sharing makes no request wait for longer.
+//!
+//! A worker may give each request a flow of its own, so a call may have as many tickets as members. What happens to one
+//! ticket costs the same however many there are; what happens to the call costs one pass over them.
 
 mod candidate;
 #[cfg(test)]
@@ -64,7 +67,6 @@ pub(crate) struct SharedCalls {
 pub(crate) struct CallGroup {
     key: Key,
     sharing: Arc<SharedCalls>,
-    stage: watch::Sender<CallStage>,
     state: Mutex<GroupState>,
 }
 
@@ -93,8 +95,10 @@ pub(crate) struct SharedAnswer {
 
 #[derive(Default)]
 struct GroupState {
+    /// The tickets; each has its index for its number, and none is removed.
     places: Vec<SharedTicket>,
-    next: u32,
+    /// The ticket of each claim that has not failed.
+    open: HashMap<Claim, u32>,
     members: usize,
     /// The place with which the call was sent, and what its origin had answered by then.
     elected: Option<(u32, u64)>,
@@ -104,8 +108,9 @@ struct GroupState {
 
 /// A ticket of the call, and the members that claim their turn as it does.
 struct SharedTicket {
-    number: u32,
     claim: Claim,
+    /// How far the call has come, for the members with this ticket.
+    stage: watch::Sender<CallStage>,
     members: usize,
     task: Option<AbortHandle>,
     /// When its slot is expected to mature.
@@ -187,12 +192,7 @@ impl SharedCalls {
             if let Some(joined) = known.as_ref().and_then(Weak::upgrade).and_then(|group| group.join(claim)) {
                 return joined;
             }
-            let group = Arc::new(CallGroup {
-                key,
-                sharing: self.clone(),
-                stage: watch::Sender::new(CallStage::Waiting),
-                state: Mutex::default(),
-            });
+            let group = Arc::new(CallGroup { key, sharing: self.clone(), state: Mutex::default() });
             let mut groups = self.groups.lock();
             let same = match (groups.get(&key), &known) {
                 (Some(now), Some(known)) => now.ptr_eq(known),
@@ -237,32 +237,19 @@ impl CallGroup {
         if state.over || state.elected.is_some_and(|(_, sent)| sent != epoch) {
             return None;
         }
-        let elected = state.elected.map(|(place, _)| place);
-        let same = |place: &&mut SharedTicket| match elected {
-            Some(elected) => place.number == elected,
-            None => !place.failed && place.claim == claim,
+        let known = match state.elected {
+            Some((elected, _)) => Some(elected),
+            None => state.open.get(&claim).copied(),
         };
-        let (place, is_owner) = match state.places.iter_mut().find(same) {
-            Some(place) => {
-                place.members += 1;
-                (place.number, false)
-            }
-            None if elected.is_some() => return None,
-            None => {
-                let number = state.next;
-                state.next += 1;
-                let place =
-                    SharedTicket { number, claim, members: 1, task: None, expected: None, failed: false, error: None };
-                state.places.push(place);
-                (number, true)
-            }
-        };
+        let (number, is_owner) = known.map_or_else(|| (state.add_place(claim), true), |known| (known, false));
+        let place = state.place(number);
+        place.members += 1;
+        let mut stage = place.stage.subscribe();
+        stage.mark_changed();
         state.members += 1;
         drop(state);
-        let candidate = is_owner.then(|| Arc::new(Candidate { group: Arc::downgrade(self), place }));
-        let mut stage = self.stage.subscribe();
-        stage.mark_changed();
-        Some((CallMember { group: self.clone(), place, is_owner, stage }, candidate))
+        let candidate = is_owner.then(|| Arc::new(Candidate { group: Arc::downgrade(self), place: number }));
+        Some((CallMember { group: self.clone(), place: number, is_owner, stage }, candidate))
     }
 
     /// Closes the call: no further request may share it.
@@ -283,8 +270,42 @@ impl Drop for CallGroup {
 // === impl GroupState ===
 
 impl GroupState {
-    fn place(&mut self, number: u32) -> Option<&mut SharedTicket> {
-        self.places.iter_mut().find(|place| place.number == number)
+    fn place(&mut self, number: u32) -> &mut SharedTicket {
+        &mut self.places[number as usize]
+    }
+
+    /// Adds a ticket for `claim`, and returns its number.
+    fn add_place(&mut self, claim: Claim) -> u32 {
+        let number = u32::try_from(self.places.len()).expect("fewer requests than there are numbers");
+        let stage = watch::Sender::new(CallStage::Waiting);
+        self.places.push(SharedTicket {
+            claim,
+            stage,
+            members: 0,
+            task: None,
+            expected: None,
+            failed: false,
+            error: None,
+        });
+        self.open.insert(claim, number);
+        number
+    }
+
+    /// Closes the ticket `number`: nobody joins it any more.
+    fn fail(&mut self, number: u32) {
+        let place = self.place(number);
+        place.failed = true;
+        let claim = place.claim;
+        if self.open.get(&claim) == Some(&number) {
+            self.open.remove(&claim);
+        }
+    }
+
+    /// Sets how far the call has come, for the members of every ticket.
+    fn set_stage(&self, stage: &CallStage) {
+        for place in &self.places {
+            place.stage.send_replace(stage.clone());
+        }
     }
 
     /// Whether the call was sent with another place than this one.
@@ -310,9 +331,7 @@ impl CallMember {
     fn waits(&self) -> CallEvent<SharedOutcome> {
         let mut state = self.group.state.lock();
         let (elected, leads) = (state.elected, self.is_owner && !state.has_lost(self.place));
-        let Some(place) = state.place(elected.map_or(self.place, |(place, _)| place)) else {
-            return CallEvent::Waits(None);
-        };
+        let place = state.place(elected.map_or(self.place, |(place, _)| place));
         if place.failed && elected.is_none() {
             // Only the one whose request it is has the error.
             let error = if self.is_owner { place.error.take() } else { None };
@@ -325,7 +344,7 @@ impl CallMember {
     fn failed(&self) -> SharedOutcome {
         let mut state = self.group.state.lock();
         let own = self.is_owner && !state.has_lost(self.place);
-        let error = state.place(self.place).filter(|_| own).and_then(|place| place.error.take());
+        let error = if own { state.place(self.place).error.take() } else { None };
         error.map_or(SharedOutcome::Alone, SharedOutcome::Error)
     }
 
@@ -359,14 +378,17 @@ impl Drop for CallMember {
     fn drop(&mut self) {
         let mut state = self.group.state.lock();
         state.members -= 1;
-        if let Some(place) = state.place(self.place) {
-            place.members -= 1;
-        }
-        let (last, elected) = (state.members == 0, state.elected.is_some());
-        // A ticket without members leaves the queue; once the request was sent, it belongs to all members.
-        for place in state.places.iter_mut().filter(|place| last || (!elected && place.members == 0)) {
-            place.failed = true;
-            place.abort();
+        state.place(self.place).members -= 1;
+        // A ticket without members leaves the queue; once the request was sent, it belongs to all members. Where the last
+        // member goes, other tickets have lost theirs before, but the elected one.
+        let (last, elected) = (state.members == 0, state.elected.map(|(place, _)| place));
+        let left = match elected {
+            Some(elected) => last.then_some(elected),
+            None => (state.place(self.place).members == 0).then_some(self.place),
+        };
+        if let Some(left) = left {
+            state.fail(left);
+            state.place(left).abort();
         }
         state.over |= last;
     }

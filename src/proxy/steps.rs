@@ -12,6 +12,8 @@ pub(crate) mod draws;
 pub(crate) mod forward;
 mod idempotency;
 pub(crate) mod keyed_hash;
+#[cfg(test)]
+mod largest_heads;
 mod look;
 pub(crate) mod read;
 pub(crate) mod respond;

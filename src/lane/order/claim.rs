@@ -17,11 +17,11 @@ pub struct ClientId(u64);
 pub struct FlowId(pub u64);
 
 /// How much a client or a flow gets beside others: one of weight 2 gets twice as much as one of weight 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Weight(pub NonZeroU16);
 
 /// By what a request claims its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// How urgent it is.
     pub urgency: Urgency,

@@ -1,5 +1,7 @@
 //! Header fields at the border: fields of one hop stay on that hop (RFC 9110 §7.6).
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 /// How a cache, or a call that several requests share, made the answer (RFC 9211).
 pub(crate) use http::header::CACHE_STATUS;
@@ -226,11 +228,12 @@ fn remove_keep_alive(fields: &mut HeaderMap) -> bool {
     alone
 }
 
-/// Removes the fields that `Connection` names, on every line of it.
+/// Removes the fields that `Connection` names, on every line of it. Takes time linear in the size of the head, whatever
+/// the peer has written into both lists.
 fn remove_named(fields: &mut HeaderMap) {
     // `Connection: close, host` must not take away what the message cannot do without.
     const KEPT: [&str; 4] = ["host", "via", "cache-control", "content-type"];
-    let named: Vec<HeaderName> = tokens(fields, &CONNECTION)
+    let named: HashSet<HeaderName> = tokens(fields, &CONNECTION)
         .filter(|token| !KEPT.iter().any(|kept| token.eq_ignore_ascii_case(kept)))
         .filter_map(|token| token.parse().ok())
         .collect();
@@ -239,7 +242,7 @@ fn remove_named(fields: &mut HeaderMap) {
     }
     if fields.contains_key(TRAILER) {
         // They do not pass as trailers either: only what is announced is sent on.
-        let passes = |token: &&str| !named.iter().any(|name| token.eq_ignore_ascii_case(name.as_str()));
+        let passes = |token: &&str| !token.parse().is_ok_and(|name: HeaderName| named.contains(&name));
         let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
         match HeaderValue::try_from(announced) {
             Ok(announced) if !announced.is_empty() => drop(fields.insert(TRAILER, announced)),

@@ -21,10 +21,8 @@ impl Candidate {
         let Some(group) = self.group.upgrade() else { return task.abort() };
         let mut state = group.state.lock();
         let lost = state.has_lost(self.place);
-        match state.place(self.place) {
-            Some(place) if place.members > 0 && !lost => place.task = Some(task),
-            _ => task.abort(),
-        }
+        let place = state.place(self.place);
+        if place.members > 0 && !lost { place.task = Some(task) } else { task.abort() }
     }
 
     /// The call has failed, with its slot or for want of one.
@@ -34,18 +32,15 @@ impl Candidate {
         if state.has_lost(self.place) {
             return;
         }
+        state.fail(self.place);
+        state.place(self.place).error = Some(error);
         let elected = state.elected.is_some();
-        state.over |= elected || state.places.iter().all(|place| place.failed || place.number == self.place);
-        if let Some(place) = state.place(self.place) {
-            (place.failed, place.error) = (true, Some(error));
+        state.over |= elected || state.open.is_empty();
+        match elected {
+            true => state.set_stage(&CallStage::Failed),
+            // Those with other tickets wait on.
+            false => state.place(self.place).stage.send_modify(|_| {}),
         }
-        drop(state);
-        // Wakes all of them; those of other places wait on.
-        group.stage.send_modify(|stage| {
-            if elected {
-                *stage = CallStage::Failed;
-            }
-        });
     }
 
     /// The answer's head is here.
@@ -55,8 +50,7 @@ impl Candidate {
         state.over |= !answer.for_all;
         // A request that joins later may find its beginning gone.
         answer.body.expect(if answer.for_all { state.members } else { 1 });
-        drop(state);
-        group.stage.send_replace(CallStage::Answered(Arc::new(answer)));
+        state.set_stage(&CallStage::Answered(Arc::new(answer)));
     }
 
     /// All of the answer is here: those that come from now on want a newer one.
@@ -73,17 +67,15 @@ impl SharedCall for Candidate {
             return;
         }
         let again = state.elected.is_some();
-        let Some(place) = state.place(self.place) else { return };
+        let place = state.place(self.place);
         place.expected = Some(expected).filter(|expected| *expected != Instant::FAR);
-        // Before it is sent only those wait for this ticket that hold it, and its owner knows.
-        let wakes = again || place.members > 1;
         // Under the lock: no other place is elected meanwhile.
-        group.stage.send_if_modified(|stage| {
-            if again {
-                *stage = CallStage::Waiting;
-            }
-            wakes
-        });
+        if again {
+            state.set_stage(&CallStage::Waiting);
+        } else if place.members > 1 {
+            // Before it is sent only those wait for this ticket that hold it, and its owner knows.
+            place.stage.send_modify(|_| {});
+        }
     }
 
     fn elect(&self) -> bool {
@@ -94,16 +86,13 @@ impl SharedCall for Candidate {
         }
         if state.elected.is_none() {
             state.elected = Some((self.place, group.sharing.epoch(group.key.origin).load(Ordering::SeqCst)));
-            for place in state.places.iter_mut().filter(|place| place.number != self.place) {
-                place.abort();
-            }
+            let others = state.places.iter_mut().zip(0..).filter(|(_, number)| *number != self.place);
+            others.for_each(|(place, _)| place.abort());
         }
-        // Under the lock: who joins now does not wait. What is sent again at once was never seen to wait.
-        group.stage.send_if_modified(|stage| {
-            let waited = !matches!(stage, CallStage::Sent);
-            *stage = CallStage::Sent;
-            waited
-        });
+        // Under the lock: a request that joins now does not wait. What is sent again at once was never seen to wait.
+        if !matches!(*state.place(self.place).stage.borrow(), CallStage::Sent) {
+            state.set_stage(&CallStage::Sent);
+        }
         true
     }
 }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::lane::order::Urgency;
+use crate::{
+    clock::cpu_time_of,
+    lane::order::{FlowId, Urgency},
+};
 
 fn key() -> Key {
     Key::new(1, u64::from)
@@ -67,4 +70,38 @@ async fn a_ticket_that_fails_when_another_one_has_sent_the_call_fails_nobody() {
     elected.unwrap().expects(at(6));
     assert!(matches!(owner.next().await, CallEvent::Waits(Some(_))));
     assert!(sharing.join(key(), Claim::USUAL).1.is_none(), "it may still be shared");
+}
+
+/// A worker may give each of its requests a flow of its own. Passes over all tickets for each of them would take minutes.
+#[tokio::test]
+async fn ticket_costs_the_same_however_many_there_are() {
+    const TICKETS: u64 = 40_000;
+    let sharing = SharedCalls::new();
+    let took = cpu_time_of(|| {
+        let claim = |flow| Claim { flow: FlowId(flow), ..Claim::USUAL };
+        let joined: Vec<_> = (0..TICKETS).map(|flow| sharing.join(key(), claim(flow))).collect();
+        // Each ticket has two members.
+        let others: Vec<_> = (0..TICKETS).map(|flow| sharing.join(key(), claim(flow))).collect();
+        let (members, tickets): (Vec<_>, Vec<_>) =
+            joined.into_iter().map(|(member, ticket)| (member, ticket.unwrap())).unzip();
+        tickets.iter().for_each(|ticket| ticket.expects(at(3)));
+        let (first, second) = tickets.split_at(tickets.len() / 2);
+        first.iter().for_each(|ticket| ticket.failed(Error::UriTooLong));
+        assert!(second[0].elect() && !second[1].elect());
+        drop((members, others));
+    });
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+#[tokio::test]
+async fn failed_ticket_wakes_its_own_members_only() {
+    let sharing = SharedCalls::new();
+    let (mut owner, lost) = sharing.join(key(), Claim::USUAL);
+    let (mut other, waits) = sharing.join(key(), urgent());
+    assert!(matches!((owner.next().await, other.next().await), (CallEvent::Leads, CallEvent::Leads)));
+    lost.unwrap().failed(Error::UriTooLong);
+    assert!(matches!(owner.next().await, CallEvent::Over(SharedOutcome::Error(Error::UriTooLong))));
+    assert!(!other.stage.has_changed().unwrap());
+    assert!(waits.unwrap().elect());
+    assert!(matches!(other.next().await, CallEvent::Sent));
 }
