@@ -48,6 +48,8 @@ pub(crate) struct Call {
     pub(crate) now: Option<Instant>,
     /// It has been looked through for credentials, and has none.
     pub(crate) anonymous: bool,
+    /// It may log in its connection, or come on one that is logged in: its answer is for nobody else.
+    pub(crate) bound: bool,
     /// It asks for another protocol.
     pub(crate) upgrades: bool,
     /// What keeps the worker on the gateway that it has come by.

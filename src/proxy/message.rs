@@ -4,6 +4,7 @@ pub(crate) mod alarm;
 pub(crate) mod appetite;
 pub(crate) mod body_beginning;
 pub(crate) mod cache_control;
+pub(crate) mod connection_auth;
 pub(crate) mod connection_task;
 pub(crate) mod fields;
 pub(crate) mod frame_filter;

@@ -13,6 +13,7 @@ mod piecewise_io;
 pub(crate) mod pool;
 pub(crate) mod response_body;
 pub(crate) mod route;
+mod route_pools;
 pub(crate) mod sensor_io;
 
 use std::{sync::Arc, time::Duration};

@@ -1,5 +1,6 @@
 //! What a proxy does to requests and answers that are in order.
 
+mod connection_auth;
 mod interim_answers;
 
 use std::{

@@ -9,7 +9,8 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{
         ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, Entry, HOST,
-        PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+        WWW_AUTHENTICATE,
     },
 };
 use http_body::Frame;
@@ -109,6 +110,8 @@ pub(crate) struct FoundFields {
     /// One that may hold a key or a password for the API.
     pub(crate) credential: bool,
     pub(crate) timing: bool,
+    /// One in which a server asks for credentials.
+    pub(crate) challenge: bool,
     connection: bool,
     te: bool,
     keep_alive: bool,
@@ -144,6 +147,7 @@ impl FoundFields {
             TE => self.te = true,
             CACHE_STATUS => self.cache = true,
             AUTHORIZATION => self.credential = true,
+            WWW_AUTHENTICATE | PROXY_AUTHENTICATE => self.challenge = true,
             // Of those that are nearly always there, none is looked for.
             CONTENT_TYPE | DATE | SERVER | HOST | USER_AGENT | ACCEPT | ACCEPT_ENCODING => {}
             _ => match name.as_str().as_bytes() {

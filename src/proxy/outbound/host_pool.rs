@@ -59,6 +59,8 @@ pub(crate) struct HostPool {
     /// Held while a connection is made that others may be able to share.
     pub(crate) dialling: tokio::sync::Mutex<()>,
     unused: Arc<AtomicUsize>,
+    /// Its connections are logged in as one worker: see [`RoutePools`](super::route_pools::RoutePools).
+    is_exclusive: bool,
 }
 
 struct Idle {
@@ -112,7 +114,13 @@ impl HostPool {
             no_pings: Arc::default(),
             dialling: tokio::sync::Mutex::new(()),
             unused,
+            is_exclusive: false,
         }
+    }
+
+    /// An empty pool to the same upstream, for one session.
+    pub(crate) fn exclusive(&self) -> Self {
+        Self { is_exclusive: true, ..Self::new(self.clock, self.unused.clone()) }
     }
 
     /// A connection that is ready for a request; of HTTP/1 if only that will do.
@@ -126,7 +134,8 @@ impl HostPool {
         }
         let mut idle = self.idle.lock();
         while let Some(unused) = idle.pop() {
-            if unused.sender.is_ready() {
+            // A login goes on where it began, even if the last request on the connection is still being written.
+            if unused.sender.is_ready() || self.is_exclusive && !unused.sender.is_closed() {
                 return Some(PooledConnection::own(unused.sender, self.clone(), unused.writes, true));
             }
         }
@@ -247,10 +256,21 @@ impl PooledConnection {
         }
     }
 
-    /// Waits until it can carry a request, which a new connection cannot before it was polled once.
-    pub(crate) async fn settle(&mut self) {
-        if let Connection::Own(sender, _) = &mut self.connection {
-            let _ = sender.ready().await;
+    /// Waits until it can carry a request, which a new connection cannot before it was polled once. Returns whether it
+    /// can.
+    pub(crate) async fn settle(&mut self) -> bool {
+        match &mut self.connection {
+            Connection::Own(sender, _) if sender.is_ready() => true,
+            Connection::Own(sender, _) => matches!(tokio::time::timeout(SETTLE, sender.ready()).await, Ok(Ok(()))),
+            Connection::Shared(_) => true,
+        }
+    }
+
+    /// Keeps it for the session of `host_pool`. A connection that others use at the same time stays theirs: nobody logs in
+    /// on one.
+    pub(crate) fn keep_for(&mut self, host_pool: &Arc<HostPool>) {
+        if let Connection::Own(_, home) = &mut self.connection {
+            home.clone_from(host_pool);
         }
     }
 
@@ -277,7 +297,7 @@ impl PooledConnection {
     /// The answer was read to its end, which is `now`: the connection may carry another request.
     pub(crate) fn release(self, now: Instant) {
         let Self { connection: Connection::Own(mut sender, host_pool), writes, .. } = self else { return };
-        if sender.is_ready() {
+        if sender.is_ready() || host_pool.is_exclusive && !sender.is_closed() {
             host_pool.put(sender, writes, now);
         } else if !sender.is_closed() {
             tokio::spawn(async move {

@@ -26,7 +26,7 @@ use crate::{
             stream_body::StreamBody,
             usage::UsageReader,
         },
-        outbound::host_pool::{AnswerBody, PooledConnection},
+        outbound::host_pool::{AnswerBody, HostPool, PooledConnection},
     },
     tls::Protocol,
 };
@@ -216,6 +216,11 @@ impl UpstreamBody {
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
         self.ahead.pieces().for_each(|piece| usage.read(piece));
         self.usage = Some(usage);
+    }
+
+    /// Keeps its connection for the session of `host_pool`.
+    pub(crate) fn keep_connection_for(&mut self, host_pool: &Arc<HostPool>) {
+        self.connection.iter_mut().for_each(|connection| connection.keep_for(host_pool));
     }
 
     /// Its connection may be read on, to see how it ends.

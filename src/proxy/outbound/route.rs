@@ -31,6 +31,7 @@ use crate::{
             Outbound, h1, h2_handshake,
             host_pool::{HostPool, PooledConnection},
             pool::{Pool, PoolKey},
+            route_pools::RoutePools,
             sensor_io::{Moved, SensorIo},
         },
     },
@@ -55,7 +56,7 @@ pub(crate) struct Route {
     authority: uri::Authority,
     host: HeaderValue,
     outbound: Arc<Outbound>,
-    host_pool: Arc<HostPool>,
+    pools: RoutePools,
     tls: tls::TlsClient,
     h2c: bool,
     /// Requests are for a parent proxy, which wants them in the absolute form.
@@ -80,10 +81,26 @@ pub(crate) struct Destination<'a> {
     pub(crate) added: Box<[AddedRule]>,
 }
 
+/// What a request needs of the connection that carries it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionNeeds {
+    /// HTTP/1: it asks for another protocol.
+    pub(crate) http1: bool,
+    /// One of the session's own: it may log in its connection.
+    pub(crate) own: bool,
+}
+
 /// The settings that hold when a route is found.
 pub(crate) struct FoundUnder<'a> {
     pub(crate) outbound: &'a Arc<Outbound>,
     pub(crate) generation: u64,
+}
+
+// === impl ConnectionNeeds ===
+
+impl ConnectionNeeds {
+    /// Any connection will do.
+    const ANY: Self = Self { http1: false, own: false };
 }
 
 // === impl Route ===
@@ -105,12 +122,13 @@ impl Route {
         let Destination { scheme, named, origin, authority, lane, added } = destination;
         let policy = lane.policy();
         let parent = policy.egress.via.as_ref().filter(|_| policy.egress.absolute_form(&origin));
+        let key = PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c, way: outbound.way };
         Some(Self {
             scheme,
             named: named.into(),
             absolute: parent.is_some(),
             authorization: parent.and_then(Parent::authorization),
-            host_pool: pool.host(PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c, way: outbound.way }),
+            pools: RoutePools::new(pool.host(key)),
             h2c,
             tls: outbound.tls.client(policy),
             outbound: outbound.clone(),
@@ -153,33 +171,59 @@ impl Route {
         self.answered.load(Ordering::Relaxed) || self.outbound.known.has(&self.origin)
     }
 
-    /// An unused connection; of HTTP/1 if only that will do.
-    pub(crate) fn unused_connection(&self, http1_only: bool) -> Option<PooledConnection> {
-        self.host_pool.take(http1_only)
+    /// The connections of the session to the upstream are its own from now on: a login is bound to one of them.
+    pub(crate) fn bind(&self) -> &Arc<HostPool> {
+        self.pools.own()
+    }
+
+    /// Whether the session's connections may be logged in, so that what comes on them is for nobody else.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.pools.is_bound()
+    }
+
+    /// An unused connection.
+    pub(crate) async fn unused_connection(&self, needs: ConnectionNeeds) -> Option<PooledConnection> {
+        let pool = self.pool(needs);
+        loop {
+            let mut connection = pool.take(self.needs_http1(needs))?;
+            if !needs.own || connection.settle().await {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn pool(&self, needs: ConnectionNeeds) -> &Arc<HostPool> {
+        if needs.own { self.pools.own() } else { self.pools.shared() }
+    }
+
+    /// Whether only HTTP/1 will do. Servers refuse logins that are bound to a connection in HTTP/2, with HTTP_1_1_REQUIRED.
+    fn needs_http1(&self, needs: ConnectionNeeds) -> bool {
+        needs.http1 || needs.own && !self.h2c || self.pools.shared().requires_http1()
     }
 
     /// Makes a connection shortly after `at`, unless there is one then, no request waits any more, or one is being
     /// made: never one per ticket.
     pub(crate) fn warm(self: &Arc<Self>, at: Instant) {
-        if self.host_pool.is_warm() || self.host_pool.warming.swap(true, Ordering::Relaxed) {
+        if self.is_bound() || self.pools.shared().is_warm() || self.pools.shared().warming.swap(true, Ordering::Relaxed)
+        {
             return;
         }
         let route = self.clone();
         tokio::spawn(async move {
             let wanted = route.is_wanted_at(at).await;
             // One that is being made may do for all.
-            let shared = wanted && route.host_pool.protocol() != Some(Protocol::Http1);
+            let shared = wanted && route.pools.shared().protocol() != Some(Protocol::Http1);
             let _first = match shared {
-                true => Some(tokio::time::timeout(HEAD_START, route.host_pool.dialling.lock()).await),
+                true => Some(tokio::time::timeout(HEAD_START, route.pools.shared().dialling.lock()).await),
                 false => None,
             };
-            if wanted && !route.host_pool.is_warm() && !route.outbound.drain.is_draining() {
-                match route.dial(false).await {
+            if wanted && !route.pools.shared().is_warm() && !route.outbound.drain.is_draining() {
+                match route.dial(ConnectionNeeds::ANY).await {
                     Ok(connection) => connection.release(route.outbound.clock.now()),
                     Err(error) => debug!(%error, "could not make a connection ready ahead of its slot"),
                 }
             }
-            route.host_pool.warming.store(false, Ordering::Relaxed);
+            route.pools.shared().warming.store(false, Ordering::Relaxed);
         });
     }
 
@@ -201,15 +245,15 @@ impl Route {
 
     /// The upstream's protocol. If it is not known yet, makes a connection, which the next request will use.
     pub(crate) async fn protocol(&self, pool: &Pool) -> Result<Protocol, Error> {
-        if let Some(known) = self.host_pool.protocol() {
+        if let Some(known) = self.pools.shared().protocol() {
             return Ok(known);
         }
         // Not for long: behind an upstream that hangs they would come one after the other.
-        let _first = tokio::time::timeout(HEAD_START, self.host_pool.dialling.lock()).await;
-        if let Some(known) = self.host_pool.protocol() {
+        let _first = tokio::time::timeout(HEAD_START, self.pools.shared().dialling.lock()).await;
+        if let Some(known) = self.pools.shared().protocol() {
             return Ok(known);
         }
-        let connection = pool.with_room(&self.outbound.drain, || self.dial(false)).await?;
+        let connection = pool.with_room(&self.outbound.drain, || self.dial(ConnectionNeeds::ANY)).await?;
         let protocol = connection.protocol();
         connection.release(self.outbound.clock.now());
         Ok(protocol)
@@ -256,7 +300,9 @@ impl Route {
             return Ok(());
         }
         let writes = Writes::new(self.outbound.clock);
-        let mut connection = self.http1(SensorIo::new(UpstreamSocket(stream), note(writes.clone())), writes).await?;
+        let mut connection = self
+            .http1(self.pools.shared(), SensorIo::new(UpstreamSocket(stream), note(writes.clone())), writes)
+            .await?;
         // The request that it is for asks at once.
         connection.settle().await;
         connection.release(self.outbound.clock.now());
@@ -264,75 +310,76 @@ impl Route {
     }
 
     /// Makes a connection, unless another request just has.
-    pub(crate) async fn dial_or_share(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
+    pub(crate) async fn dial_or_share(&self, pool: &Pool, needs: ConnectionNeeds) -> Result<PooledConnection, Error> {
+        let host_pool = self.pool(needs);
         let mut first = None;
-        if self.may_share(http1_only) {
-            first = tokio::time::timeout(HEAD_START, self.host_pool.dialling.lock()).await.ok();
-            if let Some(connection) = self.host_pool.take(http1_only) {
+        if self.may_share(needs) {
+            first = tokio::time::timeout(HEAD_START, host_pool.dialling.lock()).await.ok();
+            if let Some(connection) = host_pool.take(needs.http1) {
                 return Ok(connection);
             }
             // The first request may have found out that none has to wait for another.
-            first = first.filter(|_| self.may_share(http1_only));
+            first = first.filter(|_| self.may_share(needs));
         }
         let _first = first;
-        pool.with_room(&self.outbound.drain, || self.dial(http1_only)).await
+        pool.with_room(&self.outbound.drain, || self.dial(needs)).await
     }
 
     /// Whether one connection may do for all requests that want one now.
-    fn may_share(&self, http1_only: bool) -> bool {
+    fn may_share(&self, needs: ConnectionNeeds) -> bool {
         let newer = self.h2c || self.origin.scheme == Scheme::Https;
-        newer && !http1_only && self.host_pool.protocol() != Some(Protocol::Http1)
+        newer && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
     }
 
     /// The upstream wants HTTP/1.1, for this request and those to come.
     pub(crate) fn require_http1(&self) {
-        self.host_pool.require_http1();
+        self.pools.shared().require_http1();
     }
 
-    async fn dial(&self, http1_only: bool) -> Result<PooledConnection, Error> {
-        let http1_only = http1_only || self.host_pool.requires_http1();
+    async fn dial(&self, needs: ConnectionNeeds) -> Result<PooledConnection, Error> {
+        let (pool, http1_only) = (self.pool(needs), self.needs_http1(needs));
         let (outbound, policy) = (&self.outbound, self.lane.policy());
         let stream = outbound.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
         let writes = Writes::new(outbound.clock);
         let stream = SensorIo::new(UpstreamSocket(stream), note(writes.clone()));
         let secured = async {
-            if self.h2c && !self.host_pool.requires_http1() {
-                self.host_pool.learn(Protocol::Http2);
-                return self.http2(stream, writes).await;
+            if self.h2c && !self.pools.shared().requires_http1() {
+                pool.learn(Protocol::Http2);
+                return self.http2(pool, stream, writes).await;
             }
             if self.origin.scheme == Scheme::Http {
-                return self.http1(stream, writes).await;
+                return self.http1(pool, stream, writes).await;
             }
             let (stream, protocol) = self.tls.connect(&self.origin, stream, http1_only).await?;
             if !http1_only {
-                self.host_pool.learn(protocol);
+                pool.learn(protocol);
             }
             match protocol {
-                Protocol::Http1 => self.http1(stream, writes).await,
-                Protocol::Http2 => self.http2(stream, writes).await,
+                Protocol::Http1 => self.http1(pool, stream, writes).await,
+                Protocol::Http2 => self.http2(pool, stream, writes).await,
             }
         };
         let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: outbound.connect };
         tokio::time::timeout(outbound.connect, secured).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn http1<S>(&self, stream: S, writes: Arc<Writes>) -> Result<PooledConnection, Error>
+    async fn http1<S>(&self, pool: &Arc<HostPool>, stream: S, writes: Arc<Writes>) -> Result<PooledConnection, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let sender = h1::handshake(&self.outbound.metrics, stream, writes.clone()).await;
         let sender =
             sender.map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
-        Ok(PooledConnection::own(sender, self.host_pool.clone(), writes, false))
+        Ok(PooledConnection::own(sender, pool.clone(), writes, false))
     }
 
-    async fn http2<S>(&self, stream: S, writes: Arc<Writes>) -> Result<PooledConnection, Error>
+    async fn http2<S>(&self, pool: &HostPool, stream: S, writes: Arc<Writes>) -> Result<PooledConnection, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let no_pings = self.host_pool.no_pings.clone();
+        let no_pings = pool.no_pings.clone();
         let (shared, stream) = h2_handshake::handshake(&self.outbound, &self.origin, stream, writes, no_pings).await?;
-        self.host_pool.share(shared);
+        pool.share(shared);
         Ok(PooledConnection::shared(stream, false))
     }
 }

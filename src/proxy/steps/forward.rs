@@ -36,7 +36,7 @@ use crate::{
             h2_request::SendError,
             host_pool::{AnswerBody, PooledConnection},
             response_body::{ResponseBody, UpstreamBody},
-            route::Route,
+            route::{ConnectionNeeds, Route},
         },
     },
     tls::Protocol,
@@ -52,7 +52,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let Admitted { call, mut permit, wait, now } = admitted;
     retry::begins(&call);
     let first = call.retry.is_none();
-    let Call { exchange, mut request, route, claim, cost, location, deadline, upgrades, .. } = *call;
+    let Call { exchange, mut request, route, claim, cost, bound, location, deadline, upgrades, .. } = *call;
     let begun = exchange.attempt_begins();
     let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
     // Only there if the step that reads requests has found it to be in order.
@@ -62,12 +62,13 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let replay = keeps.map(|retry| ReplayRequest::of(&mut request, retry.body, &exchange.proxy.replay_memory));
     let context = || {
         let (exchange, route, location) = (exchange.clone(), route.clone(), location.clone());
-        AttemptContext { exchange, route, claim, cost, location, deadline }
+        AttemptContext { exchange, route, claim, cost, bound, location, deadline }
     };
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
     let sent = {
-        let sending = pin!(send(&exchange, &route, &mut permit, now, request, upgrade.is_some(), unseen, deadline));
+        let needs = ConnectionNeeds { http1: upgrade.is_some(), own: bound };
+        let sending = pin!(send(&exchange, &route, &mut permit, now, request, needs, unseen, deadline));
         in_time(&exchange, &route, sending).await
     };
     exchange.attempt_ends(begun);
@@ -170,17 +171,17 @@ async fn send(
     permit: &mut Permit,
     mut now: Option<Instant>,
     mut request: BoxedRequest,
-    http1_only: bool,
+    needs: ConnectionNeeds,
     mut unseen: u32,
     deadline: Instant,
 ) -> Result<(Response<AnswerBody>, PooledConnection), Error> {
     loop {
-        let mut connection = match route.unused_connection(http1_only) {
+        let mut connection = match route.unused_connection(needs).await {
             Some(connection) => connection,
             None => {
                 now = None;
                 // Boxed, because it is large and rare: every request that waits would carry its size.
-                Box::pin(route.dial_or_share(&exchange.session.pool, http1_only)).await?
+                Box::pin(route.dial_or_share(&exchange.session.pool, needs)).await?
             }
         };
         // As late as possible: setting up a connection may have taken longer than the lease.

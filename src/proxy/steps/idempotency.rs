@@ -46,7 +46,12 @@ pub(super) fn key(call: &Call) -> Option<Key> {
     let mut keys = fields.get_all(retry::replay::IDEMPOTENCY_KEY).iter();
     let one = keys.next().is_some_and(|key| !key.is_empty()) && keys.next().is_none();
     // Safe methods are idempotent without it (RFC 9110 §9.2.2). CONNECT has no answer that could be kept.
-    if !one || request.method().is_safe() || request.method() == http::Method::CONNECT || fields.contains_key(UPGRADE) {
+    if !one
+        || call.bound
+        || request.method().is_safe()
+        || request.method() == http::Method::CONNECT
+        || fields.contains_key(UPGRADE)
+    {
         return None;
     }
     // A gateway's answers lead back to where their worker came in.

@@ -23,6 +23,7 @@ use crate::{
         exchange::Exchange,
         message::request_body::BoxedRequest,
         message::{
+            connection_auth,
             fields::{self, FoundFields},
             gateway::Target,
             request_body::RequestBody,
@@ -112,6 +113,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
                 deadline,
                 now: None,
                 anonymous: false,
+                bound: false,
                 upgrades: false,
                 location: None,
                 retry: None,
@@ -123,6 +125,10 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
             }
         };
     }
+    if found.credential && connection_auth::has_credentials(request.headers()) {
+        route.bind();
+    }
+    let bound = route.is_bound();
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
     let received = request.version();
     rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, found, path);
@@ -130,8 +136,21 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     // A stream of HTTP/2 has a task of its own, which waits for its turn.
     let now = (received != Version::HTTP_2).then_some(begun);
     let (anonymous, upgrades) = (!found.credential, found.upgrade && request.headers().contains_key(UPGRADE));
-    let call =
-        Call { exchange, request, route, claim, cost, turn, deadline, now, anonymous, upgrades, location, retry };
+    let call = Call {
+        exchange,
+        request,
+        route,
+        claim,
+        cost,
+        turn,
+        deadline,
+        now,
+        anonymous,
+        bound,
+        upgrades,
+        location,
+        retry,
+    };
     Ok(ReadRequest::Call(Box::new(call)))
 }
 

@@ -69,7 +69,7 @@ async fn keep_trying<S>(mut inner: S, mut failed: Box<FailedAttempt>) -> Answere
 where
     S: Step<BoxedCall, AttemptOutcome>,
 {
-    let AttemptContext { exchange, route, claim, cost, location, deadline } = failed.context.clone();
+    let AttemptContext { exchange, route, claim, cost, bound, location, deadline } = failed.context.clone();
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
     let others = lane.served();
     for tries in 1.. {
@@ -107,6 +107,7 @@ where
             deadline,
             now: None,
             anonymous: false,
+            bound,
             upgrades: false,
             location: location.clone(),
             retry: Some(Box::new(RetryMark { reason, attempt: tries + 1, back_off: pause })),

@@ -54,6 +54,7 @@ pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>) ->
         deadline: call.deadline,
         now: None,
         anonymous: call.anonymous,
+        bound: call.bound,
         upgrades: call.upgrades,
         location: call.location.clone(),
         retry: None,

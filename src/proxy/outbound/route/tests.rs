@@ -49,7 +49,7 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     drop(permit);
     let Admission::Wait(waiting) = route.lane.admit(ask) else { panic!("the API asked for a pause") };
     route.warm(waiting.expected);
-    let (lane, host_pool) = (Arc::downgrade(&route.lane), route.host_pool.clone());
+    let (lane, host_pool) = (Arc::downgrade(&route.lane), route.pools.shared().clone());
     drop((route, session));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(host_pool.warming.load(Ordering::Relaxed), "one waits for it");

@@ -31,7 +31,7 @@ pub(super) fn of(call: &Call, origin: u64) -> Option<Key> {
     let request = &call.request;
     let fit = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
     let fields = request.headers();
-    if !fit || fields.contains_key(UPGRADE) || says(fields, "no-store") {
+    if !fit || call.bound || fields.contains_key(UPGRADE) || says(fields, "no-store") {
         return None;
     }
     // A gateway's answers lead back to where their worker came in.

@@ -18,6 +18,7 @@ use crate::{
         exchange::Exchange,
         log_throttle::LogTopic,
         message::{
+            connection_auth,
             fields::{self, FoundFields},
             gateway::LocationRewriter,
             server_timing,
@@ -69,6 +70,9 @@ pub(crate) async fn judge(
     let mut glance = Glance::default();
     let mut found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
     let told = glance.told;
+    if found.challenge && connection_auth::has_challenge(&parts.headers) {
+        body.keep_connection_for(route.bind());
+    }
     let mut beginning = None;
     let path = route_name.map_or("", |name| name.path);
     if !head && hint::wants_body_of(path, parts.status, &parts.headers, &glance) {

@@ -44,6 +44,8 @@ pub(crate) struct AttemptContext {
     pub(crate) route: Arc<Route>,
     pub(crate) claim: Claim,
     pub(crate) cost: Option<Cost>,
+    /// See [`Call::bound`](crate::proxy::call::Call).
+    pub(crate) bound: bool,
     pub(crate) location: Option<Arc<LocationRewriter>>,
     pub(crate) deadline: Instant,
 }

@@ -1,0 +1,40 @@
+//! Pools that a route takes connections from: the one that all workers share, and the session's own.
+//!
+//! A connection that a worker has logged in with NTLM or Negotiate is that worker's, whoever sends the next request on it.
+//! As soon as such a scheme is seen, the session's requests to the origin use connections of a pool of their own, which
+//! nobody else can reach, and which ends with the session. See docs/decisions/connection-auth.md.
+
+use std::sync::{Arc, OnceLock};
+
+use super::host_pool::HostPool;
+
+/// Pools of one route.
+pub(crate) struct RoutePools {
+    shared: Arc<HostPool>,
+    /// Connections of the session alone, once it has seen a login that is bound to a connection.
+    own: OnceLock<Arc<HostPool>>,
+}
+
+// === impl RoutePools ===
+
+impl RoutePools {
+    /// A route whose connections are those of all workers, in `shared`.
+    pub(crate) fn new(shared: Arc<HostPool>) -> Self {
+        Self { shared, own: OnceLock::new() }
+    }
+
+    /// The connections of all workers.
+    pub(crate) fn shared(&self) -> &Arc<HostPool> {
+        &self.shared
+    }
+
+    /// The connections of the session. It uses no others from now on.
+    pub(crate) fn own(&self) -> &Arc<HostPool> {
+        self.own.get_or_init(|| Arc::new(self.shared.exclusive()))
+    }
+
+    /// Whether the session uses connections of its own.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.own.get().is_some()
+    }
+}
