@@ -1,4 +1,4 @@
-//! The variables by which common clients find their proxy and the roots to trust: one list, for `run` and `ca env`.
+//! The variables by which common clients find their proxy and the roots to trust: one list, for `run`, `env` and `ca env`.
 //! Pure.
 
 pub(super) mod java;
@@ -29,7 +29,7 @@ const PHP_FOLDERS: &str = "PHP_INI_SCAN_DIR";
 
 /// For PHP, which has no variable for roots: where they are is left to the variables that others read.
 pub(super) const PHP_INI: &str = "\
-; So that PHP trusts the CA of andante, where `andante run` or `andante ca env` has set these variables.
+; So that PHP trusts the CA of andante, where `andante run` or `andante env` has set these variables.
 curl.cainfo = \"${CURL_CA_BUNDLE}\"
 openssl.cafile = \"${SSL_CERT_FILE}\"
 ";
