@@ -182,10 +182,10 @@ impl Args {
             _ => (self.format == EnvFormat::Sh).then(|| std::env::var_os(name)).flatten(),
         };
         let trust = match found {
-            FoundCa::At(dir, certificate) => Some(
-                TrustVariables::in_folder(dir, certificate, current)
-                    .map_err(|error| failed("there is no bundle to point to", error))?,
-            ),
+            FoundCa::At(dir, certificate) => {
+                let made = TrustVariables::in_folder(dir, certificate, current);
+                Some(made.map_err(|error| failed("there is no bundle to point to", error))?.0)
+            }
             FoundCa::Absent(_) => None,
         };
         let trust = match (&self.at, trust) {

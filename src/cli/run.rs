@@ -198,7 +198,11 @@ fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFold
         return Ok((config, None));
     }
     let error = match authority() {
-        Ok(authority) => return Ok((config, Some(authority))),
+        Ok((ca, folder)) => {
+            // andante verifies the APIs in the command's place: so by all that the command would have verified them by.
+            let upstream_ca = [config.upstream_ca.as_slice(), &[folder.upstream().to_owned()]].concat();
+            return Ok((Config { upstream_ca, ..config }, Some((ca, folder))));
+        }
         Err(error) => error,
     };
     let others = config.rules.interception().others.besides_named();

@@ -54,6 +54,9 @@ const REPLACING: [&str; 12] = [
     "YARN_HTTPS_CA_FILE_PATH",
 ];
 
+/// Folders of roots, beside the one file: OpenSSL, Go.
+const FOLDERS: &str = "SSL_CERT_DIR";
+
 /// What leads clients to the proxy at `url`.
 pub(super) fn proxy(url: &str) -> Vec<(&'static str, OsString)> {
     let named = PROXIES.into_iter().chain(YARN_PROXIES).map(|name| (name, url.into()));
@@ -99,6 +102,12 @@ pub(super) fn php(folder: &Path, current: impl Fn(&str) -> Option<OsString>) -> 
 pub(super) fn trusted(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let set = REPLACING.iter().chain(&ADDING).filter_map(|name| current(name));
     set.filter(|value| !value.is_empty()).map(PathBuf::from).collect()
+}
+
+/// The folders that such a variable names.
+pub(super) fn trusted_folders(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let folders = current(FOLDERS).unwrap_or_default();
+    std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
 
 #[cfg(test)]
