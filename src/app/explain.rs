@@ -77,12 +77,17 @@ pub(super) fn explanation(
 fn https_explanation(https: Https, because: HttpsReason) -> HttpsExplanation {
     let handling = match https {
         Https::Tunnel => "tunnel",
+        Https::Turns => "turns",
         Https::Intercept => "intercept",
         Https::Refuse => "refuse",
     };
     let because = match because {
         HttpsReason::Listed => "the list of intercepted hosts (`intercept`) names it",
         HttpsReason::Rule => "its rule says so (`https`)",
+        HttpsReason::Unlisted(Unlisted::Tunnel) if https == Https::Turns => {
+            "it has limits, and neither its rule (`https = \"intercept\"`) nor the list of intercepted hosts (`intercept`) \
+             names it"
+        }
         HttpsReason::Unlisted(Unlisted::Tunnel) => {
             "neither its rule (`https = \"intercept\"`) nor the list of intercepted hosts (`intercept`) names it"
         }
@@ -196,7 +201,7 @@ mod tests {
         let blind = explained(rules, "GET", "https://a.test/search", &[]);
         assert_eq!(blind.seen, "CONNECT a.test:443");
         let https = blind.https.unwrap();
-        assert_eq!((https.seen, https.handling.as_str()), (false, "tunnel"));
+        assert_eq!((https.seen, https.handling.as_str()), (false, "turns"));
         assert!(blind.rules[0].mismatch.is_some() && blind.rules[0].budget.is_none());
         let seen = explained(&format!("intercept = 'a.test'\n{rules}"), "GET", "https://a.test/search", &[]);
         assert_eq!((seen.seen.as_str(), seen.https.unwrap().seen), ("GET https://a.test/search", true));

@@ -46,6 +46,7 @@ pub(super) fn store_down(down: StoreDown) -> String {
 pub(super) fn https(https: Https) -> &'static str {
     match https {
         Https::Tunnel => "tunnel",
+        Https::Turns => "turns",
         Https::Intercept => "intercept",
         Https::Refuse => "refuse",
     }

@@ -134,7 +134,7 @@ pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>]
         let same = |host: &Spanned<HostPattern>| intercept.iter().find(|pattern| pattern.value == host.value);
         let Some(pattern) = draft.hosts.iter().find_map(same) else { continue };
         // A stronger source replaces what the file says, unless the file refuses the host.
-        if word.value == Https::Tunnel && !pattern.place.is_beside(&word.place) {
+        if word.value != Https::Refuse && !pattern.place.is_beside(&word.place) {
             continue;
         }
         let what = format!("{} is to be intercepted, but https = {:?} at {}", pattern.value, word.text, word.place);

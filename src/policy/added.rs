@@ -124,6 +124,11 @@ impl Added {
         self.headers.iter().find(|header| !has_header(header)).map(|header| Mismatch::Header(header))
     }
 
+    /// Whether it is for every request, so that it also holds for requests inside of a blind tunnel.
+    pub fn is_for_unseen(&self) -> bool {
+        self.path.is_none() && self.methods.is_empty() && self.headers.is_empty()
+    }
+
     /// Whether there may be a request that it and the other are for.
     pub fn overlaps(&self, other: &Self) -> bool {
         let methods = self.methods.is_empty()

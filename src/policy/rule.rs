@@ -18,6 +18,8 @@ use crate::limit::{Afterwards, Amount, CalendarLimit, Cost, InFlightLimit, LONGE
 pub enum Https {
     /// A blind tunnel: one permit, however many requests are inside.
     Tunnel,
+    /// A blind tunnel that takes a permit for each turn of the client, which in HTTP/1.1 is a request.
+    Turns,
     /// andante speaks TLS to both sides, and each request inside takes a permit of its own.
     Intercept,
     /// 403.

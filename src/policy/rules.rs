@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{HostPattern, Https, Origin, Policy, Scheme};
+use super::{Added, HostPattern, Https, Origin, Policy, Scheme};
 use crate::limit;
 
 /// All rules, in the order in which they were written.
@@ -25,7 +25,7 @@ pub struct Interception {
 /// What becomes of a CONNECT to a host that neither its rule nor `--intercept` names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlisted {
-    /// A blind tunnel (`andante serve`, and `--intercept none`).
+    /// A blind tunnel, which is paced by turns if the host has limits (`andante serve`, and `--intercept none`).
     #[default]
     Tunnel,
     /// Intercepted if the host has limits (`andante run --intercept HOST`).
@@ -113,10 +113,17 @@ impl Rules {
         if let Some(said) = policy.https {
             return (said, HttpsReason::Rule);
         }
-        // What is limited by path or method can be seen inside of a tunnel alone.
-        let limited = self.interception.others == Unlisted::InterceptLimited && self.added(origin).next().is_some();
-        let intercepted = limited || self.interception.others.includes(policy);
-        let https = if intercepted { Https::Intercept } else { Https::Tunnel };
+        // Paths, methods and header fields are seen by interception only.
+        let limited = |unseen: bool| {
+            policy.is_limited()
+                || self.added(origin).any(|rule| !unseen || rule.added.as_ref().is_some_and(Added::is_for_unseen))
+        };
+        let https = match self.interception.others {
+            Unlisted::Intercept => Https::Intercept,
+            Unlisted::InterceptLimited if limited(false) => Https::Intercept,
+            Unlisted::Tunnel if limited(true) => Https::Turns,
+            Unlisted::InterceptLimited | Unlisted::Tunnel => Https::Tunnel,
+        };
         (https, HttpsReason::Unlisted(self.interception.others))
     }
 

@@ -148,7 +148,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         origin = origin.secured();
     }
     let seen = match https {
-        Some((Https::Tunnel | Https::Refuse, _)) => connect(&origin).ok_or_else(wrong)?,
+        Some((Https::Tunnel | Https::Turns | Https::Refuse, _)) => connect(&origin).ok_or_else(wrong)?,
         _ => inside(request, &origin, target.path).ok_or_else(wrong)?,
     };
     // Fields for andante alone are not in what is sent.

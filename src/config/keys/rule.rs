@@ -187,7 +187,7 @@ pub(in crate::config) const ALLOW_PRIVATE: Key<bool> = Key::new(
 .default("false")
 .purpose();
 pub(in crate::config) const HTTPS: Key<Https> =
-    Key::new("https", upstream::HTTPS, Words(&["tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
+    Key::new("https", upstream::HTTPS, Words(&["turns", "tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
         .otherwise("see [HTTPS](#https)")
         .purpose();
 pub(in crate::config) const UPSTREAM: Key<bool> = Key::new(

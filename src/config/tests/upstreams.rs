@@ -105,7 +105,7 @@ fn every_wrong_value_says_where_what_and_what_instead() {
 #[test]
 fn every_wrong_value_of_a_rule_says_where_what_and_what_instead() {
     for (text, expected) in [
-        ("https = 'mitm'", "3: `https`: expected what becomes of a CONNECT, found \"mitm\" | write \"tunnel\", "),
+        ("https = 'mitm'", "3: `https`: expected what becomes of a CONNECT, found \"mitm\" | write \"turns\", "),
         ("upstream = 'tls'", "3: `upstream`: expected a scheme, found \"tls\" | write \"https\" or \"http\""),
         ("via = 'corp:3128'", "3: `via`: expected a parent proxy or \"direct\", found no URL | write \"http://corp.ex"),
         (
@@ -251,6 +251,29 @@ fn what_is_intercepted_by_default_can_be_narrowed_and_switched_off() {
         "error: a.toml:1: `intercept[1]`: \"none\" contradicts the hosts beside it | write \"none\" alone, or the \
          hosts without it"
     );
+}
+
+#[test]
+fn hosts_with_limits_that_nobody_intercepts_are_paced_by_turns() {
+    let rules = "[[rule]]\nhost = 'rated'\nlimits = '1/s'\n[[rule]]\nhost = 'narrow'\nin-flight = 2\n\
+        [[rule]]\nname = 'each'\nhost = 'clients'\nkey = 'client'\nlimits = '1/s'\n\
+        [[rule]]\nname = 'paths'\nhost = 'paths'\npath = '/search'\nlimits = '1/s'\n\
+        [[rule]]\nhost = 'left'\nlimits = '1/s'\nhttps = 'tunnel'\n[[rule]]\nhost = 'asked'\nhttps = 'turns'\n\
+        [[rule]]\nhost = 'refused'\nlimits = '1/s'\nhttps = 'refuse'\n";
+    let rules = Config::load(&file(rules)).unwrap().0.rules;
+    for (host, expected) in [
+        ("rated", Https::Turns),
+        ("narrow", Https::Turns),
+        ("clients", Https::Turns),
+        ("paths", Https::Tunnel),
+        ("left", Https::Tunnel),
+        ("asked", Https::Turns),
+        ("refused", Https::Refuse),
+        ("any", Https::Tunnel),
+    ] {
+        let origin = Origin::parse(Scheme::Https, host, Some(443)).unwrap();
+        assert_eq!(rules.https(&origin, rules.find(&origin).unwrap_or(rules.unruled())), expected, "{host}");
+    }
 }
 
 #[test]

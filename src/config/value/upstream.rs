@@ -18,8 +18,11 @@ pub(in crate::config) enum Resolver {
     Server(SocketAddr),
 }
 
-pub(in crate::config) const HTTPS: Grammar<Https> =
-    Grammar { expected: "what becomes of a CONNECT", example: "\"tunnel\", \"intercept\" or \"refuse\"", read: https };
+pub(in crate::config) const HTTPS: Grammar<Https> = Grammar {
+    expected: "what becomes of a CONNECT",
+    example: "\"turns\", \"tunnel\", \"intercept\" or \"refuse\"",
+    read: https,
+};
 /// Whether everything leaves as HTTPS.
 pub(in crate::config) const UPSTREAM: Grammar<bool> =
     Grammar { expected: "a scheme", example: "\"https\" or \"http\"", read: upstream };
@@ -46,6 +49,7 @@ pub(in crate::config) const FOLDER: Grammar<PathBuf> =
 
 fn https(text: &str) -> Result<Https, ParseHint> {
     match text {
+        "turns" => Ok(Https::Turns),
         "tunnel" => Ok(Https::Tunnel),
         "intercept" => Ok(Https::Intercept),
         "refuse" => Ok(Https::Refuse),

@@ -102,7 +102,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let deadline = begun + patience;
     if request.method() == Method::CONNECT {
         return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
-            Https::Tunnel => Ok(ReadRequest::Call(Box::new(Call {
+            Https::Tunnel | Https::Turns => Ok(ReadRequest::Call(Box::new(Call {
                 exchange,
                 request,
                 route,
