@@ -292,7 +292,7 @@ fn authority(config: &Config) -> Result<Ca, StartError> {
     let place = place.ok_or(StartError::NoData)?;
     let ca = Ca::find_or_create(&place, SystemTime::now())?;
     let place = place.display();
-    info!(%place, fingerprint = ca.fingerprint(), "intercepting HTTPS; workers have to trust this CA (andante ca env)");
+    info!(%place, fingerprint = ca.fingerprint(), "intercepting HTTPS; workers have to trust this CA (andante env)");
     Ok(ca)
 }
 

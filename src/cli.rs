@@ -7,6 +7,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 mod admin_client;
 pub mod batch;
 pub mod ca;
+mod ca_folder;
 mod changes;
 pub mod check;
 pub mod completions;
@@ -14,6 +15,8 @@ pub mod ctl;
 pub mod demo;
 mod describe;
 pub mod doctor;
+pub mod env;
+mod environment;
 pub mod explain;
 mod failure;
 pub mod fleet;
@@ -67,6 +70,7 @@ enum Command {
         #[command(flatten)]
         options: Box<batch::BatchOptions>,
     },
+    Env(env::Args),
     Init(init::Args),
     Check(check::Args),
     Explain(explain::Args),
@@ -89,6 +93,7 @@ const EXAMPLES: &str = "\
 Examples:
   andante serve --limit 'api.example.com=10/s,500/min'
   andante run --limit api.example.com=500/min -- python fetch.py
+  eval \"$(andante env)\"
   andante init api.example.com
   andante check andante.toml
   andante demo
@@ -121,6 +126,7 @@ impl Cli {
             Command::Serve(args) => return serve::run(args).await,
             Command::Run { serve, options } => return run_behind_proxy(&serve, options).await,
             Command::Batch { serve, options } => return send_batch(&serve, *options).await,
+            Command::Env(args) => env::run(&args),
             Command::Init(args) => init::run(&args),
             Command::Check(args) => return check::run(&args),
             Command::Doctor(args) => return doctor::run(&args).await,
@@ -195,6 +201,7 @@ mod tests {
             "serve",
             "run",
             "batch",
+            "env",
             "init",
             "check",
             "explain",

@@ -48,10 +48,9 @@ Pages:
   /readyz    200 while requests are welcome, 503 while andante drains, or without its store
   /healthz   200 while the process lives
 
-Workers use the proxy address, not this one:
-  export HTTP_PROXY=http://HOST:PORT http_proxy=http://HOST:PORT
-  export HTTPS_PROXY=http://HOST:PORT https_proxy=http://HOST:PORT
-with the host and port that andante printed when it started; 127.0.0.1:3128 unless it was told otherwise.
+Workers use the proxy address, not this one. This sets HTTP_PROXY, HTTPS_PROXY and the like in their shell:
+  eval \"$(andante env)\"
+On other machines: eval \"$(andante env --proxy http://HOST:PORT)\", with the host and port of the proxy, 3128 by default.
 ";
 
 const NOT_YOURS: &str = "\

@@ -11,7 +11,7 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-use rustls::pki_types::CertificateDer;
+use rustls::{RootCertStore, pki_types::CertificateDer};
 use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 
 use super::{CaError, Certificate, certificate::encode, digest::sha256, pkcs12};
@@ -38,16 +38,21 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// Folders of the same roots, one file each.
+const SYSTEM_FOLDERS: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
+
 // === impl Bundle ===
 
 impl Bundle {
-    /// Reads the system's roots and the files `also`.
+    /// Reads the system's roots and the files and folders `also`. Leaves out certificates that are no roots: some clients
+    /// refuse a whole file because of one.
     ///
     /// # Errors
     /// If there are no roots besides our CA.
     pub fn gather(ca: &Certificate, also: &[PathBuf]) -> Result<Self, CaError> {
         let found = system().into_iter().chain(also.iter().flat_map(|path| certificates(path)));
-        let mut others: BTreeSet<Vec<u8>> = found.map(|root| root.to_vec()).collect();
+        let usable = found.filter(|root| RootCertStore::empty().add(root.clone()).is_ok());
+        let mut others: BTreeSet<Vec<u8>> = usable.map(|root| root.to_vec()).collect();
         let ours = ca.der().to_vec();
         others.remove(&ours);
         if others.is_empty() {
@@ -64,6 +69,11 @@ impl Bundle {
         }
         self.roots().for_each(|root| text.push_str(&encode(root)));
         text
+    }
+
+    /// All roots but our CA, as one PEM file: whom a client of this bundle trusted before.
+    pub fn others(&self) -> String {
+        self.others.iter().map(|root| encode(root)).collect()
     }
 
     /// As a store for Java, in PKCS #12, which opens without a password.
@@ -89,11 +99,13 @@ pub fn bundle_name(also: &[PathBuf]) -> String {
     format!("bundle-{id}.pem")
 }
 
-/// Which of the files `named` hold roots that a bundle should have besides the system's. A bundle of ours is replaced
+/// Which of the files and folders `named` hold roots that a bundle should have besides the system's. A bundle of ours is replaced
 /// by its sources. `ours` is our certificate's file.
 pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for path in named.into_iter().filter_map(|path| path::absolute(path).ok()) {
+    let systems = |path: &PathBuf| SYSTEM_FOLDERS.iter().any(|folder| path == Path::new(folder));
+    let named = named.into_iter().filter_map(|path| path::absolute(path).ok());
+    for path in named.filter(|path| !systems(path)) {
         let found = match fs::read_to_string(&path) {
             Ok(text) if text.starts_with(MARK) => made_of(&text),
             _ if path == ours => Vec::new(),
@@ -101,7 +113,7 @@ pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<Pat
         };
         for path in found {
             let line = path.to_str().is_some_and(|text| !text.contains(char::is_control));
-            if line && path.is_file() && !files.contains(&path) {
+            if line && (path.is_file() || path.is_dir()) && !files.contains(&path) {
                 files.push(path);
             }
         }
@@ -127,5 +139,8 @@ fn system() -> Vec<CertificateDer<'static>> {
 }
 
 fn certificates(path: &Path) -> Vec<CertificateDer<'static>> {
-    load_certs_from_paths(Some(path), None).certs
+    match path.is_dir() {
+        true => load_certs_from_paths(None, Some(path)).certs,
+        false => load_certs_from_paths(Some(path), None).certs,
+    }
 }

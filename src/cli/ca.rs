@@ -1,7 +1,5 @@
 //! `andante ca`: makes a CA, shows it, and helps workers to trust it.
 
-mod data;
-mod env;
 mod store;
 
 use std::{
@@ -11,9 +9,11 @@ use std::{
     time::SystemTime,
 };
 
-pub(super) use self::data::failed;
-use self::data::{DataArgs, say};
-use super::{Failure, variables};
+use super::{
+    Failure,
+    ca_folder::{DataArgs, failed, say},
+    env, variables,
+};
 use crate::{
     ca::{self, Ca, CaError, Certificate, Constraints},
     policy::HostPattern,
@@ -34,7 +34,7 @@ pub struct Args {
 enum CaCommand {
     Init(Init),
     Show(Show),
-    Env(env::Args),
+    Env(Env),
     Bundle(BundleArgs),
     Trust(store::Args),
 }
@@ -74,6 +74,16 @@ struct BundleArgs {
     out: Option<PathBuf>,
 }
 
+/// The variables of `andante env`, for a CA that must be there
+///
+/// Leaves NO_PROXY out for containers; `andante env` has it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = ENV_EXAMPLES)]
+struct Env {
+    #[command(flatten)]
+    env: env::Args,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   andante ca init
@@ -92,6 +102,12 @@ Examples:
   andante ca show
   andante ca show --pem > andante-ca.pem";
 
+const ENV_EXAMPLES: &str = "\
+Examples:
+  eval \"$(andante ca env)\" && python fetch.py
+  andante ca env --format docker --at /etc/andante --proxy http://gateway:3128 > andante.env
+  andante ca env --format json | jq -r .SSL_CERT_FILE";
+
 const BUNDLE_EXAMPLES: &str = "\
 Examples:
   andante ca bundle --out roots.pem
@@ -105,7 +121,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         CaCommand::Init(args) => init(&args),
         CaCommand::Show(args) => show(&args),
-        CaCommand::Env(args) => env::run(&args),
+        CaCommand::Env(args) => env::with_ca(&args.env),
         CaCommand::Bundle(args) => bundle(&args),
         CaCommand::Trust(args) => store::run(&args),
     }

@@ -156,7 +156,7 @@ const REST: &str = "\
 # to wait, \"api\" even where they allow more.
 trust = \"stricter\"
 # HTTPS comes through a tunnel, which hides the requests inside. \"intercept\" paces each of them; workers must trust
-# andante's CA then: eval \"$(andante ca env)\".
+# andante's CA then: eval \"$(andante env)\".
 # https = \"intercept\"
 ";
 

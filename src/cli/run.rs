@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::trust::TrustFolder;
+use super::{environment, trust::TrustFolder};
 use crate::{
     app::{Running, StartError},
     ca::{Ca, CaError},
@@ -30,7 +30,6 @@ use crate::{
 };
 
 mod diagnosis;
-mod environment;
 pub(super) mod footer;
 mod json;
 pub(super) mod progress;
@@ -150,12 +149,12 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     let (ca, folder) = authority.unzip();
     let trust = folder.as_ref().map(TrustFolder::trust);
     let running = Running::start(config, Given::default(), ca).await.map_err(Trouble::Start)?;
-    let proxy = *running.listen().first().ok_or(Trouble::Deaf)?;
+    let proxy = environment::url(*running.listen().first().ok_or(Trouble::Deaf)?);
     // Before the command starts: what is sent to us from then on is meant for it.
     let mut signals = CommandSignals::listen().map_err(Trouble::Signals)?;
     let clock = Clock::start();
     let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
-    let variables = environment::variables(proxy, &rules, trust, |name| std::env::var_os(name));
+    let variables = environment::variables(&proxy, &rules, trust, |name| std::env::var_os(name));
     let no_proxy = environment::exceptions(&variables, |name| std::env::var_os(name));
     let mut child = Command::new(program)
         .args(arguments)
@@ -199,7 +198,11 @@ fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFold
         return Ok((config, None));
     }
     let error = match authority() {
-        Ok(authority) => return Ok((config, Some(authority))),
+        Ok((ca, folder)) => {
+            // andante verifies the APIs in the command's place: so by all that the command would have verified them by.
+            let upstream_ca = [config.upstream_ca.as_slice(), &[folder.upstream().to_owned()]].concat();
+            return Ok((Config { upstream_ca, ..config }, Some((ca, folder))));
+        }
         Err(error) => error,
     };
     let others = config.rules.interception().others.besides_named();

@@ -48,6 +48,11 @@ pub(super) fn problems(problems: &[Diagnostic]) {
     print(&lines);
 }
 
+/// Prints a warning, and a way around it.
+pub(super) fn warning(what: &str, hint: &str) {
+    print(&[(LineLabel::Warning, what.to_owned()), (LineLabel::Hint, hint.to_owned())]);
+}
+
 /// Prints a mistake on the command line, or the help that was asked for.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};

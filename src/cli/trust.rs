@@ -34,6 +34,7 @@ const WGETRC: &str = "SYSTEM_WGETRC";
 #[derive(Debug)]
 pub struct TrustFolder {
     trust: TrustVariables,
+    upstream: PathBuf,
     _folder: TempDir,
 }
 
@@ -42,7 +43,7 @@ pub struct TrustFolder {
 impl TrustVariables {
     /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots,
     /// ours, and those of the files that the variables of [`TrustVariables::variables`] name now (`current` reads
-    /// them), which would otherwise be lost by setting them.
+    /// them), which would otherwise be lost by setting them. Also returns the roots in it.
     ///
     /// # Errors
     /// If there are no other roots, or the bundle cannot be written and is not there either.
@@ -50,9 +51,10 @@ impl TrustVariables {
         dir: &Path,
         certificate: &Certificate,
         current: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, CaError> {
+    ) -> Result<(Self, Bundle), CaError> {
         let ca = dir.join(ca::CERTIFICATE);
-        let also = ca::sources(variables::trusted(current), &ca);
+        let named = variables::trusted(&current).into_iter().chain(variables::trusted_folders(&current));
+        let also = ca::sources(named, &ca);
         let roots = Bundle::gather(certificate, &also)?;
         let bundle = dir.join(ca::bundle_name(&also));
         provide(&bundle, roots.pem(), certificate.pem())?;
@@ -63,7 +65,7 @@ impl TrustVariables {
             && provide(&dir.join("andante.ini"), variables::PHP_INI, variables::PHP_INI).is_ok();
         // A client that adds may have been told to add a file of the user's: only the bundle has both.
         let ca = if also.is_empty() { ca } else { bundle.clone() };
-        Ok(Self { ca, bundle, java, php: php.then(|| dir.to_owned()), wgetrc: None })
+        Ok((Self { ca, bundle, java, php: php.then(|| dir.to_owned()), wgetrc: None }, roots))
     }
 
     /// The same where workers find these files in the folder `at`.
@@ -102,11 +104,18 @@ impl TrustFolder {
         let folder = tempfile::Builder::new().prefix("andante-").permissions(private).tempdir_in(&place);
         let folder = folder.map_err(|source| CaError::Write { path: place, source })?;
         ca::replace(&folder.path().join(ca::CERTIFICATE), ca.certificate_pem())?;
-        let mut trust = TrustVariables::in_folder(folder.path(), ca.certificate(), &current)?;
+        let (mut trust, roots) = TrustVariables::in_folder(folder.path(), ca.certificate(), &current)?;
+        let upstream = folder.path().join("upstream.pem");
+        ca::replace(&upstream, roots.others())?;
         let wgetrc = folder.path().join("wgetrc");
         ca::replace(&wgetrc, for_wget(&trust.bundle, current(WGETRC)))?;
         trust.wgetrc = Some(wgetrc);
-        Ok(Self { trust, _folder: folder })
+        Ok(Self { trust, upstream, _folder: folder })
+    }
+
+    /// The roots that clients trust besides the CA: those by which they would verify an API without andante.
+    pub fn upstream(&self) -> &Path {
+        &self.upstream
     }
 
     /// Where the files are.
@@ -189,7 +198,7 @@ mod tests {
         fs::write(&theirs, Ca::generate(&[], SystemTime::now()).unwrap().certificate_pem()).unwrap();
         let with = |file: Option<&Path>| {
             let current = |name: &str| file.filter(|_| name == "NODE_EXTRA_CA_CERTS").map(OsString::from);
-            TrustVariables::in_folder(dir.path(), ca.certificate(), current).unwrap()
+            TrustVariables::in_folder(dir.path(), ca.certificate(), current).unwrap().0
         };
         let [own, bundle, store] = ["ca.pem", "bundle.pem", "bundle.p12"].map(|name| dir.path().join(name));
         let alone =

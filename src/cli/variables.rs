@@ -1,4 +1,4 @@
-//! The variables by which common clients find their proxy and the roots to trust: one list, for `run` and `ca env`.
+//! The variables by which common clients find their proxy and the roots to trust: one list, for `run`, `env` and `ca env`.
 //! Pure.
 
 pub(super) mod java;
@@ -29,7 +29,7 @@ const PHP_FOLDERS: &str = "PHP_INI_SCAN_DIR";
 
 /// For PHP, which has no variable for roots: where they are is left to the variables that others read.
 pub(super) const PHP_INI: &str = "\
-; So that PHP trusts the CA of andante, where `andante run` or `andante ca env` has set these variables.
+; So that PHP trusts the CA of andante, where `andante run` or `andante env` has set these variables.
 curl.cainfo = \"${CURL_CA_BUNDLE}\"
 openssl.cafile = \"${SSL_CERT_FILE}\"
 ";
@@ -53,6 +53,9 @@ const REPLACING: [&str; 12] = [
     "npm_config_cafile",
     "YARN_HTTPS_CA_FILE_PATH",
 ];
+
+/// Folders of roots, beside the one file: OpenSSL, Go.
+const FOLDERS: &str = "SSL_CERT_DIR";
 
 /// What leads clients to the proxy at `url`.
 pub(super) fn proxy(url: &str) -> Vec<(&'static str, OsString)> {
@@ -99,6 +102,12 @@ pub(super) fn php(folder: &Path, current: impl Fn(&str) -> Option<OsString>) -> 
 pub(super) fn trusted(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let set = REPLACING.iter().chain(&ADDING).filter_map(|name| current(name));
     set.filter(|value| !value.is_empty()).map(PathBuf::from).collect()
+}
+
+/// The folders that such a variable names.
+pub(super) fn trusted_folders(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let folders = current(FOLDERS).unwrap_or_default();
+    std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -100,6 +100,19 @@ impl Config {
         if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
     }
 
+    /// The parts of a configuration that its workers depend on: `listen`, `data` and the rules. Errors in other keys do
+    /// not matter: the file may have been edited since that andante started.
+    ///
+    /// # Errors
+    /// If `listen` or `data` cannot be read, or nothing can.
+    pub fn for_workers(sources: &Sources) -> Result<Self, Vec<Diagnostic>> {
+        let (base, mut problems) = (Self::default(), Vec::new());
+        layers(sources, base.timeouts, &mut problems);
+        let concerns = |key: &str| key == "data" || key.starts_with("listen");
+        problems.retain(|problem| problem.is_error() && problem.key.as_deref().is_none_or(concerns));
+        if problems.is_empty() { Ok(Self::read(base, sources).config) } else { Err(problems) }
+    }
+
     /// Overlays `base` with what was `said` and the `file`, and checks the result.
     fn combine(
         base: Self,

@@ -13,6 +13,7 @@ use crate::support::{Andante, Client, Mock, Upstream, eventually};
 mod batch;
 mod ca;
 mod doctor;
+mod env;
 mod explain;
 mod health;
 mod install;

@@ -6,10 +6,12 @@ use std::{
     process,
 };
 
-use super::data::{DataArgs, failed, say};
 use crate::{
     ca::{self, Certificate},
-    cli::Failure,
+    cli::{
+        Failure,
+        ca_folder::{DataArgs, failed, say},
+    },
 };
 
 /// Makes this whole system trust the CA
@@ -119,7 +121,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<StoreStep>, Failure> {
     let store = STORES.iter().find(|store| root.join(store.folder).is_dir()).ok_or_else(|| {
         Failure::new("this system has none of the folders for root certificates that andante knows")
-            .hinting("install ca-certificates, or give workers the variables of `andante ca env`")
+            .hinting("install ca-certificates, or give workers the variables of `andante env`")
     })?;
     // Named after this CA: the file of another CA must stay.
     let name = certificate.subject().to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
@@ -201,7 +203,7 @@ mod tests {
         ] {
             let root = tempfile::tempdir().unwrap();
             let error = anchors(root.path(), ca.certificate(), false).unwrap_err();
-            assert!(error.hint().unwrap().contains("andante ca env"));
+            assert!(error.hint().unwrap().contains("andante env"));
             fs::create_dir_all(root.path().join(folder)).unwrap();
             let file = root.path().join(folder).join(format!("{name}.{extension}"));
             for (remove, verb, command) in [(false, "writes", update), (true, "deletes", forget)] {

@@ -35,7 +35,7 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
         return vec![Finding::not_ok(
             NAME,
             detail,
-            "`andante ca init`, and then `eval \"$(andante ca env)\"` where workers run",
+            "`andante ca init`, and then `eval \"$(andante env)\"` where workers run",
         )];
     }
     let certificate = match Certificate::open(&folder) {
@@ -61,8 +61,7 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
 
 /// Whether the files that variables name have the CA in them, or the system's store has.
 fn trusted(certificate: &Certificate, named: &[PathBuf], folder: &Path) -> Finding {
-    let hint =
-        "`eval \"$(andante ca env)\"` in the shell that starts the workers, or `andante ca trust` for the system";
+    let hint = "`eval \"$(andante env)\"` in the shell that starts the workers, or `andante ca trust` for the system";
     let without: Vec<String> =
         named.iter().filter(|file| !has(file, certificate)).map(|file| file.display().to_string()).collect();
     if let Some(file) = without.first() {

@@ -4,7 +4,7 @@ use std::{ffi::OsString, net::IpAddr};
 
 use super::{Finding, machine};
 use crate::{
-    cli::variables::EXCEPTIONS,
+    cli::{environment, variables::EXCEPTIONS},
     config::Config,
     policy::{HostPattern, Origin, Rules, Scheme},
 };
@@ -20,12 +20,11 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
     let mut found = Vec::new();
     let pairs = [("HTTP_PROXY", "http_proxy"), ("HTTPS_PROXY", "https_proxy"), ("ALL_PROXY", "all_proxy")];
     let set = |(capital, small): (&str, &str)| read(small).or_else(|| read(capital));
-    let example = config.listen.first().map_or_else(String::new, |address| format!("http://{address}"));
+    let example = config.listen.first().map_or_else(String::new, |address| environment::url(*address));
     if pairs.into_iter().all(|pair| set(pair).is_none()) {
-        let both =
-            format!("export HTTP_PROXY={example} http_proxy={example} HTTPS_PROXY={example} https_proxy={example}");
         let detail = "no proxy is named: a worker that this shell starts goes past andante";
-        return vec![Finding { hint: Some(format!("where workers run: {both}")), ..Finding::ok(NAME, detail) }];
+        let hint = format!("where workers run: eval \"$(andante env --proxy {example})\"");
+        return vec![Finding { hint: Some(hint), ..Finding::ok(NAME, detail) }];
     }
     for (capital, small) in pairs {
         found.extend(pair(capital, small, read));

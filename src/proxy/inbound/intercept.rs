@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What to do about a worker that does not trust us.
-const LET_TRUST: &str = "let it (`andante run` sets the variables that most clients read, `andante ca env` prints them, \
+const LET_TRUST: &str = "let it (`andante run` sets the variables that most clients read, `andante env` prints them, \
                          `andante ca trust` tells the whole system; docs/https.md has the others), or set https = \
                          \"tunnel\" in a rule for the host";
 /// What to do about a host that cannot be intercepted.

@@ -92,7 +92,7 @@ async fn look_first(
         warn!(
             host,
             "a limit is set for this host, but only tunnels to it are counted, not the requests inside; to pace those, \
-             start with --intercept {host} and let workers trust the CA (andante ca env), or use andante run"
+             start with --intercept {host} and let workers trust the CA (andante env), or use andante run"
         );
     }
     relay::tunnel(exchange, client, upstream, permit).await;

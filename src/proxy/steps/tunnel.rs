@@ -40,7 +40,7 @@ fn say_unseen(exchange: &Exchange, route: &Route) {
         info!(
             %host,
             "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \
-             --intercept {host} and let workers trust the CA (andante ca env), use andante run, or call the API by a \
+             --intercept {host} and let workers trust the CA (andante env), use andante run, or call the API by a \
              gateway address; https = \"tunnel\" in a rule for the host says that it is meant"
         );
     }

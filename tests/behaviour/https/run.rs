@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::{localhost, secure, server};
-use crate::support::{Andante, Upstream, tls::TRUSTED};
+use crate::support::{
+    Andante, Upstream,
+    tls::{Authority, Server, TRUSTED},
+};
 
 /// `andante run` with a limit for `target`, around a shell that runs `script`; its temporary files go to `place`.
 fn shell(place: &Path, target: &str, script: &str) -> Command {
@@ -156,4 +159,75 @@ fn where_no_ca_can_be_made_what_was_not_asked_to_be_intercepted_passes_unseen() 
     let (code, _, stderr) = outcome(get(&nowhere, &["--limit", "localhost=1/s"], &target));
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.starts_with("error: ") && stderr.contains("--intercept none"), "{stderr}");
+}
+
+/// `andante run` around curl, which gets `target`, in an environment that names no roots but by `variable`.
+fn with_roots(place: &Path, variable: &str, roots: &Path, target: &str) -> Command {
+    let mut command = Andante::command();
+    for name in ROOTS.iter().chain(&["SSL_CERT_DIR", "DENO_CERT", "NODE_EXTRA_CA_CERTS"]) {
+        command.env_remove(name);
+    }
+    command.args(["run", "--", "curl", "-sS", &format!("https://{target}/")]);
+    command.env("TMPDIR", place).env(variable, roots);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Variables by which a client's only roots are named.
+const ROOTS: [&str; 12] = [
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "AWS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "CARGO_HTTP_CAINFO",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "HTTPLIB2_CA_CERTS",
+    "PERL_LWP_SSL_CA_FILE",
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
+];
+
+#[test]
+fn authority_that_a_variable_of_the_worker_names_is_trusted_towards_the_api() {
+    let (corporate, place) = (Authority::new("corporate"), tempfile::tempdir().unwrap());
+    let upstream = Upstream::secure_ok(Server::new(&corporate.leaf(&["localhost"]), &["http/1.1"]));
+    let target = localhost(&upstream);
+    for name in ROOTS.iter().chain(&["NODE_EXTRA_CA_CERTS", "DENO_CERT"]) {
+        let (code, stdout, stderr) = outcome(with_roots(place.path(), name, corporate.file().as_ref(), &target));
+        assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{name}: {stderr}");
+    }
+    assert!(upstream.requests().iter().all(|request| request.has("via")), "a tunnel was let through unseen");
+    // Named by nothing, it is no authority.
+    let (_, stdout, _) = outcome(with_roots(place.path(), "OTHER", corporate.file().as_ref(), &target));
+    assert!(stdout.contains("502") && stdout.contains("corporate authority of tests"), "{stdout}");
+    assert_eq!(left(place.path()), [""; 0]);
+}
+
+#[test]
+fn authority_in_a_folder_that_a_variable_names_is_trusted_towards_the_api() {
+    let (corporate, place) = (Authority::new("corporate"), tempfile::tempdir().unwrap());
+    let upstream = Upstream::secure_ok(Server::new(&corporate.leaf(&["localhost"]), &["http/1.1"]));
+    let folder = tempfile::tempdir().unwrap();
+    // As `openssl rehash` names it.
+    fs::copy(corporate.file(), folder.path().join("5ed36f99.0")).unwrap();
+    let two = format!("/nowhere/at/all:{}", folder.path().display());
+    for (name, roots) in
+        [("SSL_CERT_DIR", folder.path()), ("SSL_CERT_DIR", two.as_ref()), ("REQUESTS_CA_BUNDLE", folder.path())]
+    {
+        let (code, stdout, stderr) = outcome(with_roots(place.path(), name, roots, &localhost(&upstream)));
+        assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{name}: {stderr}");
+    }
+}
+
+#[test]
+fn certificate_that_cannot_be_used_does_not_hide_the_others_of_its_file() {
+    let (corporate, place) = (Authority::new("corporate"), tempfile::tempdir().unwrap());
+    let upstream = Upstream::secure_ok(Server::new(&corporate.leaf(&["localhost"]), &["http/1.1"]));
+    let roots = place.path().join("roots.pem");
+    let broken = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+    fs::write(&roots, format!("{broken}{}", fs::read_to_string(corporate.file()).unwrap())).unwrap();
+    let (code, stdout, stderr) = outcome(with_roots(place.path(), "REQUESTS_CA_BUNDLE", &roots, &localhost(&upstream)));
+    assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{stderr}");
 }

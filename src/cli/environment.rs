@@ -1,4 +1,4 @@
-//! The environment in which a command finds its proxy and the roots to trust. Pure.
+//! The environment in which workers find the proxy and the roots to trust: for `run`, `env` and `ca env`. Pure.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,24 +7,21 @@ use std::{
 
 use ipnet::IpNet;
 
-use crate::{
-    cli::{
-        trust::TrustVariables,
-        variables::{self, java},
-    },
-    policy::Rules,
+use super::{
+    trust::TrustVariables,
+    variables::{self, java},
 };
+use crate::policy::Rules;
 
-/// What to set in the environment of a command, so that it uses the `proxy` and believes it where it intercepts;
-/// `current` reads ours.
+/// Variables that lead a worker to the proxy at `url`, and make it trust the proxy where that intercepts; `current`
+/// reads the worker's environment as it is.
 pub(super) fn variables(
-    proxy: SocketAddr,
+    url: &str,
     rules: &Rules,
     trust: Option<&TrustVariables>,
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
-    let url = format!("http://{}", reachable(proxy));
-    let mut variables = variables::proxy(&url);
+    let mut variables = variables::proxy(url);
     variables.extend(trust.into_iter().flat_map(|trust| trust.variables(&current)));
     let direct = if names_loopback(rules) {
         for name in variables::EXCEPTIONS {
@@ -36,7 +33,7 @@ pub(super) fn variables(
         variables::exceptions(&current).and_then(|hosts| java::direct(&hosts))
     };
     let store = trust.and_then(|trust| trust.java.as_deref());
-    variables.extend(variables::java(&url, store, direct.as_deref(), current));
+    variables.extend(variables::java(url, store, direct.as_deref(), current));
     variables
 }
 
@@ -49,14 +46,22 @@ pub(super) fn exceptions(
     variables::exceptions(|name| set(name).or_else(|| current(name)))
 }
 
-/// A listener on all addresses is reached on loopback.
-fn reachable(proxy: SocketAddr) -> SocketAddr {
-    let ip = match proxy.ip() {
+/// The URL of a proxy that listens on `address`, for workers on this machine: a listener on all addresses is reached on
+/// loopback.
+pub(super) fn url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    SocketAddr::new(ip, proxy.port())
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// The hosts that a worker in a container reaches without a proxy: its own loopback, which is another one than
+/// andante's, and the metadata service of clouds. `rules` that name a loopback host mean a sidecar, which shares it.
+pub(super) fn outside_of_proxy(rules: &Rules) -> Vec<&'static str> {
+    let loopback: &[_] = if names_loopback(rules) { &[] } else { &["localhost", "127.0.0.1", "::1"] };
+    [loopback, &["169.254.169.254"]].concat()
 }
 
 /// Whether a rule is for a loopback host; `*` names nothing.
@@ -98,7 +103,7 @@ mod tests {
     }
 
     fn found(rules: &Rules, no_proxy: &str, name: &str) -> Option<String> {
-        let at = "127.0.0.1:4711".parse().unwrap();
+        let at = "http://127.0.0.1:4711";
         let current = |name: &str| (name == "NO_PROXY").then(|| OsString::from(no_proxy));
         let all = variables(at, rules, None, current);
         all.into_iter().find(|(found, _)| *found == name).map(|(_, value)| value.into_string().unwrap())
@@ -115,8 +120,17 @@ mod tests {
         for name in ["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"] {
             assert_eq!(found(&Rules::default(), "", name).unwrap(), "1", "{name}");
         }
-        let any = variables("[::]:1".parse().unwrap(), &Rules::default(), None, |_| None);
-        assert_eq!(any[0].1, "http://[::1]:1");
+    }
+
+    #[test]
+    fn listener_on_all_addresses_is_reached_on_loopback() {
+        for (listen, reached) in [
+            ("0.0.0.0:3128", "http://127.0.0.1:3128"),
+            ("[::]:1", "http://[::1]:1"),
+            ("10.0.0.7:8080", "http://10.0.0.7:8080"),
+        ] {
+            assert_eq!(url(listen.parse().unwrap()), reached);
+        }
     }
 
     #[test]
@@ -128,7 +142,7 @@ mod tests {
             php: Some("/t".into()),
             wgetrc: Some("/t/wgetrc".into()),
         };
-        let at = "127.0.0.1:4711".parse().unwrap();
+        let at = "http://127.0.0.1:4711";
         let with = variables(at, &Rules::default(), Some(&trust), |_| None);
         let without = variables(at, &Rules::default(), None, |_| None);
         let added: Vec<_> = with.iter().filter(|variable| !without.contains(variable)).collect();

@@ -1,14 +1,12 @@
-//! The folder of the CA, as every command about it names it; and how these commands say what they did.
+//! The folder of the CA as commands name it, and how they report failures of the CA.
 
 use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
-use crate::{
-    ca::{self, CaError, Certificate},
-    cli::Failure,
-};
+use super::Failure;
+use crate::ca::{self, CaError, Certificate};
 
 /// Which CA is meant.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,7 +32,7 @@ impl DataArgs {
 }
 
 /// The folder that was named, else the one that ANDANTE_DATA names, else the usual one.
-fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let dir = named.map(Path::to_owned).or_else(|| variable("ANDANTE_DATA").map(PathBuf::from));
     let dir = dir.or_else(|| ca::default_dir(variable)).ok_or_else(|| {
@@ -46,7 +44,7 @@ fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// A failure: what was not done, and why.
-pub(in crate::cli) fn failed(what: &str, error: CaError) -> Failure {
+pub(super) fn failed(what: &str, error: CaError) -> Failure {
     let hint = error.hint();
     let failure = Failure::new(what).because(error);
     match hint {
