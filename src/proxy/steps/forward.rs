@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    error::{Blame, Error},
+    error::Error,
     lane::{Admission, Permit},
     metrics::RetryReason,
     proxy::{
@@ -77,7 +77,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         Ok(answered) => answered,
         Err(error) => {
             // What has never been there does not fail: it may be one dead port beside live ones.
-            if error.blame() == Blame::Upstream && route.has_answered() {
+            if error.trips_breaker() && route.has_answered() {
                 permit.broke();
             }
             if first && matches!(error, Error::NotProcessed { .. }) {
