@@ -263,8 +263,13 @@ impl Route {
         Ok(())
     }
 
-    /// Makes a connection, unless another request just has.
-    pub(crate) async fn dial_or_share(&self, pool: &Pool, http1_only: bool) -> Result<PooledConnection, Error> {
+    /// Makes a connection, unless another request just has. Calls `dials` before it begins to.
+    pub(crate) async fn dial_or_share(
+        &self,
+        pool: &Pool,
+        http1_only: bool,
+        dials: impl FnOnce(),
+    ) -> Result<PooledConnection, Error> {
         let mut first = None;
         if self.may_share(http1_only) {
             first = tokio::time::timeout(HEAD_START, self.host_pool.dialling.lock()).await.ok();
@@ -275,6 +280,7 @@ impl Route {
             first = first.filter(|_| self.may_share(http1_only));
         }
         let _first = first;
+        dials();
         pool.with_room(&self.outbound.drain, || self.dial(http1_only)).await
     }
 

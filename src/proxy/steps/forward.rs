@@ -182,7 +182,10 @@ async fn send(
             None => {
                 now = None;
                 // Boxed, because it is large and rare: every request that waits would carry its size.
-                Box::pin(route.dial_or_share(&exchange.session.pool, http1_only)).await?
+                let pool = &exchange.session.pool;
+                let dialled = Box::pin(route.dial_or_share(pool, http1_only, || permit.connecting())).await;
+                // A worker that leaves meanwhile has spent its slot; an upstream that cannot be reached has not.
+                dialled.inspect_err(|_| permit.not_connected())?
             }
         };
         // As late as possible: setting up a connection may have taken longer than the lease.
