@@ -31,6 +31,7 @@ use tracing::{debug, warn};
 
 use crate::{listen, metrics::Metrics, policy::Names};
 
+mod access;
 mod answer;
 mod api;
 mod assets;
@@ -81,7 +82,8 @@ pub async fn serve<S>(
         _ => Names::Private,
     };
     let live = Arc::new(live::Live::new(Arc::clone(&state)));
-    let pages = Arc::new(pages::Pages { state, metrics, names, live: Arc::clone(&live), token });
+    let access = access::Access::new(token, metrics.wrong_tokens.clone());
+    let pages = Arc::new(pages::Pages { state, metrics, names, live: Arc::clone(&live), access });
     let (stop, stopped) = watch::channel(());
     let mut live_turns = JoinSet::new();
     live_turns.spawn(Arc::clone(&live).run());

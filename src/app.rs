@@ -133,9 +133,10 @@ impl StartError {
                     .to_owned(),
             ),
             Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
-            Self::State(OpenError::InUse { pid, .. }) => Some(format!(
-                "stop that process (`kill {pid}`; it drains first), or name another file with --state FILE, or --state off"
-            )),
+            Self::State(OpenError::InUse { pid, .. }) => {
+                let how = pid.map(|pid| format!(" (`kill {pid}`; it drains first)")).unwrap_or_default();
+                Some(format!("stop that process{how}, or name another file with --state FILE, or --state off"))
+            }
             Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
             Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
         }

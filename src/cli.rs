@@ -23,6 +23,7 @@ pub mod fleet;
 pub mod health;
 pub mod hint;
 pub mod init;
+mod json_text;
 mod lane_table;
 mod log;
 pub mod mock;

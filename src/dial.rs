@@ -1,33 +1,30 @@
 //! Resolves and connects. Decides which addresses may be reached; knows nothing of requests.
 //!
 //! Addresses are classified *after* names are resolved, and the very addresses that were classified are dialled: a
-//! second look-up could answer differently. Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
+//! second look-up could answer differently. All addresses of a name are tried, each a little after the one before
+//! (RFC 8305).
 
 mod address_policy;
+mod addresses;
 mod names;
 mod not_resolved;
 mod parent;
+mod race;
+mod server;
 mod servers;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    convert::Infallible,
-    future::{Ready, ready},
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 
-use hyper_util::{
-    client::legacy::connect::{HttpConnector, dns::Name},
-    rt::TokioIo,
-};
 use tokio::net::TcpStream;
-use tower::Service;
 
+pub use self::addresses::Addresses;
 use self::{
     address_policy::special_purpose,
     names::{NameResolver, is_localhost},
@@ -49,10 +46,6 @@ pub struct Dialer {
     own: Vec<SocketAddr>,
     names: Arc<NameResolver>,
 }
-
-/// A resolver that has resolved: what the connector is to try.
-#[derive(Clone)]
-struct Resolved(Vec<IpAddr>);
 
 // === impl Dialer ===
 
@@ -78,6 +71,23 @@ impl Dialer {
         }
     }
 
+    /// The addresses at which a new connection to `origin` would end now: those of its name, or of the parent proxy's.
+    /// Asks a name server only if the last answer's TTL is over.
+    ///
+    /// `None` if no name is resolved on the way: the address is literal, or pinned by a rule.
+    pub async fn addresses(&self, origin: &Origin, egress: &Egress) -> Option<Result<Addresses, Error>> {
+        let host = match &egress.via {
+            Some(parent) => &parent.host,
+            None if !egress.resolve.is_empty() => return None,
+            None => &origin.host,
+        };
+        if host.parse::<IpAddr>().is_ok() {
+            return None;
+        }
+        let resolving = tokio::time::timeout(self.timeout, self.resolve(host, origin)).await;
+        Some(resolving.unwrap_or_else(|_| Err(Error::DnsTimeout { host: host.to_string() })))
+    }
+
     async fn reach(
         &self,
         origin: &Origin,
@@ -91,7 +101,7 @@ impl Dialer {
         }
         let Some(parent) = &egress.via else {
             let found = match egress.resolve.as_slice() {
-                [] => self.resolve(&origin.host, origin).await?,
+                [] => self.resolve(&origin.host, origin).await?.list,
                 // What the operator wrote needs no permission.
                 pins => pins.to_vec(),
             };
@@ -100,13 +110,13 @@ impl Dialer {
                 // One forbidden address among public ones is a sign of rebinding: none of them is used.
                 admit(origin, found.iter().find_map(|address| special_purpose(*address)))?;
             }
-            let stream = self.open(found, origin.port, egress.source).await;
+            let stream = race::connect(found, origin.port, egress.source).await;
             let stream = stream.map_err(|source| self.failure(origin, egress, source))?;
             return self.refuse_own(stream, origin.to_string());
         };
-        let found = self.resolve(&parent.host, origin).await?;
+        let found = self.resolve(&parent.host, origin).await?.list;
         *resolved = true;
-        let stream = self.open(found, parent.port, egress.source).await;
+        let stream = race::connect(found, parent.port, egress.source).await;
         let stream = stream.map_err(|source| self.failure(origin, egress, source))?;
         let mut stream = self.refuse_own(stream, parent.to_string())?;
         if !egress.absolute_form(origin) {
@@ -117,7 +127,7 @@ impl Dialer {
         Ok(stream)
     }
 
-    async fn resolve(&self, host: &str, origin: &Origin) -> Result<Vec<IpAddr>, Error> {
+    async fn resolve(&self, host: &str, origin: &Origin) -> Result<Addresses, Error> {
         self.names.resolve(host).await.map_err(|error| match error {
             NotResolved::NoDescriptor => Error::NoDescriptor { origin: origin.to_string() },
             NotResolved::Timeout => Error::DnsTimeout { host: host.to_owned() },
@@ -125,32 +135,16 @@ impl Dialer {
         })
     }
 
-    /// Tries `addresses`, IPv4 and IPv6 side by side.
-    async fn open(&self, addresses: Vec<IpAddr>, port: u16, source: Option<IpAddr>) -> Result<TcpStream, BoxError> {
-        let mut connector = HttpConnector::new_with_resolver(Resolved(addresses));
-        connector.set_nodelay(true);
-        connector.set_keepalive(Some(Duration::from_secs(60)));
-        connector.set_connect_timeout(Some(self.timeout));
-        connector.set_local_address(source);
-        // Not the origin's host: the connector would take a literal address in the place of those to try.
-        let uri = http::Uri::builder().scheme("http").authority(format!("found:{port}")).path_and_query("/").build()?;
-        Ok(TokioIo::into_inner(connector.call(uri).await?))
-    }
-
-    fn failure(&self, origin: &Origin, egress: &Egress, source: BoxError) -> Error {
-        if is_exhaustion(source.as_ref()) {
+    fn failure(&self, origin: &Origin, egress: &Egress, source: io::Error) -> Error {
+        if is_exhaustion(&source) {
             return Error::NoDescriptor { origin: origin.to_string() };
         }
-        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(source.as_ref());
-        while let Some(cause) = next {
-            if cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::TimedOut) {
-                return self.too_late(origin, egress);
-            }
-            next = cause.source();
+        if source.kind() == io::ErrorKind::TimedOut {
+            return self.too_late(origin, egress);
         }
         match &egress.via {
-            Some(parent) => refused(parent, origin, source),
-            None => Error::Connect { origin: origin.to_string(), source },
+            Some(parent) => refused(parent, origin, source.into()),
+            None => Error::Connect { origin: origin.to_string(), source: source.into() },
         }
     }
 
@@ -194,22 +188,4 @@ fn refused(parent: &Parent, origin: &Origin, source: BoxError) -> Error {
 /// Whether a socket that listens on `own` is reached at `address`.
 fn covers(own: IpAddr, address: IpAddr) -> bool {
     own.is_unspecified() || own.to_canonical() == address.to_canonical()
-}
-
-// === impl Resolved ===
-
-impl Service<Name> for Resolved {
-    type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Name) -> Self::Future {
-        // The connector fills in the port.
-        let addresses: Vec<_> = self.0.iter().map(|address| SocketAddr::new(*address, 0)).collect();
-        ready(Ok(addresses.into_iter()))
-    }
 }

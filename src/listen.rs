@@ -11,6 +11,7 @@ use std::{
 
 use rustix::{
     io::fcntl_dupfd_cloexec,
+    net::sockopt,
     process::{Resource, getrlimit},
 };
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -20,6 +21,14 @@ pub use self::given::Given;
 
 /// How many connections may wait for `accept`: a burst of workers starts at once.
 const BACKLOG: u32 = 8192;
+/// A client's connection is probed after this long without a segment: NATs and load balancers forget silent ones after 120
+/// to 350 s, and a request may wait for hours.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+/// A probe without an answer is repeated after this long.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+/// So many probes without an answer end the connection, two minutes after its last segment: a machine that has died loses
+/// its place in the queue. TCP_USER_TIMEOUT would end those of slow readers, too.
+const MAX_LOST_PROBES: u32 = 4;
 /// How long to pause when the system has no file descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(100);
 /// So many file descriptors, or such a part of them if those are fewer, are kept from clients that come: those that are there
@@ -33,7 +42,16 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     // A restarted proxy must not wait for the last one's connections to be forgotten.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
+    probe_silent_clients(&socket)?;
     socket.listen(BACKLOG)
+}
+
+/// Has the system probe connections that are accepted from `listener` (TCP keep-alive): they inherit its options.
+fn probe_silent_clients(listener: &impl AsFd) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(listener, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(listener, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(listener, MAX_LOST_PROBES)?;
+    Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
 /// The next connection. Errors of single connections are passed over; when descriptors run out the caller has to free some, and
@@ -76,4 +94,21 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_client_is_probed_after_a_minute_and_given_up_after_two() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = accept(&listener).await.unwrap();
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        let idle = sockopt::tcp_keepidle(&accepted).unwrap();
+        assert_eq!(idle, Duration::from_secs(60));
+        let probes = sockopt::tcp_keepintvl(&accepted).unwrap() * sockopt::tcp_keepcnt(&accepted).unwrap();
+        assert_eq!(idle + probes, Duration::from_secs(120));
+    }
 }

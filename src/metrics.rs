@@ -10,7 +10,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _};
+use prometheus::{
+    Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _,
+};
 
 mod durations;
 mod families;
@@ -42,6 +44,8 @@ pub struct Metrics {
     pub client_connections: IntGauge,
     /// Open connections to upstreams.
     pub upstream_connections: IntGauge,
+    /// Requests to the admin API with a wrong token.
+    pub wrong_tokens: IntCounter,
     /// Whether the configuration that was loaded last holds, and when the one that holds was loaded.
     config: [Gauge; 2],
     /// Whether what is sent is written down.
@@ -88,6 +92,10 @@ impl Metrics {
         let metrics = Self {
             client_connections: connections.with_label_values(&["client"]),
             upstream_connections: connections.with_label_values(&["upstream"]),
+            wrong_tokens: registered(
+                &registry,
+                IntCounter::new("andante_admin_wrong_tokens_total", "Requests to the admin API with a wrong token."),
+            ),
             config: CONFIG.map(|[name, help]| registered(&registry, Gauge::new(name, help))),
             state: Gauge::new(
                 "andante_state_written",

@@ -3,6 +3,7 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
+use serde::Serialize;
 
 use super::live::Streamed;
 
@@ -11,6 +12,14 @@ pub(super) type PageAnswer = Response<Either<Full<Bytes>, Streamed>>;
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Why a request to the API is refused ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'a str,
+    status: u16,
+    detail: String,
+}
 
 /// A page that is whole.
 pub(super) fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
@@ -26,4 +35,16 @@ pub(super) fn respond(status: StatusCode, kind: HeaderValue, body: Either<Full<B
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
+}
+
+/// A refusal of the API's.
+pub(super) fn problem(status: StatusCode, title: &str, detail: String) -> PageAnswer {
+    let mut answer = json(status, &Problem { title, status: status.as_u16(), detail });
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    answer
+}
+
+/// `value` as JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> PageAnswer {
+    page(status, JSON, serde_json::to_vec(value).unwrap_or_default())
 }

@@ -2,19 +2,19 @@
 
 mod changes;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tracing::info;
 
 use super::{
-    answer::{JSON, PageAnswer, page},
+    access::Access,
+    answer::{JSON, PageAnswer, json, page, problem},
     explanation::Question,
     source::{LaneChoice, StatusSource, Steering},
-    token::Token,
 };
 use crate::limit::{Limits, Unit};
 
@@ -23,18 +23,10 @@ const DESCRIPTION: &str = include_str!("api/openapi.json");
 /// More than any change needs.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// Why a change is not made ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
-#[derive(Serialize)]
-struct Problem<'a> {
-    title: &'a str,
-    status: u16,
-    detail: String,
-}
-
 /// Who asks.
 pub(super) struct Caller<'a> {
     pub(super) fields: &'a HeaderMap,
-    pub(super) peer: String,
+    pub(super) peer: Option<SocketAddr>,
     /// Whether the pages are on loopback.
     pub(super) near: bool,
 }
@@ -42,7 +34,7 @@ pub(super) struct Caller<'a> {
 /// The answer to a request to `path`, which begins with `/api/v1/`.
 pub(super) async fn answer(
     source: &dyn StatusSource,
-    token: Option<&Token>,
+    access: &Access,
     caller: Caller<'_>,
     (method, path): (&Method, &str),
     body: Incoming,
@@ -51,7 +43,7 @@ pub(super) async fn answer(
     // Comes as a POST so that no credential is in a URL, and changes nothing.
     let explains = *method == Method::POST && path == "/api/v1/explain";
     if !((reads || explains) && caller.near)
-        && let Some(refusal) = refusal(token, caller.fields)
+        && let Some(refusal) = access.refusal(caller.fields, caller.peer.map(|peer| peer.ip())).await
     {
         return refusal;
     }
@@ -119,10 +111,11 @@ fn steer(source: &dyn StatusSource, lanes: &LaneChoice, steering: &Steering, cal
         };
     };
     let agent = caller.fields.get(header::USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let peer = caller.peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     let lane = steering.rule().map_or_else(|| lanes.to_string(), |rule| rule.to_string());
     info!(
         change = steering.as_str(), lane, lanes = steered.lanes, requests = steered.requests, detail = steering.detail(),
-        for_s = steering.length().map(|length| length.as_secs_f64()), peer = caller.peer, agent = ?agent,
+        for_s = steering.length().map(|length| length.as_secs_f64()), peer, agent = ?agent,
         "changed by an operator"
     );
     json(StatusCode::OK, &steered)
@@ -134,25 +127,6 @@ fn rules_of(source: &dyn StatusSource, host: &str) -> Vec<String> {
     let mut rules: Vec<String> = lanes.map(|lane| format!("{:?}", lane.rule)).collect();
     rules.sort();
     rules
-}
-
-/// What a request without the token is answered; `None` if it has it.
-fn refusal(token: Option<&Token>, fields: &HeaderMap) -> Option<PageAnswer> {
-    let Some(token) = token else {
-        let detail = "no token is configured: write one into a file, and name that with `admin-token` or --admin-token";
-        return Some(problem(StatusCode::FORBIDDEN, "changes are off", detail.into()));
-    };
-    if fields.get_all(header::AUTHORIZATION).iter().any(|said| token.is_said_by(said.as_bytes())) {
-        return None;
-    }
-    let mut answer = problem(
-        StatusCode::UNAUTHORIZED,
-        "the token is missing or wrong",
-        "send `Authorization: Bearer TOKEN` with the token of `admin-token`".into(),
-    );
-    let challenge = HeaderValue::from_static("Bearer realm=\"andante\"");
-    answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-    Some(answer)
 }
 
 /// What is wrong with other `limits` for `rule`, which counts `units` beside requests: its requests say what they take of these,
@@ -172,14 +146,4 @@ fn wrong_method(allowed: &'static str) -> PageAnswer {
     let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, "wrong method", format!("use {allowed}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     answer
-}
-
-fn problem(status: StatusCode, title: &str, detail: String) -> PageAnswer {
-    let mut answer = json(status, &Problem { title, status: status.as_u16(), detail });
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    answer
-}
-
-fn json(status: StatusCode, value: &impl Serialize) -> PageAnswer {
-    page(status, JSON, serde_json::to_vec(value).unwrap_or_default())
 }

@@ -7,13 +7,13 @@ use http_body_util::Either;
 use hyper::body::Incoming;
 
 use super::{
+    access::Access,
     answer::{JSON, PageAnswer, TEXT, page, respond},
     api::{self, Caller},
     assets,
     live::{Live, StreamProgress},
     source::StatusSource,
     status::Status,
-    token::Token,
 };
 use crate::{
     metrics::Metrics,
@@ -27,7 +27,7 @@ pub(super) struct Pages {
     /// The names by which browsers may address the pages.
     pub(super) names: Names,
     pub(super) live: Arc<Live>,
-    pub(super) token: Option<Token>,
+    pub(super) access: Access,
 }
 
 /// How many lanes `/status` lists unless `?limit=` says otherwise.
@@ -81,12 +81,8 @@ impl Pages {
         if policy::is_page_of_others(&request.headers, authority, self.names) {
             return page(StatusCode::FORBIDDEN, TEXT, NOT_YOURS);
         }
-        let caller = Caller {
-            fields: &request.headers,
-            peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
-            near: self.names == Names::Loopback,
-        };
-        api::answer(&*self.state, self.token.as_ref(), caller, (&request.method, request.uri.path()), body).await
+        let caller = Caller { fields: &request.headers, peer, near: self.names == Names::Loopback };
+        api::answer(&*self.state, &self.access, caller, (&request.method, request.uri.path()), body).await
     }
 
     async fn page(self: Arc<Self>, request: &Parts, progress: StreamProgress) -> PageAnswer {

@@ -13,7 +13,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{FAILED, Failure, serve::ServeArgs, terminal};
+use super::{FAILED, Failure, json_text, serve::ServeArgs, terminal};
 use crate::config::Config;
 
 /// Checks what andante and its workers need: ports, the CA, variables, clock, files, store, and a paced request each way
@@ -119,7 +119,7 @@ impl DoctorReport {
     fn end(mut self) -> ExitCode {
         let wrong = self.findings.iter().filter(|finding| !finding.ok).count();
         let text = match (self.json, wrong) {
-            (true, _) => serde_json::to_string_pretty(&self.findings).unwrap_or_default() + "\n",
+            (true, _) => json_text::pretty(&self.findings) + "\n",
             (false, 0) => "everything is ok\n".to_owned(),
             (false, wrong) => format!("{wrong} of {} not ok\n", self.findings.len()),
         };

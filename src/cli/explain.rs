@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-use super::{Failure, USAGE, admin_client::AdminArgs, serve, terminal};
+use super::{Failure, USAGE, admin_client::AdminArgs, json_text, serve, terminal};
 use crate::{
     admin::explanation::{Explanation, Question},
     app,
@@ -90,7 +90,7 @@ pub async fn run(args: &Args) -> ExitCode {
         Err(code) => return code,
     };
     let text = match args.json {
-        true => serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n",
+        true => json_text::pretty(&explanation) + "\n",
         false => text::of(&explanation, &question, args.admin.is_some()),
     };
     match io::stdout().write_all(text.as_bytes()) {

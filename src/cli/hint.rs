@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 
 use self::raw::Raw;
-use super::Failure;
+use super::{Failure, json_text};
 use crate::hint::{self, Answer, Bucket, Hint, Signal};
 
 /// What andante concludes from one answer: whether it would wait, how long, and for what
@@ -58,8 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         args.now.unwrap_or_else(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
     let body = Some(raw.body).filter(|body| !body.is_empty());
     let hint = hint::read(&Answer { status: raw.status, headers: &raw.headers, body, arrived });
-    let line = serde_json::to_string(&Conclusion::of(&hint))
-        .map_err(|error| Failure::new("could not write the conclusion as JSON").because(error))?;
+    let line = json_text::line(&Conclusion::of(&hint));
     writeln!(io::stdout().lock(), "{line}").map_err(Failure::writing)
 }
 

@@ -17,7 +17,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use super::{Failure, terminal};
+use super::{Failure, json_text::MakeEscaping, terminal};
 use crate::{
     config::{AccessLog, Config, LogFormat},
     proxy::ACCESS,
@@ -56,7 +56,7 @@ where
     let layer = fmt::layer().with_ansi(colour).with_writer(writer);
     match format {
         LogFormat::Text => layer.boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
+        LogFormat::Json => layer.map_writer(MakeEscaping).json().flatten_event(true).with_current_span(false).boxed(),
     }
 }
 

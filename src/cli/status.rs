@@ -8,7 +8,7 @@ use std::{
 use super::{
     Failure,
     admin_client::{AdminArgs, AdminClient},
-    fleet,
+    fleet, json_text,
     lane_table::{self, SortBy},
     terminal,
 };
@@ -87,7 +87,7 @@ pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
         let mut listed = status;
         listed.lanes.retain(|lane| place(&lane.rule, &lane.host).is_some());
         listed.lanes.sort_by_key(|lane| place(&lane.rule, &lane.host));
-        serde_json::to_string_pretty(&listed).unwrap_or_default()
+        json_text::pretty(&listed)
     } else {
         let mut lines = vec![lane_table::headline(&status)];
         lines.extend(troubles(&status));

@@ -15,6 +15,7 @@ use tower::ServiceExt;
 use tracing::warn;
 
 use super::{
+    addresses::Addresses,
     not_resolved::NotResolved,
     servers::{ServerSettings, Servers},
 };
@@ -25,6 +26,10 @@ use crate::{
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
+/// Addresses that need no name server hold for this long: an hour is the most that a name server's hold, too.
+const UNASKED_TTL: Duration = Duration::from_secs(3600);
+/// `getaddrinfo` does not report a TTL: 30 s is what the JVM assumes.
+const SYSTEM_TTL: Duration = Duration::from_secs(30);
 
 /// Resolves names, the way that the configuration says.
 pub(super) struct NameResolver {
@@ -50,13 +55,13 @@ impl NameResolver {
         Self { dns, patience, known: Mutex::default() }
     }
 
-    /// All addresses of `host`, in the order to try them in. At least one.
-    pub(super) async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, NotResolved> {
+    /// All addresses of `host`, in the order to try them in.
+    pub(super) async fn resolve(&self, host: &str) -> Result<Addresses, NotResolved> {
         if let Ok(address) = host.parse() {
-            return Ok(vec![address]);
+            return Ok(Addresses::new(vec![address], UNASKED_TTL));
         }
         if is_localhost(host) {
-            return Ok(loopback());
+            return Ok(Addresses::new(loopback(), UNASKED_TTL));
         }
         match self.servers() {
             Some(servers) => servers.resolve(host).await,
@@ -111,11 +116,11 @@ fn loopback() -> Vec<IpAddr> {
 }
 
 /// Asks `getaddrinfo`, on a thread that may block.
-async fn system(host: &str) -> Result<Vec<IpAddr>, NotResolved> {
+async fn system(host: &str) -> Result<Addresses, NotResolved> {
     let name: Name = host.parse().map_err(|error| NotResolved::Failed(BoxError::from(error)))?;
     let found = GaiResolver::new().oneshot(name).await.map_err(|error| match is_exhaustion(&error) {
         true => NotResolved::NoDescriptor,
         false => NotResolved::Failed(error.into()),
     })?;
-    Ok(found.map(|address| address.ip()).collect())
+    Ok(Addresses::new(found.map(|address| address.ip()).collect(), SYSTEM_TTL))
 }

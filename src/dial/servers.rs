@@ -1,4 +1,7 @@
-//! Asks name servers, and keeps what they say for as long as they say (RFC 1035 §3.2.1, RFC 2308).
+//! Asks name servers for addresses: which server, which names of the search list, and both types of address.
+//!
+//! A negative answer about one record type, or about one name of the search list, is none about the host: it has no
+//! address only if no name of the list has one of either type.
 
 use std::{
     future::poll_fn,
@@ -10,18 +13,19 @@ use std::{
 };
 
 use hickory_resolver::{
-    Hosts, TokioResolver,
-    config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    net::{NetError, runtime::TokioRuntimeProvider},
+    Hosts,
+    config::{ResolveHosts, ResolverOpts},
+    lookup::Lookup,
+    net::{DnsError, NetError, NoRecords},
     proto::{
-        op::Query,
+        op::{Query, ResponseCode},
         rr::{Name, RecordType},
     },
     system_conf::parse_resolv_conf,
 };
 use tokio::sync::Semaphore;
 
-use super::not_resolved::NotResolved;
+use super::{addresses::Addresses, not_resolved::NotResolved, server::NameServer};
 use crate::error::BoxError;
 
 /// How many answers are kept of each server: two for a name.
@@ -34,6 +38,9 @@ const LONGEST_MISSED: Duration = Duration::from_secs(30);
 const MOST_OPEN: usize = 512;
 /// How long the second kind of address is waited for once the first is there (RFC 8305 §3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+/// How long IPv6 is waited for after "no such name" for IPv4: hardly a name has IPv6 alone, and some servers never answer
+/// for it.
+const MAX_V6_DELAY_AFTER_NXDOMAIN: Duration = Duration::from_secs(1);
 
 /// Whom to ask, and how.
 pub(super) struct ServerSettings {
@@ -48,9 +55,12 @@ pub(super) struct ServerSettings {
 /// Name servers, and what they said.
 pub(super) struct Servers {
     hosts: Hosts,
+    search: Vec<Name>,
+    /// The number of dots from which on a name is tried as it is before the search list.
+    ndots: usize,
     /// In the order in which to ask. One resolver each: hickory would ask two at once and take the quicker word, where
     /// the first may know names that the second does not.
-    each: Vec<TokioResolver>,
+    each: Vec<NameServer>,
     /// The one that answered last is asked first.
     first: AtomicUsize,
     room: Semaphore,
@@ -88,21 +98,26 @@ impl Servers {
         let turns = u32::try_from(settings.servers.len() * attempts).unwrap_or(u32::MAX).max(1);
         let mut options = settings.options;
         options.timeout = options.timeout.min(patience / turns);
-        // hickory counts further attempts.
-        options.attempts = attempts - 1;
         options.cache_size = MOST_KEPT;
         options.positive_max_ttl = Some(LONGEST_KEPT);
         options.negative_max_ttl = Some(LONGEST_MISSED);
         options.use_hosts_file = ResolveHosts::Never;
-        let each = settings.servers.iter().filter_map(|server| resolver(*server, &settings.search, &options));
-        Self { hosts, each: each.collect(), first: AtomicUsize::new(0), room: Semaphore::new(MOST_OPEN) }
+        let each = settings.servers.iter().filter_map(|server| NameServer::new(*server, attempts, &options));
+        Self {
+            hosts,
+            search: settings.search,
+            ndots: options.ndots,
+            each: each.collect(),
+            first: AtomicUsize::new(0),
+            room: Semaphore::new(MOST_OPEN),
+        }
     }
 
-    /// All addresses of `host`, IPv6 first. At least one.
-    pub(super) async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, NotResolved> {
+    /// All addresses of `host`, IPv6 first.
+    pub(super) async fn resolve(&self, host: &str) -> Result<Addresses, NotResolved> {
         let name = Name::from_ascii(host).map_err(|error| NotResolved::Failed(error.into()))?;
         if let Some(found) = self.in_hosts(&name) {
-            return Ok(found);
+            return Ok(Addresses::new(found, LONGEST_KEPT));
         }
         let mut asking = pin!(self.ask(&name));
         // What is known is there at the first poll, before anything is sent. Only what is not has to wait for room.
@@ -126,11 +141,12 @@ impl Servers {
     }
 
     /// Asks one after the other until one answers; "no such name" is an answer.
-    async fn ask(&self, name: &Name) -> Result<Vec<IpAddr>, NotResolved> {
+    async fn ask(&self, name: &Name) -> Result<Addresses, NotResolved> {
+        let candidates = self.candidates(name);
         let first = self.first.load(Ordering::Relaxed);
         let mut outcome = Err(NotResolved::Failed("no name server is known".into()));
         for index in (first..first + self.each.len()).map(|index| index % self.each.len()) {
-            let answer = both_kinds(&self.each[index], name).await;
+            let answer = first_found(&self.each[index], &candidates).await;
             let answered = answer.as_ref().map_or_else(NetError::is_no_records_found, |_| true);
             outcome = answer.map_err(NotResolved::from);
             if answered {
@@ -140,52 +156,99 @@ impl Servers {
         }
         outcome
     }
+
+    /// The names to ask for, in order (resolv.conf(5), `search` and `ndots`).
+    fn candidates(&self, name: &Name) -> Vec<Name> {
+        let mut absolute = name.clone();
+        absolute.set_fqdn(true);
+        if name.is_fqdn() {
+            return vec![absolute];
+        }
+        let dots = usize::from(name.num_labels()).saturating_sub(1);
+        // A name that is too long with a domain appended cannot exist there.
+        let mut candidates: Vec<_> =
+            self.search.iter().filter_map(|domain| name.clone().append_domain(domain).ok()).collect();
+        let place = if dots >= self.ndots { 0 } else { candidates.len() };
+        candidates.insert(place, absolute);
+        candidates
+    }
 }
 
-fn resolver(server: SocketAddr, search: &[Name], options: &ResolverOpts) -> Option<TokioResolver> {
-    let on_port = |mut connection: ConnectionConfig| {
-        connection.port = server.port();
-        connection
-    };
-    // TCP is for what does not fit a datagram.
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(on_port);
-    let server = NameServerConfig::new(server.ip(), true, connections.into());
-    let config = ResolverConfig::from_parts(None, search.to_vec(), vec![server]);
-    let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    // Building fails for DNS over TLS only.
-    builder.with_options(options.clone()).build().ok()
+/// The addresses of the first of `names` that has any, all of them that one's. A failure that concerns one name does not
+/// end the search, as in glibc; without an address elsewhere it is the outcome.
+async fn first_found(server: &NameServer, names: &[Name]) -> Result<Addresses, NetError> {
+    let mut outcome: Option<NetError> = None;
+    for name in names {
+        match both_kinds(server, name).await {
+            Err(error) if concerns_name(&error) => {
+                outcome = Some(match outcome {
+                    Some(before) => more_telling(before, error),
+                    None => error,
+                });
+            }
+            ended => return ended,
+        }
+    }
+    Err(outcome.unwrap_or(NetError::Timeout))
 }
 
 /// Asks for IPv6 and IPv4 at once. Some name servers never answer for IPv6: what is there is not held up by that.
-async fn both_kinds(resolver: &TokioResolver, name: &Name) -> Result<Vec<IpAddr>, NetError> {
-    let mut v6 = pin!(one_kind(resolver, name, RecordType::AAAA));
-    let mut v4 = pin!(one_kind(resolver, name, RecordType::A));
+async fn both_kinds(server: &NameServer, name: &Name) -> Result<Addresses, NetError> {
+    let mut v6 = pin!(server.lookup(name, RecordType::AAAA));
+    let mut v4 = pin!(server.lookup(name, RecordType::A));
     let (v6, v4) = tokio::select! {
-        first = &mut v6 => { let second = after(&first, v4).await; (Some(first), second) }
-        first = &mut v4 => { let second = after(&first, v6).await; (second, Some(first)) }
-    };
-    let (mut found, mut failure) = (Vec::new(), NetError::Timeout);
-    for outcome in [v6, v4].into_iter().flatten() {
-        match outcome {
-            Ok(addresses) => found.extend(addresses),
-            // "No such name" says more than "no answer".
-            Err(error) if matches!(failure, NetError::Timeout) => failure = error,
-            Err(_) => {}
+        first = &mut v6 => {
+            let patience = first.is_ok().then_some(RESOLUTION_DELAY);
+            let second = within(patience, v4).await;
+            (first, second)
         }
+        first = &mut v4 => {
+            let patience = match &first {
+                Ok(_) => Some(RESOLUTION_DELAY),
+                Err(error) => error.is_nx_domain().then_some(MAX_V6_DELAY_AFTER_NXDOMAIN),
+            };
+            let second = within(patience, v6).await;
+            (second, first)
+        }
+    };
+    let records = [&v6, &v4].into_iter().flatten().flat_map(Lookup::answers);
+    let (list, ttls): (Vec<_>, Vec<_>) =
+        records.filter_map(|record| Some((record.data.ip_addr()?, record.ttl))).unzip();
+    if let Some(ttl) = ttls.into_iter().min() {
+        return Ok(Addresses::new(list, Duration::from_secs(ttl.into()).min(LONGEST_KEPT)));
     }
-    if found.is_empty() { Err(failure) } else { Ok(found) }
+    match (v6, v4) {
+        (Err(v6), Err(v4)) if v6.is_no_records_found() && v4.is_no_records_found() => Err(more_telling(v6, v4)),
+        // Without an answer about IPv4 nothing is known of the name.
+        (_, Err(v4)) => Err(v4),
+        (Err(v6), Ok(_)) => Err(v6),
+        (Ok(lookup), Ok(_)) => Err(NoRecords::new(lookup.query().clone(), ResponseCode::NoError).into()),
+    }
 }
 
-/// The outcome of `second`, as far as it is worth waiting for after `first`.
-async fn after<T>(first: &Result<Vec<IpAddr>, NetError>, second: impl Future<Output = T>) -> Option<T> {
-    match first {
-        Err(error) if error.is_nx_domain() => None,
-        Err(_) => Some(second.await),
-        Ok(_) => tokio::time::timeout(RESOLUTION_DELAY, second).await.ok(),
+/// The outcome of a look-up that may take as long as `patience`, or as long as the query itself.
+async fn within(
+    patience: Option<Duration>,
+    lookup: impl Future<Output = Result<Lookup, NetError>>,
+) -> Result<Lookup, NetError> {
+    match patience {
+        Some(patience) => tokio::time::timeout(patience, lookup).await.unwrap_or(Err(NetError::Timeout)),
+        None => lookup.await,
     }
 }
 
-async fn one_kind(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Result<Vec<IpAddr>, NetError> {
-    let lookup = resolver.lookup(name.clone(), kind).await?;
-    Ok(lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect())
+/// Whether a server has answered, if only that it cannot say anything of this name.
+fn concerns_name(error: &NetError) -> bool {
+    matches!(error, NetError::Dns(DnsError::NoRecordsFound(_) | DnsError::ResponseCode(_)))
+}
+
+/// The error that says more: a failure over "no such name", which leaves it open whether there is one; "no address" over
+/// "no such name".
+fn more_telling(one: NetError, other: NetError) -> NetError {
+    let rank = |error: &NetError| match error {
+        error if error.is_nx_domain() => 0,
+        error if error.is_no_records_found() => 1,
+        _ => 2,
+    };
+    if rank(&other) > rank(&one) { other } else { one }
 }

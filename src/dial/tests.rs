@@ -2,6 +2,7 @@
 
 mod name_server;
 mod parents;
+mod racing;
 mod resolving;
 
 use std::{

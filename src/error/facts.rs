@@ -27,6 +27,8 @@ pub struct ErrorFacts {
     pub hint: &'static str,
     /// When to try again, if that is known.
     pub retry_after: Option<Duration>,
+    /// Whether it counts as a failure of the host that its breaker guards.
+    pub trips_breaker: bool,
 }
 
 /// The party that has to do something about an error.
@@ -139,9 +141,9 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::Draining => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
             "try again: another instance may be up").wait(SOON),
         Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,
-            "check the host's spelling and this machine's resolver"),
+            "check the host's spelling and this machine's resolver").without_upstream(),
         Error::DnsTimeout { .. } => row(S::GATEWAY_TIMEOUT, "dns_timeout", Upstream, Unreached, KeepAlive,
-            "check that the name servers (`dns`, or /etc/resolv.conf) can be reached"),
+            "check that the name servers (`dns`, or /etc/resolv.conf) can be reached").without_upstream(),
         Error::Parent { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Never, KeepAlive,
             "check that the parent proxy is up and lets this host through, and the user name and password in `via`"),
         Error::Certificate { hint, .. } => row(S::BAD_GATEWAY, "tls_certificate_error", Upstream, Never, KeepAlive,
@@ -179,7 +181,8 @@ fn row(
     after: AfterAnswer,
     hint: &'static str,
 ) -> ErrorFacts {
-    ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None }
+    let trips_breaker = blame == Upstream;
+    ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None, trips_breaker }
 }
 
 /// The Proxy-Status of a connection that did not come about.
@@ -197,6 +200,11 @@ impl ErrorFacts {
     /// The same, with the time after which to try again.
     fn wait(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
+    }
+
+    /// The same for an error of the name or its servers: no upstream was asked, and other names of a lane may resolve.
+    fn without_upstream(self) -> Self {
+        Self { trips_breaker: false, ..self }
     }
 }
 
@@ -241,6 +249,11 @@ impl Error {
     /// When to try again, if that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.facts().retry_after
+    }
+
+    /// Whether it counts as a failure of the host that its breaker guards.
+    pub fn trips_breaker(&self) -> bool {
+        self.facts().trips_breaker
     }
 
     /// What happened, with its causes, in one line.

@@ -2,6 +2,7 @@
 
 mod afterwards;
 mod concurrency;
+mod connecting;
 mod costs;
 mod full;
 mod keeping;

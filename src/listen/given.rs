@@ -36,6 +36,7 @@ impl Given {
             }
             // What we wait on with others must not make us wait for itself.
             listener.set_nonblocking(true)?;
+            super::probe_silent_clients(&listener)?;
             if !is_admin {
                 given.workers.push(listener);
             } else if given.admin.replace(listener).is_some() {

@@ -9,7 +9,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use http::response;
@@ -91,6 +91,8 @@ pub(crate) struct KeyedAnswer {
     pub(crate) tries: RequestStats,
     /// Whether it is for further requests with the key, or only for the one that was sent.
     pub(crate) for_all: bool,
+    /// Whether a request has got its `Set-Cookie` fields: a session that begins is one worker's.
+    pub(crate) cookies_taken: Arc<AtomicBool>,
 }
 
 /// What a key stands for.
@@ -312,7 +314,13 @@ impl KeyedPlace {
         let cost = kept_head::cost(&head.headers);
         let tries = RequestStats::default();
         tries.add_tries_of(&answer.tries);
-        let kept = KeyedAnswer { head, body: answer.body.clone(), tries, for_all: answer.for_all };
+        let kept = KeyedAnswer {
+            head,
+            body: answer.body.clone(),
+            tries,
+            for_all: answer.for_all,
+            cookies_taken: answer.cookies_taken.clone(),
+        };
         self.call.stage.send_replace(KeyedStage::Answered(Arc::new(kept)));
         let mut entries = self.replays.entries.lock();
         let until = (until, entries.next);

@@ -18,6 +18,8 @@ use super::{Disk, Header, Reading, Stamp, StoreError, Stored, disk};
 #[derive(Debug)]
 pub struct StateFile {
     lock: File,
+    /// The state itself, locked as well: somebody may remove the lock beside it, or reach it by a hard link.
+    state: File,
 }
 
 /// A state that this process has now.
@@ -48,12 +50,12 @@ pub struct Aside {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it.
-    #[error("the state in {path} is in use by process {pid}", path = path.display())]
+    #[error("the state in {path} is in use by {}", holder(*.pid), path = path.display())]
     InUse {
         /// Where.
         path: PathBuf,
-        /// The number of that process.
-        pid: String,
+        /// The number of that process, if the lock says it.
+        pid: Option<u32>,
     },
     /// The system says no.
     #[error("could not open the state in {path}", path = path.display())]
@@ -93,23 +95,26 @@ impl StateFile {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         let lock = regular(&beside(path, "lock")).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let taken = |file: &File| match file.try_lock() {
+            Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
                 // Advisory: it can be read all the same.
-                let pid = Heartbeat::read(&lock).pid.to_string();
-                return Err(OpenError::InUse { path: path.to_owned(), pid });
+                let pid = Some(Heartbeat::read(&lock).pid).filter(|pid| *pid != 0);
+                Err(OpenError::InUse { path: path.to_owned(), pid })
             }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        };
+        taken(&lock)?;
+        let state = regular(path).map_err(failed)?;
+        taken(&state)?;
         let mut heartbeat = Heartbeat::read(&lock);
-        let file = Self { lock };
+        let mut file = Self { lock, state };
         let mut aside = None;
         if forget {
             heartbeat = Heartbeat::default();
             // On a full disk it is not longer than it was.
             let _ = file.say(heartbeat.clone());
-            if path.exists() {
+            if has_content(&file.state).map_err(failed)? {
                 aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: None });
             }
         }
@@ -132,7 +137,11 @@ impl StateFile {
                 header.stamp = heartbeat.stamp.clone();
             }
         }
-        let store = Disk::in_file(regular(path).map_err(failed)?);
+        if aside.is_some() {
+            file.state = regular(path).map_err(failed)?;
+            file.state.try_lock().map_err(|error| failed(error.into()))?;
+        }
+        let store = Disk::in_file(file.state.try_clone().map_err(failed)?);
         sync_name(path).map_err(failed)?;
         let commits = stored.header.as_ref().map_or(heartbeat.commits, |header| header.commits);
         let stamp = stored.header.as_ref().map(|header| header.stamp.clone()).unwrap_or_default();
@@ -160,6 +169,7 @@ impl StateFile {
 impl Drop for StateFile {
     fn drop(&mut self) {
         let _ = self.lock.unlock();
+        let _ = self.state.unlock();
     }
 }
 
@@ -170,6 +180,16 @@ impl Heartbeat {
         let read = lock.take(LINE).read_to_end(&mut text);
         read.ok().and_then(|_| serde_json::from_slice(text.trim_ascii()).ok()).unwrap_or_default()
     }
+}
+
+/// The process that has a state, as people are told of it.
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// Whether the file holds anything: one that was made a moment ago does not.
+fn has_content(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.len() > 0)
 }
 
 enum Failed {

@@ -287,3 +287,35 @@ fn a_stream_is_shared_as_it_comes_and_one_too_large_to_be_kept_is_a_conflict_and
     assert_eq!((posts(&upstream), saved(&andante)), (2, 1));
     (0..2).for_each(|_| go.send(()).unwrap());
 }
+
+#[test]
+fn the_cookie_of_an_answer_goes_to_one_worker() {
+    const WITH_COOKIE: &str =
+        "HTTP/1.1 201 Created\r\nSet-Cookie: sid=1\r\nSet-Cookie: lang=en\r\nContent-Length: 4\r\n\r\ndone";
+    let upstream = Upstream::always(WITH_COOKIE);
+    let andante = keeping(&upstream, "");
+    let answers: Vec<_> = (0..3).map(|_| post(&andante, &upstream, "one", "", "hi").answer()).collect();
+    let cookies: Vec<_> = answers.iter().map(|answer| answer.has("set-cookie")).collect();
+    assert_eq!(cookies, [true, false, false]);
+    assert!(answers.iter().all(|answer| (answer.status(), answer.body.as_slice()) == (201, &b"done"[..])));
+    assert_eq!(posts(&upstream), 1, "it is done once all the same");
+}
+
+#[test]
+fn the_cookie_goes_to_the_next_worker_if_the_first_has_left() {
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let upstream = Upstream::answering(move |_| {
+        released.lock().recv().unwrap();
+        "HTTP/1.1 201 Created\r\nSet-Cookie: sid=1\r\nContent-Length: 4\r\n\r\ndone"
+    });
+    let andante = keeping(&upstream, "");
+    let first = post(&andante, &upstream, "one", "", "hi");
+    upstream.wait_for(1);
+    let mut second = post(&andante, &upstream, "one", "", "hi");
+    drop(first);
+    andante.wait_for(|status| status["connections"]["client"] == 1);
+    release.send(()).unwrap();
+    assert!(second.answer().has("set-cookie"));
+    assert!(!post(&andante, &upstream, "one", "", "hi").answer().has("set-cookie"));
+}

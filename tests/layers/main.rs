@@ -1,5 +1,6 @@
 //! The architecture, held to: which layer may import which, what pure code may not touch, and how long a file may be.
 
+mod image;
 mod sources;
 
 use std::{

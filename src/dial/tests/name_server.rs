@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -13,7 +14,14 @@ pub(super) enum NameAnswer {
     Addresses(u32, Vec<IpAddr>),
     NoSuchName,
     Failure,
+    FormatError,
     Silence,
+    /// FORMERR to a query with an OPT record (RFC 6891 §7), and the other answer to one without.
+    WithoutEdns(Box<NameAnswer>),
+    /// Silence to a query with an OPT record, and the other answer to one without.
+    SilentToEdns(Box<NameAnswer>),
+    /// The other answer, after a while.
+    After(Duration, Box<NameAnswer>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +38,7 @@ pub(super) struct NameServer {
 
 impl NameServer {
     pub(super) async fn start(answer: impl Fn(&str, Kind) -> NameAnswer + Send + 'static) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let (address, asked) = (socket.local_addr().unwrap(), Arc::<Mutex<Vec<_>>>::default());
         let log = asked.clone();
         let task = tokio::spawn(async move {
@@ -39,9 +47,15 @@ impl NameServer {
                 let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
                 let (name, kind, question) = question(&buffer[12..length]);
                 log.lock().push((name.clone(), kind));
-                if let Some(message) = message(&buffer[..2], question, kind, answer(&name, kind)) {
-                    socket.send_to(&message, from).await.unwrap();
-                }
+                // ARCOUNT: the OPT record is all that is ever there.
+                let (answer, delay) = plain(answer(&name, kind), buffer[11] > 0);
+                let (message, socket) = (message(&buffer[..2], question, kind, answer), socket.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    if let Some(message) = message {
+                        socket.send_to(&message, from).await.unwrap();
+                    }
+                });
             }
         });
         Self { address, asked, task }
@@ -76,12 +90,25 @@ fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
     (labels.join("."), kind, &bytes[..at + 5])
 }
 
+/// What is sent to a query, with EDNS or not, and after how long.
+fn plain(answer: NameAnswer, edns: bool) -> (NameAnswer, Duration) {
+    match answer {
+        NameAnswer::WithoutEdns(_) if edns => (NameAnswer::FormatError, Duration::ZERO),
+        NameAnswer::SilentToEdns(_) if edns => (NameAnswer::Silence, Duration::ZERO),
+        NameAnswer::WithoutEdns(answer) | NameAnswer::SilentToEdns(answer) => plain(*answer, edns),
+        NameAnswer::After(delay, answer) => (plain(*answer, edns).0, delay),
+        answer => (answer, Duration::ZERO),
+    }
+}
+
 fn message(id: &[u8], question: &[u8], kind: Kind, answer: NameAnswer) -> Option<Vec<u8>> {
     let (code, ttl, addresses) = match answer {
         NameAnswer::Addresses(ttl, addresses) => (0, ttl, addresses),
+        NameAnswer::FormatError => (1, 0, Vec::new()),
         NameAnswer::Failure => (2, 0, Vec::new()),
         NameAnswer::NoSuchName => (3, 0, Vec::new()),
         NameAnswer::Silence => return None,
+        NameAnswer::WithoutEdns(_) | NameAnswer::SilentToEdns(_) | NameAnswer::After(..) => unreachable!("made plain"),
     };
     let wanted: Vec<_> = addresses.into_iter().filter(|address| address.is_ipv4() == (kind == Kind::V4)).collect();
     let mut message = [id, &[0x81, 0x80 | code, 0, 1, 0, wanted.len() as u8, 0, 0, 0, 0], question].concat();

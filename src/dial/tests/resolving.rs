@@ -10,8 +10,8 @@ fn names(server: &NameServer) -> NameResolver {
     NameResolver::new(Dns::Servers(vec![server.address]), SECOND)
 }
 
-fn resolved(outcome: Result<Vec<IpAddr>, NotResolved>) -> Vec<IpAddr> {
-    outcome.unwrap_or_else(|error| panic!("{error:?}"))
+fn resolved(outcome: Result<Addresses, NotResolved>) -> Vec<IpAddr> {
+    outcome.unwrap_or_else(|error| panic!("{error:?}")).list
 }
 
 #[tokio::test]
@@ -151,6 +151,126 @@ async fn short_names_are_searched_for_as_resolv_conf_says() {
     // Two dots are enough for a name of its own.
     assert!(servers.resolve("www.api.example").await.is_err());
     assert_eq!(server.asked("www.api.example", Kind::V4), 1);
+}
+
+/// Servers as a pod's resolv.conf has them: each short name is asked for in three domains first.
+fn pod(server: &NameServer) -> Servers {
+    let conf = b"nameserver 192.0.2.53\nsearch ns.svc.example svc.example example\noptions ndots:5\n";
+    let settings = ServerSettings::parse(conf).unwrap();
+    Servers::new(ServerSettings { servers: vec![server.address], ..settings }, Duration::from_secs(10))
+}
+
+#[tokio::test]
+async fn nxdomain_for_ipv6_does_not_hide_the_ipv4_address_however_late_it_is() {
+    for delay in [0, 5, 300] {
+        let server = NameServer::start(move |_, kind| match kind {
+            Kind::V6 => NameAnswer::NoSuchName,
+            Kind::V4 => NameAnswer::After(Duration::from_millis(delay), NameAnswer::Addresses(60, vec![LOCAL]).into()),
+        });
+        let server = server.await;
+        assert_eq!(resolved(names(&server).resolve("api.example").await), [LOCAL], "{delay} ms");
+    }
+}
+
+#[tokio::test]
+async fn nxdomain_for_ipv4_does_not_hide_the_ipv6_address() {
+    let v6: IpAddr = "2001:db8::1".parse().unwrap();
+    let server = NameServer::start(move |_, kind| match kind {
+        Kind::V4 => NameAnswer::NoSuchName,
+        Kind::V6 => NameAnswer::After(Duration::from_millis(50), NameAnswer::Addresses(60, vec![v6]).into()),
+    });
+    let server = server.await;
+    assert_eq!(resolved(names(&server).resolve("api.example").await), [v6]);
+}
+
+#[tokio::test]
+async fn a_cached_nxdomain_for_ipv6_does_not_decide_when_the_ipv4_address_has_expired() {
+    // hickory keeps a negative answer only with an SOA record: the same is asked through an answer that is kept longer.
+    let server = NameServer::start(|name, kind| match (name, kind) {
+        ("api.ns.svc.example", Kind::V4) => NameAnswer::Addresses(1, vec![LOCAL]),
+        ("api.ns.svc.example", Kind::V6) => NameAnswer::Addresses(60, Vec::new()),
+        _ => NameAnswer::NoSuchName,
+    });
+    let server = server.await;
+    let servers = pod(&server);
+    for asked in 1..=2 {
+        assert_eq!(resolved(servers.resolve("api").await), [LOCAL]);
+        assert_eq!(server.asked("api.ns.svc.example", Kind::V4), asked);
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+    }
+    assert_eq!(server.asked("api.example", Kind::V4), 0, "the first candidate has an address");
+}
+
+#[tokio::test]
+async fn both_types_of_address_are_of_the_same_candidate() {
+    let other: IpAddr = "2001:db8::1".parse().unwrap();
+    let server = NameServer::start(move |name, kind| match (name, kind) {
+        ("api.ns.svc.example", Kind::V4) => NameAnswer::Addresses(60, vec![LOCAL]),
+        ("api.ns.svc.example", Kind::V6) => NameAnswer::Addresses(60, Vec::new()),
+        // Another host of the same short name.
+        ("api.example", Kind::V6) => NameAnswer::Addresses(60, vec![other]),
+        _ => NameAnswer::NoSuchName,
+    });
+    let server = server.await;
+    assert_eq!(resolved(pod(&server).resolve("api").await), [LOCAL]);
+}
+
+#[tokio::test]
+async fn a_candidate_that_fails_does_not_hide_the_next_one() {
+    let server = NameServer::start(|name, _| match name {
+        "api.example.com" => NameAnswer::Addresses(60, vec![LOCAL]),
+        "api.example.com.svc.example" => NameAnswer::Failure,
+        _ => NameAnswer::NoSuchName,
+    });
+    let server = server.await;
+    assert_eq!(resolved(pod(&server).resolve("api.example.com").await), [LOCAL]);
+}
+
+#[tokio::test]
+async fn no_answer_about_ipv4_leaves_the_name_to_the_next_server() {
+    let first = NameServer::start(|_, kind| match kind {
+        Kind::V4 => NameAnswer::Failure,
+        Kind::V6 => NameAnswer::NoSuchName,
+    });
+    let first = first.await;
+    let second = NameServer::start(|_, _| NameAnswer::Addresses(60, vec![LOCAL])).await;
+    let names = NameResolver::new(Dns::Servers(vec![first.address, second.address]), SECOND);
+    assert_eq!(resolved(names.resolve("api.example").await), [LOCAL]);
+}
+
+#[tokio::test]
+async fn a_server_without_edns_is_asked_without_it_and_remembered() {
+    let answer = || NameAnswer::Addresses(60, vec![LOCAL]);
+    let format_error = NameServer::start(move |_, _| NameAnswer::WithoutEdns(answer().into())).await;
+    let silent = NameServer::start(move |_, _| NameAnswer::SilentToEdns(answer().into())).await;
+    for server in [format_error, silent] {
+        let names = NameResolver::new(Dns::Servers(vec![server.address]), Duration::from_secs(10));
+        assert_eq!(resolved(names.resolve("a.example").await), [LOCAL]);
+        // hickory repeats a query that nobody answers.
+        assert!(server.asked("a.example", Kind::V4) >= 2);
+        assert_eq!(resolved(names.resolve("b.example").await), [LOCAL]);
+        assert_eq!(server.asked("b.example", Kind::V4), 1, "it is known to understand no EDNS");
+    }
+}
+
+#[tokio::test]
+async fn addresses_are_reported_with_their_ttl_and_asked_for_again_after_it() {
+    let server = NameServer::start(|_, _| NameAnswer::Addresses(1, vec![LOCAL])).await;
+    let dialer = Dialer::new(SECOND, false, Vec::new(), Dns::Servers(vec![server.address]));
+    let (named, egress) = (origin(Scheme::Http, "api.example", 80), Egress::default());
+    let found = dialer.addresses(&named, &egress).await.unwrap().unwrap();
+    assert_eq!((found.list.as_slice(), found.ttl), ([LOCAL].as_slice(), SECOND));
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert!(dialer.addresses(&named, &egress).await.unwrap().unwrap().contains(LOCAL));
+    assert_eq!(server.asked("api.example", Kind::V4), 2);
+}
+
+#[tokio::test]
+async fn literal_and_pinned_addresses_are_not_resolved_again() {
+    let dialer = Dialer::new(SECOND, false, Vec::new(), Dns::Servers(Vec::new()));
+    let pinned = Egress { resolve: vec![LOCAL], ..Egress::default() };
+    assert!(dialer.addresses(&origin(Scheme::Http, "api.example", 80), &pinned).await.is_none());
+    assert!(dialer.addresses(&origin(Scheme::Http, "127.0.0.1", 80), &Egress::default()).await.is_none());
 }
 
 #[test]

@@ -22,8 +22,9 @@ use crate::{
 
 /// The right to send one request now, settled with what came back.
 ///
-/// Dropped before [`sent`](Self::sent) it goes back to the lane as if it had never been taken. Once a byte has left, the
-/// API may have counted the request, and a drop settles it as answered at that moment.
+/// Dropped before a connection is made for it and before [`sent`](Self::sent), it goes back to the lane as if it had never
+/// been taken. Once a SYN or a byte has left, the API may have counted it, and a drop settles it as answered at that
+/// moment: pace bounds connections, too.
 #[must_use = "a permit dropped unsent goes back to the lane"]
 #[derive(Debug)]
 pub struct Permit {
@@ -35,6 +36,8 @@ pub struct Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Held,
+    /// A connection is being made for its request, or is made.
+    Connecting,
     Sent(Instant),
     Answered,
     /// The lane has it back.
@@ -88,6 +91,24 @@ impl Permit {
         Self { lane, slot, stage: Stage::Held }
     }
 
+    /// A connection is being made for the request: from here on a drop spends the slot.
+    pub fn connecting(&mut self) {
+        if self.stage == Stage::Held {
+            self.stage = Stage::Connecting;
+        }
+    }
+
+    /// No connection came about, or the request is not sent on it after all: the slot is as unused as before.
+    pub fn not_connected(&mut self) {
+        if self.stage == Stage::Connecting {
+            self.stage = Stage::Held;
+        }
+    }
+
+    fn is_unsent(&self) -> bool {
+        matches!(self.stage, Stage::Held | Stage::Connecting)
+    }
+
     /// The request is being written, on a connection that is ready.
     pub fn sent(&mut self) {
         self.sent_at(self.lane.now());
@@ -95,7 +116,7 @@ impl Permit {
 
     /// The same, `now`.
     pub fn sent_at(&mut self, now: Instant) {
-        if self.stage == Stage::Held {
+        if self.is_unsent() {
             self.stage = Stage::Sent(now);
             self.lane.sent(now, &self.slot);
         }
@@ -103,7 +124,7 @@ impl Permit {
 
     /// Whether it may not be sent any more, because the lease is over under which it was taken.
     pub fn has_lapsed(&self) -> bool {
-        self.stage == Stage::Held && self.slot.leased && self.lane.has_lapsed()
+        self.is_unsent() && self.slot.leased && self.lane.has_lapsed()
     }
 
     /// The request was not written after all, or not processed: it is to be sent on another connection. Returns whether
@@ -114,7 +135,7 @@ impl Permit {
             self.stage = Stage::Held;
             return self.lane.recalled(&self.slot);
         }
-        self.stage == Stage::Held
+        self.is_unsent()
     }
 
     /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
@@ -122,6 +143,8 @@ impl Permit {
         let Slot { charge, kind, claim, port, .. } = *self.slot;
         let draws = self.slot.draws();
         let ask = AdmitRequest { cost: charge.cost, kind, claim, deadline, turn: Turn::Resent, draws, port };
+        // The connection that was made carries the request with another slot.
+        self.not_connected();
         // Settled here and not in `drop`, which would be too late for a lane that lets one request through at a time.
         self.settle(self.lane.now());
         self.lane.admit(ask)
@@ -152,15 +175,18 @@ impl Permit {
 
     /// The upstream could not be reached, broke off, or has not answered in time: the drop that follows settles the rest.
     pub fn broke(&self) {
-        if matches!(self.stage, Stage::Held | Stage::Sent(_)) {
+        if self.is_unsent() || matches!(self.stage, Stage::Sent(_)) {
             self.lane.broke(&self.slot);
         }
     }
 
     /// Its request is over, which is `now`: the lane has it back.
     pub fn settle(&mut self, now: Instant) {
+        if self.stage == Stage::Connecting {
+            self.sent_at(now);
+        }
         let end = match mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Held => End::Unsent,
+            Stage::Held | Stage::Connecting => End::Unsent,
             Stage::Sent(_) => End::Unanswered,
             Stage::Answered => End::Answered,
             Stage::Over => return,

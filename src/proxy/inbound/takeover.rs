@@ -82,6 +82,7 @@ async fn look_first(
     };
     if let Ok(Some(protocol)) = first {
         // The slot was not spent, if that came soon. What was connected for the tunnel serves the first of the requests.
+        permit.not_connected();
         drop(permit);
         intercept::plain(exchange, route, client, protocol, upstream).await;
         return;

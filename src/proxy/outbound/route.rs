@@ -309,8 +309,13 @@ impl Route {
         Ok(())
     }
 
-    /// Makes a connection, unless another request just has.
-    pub(crate) async fn dial_or_share(&self, pool: &Pool, needs: ConnectionNeeds) -> Result<PooledConnection, Error> {
+    /// Makes a connection, unless another request just has. Calls `dials` before it begins to.
+    pub(crate) async fn dial_or_share(
+        &self,
+        pool: &Pool,
+        needs: ConnectionNeeds,
+        dials: impl FnOnce(),
+    ) -> Result<PooledConnection, Error> {
         let host_pool = self.pool(needs);
         let mut first = None;
         if self.may_share(needs) {
@@ -322,6 +327,7 @@ impl Route {
             first = first.filter(|_| self.may_share(needs));
         }
         let _first = first;
+        dials();
         pool.with_room(&self.outbound.drain, || self.dial(needs)).await
     }
 

@@ -24,7 +24,13 @@ fn answer(replays: &Arc<Replays>, place: &KeyedPlace, bytes: usize) {
     body.push(Frame::data(vec![0; bytes].into()));
     body.finish(BodyEnd::Complete);
     let head = Response::new(()).into_parts().0;
-    place.answered(KeyedAnswer { head, body, tries: RequestStats::default(), for_all: true });
+    place.answered(KeyedAnswer {
+        head,
+        body,
+        tries: RequestStats::default(),
+        for_all: true,
+        cookies_taken: Arc::default(),
+    });
 }
 
 fn is_kept(replays: &Arc<Replays>, of: u64, now: Instant) -> bool {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    error::{Blame, Error},
+    error::Error,
     lane::{Admission, Permit},
     metrics::RetryReason,
     proxy::{
@@ -76,7 +76,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         Ok(answered) => answered,
         Err(error) => {
             // What has never been there does not fail: it may be one dead port beside live ones.
-            if error.blame() == Blame::Upstream && route.has_answered() {
+            if error.trips_breaker() && route.has_answered() {
                 permit.broke();
             }
             if first && matches!(error, Error::NotProcessed { .. }) {
@@ -181,7 +181,10 @@ async fn send(
             None => {
                 now = None;
                 // Boxed, because it is large and rare: every request that waits would carry its size.
-                Box::pin(route.dial_or_share(&exchange.session.pool, needs)).await?
+                let pool = &exchange.session.pool;
+                let dialled = Box::pin(route.dial_or_share(pool, needs, || permit.connecting())).await;
+                // A worker that leaves meanwhile has spent its slot; an upstream that cannot be reached has not.
+                dialled.inspect_err(|_| permit.not_connected())?
             }
         };
         // As late as possible: setting up a connection may have taken longer than the lease.

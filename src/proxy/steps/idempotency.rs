@@ -8,10 +8,15 @@ use std::{
     future::poll_fn,
     mem,
     pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use http::{Response, StatusCode, header::UPGRADE, response};
+use http::{
+    Response, StatusCode,
+    header::{SET_COOKIE, UPGRADE},
+    response,
+};
 use http_body::Body as _;
 
 use super::{
@@ -126,7 +131,13 @@ where
     // What was answered before all of it was sent is known by nothing that another one could be compared with.
     let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
     let shared = SharedBody::new(body.size_hint(), place.memory().clone());
-    place.answered(KeyedAnswer { head, body: shared.clone(), tries: shared_call::tries(&exchange), for_all });
+    place.answered(KeyedAnswer {
+        head,
+        body: shared.clone(),
+        tries: shared_call::tries(&exchange),
+        for_all,
+        cookies_taken: Arc::default(),
+    });
     let end = shared_call::pump(body, &shared, &exchange).await;
     if for_all && matches!(end, BodyEnd::Complete) {
         place.keep(exchange.proxy.clock.now() + keep);
@@ -179,11 +190,15 @@ async fn fingerprint(call: &mut Call) -> Result<Fingerprint, Error> {
     digest.fingerprint().ok_or_else(|| Error::Body { source: "it ended early".into() })
 }
 
-/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already.
+/// `shared` as the worker of `call` gets it, the first of all with the cookies that the API sets; `None` if its beginning is gone already.
 fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Response<ResponseBody>> {
     let reader = shared.body.reader(call.exchange.progress.clone(), ())?;
     call.exchange.progress.moves();
     let mut answer = Response::from_parts(shared.head.clone(), ResponseBody::Shared(Box::new(reader)));
+    // Without them it is the answer all the same: to send the request once more would do the thing twice.
+    if shared.cookies_taken.swap(true, Ordering::Relaxed) {
+        answer.headers_mut().remove(SET_COOKIE);
+    }
     note(&mut answer, status);
     Some(answer)
 }

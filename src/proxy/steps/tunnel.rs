@@ -20,9 +20,10 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let begun = exchange.attempt_begins();
+    permit.connecting();
     let dialled = exchange.session.pool.with_room(&exchange.proxy.drain, dial).await;
     exchange.attempt_ends(begun);
-    let upstream = dialled?;
+    let upstream = dialled.inspect_err(|_| permit.not_connected())?;
     let spent = !policy.is_limited();
     if spent {
         permit.sent();

@@ -54,6 +54,41 @@ fn only_one_process_has_it_and_the_other_hears_which() {
 }
 
 #[test]
+fn a_state_is_in_use_though_its_lock_file_was_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    let mut opened = StateFile::open(&path, false).unwrap();
+    let lock = folder.path().join("state.redb.lock");
+    for forget in [false, true] {
+        fs::remove_file(&lock).unwrap();
+        let error = StateFile::open(&path, forget).unwrap_err();
+        assert!(error.to_string().ends_with("is in use by another process"), "{error}");
+        write(&mut opened, 1);
+    }
+}
+
+#[test]
+fn a_state_is_in_use_by_its_other_name_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    let _opened = StateFile::open(&path, false).unwrap();
+    fs::hard_link(&path, folder.path().join("other.redb")).unwrap();
+    let outcome = StateFile::open(&folder.path().join("other.redb"), false);
+    assert!(matches!(outcome, Err(OpenError::InUse { .. })), "{outcome:?}");
+}
+
+#[test]
+fn a_state_in_the_place_of_one_that_was_set_aside_is_locked_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    fs::write(&path, "x".repeat(10_000)).unwrap();
+    let _opened = StateFile::open(&path, false).unwrap();
+    fs::remove_file(folder.path().join("state.redb.lock")).unwrap();
+    let outcome = StateFile::open(&path, false);
+    assert!(matches!(outcome, Err(OpenError::InUse { .. })), "{outcome:?}");
+}
+
+#[test]
 fn what_cannot_be_read_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.redb");

@@ -1,7 +1,15 @@
 //! Failures: what may have been done is sent again only if it may be repeated.
 
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
 use super::{CUT, DOWN, OK, ask, beginning_with, ms, now, same, timed};
-use crate::support::{Andante, Client, DeadPort, Mock, Upstream, eventually, rejected};
+use crate::support::{Andante, Client, DeadPort, Mock, Name, NameServer, Upstream, eventually, rejected};
 
 const BODY: &str = "Content-Length: 5\r\n\r\nhello";
 const KEYED: &str = "Idempotency-Key: \"a\"\r\nContent-Length: 5\r\n\r\nhello";
@@ -140,4 +148,26 @@ fn what_is_dead_at_one_port_does_not_hold_up_another() {
     let (answer, took) = timed(&andante, &alive, "GET", "Prefer: wait=5\r\n\r\n");
     assert_eq!(answer.status(), 200);
     assert!(took < ms(200), "{took:?}");
+}
+
+#[test]
+fn a_name_that_is_gone_does_not_open_the_breaker() {
+    let upstream = Upstream::always("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    let gone = Arc::new(AtomicBool::new(false));
+    let names = NameServer::start({
+        let gone = gone.clone();
+        move |_| if gone.load(Ordering::Acquire) { Name::Unknown } else { Name::Briefly(vec![Ipv4Addr::LOCALHOST]) }
+    });
+    let toml = format!("dns = [\"{}\"]\n", names.address());
+    let andante = Andante::with_config_and(&toml, &["--retry", "off", "--threads", "1"]);
+    let get = || Client::get(andante.proxy(), &format!("http://api.test:{}/", upstream.port()));
+    assert_eq!(get().status(), 200);
+    gone.store(true, Ordering::Release);
+    for _ in 0..30 {
+        rejected(&get(), 502, "dns_error", "no such name");
+    }
+    let gate = andante.status()["lanes"][0]["gate"].clone();
+    assert!(gate.is_null(), "{gate}");
+    gone.store(false, Ordering::Release);
+    assert_eq!(get().status(), 200, "the name is back");
 }

@@ -271,3 +271,25 @@ fn no_change_is_made_without_the_token() {
     assert_eq!(world.ask("").answer().status(), 200, "it is as it was");
     assert!(!world.andante.stderr().contains("changed by an operator"));
 }
+
+#[test]
+fn wrong_tokens_are_logged_with_their_address_and_without_the_token() {
+    const WRONG: &str = "wrong-0123456789abcdef";
+    let token = tempfile::NamedTempFile::new().unwrap();
+    fs::write(token.path(), TOKEN).unwrap();
+    let toml = format!("admin-token = '{}'\n", token.path().display());
+    let andante = Andante::logging_with_config("warn", &toml, &["--log", "json"]);
+    for _ in 0..3 {
+        let mut client = Client::connect(andante.admin());
+        client.send(format!(
+            "POST /api/v1/pause HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WRONG}\r\n\
+             Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        ));
+        assert_eq!(client.answer().status(), 401);
+    }
+    let log = eventually("a line", || Some(andante.stderr()).filter(|log| log.contains("wrong admin token")));
+    assert_eq!(log.matches("wrong admin token").count(), 1, "{log}");
+    assert!(log.contains("\"127.0.0.1\"") && !log.contains(WRONG), "{log}");
+    let metrics = andante.metrics();
+    assert!(metrics.contains("andante_admin_wrong_tokens_total 3"), "{metrics}");
+}

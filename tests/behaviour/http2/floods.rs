@@ -1,6 +1,6 @@
 //! What costs a client little, and could cost a server much. A connection may die of it; others must not notice.
 
-use std::net::TcpStream;
+use std::{net::TcpStream, thread, time::Duration};
 
 use super::streams::frames;
 use crate::support::{
@@ -88,4 +88,47 @@ fn frames_of_unknown_types_are_ignored() {
     frames.headers(1, &[(":method", "GET"), (":scheme", "http"), (":authority", &host), (":path", "/")], true);
     frames.send(0x42, 0xff, 1, b"?");
     assert_eq!(frames.next_on(1).unwrap().status(), 200);
+}
+
+/// A stream that its own server has to reset: a window beyond 2^31 - 1 (RFC 9113 §6.9.1).
+const OVERFLOW: (u8, [u8; 4]) = (kind::WINDOW_UPDATE, [0x7f, 0xff, 0xff, 0xff]);
+const CANCEL: (u8, [u8; 4]) = (kind::RST_STREAM, [0, 0, 0, 8]);
+
+#[test]
+fn streams_that_end_while_a_connection_is_made_make_no_more_connections_than_slots() {
+    for (end, payload) in [OVERFLOW, CANCEL] {
+        let upstream = Upstream::ok();
+        let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"10/h\"]\n", upstream.address());
+        let andante = Andante::with_config_and(&rule, &["--threads", "1"]);
+        let mut frames = frames(&andante);
+        let host = upstream.address().to_string();
+        let block = block(&[(":method", "GET"), (":scheme", "http"), (":authority", &host), (":path", "/")]);
+        for stream in 0..200 {
+            let sent = frames.try_send(kind::HEADERS, 5, 2 * stream + 1, &block);
+            if sent.and_then(|()| frames.try_send(end, 0, 2 * stream + 1, &payload)).is_err() {
+                break;
+            }
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
+        // One may have been made ready ahead of a slot.
+        assert!(upstream.connections() <= 11, "{} connections", upstream.connections());
+    }
+}
+
+#[test]
+fn workers_that_leave_while_a_connection_is_made_make_no_more_connections_than_slots() {
+    let upstream = Upstream::ok();
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"10/h\"]\n", upstream.address());
+    let andante = Andante::with_config_and(&rule, &["--threads", "1"]);
+    for head in ["GET http://{}/ HTTP/1.1", "CONNECT {} HTTP/1.1"] {
+        for _ in 0..100 {
+            let mut client = Client::connect(andante.proxy());
+            let host = upstream.address().to_string();
+            client.send(format!("{}\r\nHost: {host}\r\n\r\n", head.replace("{}", &host)));
+            client.reset();
+        }
+    }
+    andante.wait_for(|status| status["connections"]["client"] == 0);
+    assert!(upstream.connections() <= 11, "{} connections", upstream.connections());
 }

@@ -70,6 +70,18 @@ fn what_a_name_server_says_becomes_of_a_request() {
 }
 
 #[test]
+fn an_ipv4_address_is_used_although_the_server_knows_no_such_name_for_ipv6() {
+    let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["v4.test"]), &["http/1.1"]));
+    let plain = Upstream::always("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    let (_names, interceptor) = asking(|_| Name::Briefly(vec![Ipv4Addr::LOCALHOST]), "retry = \"off\"\n");
+    for _ in 0..10 {
+        assert_eq!(interceptor.get(&format!("v4.test:{}", upstream.port()), "/").text(), "ok");
+        let url = format!("http://v4.test:{}/", plain.port());
+        assert_eq!(Client::get(interceptor.andante.proxy(), &url).text(), "ok");
+    }
+}
+
+#[test]
 fn a_name_that_leads_inside_is_refused_to_workers_on_other_machines() {
     let upstream = secure();
     let known = |name: &str| match name {

@@ -201,3 +201,28 @@ fn who_leaves_at_any_moment_leaves_nothing_behind() {
     andante.wait_for(quiet);
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
 }
+
+/// The timer of andante's end of an open connection: its kind and its jiffies of 10 ms (proc(5), `tr` and `tm->when`).
+fn timer(andante: &Andante) -> Option<(u8, u32)> {
+    let own = format!("0100007F:{:04X}", andante.proxy().port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let open = lines.filter(|fields| fields.len() > 5 && fields[1] == own && fields[3] == "01").next()?;
+    let (kind, when) = open[5].split_once(':')?;
+    Some((kind.parse().ok()?, u32::from_str_radix(when, 16).ok()?))
+}
+
+#[test]
+fn a_worker_that_waits_in_silence_is_probed_within_a_minute() {
+    const KEEP_ALIVE: u8 = 2;
+    let upstream = Upstream::ok();
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"1/h\"]\nmax-wait = \"2h\"\n", upstream.address());
+    let andante = Andante::with_config(&rule);
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let mut waiting = Client::connect(andante.proxy());
+    waiting.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
+    let (kind, when) = timer(&andante).expect("an open connection");
+    assert_eq!(kind, KEEP_ALIVE);
+    assert!((1..=6_000).contains(&when), "{when}");
+}

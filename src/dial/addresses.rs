@@ -1,0 +1,59 @@
+//! Addresses of a name, and how long they hold.
+
+use std::{net::IpAddr, time::Duration};
+
+/// Addresses of a name, in the order to try them in, and how long they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// At least one.
+    pub list: Vec<IpAddr>,
+    /// The time until the name is to be resolved again: the shortest TTL of the records.
+    pub ttl: Duration,
+}
+
+// === impl Addresses ===
+
+impl Addresses {
+    /// `list`, which holds for `ttl`.
+    pub(super) fn new(list: Vec<IpAddr>, ttl: Duration) -> Self {
+        Self { list, ttl }
+    }
+
+    /// Whether `address` is one of them; the IPv4-mapped form counts as the IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.list.iter().any(|one| one.to_canonical() == address.to_canonical())
+    }
+
+    /// The addresses with the families taking turns, beginning with the first one's (RFC 8305 §4).
+    pub(super) fn interleaved(list: Vec<IpAddr>) -> Vec<IpAddr> {
+        let first_is_v4 = list.first().is_some_and(IpAddr::is_ipv4);
+        let (preferred, other): (Vec<_>, Vec<_>) = list.into_iter().partition(|one| one.is_ipv4() == first_is_v4);
+        let (mut preferred, mut other) = (preferred.into_iter(), other.into_iter());
+        let mut order = Vec::with_capacity(preferred.len() + other.len());
+        while preferred.len() + other.len() > 0 {
+            order.extend(preferred.next());
+            order.extend(other.next());
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_and_the_first_one_begins() {
+        let parse = |list: [&str; 5]| list.map(|one| one.parse::<IpAddr>().unwrap()).to_vec();
+        let list = parse(["2001:db8::1", "2001:db8::2", "192.0.2.1", "192.0.2.2", "192.0.2.3"]);
+        let order = parse(["2001:db8::1", "192.0.2.1", "2001:db8::2", "192.0.2.2", "192.0.2.3"]);
+        assert_eq!(Addresses::interleaved(list), order);
+    }
+
+    #[test]
+    fn a_mapped_address_is_found_as_its_ipv4_address() {
+        let addresses = Addresses::new(vec!["192.0.2.1".parse().unwrap()], Duration::ZERO);
+        assert!(addresses.contains("::ffff:192.0.2.1".parse().unwrap()));
+        assert!(!addresses.contains("192.0.2.2".parse().unwrap()));
+    }
+}

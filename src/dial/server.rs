@@ -1,0 +1,83 @@
+//! One name server: its answers, kept for as long as they hold, and whether it understands EDNS (RFC 6891).
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use hickory_resolver::{
+    TokioResolver,
+    config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts},
+    lookup::Lookup,
+    net::{NetError, runtime::TokioRuntimeProvider},
+    proto::rr::{Name, RecordType},
+};
+
+/// Silence for this long may be the answer of a server that drops queries with EDNS: most answer within 100 ms, and
+/// 800 ms is the first retransmission of BIND.
+const MAX_EDNS_SILENCE: Duration = Duration::from_secs(1);
+
+/// A name server, asked with EDNS if the options say so and it understands it.
+pub(super) struct NameServer {
+    /// Sends an OPT record with each query.
+    edns: Option<TokioResolver>,
+    plain: TokioResolver,
+    /// Whether it has answered a query without EDNS after it had failed the one with it (RFC 6891 §7).
+    is_plain: AtomicBool,
+}
+
+// === impl NameServer ===
+
+impl NameServer {
+    /// The server at `address`; `attempts` is the number of queries that it may leave unanswered. `None` if it cannot be
+    /// asked.
+    pub(super) fn new(address: SocketAddr, attempts: usize, options: &ResolverOpts) -> Option<Self> {
+        let mut plain = options.clone();
+        plain.edns0 = false;
+        // The query with EDNS is one of the attempts. hickory counts the further ones.
+        plain.attempts = attempts.saturating_sub(1 + usize::from(options.edns0));
+        let edns = options.edns0.then(|| {
+            let mut edns = options.clone();
+            edns.attempts = 0;
+            edns.timeout = edns.timeout.min(MAX_EDNS_SILENCE);
+            resolver(address, edns)
+        });
+        Some(Self { edns: edns.flatten(), plain: resolver(address, plain)?, is_plain: AtomicBool::new(false) })
+    }
+
+    /// The records of one type that `name` has. Asks again without EDNS if the first query got no answer about the name.
+    pub(super) async fn lookup(&self, name: &Name, kind: RecordType) -> Result<Lookup, NetError> {
+        let Some(edns) = self.edns.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed)) else {
+            return self.plain.lookup(name.clone(), kind).await;
+        };
+        let first = edns.lookup(name.clone(), kind).await;
+        if is_answer(&first) {
+            return first;
+        }
+        let second = self.plain.lookup(name.clone(), kind).await;
+        if is_answer(&second) {
+            self.is_plain.store(true, Ordering::Relaxed);
+        }
+        second
+    }
+}
+
+/// Whether a server has said what there is of a name, be it nothing.
+fn is_answer(outcome: &Result<Lookup, NetError>) -> bool {
+    outcome.as_ref().map_or_else(NetError::is_no_records_found, |_| true)
+}
+
+fn resolver(server: SocketAddr, options: ResolverOpts) -> Option<TokioResolver> {
+    let on_port = |mut connection: ConnectionConfig| {
+        connection.port = server.port();
+        connection
+    };
+    // TCP is for answers that do not fit into a datagram.
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(on_port);
+    let server = NameServerConfig::new(server.ip(), true, connections.into());
+    let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+    let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    // Building fails for DNS over TLS only.
+    builder.with_options(options).build().ok()
+}
