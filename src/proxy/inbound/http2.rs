@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use h2::Reason;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
@@ -25,7 +26,10 @@ use crate::{
     proxy::{
         call::Arrival,
         exchange::Exchange,
-        inbound::watchdog::{self, NextLook, Watchdog},
+        inbound::{
+            request_memory::{HeldRequest, RequestMemory},
+            watchdog::{self, NextLook, Watchdog},
+        },
         message::{frame_filter::FrameFilter, progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
@@ -34,8 +38,9 @@ use crate::{
     },
 };
 
-/// As many requests as may be under way on one connection(RFC 9113 §6.5.2 asks for no fewer).
-const MAX_STREAMS: u32 = 100;
+/// As many requests as may be under way on one connection, if their heads leave room. Channels of gRPC with more wait
+/// without a word; other proxies allow 100 to 1,000.
+const MAX_STREAMS: u32 = 1000;
 /// How much of a request's body is taken from the worker before its turn has come.
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// The same for all requests of a connection.
@@ -69,13 +74,15 @@ where
     let (proxy, streams, next_look) = (session.proxy.clone(), Streams::default(), Arc::new(NextLook::default()));
     let usual = watchdog::tick(&proxy);
     next_look.set(proxy.clock.now() + usual);
+    let memory = RequestMemory::default();
     let service = service_fn(|request: Request<Incoming>| {
+        let held = memory.hold(&request);
         let now = session.proxy.clock.now();
         let exchange = Arc::new(Exchange::new(session.clone(), now));
         streams.add(&exchange);
         exchange.begins(now);
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
-        answer(Arrival { exchange, request }, next_look.clone())
+        answer(Arrival { exchange, request }, next_look.clone(), held)
     });
     let connection = http2::Builder::new(StreamExecutor)
         .timer(TokioTimer::new())
@@ -140,8 +147,14 @@ where
     .await;
 }
 
-/// Takes one stream's request through the stack. `next_look` is when its connection looks whether it is late.
-async fn answer(arrival: Arrival, next_look: Arc<NextLook>) -> io::Result<Response<Watched>> {
+/// Takes one stream's request through the stack. `next_look` is when its connection looks whether it is late. A request for
+/// which no memory is `held` is refused.
+async fn answer(
+    arrival: Arrival,
+    next_look: Arc<NextLook>,
+    held: Option<HeldRequest>,
+) -> Result<Response<Watched>, BoxError> {
+    let Some(_held) = held else { return Err(h2::Error::from(Reason::REFUSED_STREAM).into()) };
     let exchange = arrival.exchange.clone();
     let mut watch = Watchdog::of_stream(exchange.clone(), next_look);
     let mut stack = stack();

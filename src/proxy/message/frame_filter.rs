@@ -16,7 +16,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Length of what a client sends ahead of its first frame (RFC 9113 §3.4).
+/// Length of a client's connection preface (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
 /// Length of a frame's head (RFC 9113 §4.1).
 const HEAD_BYTES: usize = 9;
@@ -60,12 +60,12 @@ struct FrameCursor {
 // === impl FrameFilter ===
 
 impl<S, F: Fn(Received)> FrameFilter<S, F> {
-    /// Reads what a server sends, and calls `on_read` after each read.
+    /// Reads the frames of a server, and calls `on_read` after each read.
     pub(crate) fn of_server(stream: S, on_read: F) -> Self {
         Self { stream, cursor: FrameCursor::after(0), on_read }
     }
 
-    /// Reads what a client sends, and calls `on_read` after each read.
+    /// Reads the frames of a client, and calls `on_read` after each read.
     pub(crate) fn of_client(stream: S, on_read: F) -> Self {
         Self { stream, cursor: FrameCursor::after(PREFACE_BYTES), on_read }
     }

@@ -2,7 +2,7 @@
 //!
 //! A stream moves no faster than its window in each round trip, and a window may fill with bytes that nobody reads. So a
 //! connection begins with small windows. They grow while an answer is read as fast as it comes, within a budget of the
-//! whole process, and shrink again when that is over or when streams share them.
+//! whole process. They shrink when that is over, or when many streams share the connection.
 
 use std::{
     sync::{
@@ -39,9 +39,9 @@ pub(crate) struct WindowBudget(AtomicUsize);
 pub(crate) struct ReceiveWindow {
     clock: Clock,
     budget: Arc<WindowBudget>,
-    /// What its answers can use; the connection's streams may have to do with less.
+    /// Size that its answers can use. With many streams the size in force is smaller.
     wanted: AtomicU32,
-    /// What the API was told last.
+    /// Size in force: the API was told it last.
     current: AtomicU32,
     /// When an answer last filled its window, in nanoseconds of the clock.
     last_full: AtomicU64,
@@ -51,7 +51,7 @@ pub(crate) struct ReceiveWindow {
 
 /// How fast one answer is read, to find out whether its window holds it up.
 pub(crate) struct ReadSpeed {
-    /// When what follows began.
+    /// Begin of the measurement.
     since: Instant,
     /// Bytes that its reader has taken.
     taken: u32,
@@ -119,7 +119,7 @@ impl ReceiveWindow {
         self.clock.now()
     }
 
-    /// The size that the API is to be told, with so many `streams` under way, if that is another one than before.
+    /// Returns the size that the API is to be told with `streams` in flight, if it differs from the size in force.
     pub(crate) fn change(&self, streams: usize) -> Option<u32> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted > FIRST_WINDOW_BYTES && self.is_unused() {

@@ -1,4 +1,4 @@
-//! What an API sends on one stream of an HTTP/2 connection.
+//! Bodies of answers on streams of an HTTP/2 connection, as the library has them.
 
 use std::{
     io,

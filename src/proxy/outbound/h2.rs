@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct SharedConnection {
     sender: SendRequest<Bytes>,
     writes: Arc<Writes>,
-    /// How many requests are under way on it.
+    /// Requests in flight on it.
     active: AtomicUsize,
     /// How many the upstream allows (RFC 9113 §6.5.2).
     allowed: AtomicUsize,
@@ -34,7 +34,7 @@ pub(crate) struct SharedConnection {
     state: Arc<ConnectionState>,
 }
 
-/// What a connection's task and its requests share.
+/// State that a connection's task and its requests share.
 pub(super) struct ConnectionState {
     pub(super) clock: Clock,
     pub(super) liveness: Liveness,
@@ -47,6 +47,15 @@ pub(super) struct ConnectionState {
 
 /// A request's part of a shared connection.
 pub(crate) struct Stream(Arc<SharedConnection>);
+
+// === impl ConnectionState ===
+
+impl ConnectionState {
+    /// A part of a request is handed over to be sent.
+    pub(super) fn on_request(&self) {
+        self.liveness.on_request(self.clock.now());
+    }
+}
 
 // === impl SharedConnection ===
 
@@ -62,7 +71,7 @@ impl SharedConnection {
         self.allowed.store(streams.min(MOST_STREAMS), Ordering::Relaxed);
     }
 
-    /// How many requests are under way on it.
+    /// Returns the number of requests in flight on it.
     pub(super) fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
@@ -102,7 +111,7 @@ impl SharedConnection {
         self.sender.clone()
     }
 
-    pub(super) fn state(&self) -> &ConnectionState {
+    pub(super) fn state(&self) -> &Arc<ConnectionState> {
         &self.state
     }
 
@@ -134,7 +143,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // As long as others are under way nobody asks since when none is. It is noted before that can be asked.
+        // While others are in flight nobody asks since when none is. It is noted before that can be asked.
         let note = || self.0.since.store(self.0.state.clock.now().as_nanos(), Ordering::Relaxed);
         let is_last = self.0.active.load(Ordering::Relaxed) == 1;
         if is_last {

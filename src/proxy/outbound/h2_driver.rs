@@ -22,7 +22,7 @@ use super::{
     liveness::Check,
 };
 
-/// What h2 takes for the upstream's bound until that has said one. An odd number, which no upstream says.
+/// Bound that h2 assumes until the upstream has announced one. An odd number, which no upstream announces.
 pub(super) const UNTOLD: usize = 7919;
 
 /// Drives a connection until it has ended.

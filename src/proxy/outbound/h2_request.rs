@@ -54,10 +54,10 @@ impl Stream {
         let (mut request, body) = without_body(*request);
         fit(&mut request, &body);
         let ends = body.is_end_stream();
-        connection.state().liveness.on_request(connection.state().clock.now());
+        connection.state().on_request();
         let (mut answer, stream) = sender.send_request(request, ends).map_err(failed)?;
         drop(sender);
-        let mut upload = (!ends).then(|| Box::pin(Upload::new(body, stream)));
+        let mut upload = (!ends).then(|| Box::pin(Upload::new(body, stream, connection.state().clone())));
         let answer = poll_fn(|cx| {
             if let Some(sending) = &mut upload
                 && let Poll::Ready(sent) = sending.as_mut().poll(cx)

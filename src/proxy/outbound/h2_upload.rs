@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body as _;
 
+use super::h2::ConnectionState;
 use crate::{error::BoxError, proxy::message::request_body::RequestBody};
 
 /// The body, and the stream. Dropped before its end, it resets the stream.
@@ -18,6 +20,7 @@ pub(super) struct Upload {
     stream: SendStream<Bytes>,
     /// A piece that waits for room, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
+    connection: Arc<ConnectionState>,
 }
 
 /// Why a body was not sent to its end.
@@ -32,8 +35,8 @@ pub(super) enum UploadError {
 // === impl Upload ===
 
 impl Upload {
-    pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>) -> Self {
-        Self { body, stream, waiting: None }
+    pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>, connection: Arc<ConnectionState>) -> Self {
+        Self { body, stream, waiting: None, connection }
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
@@ -47,6 +50,7 @@ impl Upload {
     }
 
     fn send(&mut self, piece: Bytes, last: bool) -> Result<(), UploadError> {
+        self.connection.on_request();
         self.stream.send_data(piece, last).map_err(|_| UploadError::Stream)
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A connection may be cut without a word: by a NAT, a load balancer, a cable. A PING finds out. But gRPC servers end a
 //! connection on which more than two PINGs come within five minutes while they send nothing (`too_many_pings`, gRFC A8).
-//! So a PING is sent only after a request that nothing has come back for, and at most two while no part of a message
-//! comes. A call that is silent for hours costs one.
+//! So a PING is sent once after each part of a request or an answer that nothing has followed, and at most twice while no
+//! part of an answer comes. A call that is silent for hours costs one.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// Nothing has come for so long since a request was sent: the API is asked.
+/// Silence after a part of a request or an answer until the API is asked.
 const SILENCE: Duration = Duration::from_secs(20);
 /// An API that does not answer a PING for so long is out of reach.
 const PONG: Duration = Duration::from_secs(20);
 /// While a PING is unanswered for longer than this, requests take other connections: longer than any round trip.
 const SUSPECT: Duration = Duration::from_secs(2);
-/// What comes within this time of a request may have been on its way already, and proves nothing.
+/// Bytes that come within this time of a request may have been on their way already, and prove nothing.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 /// PINGs that gRPC servers allow while they send nothing: the first, and two that are too early; one less for safety.
 const MAX_PINGS: u8 = 2;
 
-/// What is known of one connection.
+/// Signs of life of one connection.
 #[derive(Default)]
 pub(super) struct Liveness(Mutex<Signs>);
 
 #[derive(Default)]
 struct Signs {
-    /// When a request was sent for which nothing has come back.
-    unanswered: Option<Instant>,
+    /// When a part of a request was sent, or one of an answer came, that nothing has followed.
+    silent_since: Option<Instant>,
     /// When the API was asked, if it has not answered.
     pinged: Option<Instant>,
     /// PINGs since a part of a message has come.
     pings: u8,
 }
 
-/// What is to be done about a connection.
+/// Decision about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// Nothing, until a request is sent.
@@ -44,29 +44,29 @@ pub(super) enum Check {
     /// Look again then.
     LookAt(Instant),
     Ping,
-    /// It leads nowhere: end it.
+    /// End the connection: it leads nowhere.
     End,
 }
 
 // === impl Liveness ===
 
 impl Liveness {
-    /// A request, or more of one, is handed over to be sent.
+    /// A part of a request is handed over to be sent.
     pub(super) fn on_request(&self, now: Instant) {
-        self.0.lock().unanswered.get_or_insert(now);
+        self.0.lock().silent_since.get_or_insert(now);
     }
 
-    /// Bytes have come, a `message`'s or others. `now` is called if the time matters.
-    pub(super) fn on_read(&self, message: bool, now: impl FnOnce() -> Instant) {
+    /// Bytes have come, among them a part of an answer or not. `now` is called if the time matters.
+    pub(super) fn on_read(&self, of_answer: bool, now: impl FnOnce() -> Instant) {
         let mut signs = self.0.lock();
         signs.pinged = None;
-        if message {
+        if of_answer {
             signs.pings = 0;
-        }
-        if let Some(since) = signs.unanswered
+            signs.silent_since = Some(now());
+        } else if let Some(since) = signs.silent_since
             && now().since(since) >= ON_ITS_WAY
         {
-            signs.unanswered = None;
+            signs.silent_since = None;
         }
     }
 
@@ -76,11 +76,11 @@ impl Liveness {
         if let Some(pinged) = signs.pinged {
             return if now < pinged + PONG { Check::LookAt(pinged + PONG) } else { Check::End };
         }
-        let Some(since) = signs.unanswered else { return Check::Rest };
+        let Some(since) = signs.silent_since else { return Check::Rest };
         if now < since + SILENCE {
             return Check::LookAt(since + SILENCE);
         }
-        signs.unanswered = None;
+        signs.silent_since = None;
         if !may_ping || signs.pings >= MAX_PINGS {
             return Check::Rest;
         }
@@ -97,7 +97,7 @@ impl Liveness {
     /// Whether there is something to look at later.
     pub(super) fn is_watched(&self) -> bool {
         let signs = self.0.lock();
-        signs.unanswered.is_some() || signs.pinged.is_some()
+        signs.silent_since.is_some() || signs.pinged.is_some()
     }
 }
 
@@ -157,14 +157,28 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_later_than_others_may_have_been_on_their_way_needs_no_ping() {
+    fn frames_about_the_connection_need_no_ping_once_they_can_be_an_answer() {
         let liveness = Liveness::default();
         liveness.on_request(at(0));
-        liveness.on_read(true, || at(0));
-        assert!(liveness.is_watched(), "it may belong to an earlier request");
-        liveness.on_read(true, || at(1));
+        liveness.on_read(false, || at(0));
+        assert!(liveness.is_watched(), "they may have been on their way");
+        liveness.on_read(false, || at(1));
         assert!(!liveness.is_watched());
         assert_eq!(pings(&liveness, 1, 100), 0);
+    }
+
+    /// As long as events come the API is asked once in each silence, which gRPC servers allow: they send, too.
+    #[test]
+    fn an_answer_that_stops_in_its_middle_is_asked_for_once() {
+        let liveness = Liveness::default();
+        liveness.on_request(at(0));
+        for event in 0..5 {
+            liveness.on_read(true, || at(100 * event));
+            assert_eq!(pings(&liveness, 100 * event, 100 * event + 100), 1);
+        }
+        liveness.on_read(true, || at(500));
+        assert_eq!(liveness.check(at(520), true), Check::Ping);
+        assert_eq!(liveness.check(at(540), true), Check::End);
     }
 
     #[test]

@@ -147,8 +147,8 @@ fn an_api_that_floods_with_empty_frames_is_left() {
     let mut client = Client2::connect(andante.andante.proxy());
     let answer = client.get(&upstream.url("/"));
     eventually("the connection's end", || (upstream.ended() == 1).then_some(()));
-    // Nothing of it has been passed on, so it is an error in words.
-    assert!(answer.try_answer().is_ok_and(|answer| answer.status() == 502));
+    // An error in words, unless the head has been passed on before.
+    assert!(answer.try_answer().map_or(true, |answer| answer.status() == 502));
     assert!(left.lock().is_none_or(|reason| reason == Reason::ENHANCE_YOUR_CALM));
 }
 

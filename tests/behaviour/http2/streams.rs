@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{
     Andante, Client, Message, Mock, PATIENCE, Upstream,
-    h2::{Client2, Frames, kind},
+    h2::{Client2, Frames, block, kind},
 };
 
 const MAX_CONCURRENT_STREAMS: u16 = 3;
@@ -66,22 +66,48 @@ fn a_hundred_streams_are_paced_like_connections() {
 }
 
 #[test]
-fn no_more_than_a_hundred_streams_are_allowed() {
+fn a_thousand_streams_are_allowed_and_the_next_is_refused() {
     let upstream = Upstream::ok();
-    let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
+    let andante = Andante::serve(&["--limit", &format!("{}=1/5s", upstream.address())]);
     let mut frames = frames(&andante);
     let settings = frames.next_of(kind::SETTINGS).unwrap();
-    assert_eq!(settings.setting(MAX_CONCURRENT_STREAMS), Some(100));
+    assert_eq!(settings.setting(MAX_CONCURRENT_STREAMS), Some(1000));
     assert_eq!(settings.setting(ENABLE_CONNECT_PROTOCOL), None, "not advertised");
     let host = upstream.address().to_string();
     let get = [(":method", "GET"), (":scheme", "http"), (":authority", &*host), (":path", "/")];
     // The first is answered, and leaves its place to another.
     frames.headers(1, &get, true);
     while !frames.next_on(1).expect("an answer").ends() {}
-    (1..=101).for_each(|stream| frames.headers(2 * stream + 1, &get, true));
+    (1..=1001).for_each(|stream| frames.headers(2 * stream + 1, &get, true));
     let refused = frames.next_of(kind::RST_STREAM).expect("the last to be refused");
-    assert_eq!((refused.stream, refused.reason()), (203, h2::Reason::REFUSED_STREAM));
-    andante.wait_for(|status| lane(status, "waiting") == 100);
+    assert_eq!((refused.stream, refused.reason()), (2003, h2::Reason::REFUSED_STREAM));
+    andante.wait_for(|status| lane(status, "waiting") >= 990);
+}
+
+/// A hundred with heads of 64 KiB: RFC 9113 §6.5.2 wants no fewer.
+#[test]
+fn requests_with_long_heads_are_refused_once_a_connection_holds_seven_megabytes_of_them() {
+    const STREAMS: u32 = 250;
+    let upstream = Upstream::ok();
+    let andante = Andante::serve(&["--limit", &format!("{}=1/20s", upstream.address())]);
+    let mut frames = frames(&andante);
+    let host = upstream.address().to_string();
+    let long = "y".repeat(15_000);
+    let get = [(":method", "GET"), (":scheme", "http"), (":authority", &*host), (":path", "/")];
+    let fields = [&get[..], &[("a", &*long), ("b", &*long), ("c", &*long), ("d", &*long)]].concat();
+    let block = block(&fields);
+    for stream in 0..STREAMS {
+        let pieces: Vec<_> = block.chunks(16 * 1024).collect();
+        for (number, piece) in pieces.iter().enumerate() {
+            let (first, last) = (number == 0, number + 1 == pieces.len());
+            let kind = if first { kind::HEADERS } else { kind::CONTINUATION };
+            frames.send(kind, u8::from(first) | if last { 4 } else { 0 }, 2 * stream + 1, piece);
+        }
+    }
+    let refused = frames.next_of(kind::RST_STREAM).expect("one to be refused");
+    assert_eq!(refused.reason(), h2::Reason::REFUSED_STREAM);
+    let status = andante.wait_for(|status| lane(status, "waiting") >= 100);
+    assert!(lane(&status, "waiting") < 120, "{status:#}");
 }
 
 #[test]
