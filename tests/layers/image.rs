@@ -109,9 +109,10 @@ fn all_that_the_image_compiles_is_copied_into_it() {
     copy_to(to);
     assert!(to.join(".cargo/config.toml").exists(), "jemalloc's settings");
 
-    let metadata = ["metadata", "--locked", "--offline", "--format-version", "1"];
-    let output = Command::new(env!("CARGO")).args(metadata).current_dir(to).output().unwrap();
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    // It reads the manifest, its targets and the lock file, and what this machine compiles of them.
+    let tree = ["tree", "--locked", "--offline", "--edges", "normal,build"];
+    let output = Command::new(env!("CARGO")).args(tree).current_dir(to).output().unwrap();
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
 
     let sources = sources();
     let tests: Vec<PathBuf> = sources.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
