@@ -86,16 +86,18 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     const TOKEN: &str = "0123456789abcdef";
 
     /// Whether a request with this `Authorization` is let in, and after how long.
     async fn asks(access: &Access, authorization: Option<&str>) -> (bool, Duration) {
         let value = authorization.map(|said| (header::AUTHORIZATION, HeaderValue::from_str(said).unwrap()));
-        let before = time::Instant::now();
+        let clock = Clock::start();
+        let before = clock.now();
         let refusal = access.refusal(&value.into_iter().collect(), Some([127, 0, 0, 1].into())).await;
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status() == StatusCode::UNAUTHORIZED));
-        (refusal.is_none(), before.elapsed())
+        (refusal.is_none(), clock.now().since(before))
     }
 
     #[tokio::test(start_paused = true)]
