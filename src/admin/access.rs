@@ -1,4 +1,4 @@
-//! Who may change things: the token, and what becomes of wrong ones. They are logged, counted and slowed down.
+//! Authorization of changes by a token. Wrong tokens are logged, counted and slowed down.
 
 use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
     token::Token,
 };
 
-/// The token, and the wrong ones of the last minute.
+/// The token, and the addresses that sent a wrong one in the last minute.
 pub(super) struct Access {
     token: Option<Token>,
     /// Addresses that sent a wrong token in this minute.
@@ -26,7 +26,7 @@ const MEMORY: Duration = Duration::from_secs(60);
 /// While a wrong token is remembered, each further one is looked at after this long: with 64 connections that is 64
 /// guesses a second, and an operator with the right token waits a second.
 const PENALTY: Duration = Duration::from_secs(1);
-/// Of further addresses it is only counted: a log is no place for a list.
+/// Wrong tokens from further addresses are only counted.
 const MAX_LOGGED_ADDRESSES: usize = 100;
 
 // === impl Access ===
@@ -37,7 +37,7 @@ impl Access {
         Self { token, recent: Arc::default(), wrong }
     }
 
-    /// What a request without the token is answered; `None` if it has it.
+    /// The refusal of a request without the token; `None` if it has the token.
     pub(super) async fn refusal(&self, fields: &HeaderMap, peer: Option<IpAddr>) -> Option<PageAnswer> {
         let Some(token) = &self.token else {
             let detail =
@@ -86,16 +86,18 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     const TOKEN: &str = "0123456789abcdef";
 
     /// Whether a request with this `Authorization` is let in, and after how long.
     async fn asks(access: &Access, authorization: Option<&str>) -> (bool, Duration) {
         let value = authorization.map(|said| (header::AUTHORIZATION, HeaderValue::from_str(said).unwrap()));
-        let before = time::Instant::now();
+        let clock = Clock::start();
+        let before = clock.now();
         let refusal = access.refusal(&value.into_iter().collect(), Some([127, 0, 0, 1].into())).await;
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status() == StatusCode::UNAUTHORIZED));
-        (refusal.is_none(), before.elapsed())
+        (refusal.is_none(), clock.now().since(before))
     }
 
     #[tokio::test(start_paused = true)]

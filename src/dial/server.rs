@@ -1,4 +1,4 @@
-//! One name server: its answers, kept for as long as they hold, and whether it understands EDNS (RFC 6891).
+//! A name server, its cached answers, and whether it understands EDNS (RFC 6891).
 
 use std::{
     net::SocketAddr,
@@ -63,7 +63,7 @@ impl NameServer {
     }
 }
 
-/// Whether a server has said what there is of a name, be it nothing.
+/// Whether the outcome is an answer about the name, positive or negative.
 fn is_answer(outcome: &Result<Lookup, NetError>) -> bool {
     outcome.as_ref().map_or_else(NetError::is_no_records_found, |_| true)
 }

@@ -192,7 +192,7 @@ async fn first_found(server: &NameServer, names: &[Name]) -> Result<Addresses, N
     Err(outcome.unwrap_or(NetError::Timeout))
 }
 
-/// Asks for IPv6 and IPv4 at once. Some name servers never answer for IPv6: what is there is not held up by that.
+/// Asks for IPv6 and IPv4 at once. A server that never answers for IPv6 does not delay the IPv4 addresses.
 async fn both_kinds(server: &NameServer, name: &Name) -> Result<Addresses, NetError> {
     let mut v6 = pin!(server.lookup(name, RecordType::AAAA));
     let mut v4 = pin!(server.lookup(name, RecordType::A));

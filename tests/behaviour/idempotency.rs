@@ -314,7 +314,7 @@ fn the_cookie_goes_to_the_next_worker_if_the_first_has_left() {
     upstream.wait_for(1);
     let mut second = post(&andante, &upstream, "one", "", "hi");
     drop(first);
-    andante.wait_for(|status| status["connections"]["client"] == 1);
+    andante.wait_for(|status| status["requests"]["left"] == 1);
     release.send(()).unwrap();
     assert!(second.answer().has("set-cookie"));
     assert!(!post(&andante, &upstream, "one", "", "hi").answer().has("set-cookie"));

@@ -12,7 +12,7 @@ use std::{
 use super::{sources, test_modules};
 use crate::sources::without_tests;
 
-/// Not part of a checkout.
+/// Folders that are not part of a checkout.
 const NOT_CHECKED_OUT: [&str; 2] = [".git", "target"];
 
 fn root() -> &'static Path {
@@ -51,7 +51,7 @@ fn matches(pattern: &str, path: &Path) -> bool {
     pattern == "*" || path.starts_with(pattern.trim_matches('/'))
 }
 
-/// What each COPY line of the first stage copies, and to which folder of its working directory.
+/// Sources and target folder of each COPY line of the first stage.
 fn copies(dockerfile: &str) -> Vec<(Vec<&str>, &str)> {
     let lines =
         dockerfile.lines().filter_map(|line| line.strip_prefix("COPY ")).filter(|line| !line.starts_with("--from"));
@@ -102,16 +102,17 @@ fn plain(path: &Path) -> PathBuf {
 
 #[test]
 fn all_that_the_image_compiles_is_copied_into_it() {
-    // Somebody who wants to compile it names the folder: tests/deploy does.
+    // tests/deploy names a folder, and compiles what is in it afterwards.
     let kept = env::var_os("ANDANTE_IMAGE_SOURCES").map(PathBuf::from);
     let folder = tempfile::tempdir().unwrap();
     let to = kept.as_deref().unwrap_or(folder.path());
     copy_to(to);
     assert!(to.join(".cargo/config.toml").exists(), "jemalloc's settings");
 
-    let metadata = ["metadata", "--locked", "--offline", "--format-version", "1"];
-    let output = Command::new(env!("CARGO")).args(metadata).current_dir(to).output().unwrap();
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    // It reads the manifest, its targets and the lock file, and what this machine compiles of them.
+    let tree = ["tree", "--locked", "--offline", "--edges", "normal,build"];
+    let output = Command::new(env!("CARGO")).args(tree).current_dir(to).output().unwrap();
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
 
     let sources = sources();
     let tests: Vec<PathBuf> = sources.iter().flat_map(|(path, text)| test_modules(path, text)).collect();

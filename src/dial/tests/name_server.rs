@@ -90,7 +90,7 @@ fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
     (labels.join("."), kind, &bytes[..at + 5])
 }
 
-/// What is sent to a query, with EDNS or not, and after how long.
+/// The answer to a query with or without EDNS, and the delay before it is sent.
 fn plain(answer: NameAnswer, edns: bool) -> (NameAnswer, Duration) {
     match answer {
         NameAnswer::WithoutEdns(_) if edns => (NameAnswer::FormatError, Duration::ZERO),

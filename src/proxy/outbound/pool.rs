@@ -21,6 +21,8 @@ use crate::{
 
 /// How many milliseconds it takes until connections that are let go are closed, and on a busy machine.
 const CLOSING: [u64; 3] = [10, 40, 150];
+/// So often is a connection tried at most while workers' connections end: about four seconds.
+const MAX_TRIES: usize = 60;
 
 /// The connections of one runtime thread that may carry another request.
 pub struct Pool {
@@ -63,7 +65,7 @@ impl Pool {
     }
 
     /// Makes a connection; if the process has no file descriptor left, unused ones are the first to go, and then those of workers
-    /// that carry no request.
+    /// that carry no request. While those end it goes on trying: another client may have got the first descriptor.
     pub(crate) async fn with_room<T, F>(&self, drain: &Drain, make: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -72,13 +74,19 @@ impl Pool {
         let mut outcome = make().await;
         if exhausted(&outcome) {
             self.clear();
-            for wait in CLOSING {
+            let (mut waits, mut open) = (CLOSING.into_iter(), drain.open());
+            for _ in 0..MAX_TRIES {
+                let Some(wait) = waits.next() else { break };
                 tokio::time::sleep(Duration::from_millis(wait)).await;
                 outcome = make().await;
                 if !exhausted(&outcome) {
                     break;
                 }
                 drain.make_room(self.clock.now());
+                if drain.open() < open {
+                    waits = CLOSING.into_iter();
+                }
+                open = drain.open();
             }
         }
         outcome
@@ -97,5 +105,42 @@ impl Pool {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tries to connect while one of 20 worker connections ends before each try, as long as `ends` is true; how often.
+    async fn tries(ends: bool) -> (usize, Result<(), Error>) {
+        let (pool, drain) = (Pool::new(Clock::start(), Duration::from_secs(60)), Drain::default());
+        let tries = AtomicUsize::new(0);
+        (0..20).for_each(|_| drain.opened());
+        let make = || async {
+            tries.fetch_add(1, Ordering::Relaxed);
+            if ends {
+                drain.closed();
+            }
+            match drain.open() {
+                0 => Ok(()),
+                _ => Err(Error::NoDescriptor { origin: "api.test".into() }),
+            }
+        };
+        let outcome = pool.with_room(&drain, make).await;
+        (tries.load(Ordering::Relaxed), outcome)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_descriptor_is_waited_for_while_connections_of_workers_end() {
+        let (count, outcome) = tries(true).await;
+        assert!(outcome.is_ok(), "after {count} tries");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_descriptor_is_not_waited_for_if_no_connection_ends() {
+        let (count, outcome) = tries(false).await;
+        assert!(matches!(outcome, Err(Error::NoDescriptor { .. })));
+        assert_eq!(count, 1 + CLOSING.len());
     }
 }

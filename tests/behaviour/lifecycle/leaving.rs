@@ -206,8 +206,8 @@ fn who_leaves_at_any_moment_leaves_nothing_behind() {
 fn timer(andante: &Andante) -> Option<(u8, u32)> {
     let own = format!("0100007F:{:04X}", andante.proxy().port());
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let open = lines.filter(|fields| fields.len() > 5 && fields[1] == own && fields[3] == "01").next()?;
+    let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let open = lines.find(|fields| fields.len() > 5 && fields[1] == own && fields[3] == "01")?;
     let (kind, when) = open[5].split_once(':')?;
     Some((kind.parse().ok()?, u32::from_str_radix(when, 16).ok()?))
 }
