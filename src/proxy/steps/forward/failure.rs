@@ -4,7 +4,10 @@ use std::io;
 
 use crate::{
     error::{Error, io_error},
-    proxy::outbound::route::Route,
+    proxy::{
+        outbound::{h1::MAX_HEAD, route::Route},
+        protocol::MAX_FIELDS,
+    },
     tls,
 };
 
@@ -22,10 +25,14 @@ pub(crate) fn of(error: hyper::Error, route: &Route) -> Error {
         // The only thing of ours that hyper polls here is the worker's body.
         return Error::Body { source: error.into() };
     }
+    if error.is_parse_too_large() {
+        let source = format!("its head has more than {MAX_FIELDS} fields, or than {} KiB", MAX_HEAD / 1024);
+        return Error::BadAnswer { origin, source: source.into() };
+    }
     // A body's framing is read as input of the system's kind is.
     let kind = io_error(&error).map(io::Error::kind);
     let unreadable = matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
-    if unreadable || error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
+    if unreadable || error.is_parse() || error.is_parse_status() {
         return Error::BadAnswer { origin, source: error.into() };
     }
     Error::Broken { origin, source: error.into() }
