@@ -8,6 +8,7 @@ mod egress;
 mod gateway;
 mod host_pattern;
 mod network;
+pub mod normal_form;
 mod origin;
 mod renamed;
 mod reserve;
@@ -18,7 +19,7 @@ mod turns;
 mod usage;
 
 pub use self::{
-    added::{Added, BadPart, KeyPart, Mismatch, PathPattern, Segments, segments},
+    added::{Added, BadPart, KeyPart, Mismatch, PathPattern},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
     cost::{CostSource, MemberPath, PerByte, RuleCost},
     cross_site::{Names, is_page_of_others},

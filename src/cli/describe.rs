@@ -79,13 +79,16 @@ pub(super) fn margin(margin: MarginSpec) -> String {
 
 /// The settings on the way out that differ from a direct connection, by their keys.
 pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
-    let Egress { secure, via, resolve, source, sni, identity } = egress;
+    let Egress { secure, via, unannounced, resolve, source, sni, identity } = egress;
     let mut rows = Vec::new();
     if *secure {
         rows.push(("upstream", "https, also where http is asked for".to_owned()));
     }
     if let Some(parent) = via {
         rows.push(("via", between(parent)));
+    }
+    if *unannounced {
+        rows.push(("via-field", "off".to_owned()));
     }
     if !resolve.is_empty() {
         rows.push(("resolve", listed(resolve, "none")));

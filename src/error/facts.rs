@@ -163,7 +163,7 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::NotProcessed { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, NotProcessed, KeepAlive,
             "try again: the upstream says that it has not looked at the request"),
         Error::BadAnswer { .. } => row(S::BAD_GATEWAY, "http_protocol_error", Upstream, Never, KeepAlive,
-            "look at what the upstream sends: its answer breaks RFC 9112"),
+            "look at what the upstream sends: its answer breaks RFC 9112, or is larger than andante takes"),
         Error::AnswerTimeout { .. } => row(S::GATEWAY_TIMEOUT, "http_response_timeout", Upstream, Never, KeepAlive,
             "raise `timeouts.answer` if the upstream is meant to take this long"),
         Error::Stalled { .. } => row(S::REQUEST_TIMEOUT, "http_request_error", Client, Never, Close,

@@ -52,6 +52,8 @@ pub struct Draw {
     pub budget: u64,
     /// The rule.
     pub rule: Arc<Policy>,
+    /// The rule says `only`, and no server reads the path as one of other rules: the lane's own budget is not drawn on.
+    pub apart: bool,
 }
 
 /// What a lane would do with a request that came now.
@@ -135,6 +137,12 @@ pub enum Refusal {
 // === impl Draw ===
 
 impl Draw {
+    /// A draw on the budget `budget` of `rule`.
+    pub fn new(budget: u64, rule: Arc<Policy>) -> Self {
+        let apart = rule.added.as_ref().is_some_and(|added| added.only);
+        Self { budget, rule, apart }
+    }
+
     /// What tells the budget of the rule with this name from others: `values` is a hash of what its key says of a request, which
     /// clients cannot foresee.
     pub fn budget_of(rule: &str, values: u64) -> u64 {

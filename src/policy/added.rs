@@ -1,8 +1,8 @@
 //! Rules that are for some requests of their hosts only. They hold beside the hosts' own rule.
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
-use smallvec::SmallVec;
+use super::normal_form::{PathReadings, Segments, unescaped};
 
 /// Which requests to its hosts a rule is for, and what tells its budgets apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,38 +73,6 @@ pub enum Mismatch<'a> {
 #[error("{0}")]
 pub struct BadPart(&'static str);
 
-/// A path in segments as most servers read it: without empty ones, `.` and `..`, and with what was escaped.
-pub type Segments<'a> = SmallVec<[Cow<'a, str>; 8]>;
-
-/// The segments of `path`.
-pub fn segments(path: &str) -> Segments<'_> {
-    let mut segments = Segments::new();
-    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-        match unescaped(segment) {
-            segment if segment == "." => {}
-            segment if segment == ".." => _ = segments.pop(),
-            segment => segments.push(segment),
-        }
-    }
-    segments
-}
-
-fn unescaped(segment: &str) -> Cow<'_, str> {
-    if !segment.contains('%') {
-        return segment.into();
-    }
-    let (mut bytes, mut rest) = (Vec::with_capacity(segment.len()), segment.as_bytes());
-    while let [first, after @ ..] = rest {
-        let escaped = after.get(..2).filter(|_| *first == b'%').and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        });
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned().into()
-}
-
 // === impl Added ===
 
 impl Added {
@@ -112,13 +80,13 @@ impl Added {
     pub fn mismatch(
         &self,
         method: &str,
-        path: &Segments<'_>,
+        path: &PathReadings<'_>,
         has_header: impl Fn(&str) -> bool,
     ) -> Option<Mismatch<'_>> {
         if !self.methods.is_empty() && self.methods.iter().all(|one| **one != *method) {
             return Some(Mismatch::Method);
         }
-        if self.path.as_ref().is_some_and(|pattern| !pattern.matches(path)) {
+        if self.matching(path).next().is_none() {
             return Some(Mismatch::Path);
         }
         self.headers.iter().find(|header| !has_header(header)).map(|header| Mismatch::Header(header))
@@ -129,6 +97,17 @@ impl Added {
         self.path.is_none() && self.methods.is_empty() && self.headers.is_empty()
     }
 
+    /// The readings of `path` that it is for.
+    pub fn matching<'a, 'p>(&self, path: &'p PathReadings<'a>) -> impl Iterator<Item = &'p Segments<'a>> {
+        path.iter().filter(|reading| self.path.as_ref().is_none_or(|pattern| pattern.matches(reading)))
+    }
+
+    /// Whether no further rule is for a request with this `path`, which it is [for](Self::mismatch). A path that some server
+    /// may read as one of others is no way around their limits.
+    pub fn is_only_for(&self, path: &PathReadings<'_>) -> bool {
+        self.only && self.matching(path).count() == path.iter().count()
+    }
+
     /// Whether there may be a request that it and the other are for.
     pub fn overlaps(&self, other: &Self) -> bool {
         let methods = self.methods.is_empty()
@@ -137,7 +116,7 @@ impl Added {
         methods && self.path.as_ref().zip(other.path.as_ref()).is_none_or(|(one, other)| one.overlaps(other))
     }
 
-    /// What its key says of a path that it is [for](Self::mismatch): the segment called `name`.
+    /// What its key says of a [reading](Self::matching) of a path: the segment called `name`.
     pub fn named<'a>(&self, name: &str, path: &'a Segments<'_>) -> Option<&'a str> {
         let at = self.path.as_ref()?.position(name)?;
         path.get(at).map(|segment| &**segment)
@@ -298,7 +277,7 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
-        pattern.parse::<PathPattern>().unwrap().matches(&segments(path))
+        pattern.parse::<PathPattern>().unwrap().matches(PathReadings::of(path).strict())
     }
 
     #[test]
@@ -340,10 +319,10 @@ mod tests {
     #[test]
     fn segments_are_called_by_names() {
         let added = Added { path: Some("/v1/{tenant}/*".parse().unwrap()), ..Added::default() };
-        let named = |path: &str| added.named("tenant", &segments(path)).map(str::to_owned);
+        let named = |path: &str| added.named("tenant", PathReadings::of(path).strict()).map(str::to_owned);
         assert_eq!(named("/v1/acme/things"), Some("acme".into()));
         assert_eq!(named("/v1/%61cme"), Some("acme".into()));
-        assert_eq!(added.named("other", &segments("/v1/acme")), None);
+        assert_eq!(added.named("other", PathReadings::of("/v1/acme").strict()), None);
     }
 
     #[test]
@@ -363,7 +342,7 @@ mod tests {
     #[test]
     fn method_and_header_must_be_there() {
         let added = Added { methods: vec!["POST".into()], headers: vec!["x-batch".into()], ..Added::default() };
-        let path = segments("/");
+        let path = PathReadings::of("/");
         assert_eq!(added.mismatch("POST", &path, |name| name == "x-batch"), None);
         assert_eq!(added.mismatch("GET", &path, |_| true), Some(Mismatch::Method));
         assert_eq!(added.mismatch("POST", &path, |_| false), Some(Mismatch::Header("x-batch")));

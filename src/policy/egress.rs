@@ -15,6 +15,8 @@ pub struct Egress {
     pub secure: bool,
     /// A parent proxy that everything goes through.
     pub via: Option<Parent>,
+    /// Requests and answers get no `Via` field.
+    pub unannounced: bool,
     /// Addresses to connect to, in the place of what the name resolves to.
     pub resolve: Vec<IpAddr>,
     /// Our own address to connect from.

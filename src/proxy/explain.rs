@@ -29,7 +29,7 @@ use crate::{
         AddedRule, AdmitRequest, Lane, Lanes, LookedUp, Preview,
         order::{Claim, Turn},
     },
-    policy::{self, Gateway, Https, HttpsReason, KeyPart, Origin, Policy, RuleCost, Scheme},
+    policy::{Gateway, Https, HttpsReason, KeyPart, Origin, Policy, RuleCost, Scheme, normal_form::PathReadings},
 };
 
 /// What decides what becomes of a request.
@@ -241,12 +241,12 @@ fn inside(request: &Request<()>, origin: &Origin, path: Uri) -> Option<Request<E
     *seen.headers_mut() = request.headers().clone();
     let (via, host) = ([const { HeaderValue::from_static("1.1 andante") }; 3], origin.authority());
     let found = FoundFields::of(seen.headers());
-    rewrite::rewrite(&via, &HeaderValue::try_from(host).ok()?, &mut seen, found, None);
+    rewrite::rewrite(Some(&via), &HeaderValue::try_from(host).ok()?, &mut seen, found, None);
     Some(seen)
 }
 
 fn explained_rules<B>(added: &[AddedRule], seen: &Request<B>, claim: &Claim) -> Vec<ExplainedRule> {
-    let path = policy::segments(seen.uri().path());
+    let path = PathReadings::of(seen.uri().path());
     let drawn: Vec<_> = draws::matching(added, seen, &path, claim).map(|(rule, _)| Arc::as_ptr(&rule.policy)).collect();
     let explained = added.iter().filter_map(|AddedRule { policy, .. }| {
         let added = policy.added.as_ref()?;
@@ -255,7 +255,8 @@ fn explained_rules<B>(added: &[AddedRule], seen: &Request<B>, claim: &Claim) -> 
             None if drawn.contains(&Arc::as_ptr(policy)) => None,
             None => Some("a rule before it says `only`".to_owned()),
         };
-        let hashed = draws::values(added, seen, &path, claim).into_iter();
+        let reading = added.matching(&path).next().unwrap_or(path.strict());
+        let hashed = draws::values(added, seen, reading, claim).into_iter();
         let hashed = hashed.map(|value| value.map(|value| keyed_hash::of((&*policy.name, &*value))));
         let key = added.key.iter().cloned().zip(hashed).collect();
         Some(ExplainedRule { policy: policy.clone(), mismatch, key })

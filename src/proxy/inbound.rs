@@ -5,6 +5,7 @@ mod http1;
 mod http2;
 mod intercept;
 mod relay;
+mod request_line;
 mod request_memory;
 mod rewrite_errors;
 mod socket;

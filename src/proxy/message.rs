@@ -10,6 +10,7 @@ pub(crate) mod fields;
 pub(crate) mod frame_filter;
 pub(crate) mod frames_ahead;
 pub(crate) mod gateway;
+pub(crate) mod in_order;
 pub(crate) mod incoming_body;
 pub(crate) mod interim;
 pub(crate) mod interim_reader;

@@ -29,8 +29,17 @@ fn answers_whose_end_is_in_doubt_are_502() {
         ("a bare CR", "X-A: b\rc\r\n"),
         ("a NUL", "X-A: b\0c\r\n"),
         ("no colon", "X-A\r\n"),
-        ("a space before the colon", "Transfer-Encoding : chunked\r\n"),
-        ("a folded field", "X-A: b\r\n c\r\n"),
+        ("a name with a blank", "X A: b\r\n"),
+        ("a name with a parenthesis", "X(A: b\r\n"),
+        ("no name", ": b\r\n"),
+        ("a coding with a control character", "Transfer-Encoding: \u{1}chunked\r\nContent-Length: 5\r\n"),
+        ("a coding whose name has a control character", "Transfer-Encoding\u{1}: chunked\r\nContent-Length: 5\r\n"),
+        ("a blank before the colon of a coding, and a length", "Transfer-Encoding : chunked\r\nContent-Length: 5\r\n"),
+        ("a folded coding, and a length", "Transfer-Encoding:\r\n chunked\r\nContent-Length: 5\r\n"),
+        ("a coding folded into two", "Transfer-Encoding: gzip,\r\n chunked\r\n"),
+        ("a folded length", "Content-Length: 5\r\n 5\r\n"),
+        ("two lengths, one with a blank before the colon", "Content-Length: 5\r\nContent-Length : 6\r\n"),
+        ("a folded first line", " X-A: b\r\n"),
     ] {
         let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{fields}\r\n5\r\nhello\r\n0\r\n\r\n"));
         rejected(&answer, 502, "http_protocol_error", what);
@@ -47,6 +56,39 @@ fn answers_whose_end_is_in_doubt_are_502() {
     }
     // None of this is held against the next one.
     assert_eq!(answered(&andante, OK).text(), "ok");
+}
+
+/// RFC 9112 §5.1: a proxy removes blanks before the colon. §5.2: it may make one of a fold.
+#[test]
+fn blanks_before_colons_and_folds_are_repaired_in_answers_and_refused_in_requests() {
+    let andante = Andante::serve(&[]);
+    for (fields, name, value) in [
+        ("X-XSS-Protection : 1; mode=block\r\n", "x-xss-protection", "1; mode=block"),
+        ("X-A\t: b\r\n", "x-a", "b"),
+        (
+            "Content-Security-Policy: default-src 'self';\r\n img-src *\r\n",
+            "content-security-policy",
+            "default-src 'self';",
+        ),
+        ("X-A: b\r\n\tc\r\n", "x-a", "b"),
+    ] {
+        let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok"));
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"), "{fields}: {answer:?}");
+        let repaired = answer.field(name).unwrap_or_else(|| panic!("{fields}: {answer:?}"));
+        assert!(repaired.starts_with(value) && !repaired.contains(['\r', '\n']), "{fields}: {repaired:?}");
+    }
+    // Framing is read from what was repaired.
+    for fields in ["Transfer-Encoding : chunked\r\n", "Transfer-Encoding:\r\n chunked\r\n", "Content-Length : 5\r\n"] {
+        let body = if fields.starts_with('T') { "5\r\nhello\r\n0\r\n\r\n" } else { "hello" };
+        let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}"));
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "hello"), "{fields}: {answer:?}");
+    }
+    let upstream = Upstream::ok();
+    for fields in ["X-A : b\r\n", "X-A: b\r\n c\r\n", "Transfer-Encoding : chunked\r\n", "Content-Length : 0\r\n"] {
+        let (url, host) = (upstream.url("/"), upstream.address());
+        let request = format!("POST {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n0\r\n\r\n");
+        assert_eq!(Client::ask(andante.proxy(), request).status(), 400, "{fields}");
+    }
 }
 
 #[test]
@@ -255,8 +297,19 @@ fn heads_of_answers_are_bounded() {
         "http_protocol_error",
         "long",
     );
-    let many: String = (0..101).map(|i| format!("X-{i}: {i}\r\n")).collect();
-    rejected(&answered(&andante, format!("HTTP/1.1 200 OK\r\n{many}\r\n")), 502, "http_protocol_error", "many");
+    let fields = |count: usize| (0..count).map(|i| format!("X-{i}: {i}\r\n")).collect::<String>();
+    let many = |count| answered(&andante, format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nok", fields(count)));
+    let answer = many(1000);
+    assert_eq!((answer.status(), answer.field("x-999").as_deref()), (200, Some("999")));
+    let answer = many(1024);
+    rejected(&answer, 502, "http_protocol_error", "many");
+    assert!(answer.text().contains("more than 1024 fields"), "{}", answer.text());
+    let upstream = Upstream::ok();
+    let asked = |count| {
+        let (url, host) = (upstream.url("/"), upstream.address());
+        Client::ask(andante.proxy(), format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{}\r\n", fields(count))).status()
+    };
+    assert_eq!((asked(1000), asked(1024)), (200, 431));
 }
 
 #[test]

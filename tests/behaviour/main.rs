@@ -28,4 +28,5 @@ mod reload;
 mod rules;
 mod scenario;
 mod state;
+mod transparency;
 mod trying_again;

@@ -76,6 +76,7 @@ def more_python(name):
 
 H2_PLAIN = Not("h2", "HTTP/2 is agreed on inside TLS; to a proxy of `http://` URLs these clients speak HTTP/1.1.")
 OWN_HOST = Not("own-host", "The registry names its own host for downloads, and these clients go there.")
+SIGNED = Not("signed", "It signs host and path, which are others at a gateway address: docs/signed-requests.md.")
 NO_PROXIES = Not("none", "Cannot use a proxy.")
 NO_PROXY = Not("agent", "Is there to use a proxy; a gateway needs none.")
 
@@ -176,7 +177,15 @@ CLIENTS = [
     Client("axios", "axios", program("with_axios.mjs"), "axios", requests=8),
     Client("got", "Got", program("with_got.mjs"), "got", requests=8, speaks="HTTP/1.1"),
     Client("cargo", "cargo", program("with_cargo.sh"), requests=3, ways={"gateway": OWN_HOST}),
-    Client("boto3", "boto3", more_python("with_boto3.py"), "boto3", requests=7, more=True),
+    Client(
+        "boto3",
+        "boto3",
+        more_python("with_boto3.py"),
+        "boto3",
+        requests=7,
+        ways={"gateway": SIGNED},
+        more=True,
+    ),
     Client("openai", "openai, Python", more_python("with_openai.py"), "openai (Python)", requests=4, more=True),
     Client("anthropic", "anthropic, Python", more_python("with_anthropic.py"), "anthropic", requests=4, more=True),
     Client("openai-js", "openai, Node.js", program("with_openai.mjs"), "openai", requests=4, more=True),

@@ -202,6 +202,14 @@ pub(in crate::config) const VIA: Key<Option<Parent>> =
     Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "a parent proxy on the way")
         .default("\"direct\"")
         .purpose();
+pub(in crate::config) const VIA_FIELD: Key<bool> = Key::new(
+    "via-field",
+    upstream::VIA_FIELD,
+    Words(&["on", "off"]),
+    "whether requests and answers get a `Via` field (RFC 9110 §7.6.3); some servers do not compress answers to requests with one",
+)
+.default("\"on\"")
+.purpose();
 pub(in crate::config) const RESOLVE: Key<IpAddr> = Key::new(
     "resolve",
     upstream::RESOLVE,
@@ -265,6 +273,7 @@ pub(in crate::config) const RULE: Section = Section {
         HTTPS.entry,
         UPSTREAM.entry,
         VIA.entry,
+        VIA_FIELD.entry,
         RESOLVE.entry,
         SOURCE.entry,
         SNI.entry,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 24] = [
+const OF_HOSTS: [&str; 25] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
@@ -26,6 +26,7 @@ const OF_HOSTS: [&str; 24] = [
     keys::HTTPS.entry.name,
     keys::UPSTREAM.entry.name,
     keys::VIA.entry.name,
+    keys::VIA_FIELD.entry.name,
     keys::RESOLVE.entry.name,
     keys::SOURCE.entry.name,
     keys::SNI.entry.name,

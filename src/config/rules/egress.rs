@@ -24,6 +24,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Egress, V
     let egress = Egress {
         secure: reader.one(table, &keys::UPSTREAM).is_some_and(|secure| secure.value),
         via: via.and_then(|via| via.value),
+        unannounced: reader.one(table, &keys::VIA_FIELD).is_some_and(|announced| !announced.value),
         resolve: resolve.into_iter().map(|address| address.value).collect(),
         source: source.map(|source| source.value),
         sni: reader.one(table, &keys::SNI).map(|sni| sni.value),

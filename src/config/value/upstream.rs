@@ -31,6 +31,9 @@ pub(in crate::config) const VIA: Grammar<Option<Parent>> = Grammar {
     example: "\"http://corp.example:3128\", \"socks5://corp.example:1080\" or \"direct\"",
     read: via,
 };
+/// Whether messages get a `Via` field.
+pub(in crate::config) const VIA_FIELD: Grammar<bool> =
+    Grammar { expected: "whether to add a Via field", example: "\"on\" or \"off\"", read: via_field };
 pub(in crate::config) const RESOLVE: Grammar<IpAddr> =
     Grammar { expected: "an address without a port", example: "\"10.0.0.5\"", read: target };
 pub(in crate::config) const SOURCE: Grammar<IpAddr> =
@@ -66,6 +69,14 @@ fn upstream(text: &str) -> Result<bool, ParseHint> {
 }
 
 /// Reads a parent proxy. Quotes nothing of it: whatever is wrong, a password may be anywhere in it.
+fn via_field(text: &str) -> Result<bool, ParseHint> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(ParseHint::default()),
+    }
+}
+
 fn via(text: &str) -> Result<Option<Parent>, ParseHint> {
     if text == "direct" {
         return Ok(None);

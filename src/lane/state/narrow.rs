@@ -107,7 +107,7 @@ impl Narrow {
             self.forget_idle(LOOKS, now, named);
         }
         for draw in &**draws {
-            self.apart |= draw.rule.added.as_ref().is_some_and(|added| added.only);
+            self.apart |= draw.apart;
             numbers.push(self.number_of(self.key_of(draw), &draw.rule, own, now, epoch));
         }
         numbers.sort_unstable();
@@ -379,6 +379,6 @@ impl Drawn {
 
     /// Whether it does not draw on what is configured for the lane.
     pub(super) fn is_apart(&self) -> bool {
-        self.draws.iter().any(|draw| draw.rule.added.as_ref().is_some_and(|added| added.only))
+        self.draws.iter().any(|draw| draw.apart)
     }
 }

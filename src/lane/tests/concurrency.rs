@@ -50,7 +50,7 @@ async fn a_budget_of_a_narrower_rule_finds_its_own() {
     let world = World::new("in-flight 1000");
     let mut narrow = Policy::new("search", vec!["*".parse().unwrap()]);
     narrow.in_flight = Some(InFlightLimit::Auto);
-    let draws: Arc<[Draw]> = [Draw { budget: 1, rule: narrow.into() }].into();
+    let draws: Arc<[Draw]> = [Draw::new(1, narrow.into())].into();
     let asks = vec![AdmitRequest { draws: Some(draws), ..ask(kind()) }; 4000];
     let (took, waited) = serve(&world, 4, asks).await;
     assert!(took <= Duration::from_secs(100).mul_f64(1.0 / 0.95), "{took:?}");
@@ -64,7 +64,7 @@ async fn what_a_narrower_rule_has_found_is_kept_for_an_hour() {
     let world = World::new("in-flight 1000");
     let of = |budget, limit: Option<InFlightLimit>| {
         let rule = Policy { in_flight: limit, ..Policy::new("search", vec!["*".parse().unwrap()]) };
-        let draws: Arc<[Draw]> = [Draw { budget, rule: rule.into() }].into();
+        let draws: Arc<[Draw]> = [Draw::new(budget, rule.into())].into();
         AdmitRequest { draws: Some(draws), ..ask(kind()) }
     };
     let (search, others) = (of(1, Some(InFlightLimit::Auto)), of(2, None));

@@ -190,7 +190,7 @@ fn narrower(limits: &str, most: usize) -> Draws {
     let mut rule = Policy::new("slow", vec!["*".parse().unwrap()]);
     rule.limits = limits.parse::<Limits>().unwrap().limits;
     (rule.max_waiting, rule.added) = (most, Some(Added::default()));
-    Some([Draw { budget: 1, rule: rule.into() }].into())
+    Some([Draw::new(1, rule.into())].into())
 }
 
 impl World {

@@ -29,7 +29,7 @@ fn rule(name: &str, limits: &str, change: impl FnOnce(&mut Policy)) -> Arc<Polic
 }
 
 fn draws(of: &[(u64, &Arc<Policy>)]) -> Draws {
-    Some(of.iter().map(|(budget, rule)| Draw { budget: *budget, rule: Arc::clone(rule) }).collect())
+    Some(of.iter().map(|(budget, rule)| Draw::new(*budget, Arc::clone(rule))).collect())
 }
 
 fn draw(draws: &Draws) -> AdmitRequest {

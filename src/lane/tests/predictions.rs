@@ -58,7 +58,7 @@ async fn promised(seed: u64, requests: usize, mix: &[Kind], takes: &Tokens) -> (
     let mut search = Policy::new("search", vec!["*".parse().unwrap()]);
     search.limits = "5/s".parse::<Limits>().unwrap().limits;
     search.max_wait = Duration::from_secs(1_000_000);
-    let search: Arc<[Draw]> = [Draw { budget: 1, rule: search.into() }].into();
+    let search: Arc<[Draw]> = [Draw::new(1, search.into())].into();
     let (mut dice, limits) = (fastrand::Rng::with_seed(seed), world.lane.policy().limits.clone());
     let tokens = Unit::named("tokens").unwrap();
     let mut request = |kind, flow: u64, urgency| {

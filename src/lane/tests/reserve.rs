@@ -37,7 +37,7 @@ fn world(limits: &str) -> World {
 /// What a request of this urgency draws on in `lane`, and asks of it.
 fn of(lane: &Lane, urgency: u8) -> AdmitRequest {
     let rest = lane.policy().besides_reserve().filter(|_| urgency >= Reserve::PATIENT);
-    let draws: Draws = rest.map(|rule| [Draw { budget: 1, rule }].into());
+    let draws: Draws = rest.map(|rule| [Draw::new(1, rule)].into());
     let claim = Claim { urgency: Urgency::new(urgency).unwrap(), ..Claim::USUAL };
     AdmitRequest { claim, draws, ..ask(kind()) }
 }

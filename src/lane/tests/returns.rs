@@ -107,7 +107,7 @@ impl Workers {
         rule.limits = self.limits.parse::<Limits>().unwrap().limits;
         (rule.max_waiting, rule.added) = (self.most, Some(Added::default()));
         rule.margin = MarginSpec::Fixed(ms(0));
-        let draws: Draws = self.narrow.then(|| [Draw { budget: 1, rule: rule.into() }].into());
+        let draws: Draws = self.narrow.then(|| [Draw::new(1, rule.into())].into());
         let end = Instant::START + Duration::from_secs(self.seconds);
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..self.count {

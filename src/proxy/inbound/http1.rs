@@ -25,7 +25,7 @@ use crate::{
         inbound::{rewrite_errors::RewriteErrorsIo, watchdog::Watchdog},
         message::{progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
-        protocol::MAX_HEAD,
+        protocol::{MAX_FIELDS, MAX_HEAD},
         stack::stack,
     },
 };
@@ -60,8 +60,10 @@ where
         }
     });
     let connection = http1::Builder::new()
-        // It takes `MAX_FIELDS` fields as well. Told so, it would write empty ones for each request.
+        .max_headers(MAX_FIELDS)
         .max_buf_size(MAX_HEAD)
+        // Old servers and devices compare names byte by byte.
+        .preserve_header_case(true)
         // What has no date gets that of its arrival (RFC 9110 §6.6.1).
         .auto_date_header(true)
         // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.

@@ -11,6 +11,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::request_line::RequestLine;
 use crate::proxy::{
     exchange::Exchange,
     message::progress::Phase,
@@ -26,6 +27,10 @@ pub(crate) struct RewriteErrorsIo<S> {
     heard: HeadProgress,
     /// The first byte of that.
     first: u8,
+    /// How far the request line was read.
+    line: RequestLine,
+    /// What was read, and hyper had no room for once it was escaped.
+    unread: Option<Box<Bytes>>,
     /// What is still to be written of interim answers, or of our answer to something that hyper could not read. Boxed: each
     /// connection that waits would carry its size.
     unwritten: Option<Box<Bytes>>,
@@ -54,6 +59,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
             exchange,
             heard: HeadProgress::default(),
             first: 0,
+            line: RequestLine::default(),
+            unread: None,
             unwritten: None,
             between: false,
             instead: false,
@@ -119,6 +126,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some(mut unread) = self.unread.take() {
+            buf.put_slice(&unread.split_to(unread.len().min(buf.remaining())));
+            self.unread = (!unread.is_empty()).then_some(unread);
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let read = &buf.filled()[before..];
@@ -127,10 +139,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
             if progress.phase() == Phase::Idle {
                 self.heard = HeadProgress::default();
                 self.first = read[0];
+                self.line = RequestLine::default();
             }
             self.exchange.progress.reads_head();
         }
         self.heard.note(read);
+        if let Some(escaped) = self.line.escaped(&buf.filled()[before..]) {
+            let mut escaped = Box::new(Bytes::from(escaped));
+            buf.set_filled(before);
+            buf.put_slice(&escaped.split_to(escaped.len().min(buf.remaining())));
+            self.unread = (!escaped.is_empty()).then_some(escaped);
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -8,14 +8,15 @@ pub(crate) use http::header::CACHE_STATUS;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
     header::{
-        ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, Entry, HOST,
+        ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST,
         PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
         WWW_AUTHENTICATE,
     },
 };
 use http_body::Frame;
 
-use super::server_timing;
+use super::{in_order, server_timing};
+use crate::proxy::protocol::MAX_FIELDS;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -32,16 +33,20 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     FoundFields::of(fields).remove_hop_by_hop(fields)
 }
 
-/// Takes the length off an answer of `version`, which is made anew from its body. An error is what is wrong with an answer
+/// The length that an answer of `version` tells, which is made anew from its body. An error is what is wrong with an answer
 /// that hyper takes: names that are none (RFC 9113 §8.2.1), which the parser of HTTP/1 sees to; and framing that others may
 /// read differently (RFC 9112 §6.3).
-pub(crate) fn take_length(
-    fields: &mut HeaderMap,
+pub(crate) fn told_length(
+    fields: &HeaderMap,
     found: FoundFields,
     version: Version,
 ) -> Result<Option<HeaderValue>, &'static str> {
     if version == Version::HTTP_2 && fields.keys().any(|name| !is_token(name)) {
         return Err("it has a field whose name is no token");
+    }
+    if version == Version::HTTP_2 && fields.len() > MAX_FIELDS {
+        // hyper counts those of HTTP/1 as it reads them.
+        return Err("it has more fields than an answer may have");
     }
     if found.coding
         && let Some(coding) = fields.get(TRANSFER_ENCODING)
@@ -56,12 +61,12 @@ pub(crate) fn take_length(
     if !found.length {
         return Ok(None);
     }
-    let Entry::Occupied(lengths) = fields.entry(CONTENT_LENGTH) else { return Ok(None) };
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else { return Ok(None) };
     // Looked at by hyper only where there is a body; passed on where there is none.
-    let length = lengths.get().as_bytes();
-    let valid =
-        !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.iter().all(|other| other == length);
-    if valid { Ok(Some(lengths.remove())) } else { Err("its Content-Length is not one number") }
+    let digits = length.as_bytes();
+    let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
+    if valid { Ok(Some(length.clone())) } else { Err("its Content-Length is not one number") }
 }
 
 /// What is wrong with fields that h2 takes (RFC 9113 §8.2.1). HTTP/1 has neither: there the parser sees to that.
@@ -161,39 +166,29 @@ impl FoundFields {
         }
     }
 
-    /// [`remove_hop_by_hop`], of the `fields` in which these were found.
+    /// [`remove_hop_by_hop`], of the `fields` in which these were found. The others keep their order.
     pub(crate) fn remove_hop_by_hop(self, fields: &mut HeaderMap) -> bool {
         let trailers = self.te && allows_trailers(fields);
-        // Nearly all say only how long the connection lives, which names no other field but one that goes anyway.
-        if self.connection && !remove_keep_alive(fields) {
-            remove_named(fields);
-            fields.remove(CONNECTION);
+        let named = if self.connection { named_by_connection(fields) } else { HashSet::new() };
+        let is_of_hop = |name: &HeaderName| match *name {
+            CONNECTION => self.connection,
+            CONTENT_LENGTH => self.length,
+            TRANSFER_ENCODING => self.coding,
+            TE | UPGRADE | EXPECT => true,
+            PROXY_AUTHORIZATION => self.proxy,
+            _ if self.keep_alive && *name == KEEP_ALIVE => true,
+            _ if self.proxy && (*name == PROXY_CONNECTION || *name == PROXY_AUTHENTICATION_INFO) => true,
+            _ => self.andante && name.as_str().starts_with("andante-") || !named.is_empty() && named.contains(name),
+        };
+        in_order::remove(fields, is_of_hop);
+        if !named.is_empty() && fields.contains_key(TRAILER) {
+            announce_others(fields, &named);
         }
-        // On nearly all there is one of these, if any.
-        if self.length {
-            fields.remove(CONTENT_LENGTH);
-        }
-        if self.coding {
-            fields.remove(TRANSFER_ENCODING);
-        }
-        if self.te || self.upgrade || self.expect || self.keep_alive {
-            for name in [TE, UPGRADE, EXPECT, KEEP_ALIVE] {
-                fields.remove(name);
-            }
-        }
-        if self.proxy {
-            for name in [PROXY_CONNECTION, PROXY_AUTHORIZATION, PROXY_AUTHENTICATION_INFO] {
-                fields.remove(name);
-            }
-            if fields.contains_key(PROXY_STATUS) {
-                remove_our_status(fields, PROXY_STATUS);
-            }
+        if self.proxy && fields.contains_key(PROXY_STATUS) {
+            remove_our_status(fields, PROXY_STATUS);
         }
         if self.cache {
             remove_our_status(fields, CACHE_STATUS);
-        }
-        if self.andante {
-            remove_ours(fields);
         }
         trailers
     }
@@ -222,36 +217,24 @@ fn allows_trailers(fields: &HeaderMap) -> bool {
     tokens(fields, &TE).any(|token| token.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Removes `Connection` if it has one line, and that is `keep-alive`. Says whether it was.
-fn remove_keep_alive(fields: &mut HeaderMap) -> bool {
-    let Entry::Occupied(entry) = fields.entry(CONNECTION) else { return false };
-    let alone = entry.iter().nth(1).is_none() && entry.get().as_bytes().eq_ignore_ascii_case(b"keep-alive");
-    if alone {
-        entry.remove();
-    }
-    alone
-}
-
-/// Removes the fields that `Connection` names, on every line of it. Takes time linear in the size of the head, whatever
-/// the peer has written into both lists.
-fn remove_named(fields: &mut HeaderMap) {
+/// The fields that `Connection` names, on every line of it.
+fn named_by_connection(fields: &HeaderMap) -> HashSet<HeaderName> {
     // `Connection: close, host` must not take away what the message cannot do without.
     const KEPT: [&str; 4] = ["host", "via", "cache-control", "content-type"];
-    let named: HashSet<HeaderName> = tokens(fields, &CONNECTION)
-        .filter(|token| !KEPT.iter().any(|kept| token.eq_ignore_ascii_case(kept)))
-        .filter_map(|token| token.parse().ok())
-        .collect();
-    for name in &named {
-        fields.remove(name);
-    }
-    if fields.contains_key(TRAILER) {
-        // They do not pass as trailers either: only what is announced is sent on.
-        let passes = |token: &&str| !token.parse().is_ok_and(|name: HeaderName| named.contains(&name));
-        let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
-        match HeaderValue::try_from(announced) {
-            Ok(announced) if !announced.is_empty() => drop(fields.insert(TRAILER, announced)),
-            _ => drop(fields.remove(TRAILER)),
-        }
+    // Nearly all say only how long the connection lives, which names no other field.
+    const OF_CONNECTION: [&str; 2] = ["keep-alive", "close"];
+    let is = |token: &str, names: &[&str]| names.iter().any(|name| token.eq_ignore_ascii_case(name));
+    let named = tokens(fields, &CONNECTION).filter(|token| !is(token, &OF_CONNECTION) && !is(token, &KEPT));
+    named.filter_map(|token| token.parse().ok()).collect()
+}
+
+/// Takes the `named` fields out of `Trailer`: they do not pass as trailers either, and only what is announced is sent on.
+fn announce_others(fields: &mut HeaderMap, named: &HashSet<HeaderName>) {
+    let passes = |token: &&str| !token.parse().is_ok_and(|name: HeaderName| named.contains(&name));
+    let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
+    match HeaderValue::try_from(announced) {
+        Ok(announced) if !announced.is_empty() => drop(fields.insert(TRAILER, announced)),
+        _ => drop(fields.remove(TRAILER)),
     }
 }
 
@@ -328,14 +311,6 @@ pub(crate) fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
         if !members(&line).any(is_ours) {
             fields.append(&name, line);
         }
-    }
-}
-
-#[cold]
-fn remove_ours(fields: &mut HeaderMap) {
-    let ours: Vec<HeaderName> = fields.keys().filter(|name| name.as_str().starts_with("andante-")).cloned().collect();
-    for name in ours {
-        fields.remove(name);
     }
 }
 

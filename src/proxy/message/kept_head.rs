@@ -1,6 +1,7 @@
 //! Heads of answers that are kept for long: what they hold in memory, and what that costs.
 
 use http::{HeaderMap, HeaderValue, response};
+use hyper::ext::ReasonPhrase;
 
 /// What an answer costs beside its body and its fields.
 const ENTRY: usize = 1024;
@@ -8,10 +9,13 @@ const ENTRY: usize = 1024;
 /// heads of 90 short fields took 177 bytes each.
 const FIELD: usize = 180;
 
-/// The head with values of its own.
+/// The head with values of its own. The spelling of names is forgotten: it is a piece of the read buffer as well.
 pub(crate) fn settled(head: &response::Parts) -> response::Parts {
     let mut settled = head.clone();
     settle(&mut settled.headers);
+    let phrase = settled.extensions.remove::<ReasonPhrase>();
+    settled.extensions.clear();
+    phrase.map(|phrase| settled.extensions.insert(phrase));
     settled
 }
 

@@ -137,6 +137,8 @@ pub(crate) fn copy_without_body(request: &Request<RequestBody>, progress: Arc<Pr
     copy.uri_mut().clone_from(request.uri());
     *copy.version_mut() = request.version();
     copy.headers_mut().clone_from(request.headers());
+    // How the names of fields are spelled.
+    copy.extensions_mut().clone_from(request.extensions());
     copy
 }
 

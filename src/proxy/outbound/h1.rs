@@ -24,6 +24,7 @@ use crate::{
     proxy::{
         message::{request_body::RequestBody, writes::Writes},
         outbound::piecewise_io::PiecewiseIo,
+        protocol::MAX_FIELDS,
     },
 };
 
@@ -48,6 +49,14 @@ where
     let waker = Waker::from(writes.clone());
     let (requests, connection) = http1::Builder::new()
         .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_FIELDS)
+        // Old clients and devices compare names byte by byte.
+        .preserve_header_case(true)
+        // RFC 9112 §5.1 and §5.2: a proxy removes blanks before the colon of an answer's field, and makes one space of a
+        // fold. Both are undone before framing is read. Requests stay strict, and so does all else in answers: to drop a
+        // line that is no field could drop the framing that the upstream meant.
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
         .writev(false)
         .handshake(TokioIo::new(PiecewiseIo::of(stream, writes.clone(), waker.clone())))
         .await?;

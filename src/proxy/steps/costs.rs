@@ -9,7 +9,7 @@ use super::draws;
 use crate::{
     lane::{AddedRule, Lane, order::Claim},
     limit::{Cost, Unit},
-    policy::{CostSource, MemberPath, Policy, segments},
+    policy::{CostSource, MemberPath, Policy, normal_form::PathReadings},
     proxy::message::json_number,
 };
 
@@ -60,7 +60,7 @@ pub(super) fn with_uncosted<B>(
     if rules.iter().map(|rule| &*rule.policy).chain([own]).all(|policy| policy.uncosted.is_empty()) {
         return cost;
     }
-    let path = segments(request.uri().path());
+    let path = PathReadings::of(request.uri().path());
     let narrower: SmallVec<[_; 4]> =
         draws::matching(rules, request, &path, claim).map(|(rule, _)| &*rule.policy).collect();
     let of_request = || narrower.iter().copied().chain([own]);
@@ -89,11 +89,11 @@ fn tells(lane: &Lane, unit: Unit) -> bool {
 
 /// What the smallest limit of `unit` holds that is for `request`.
 fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, unit: Unit) -> u32 {
-    let path = segments(request.uri().path());
+    let path = PathReadings::of(request.uri().path());
     // What is apart does not draw on the host's own limits.
     let mut apart = false;
     let narrower = draws::matching(rules, request, &path, claim).filter_map(|(rule, added)| {
-        apart |= added.only;
+        apart |= added.is_only_for(&path);
         rule.policy.least_of(unit)
     });
     let narrower = narrower.min();

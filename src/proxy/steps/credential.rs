@@ -1,15 +1,18 @@
 //! Whose request it is: APIs that limit by key limit each key by itself.
 
-use http::HeaderMap;
+use http::{HeaderMap, header::AUTHORIZATION};
 
 use super::keyed_hash;
-use crate::proxy::message::fields;
+use crate::{policy::normal_form, proxy::message::fields};
 
 /// A [hash](keyed_hash) of the credential that `headers` bring, 0 without any. It is written nowhere.
 pub(crate) fn hash(headers: &HeaderMap) -> u32 {
     // The sum, so that their order does not matter.
     let credentials = headers.iter().filter(|(field, _)| fields::is_credential(field));
-    let hashes = credentials.map(|(field, value)| keyed_hash::of((field.as_str(), value.as_bytes())));
+    let hashes = credentials.map(|(field, value)| match *field {
+        AUTHORIZATION => keyed_hash::of((field.as_str(), &*normal_form::credential(value.as_bytes()))),
+        _ => keyed_hash::of((field.as_str(), value.as_bytes())),
+    });
     hashes.reduce(u64::wrapping_add).map_or(0, |hash| (hash as u32).max(1))
 }
 
@@ -25,6 +28,7 @@ mod tests {
     fn two_keys_differ_and_other_fields_do_not_matter() {
         let one = of(&[("authorization", "Bearer one"), ("accept", "*/*")]);
         assert_eq!(one, of(&[("authorization", "Bearer one"), ("user-agent", "me")]));
+        assert_eq!(one, of(&[("authorization", "bearer  one")]));
         assert_ne!(one, of(&[("authorization", "Bearer two")]));
         assert_ne!(one, of(&[("x-api-key", "Bearer one")]));
         assert_ne!(one, 0);

@@ -11,7 +11,10 @@ use crate::{
     lane::{AddedRule, Draw, Draws, order::Claim},
     learn::RouteKey,
     limit::Cost,
-    policy::{Added, KeyPart, Mismatch, Policy, Reserve, RuleCost, Segments, TooSmall, segments},
+    policy::{
+        Added, KeyPart, Mismatch, Policy, Reserve, RuleCost, TooSmall,
+        normal_form::{self, PathReadings, Segments},
+    },
 };
 
 /// What stands for the one budget of all that is not reserved.
@@ -19,27 +22,32 @@ const RESERVE: &str = "reserve";
 
 pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
 
-/// The budgets that `request` draws on, of those of `rules`: each rule that is for it has one, up to the first that says
-/// `only`.
+/// The budgets that `request` draws on, of those of `rules`: each rule that is for it has one, and one more where servers may
+/// read its path in two ways. They end at the first rule that says `only`.
 pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, cost: Cost) -> Result<Draws, Error> {
     if rules.is_empty() {
         return Ok(None);
     }
-    let path = segments(request.uri().path());
+    let path = PathReadings::of(request.uri().path());
     let mut draws: SmallVec<[Draw; 4]> = SmallVec::new();
     for (AddedRule { policy: rule, draws: counter }, added) in matching(rules, request, &path, claim) {
         if let Some(TooSmall { cost, limit }) = rule.too_small_for(&cost) {
             let limit = if added.patient { format!("{limit}, which is what is not reserved") } else { limit };
             return Err(Error::TooCostly { cost, limit });
         }
-        let values = values(added, request, &path, claim);
         counter.inc();
-        // A lane has one reserve, whatever its rule is called.
-        let budget = match added.patient {
-            true => keyed_hash::of(RESERVE),
-            false => Draw::budget_of(&rule.name, keyed_hash::of(&*values)),
-        };
-        draws.push(Draw { budget, rule: rule.clone() });
+        let apart = added.is_only_for(&path);
+        // In each reading of the path it may be of another budget.
+        for reading in added.matching(&path) {
+            // A lane has one reserve, whatever its rule is called.
+            let budget = match added.patient {
+                true => keyed_hash::of(RESERVE),
+                false => Draw::budget_of(&rule.name, keyed_hash::of(&*values(added, request, reading, claim))),
+            };
+            if draws.last().is_none_or(|last| last.budget != budget) {
+                draws.push(Draw { budget, rule: rule.clone(), apart });
+            }
+        }
     }
     Ok((!draws.is_empty()).then(|| draws.into_iter().collect()))
 }
@@ -48,20 +56,20 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
 pub(crate) fn matching<'a, B>(
     rules: &'a [AddedRule],
     request: &'a Request<B>,
-    path: &'a Segments<'_>,
+    path: &'a PathReadings<'_>,
     claim: &'a Claim,
 ) -> impl Iterator<Item = (&'a AddedRule, &'a Added)> {
     let mut ended = false;
     let added = rules.iter().filter_map(|rule| Some((rule, rule.policy.added.as_ref()?)));
     let matching = added.filter(move |(_, added)| mismatch(added, request, path, claim).is_none());
-    matching.take_while(move |(_, added)| !std::mem::replace(&mut ended, added.only))
+    matching.take_while(move |(_, added)| !std::mem::replace(&mut ended, added.is_only_for(path)))
 }
 
-/// Why a rule is not for `request`, whose path has these segments.
+/// Why a rule is not for `request`, whose path has these readings.
 pub(crate) fn mismatch<'a, B>(
     added: &'a Added,
     request: &Request<B>,
-    path: &Segments<'_>,
+    path: &PathReadings<'_>,
     claim: &Claim,
 ) -> Option<Mismatch<'a>> {
     if added.patient && claim.urgency.get() < Reserve::PATIENT {
@@ -71,11 +79,11 @@ pub(crate) fn mismatch<'a, B>(
 }
 
 /// Why a rule is not for `request`, whoever asks.
-fn of_fields<'a, B>(added: &'a Added, request: &Request<B>, path: &Segments<'_>) -> Option<Mismatch<'a>> {
+fn of_fields<'a, B>(added: &'a Added, request: &Request<B>, path: &PathReadings<'_>) -> Option<Mismatch<'a>> {
     added.mismatch(request.method().as_str(), path, |name| request.headers().contains_key(name))
 }
 
-/// What the key of a rule says of `request`.
+/// What the key of a rule says of `request`, whose path is read so.
 pub(crate) fn values<'a, B>(
     added: &Added,
     request: &'a Request<B>,
@@ -102,7 +110,7 @@ pub(crate) fn cost<'a, B>(rules: &'a [AddedRule], request: &Request<B>, own: &'a
     if said.peek().is_none() {
         return own.cost.as_ref();
     }
-    let path = segments(request.uri().path());
+    let path = PathReadings::of(request.uri().path());
     let found = said.find(|(added, _)| of_fields(added, request, &path).is_none());
     found.map(|(_, cost)| cost).or(own.cost.as_ref())
 }
@@ -120,17 +128,13 @@ fn value<'a, B>(
         KeyPart::Host => None,
         KeyPart::Method => Some(request.method().as_str().as_bytes().into()),
         KeyPart::Path(name) => added.named(name, path).map(|segment| segment.as_bytes().into()),
-        KeyPart::Header(name) => request.headers().get(&**name).map(|value| value.as_bytes().into()),
-        KeyPart::Query(name) => query(request.uri().query()?, name).map(|value| value.as_bytes().into()),
+        KeyPart::Header(name) => {
+            normal_form::field(name, request.headers().get_all(&**name).iter().map(http::HeaderValue::as_bytes))
+        }
+        KeyPart::Query(name) => normal_form::parameter(request.uri().query()?, name),
         KeyPart::Flow => Some(claim.flow.0.to_le_bytes().to_vec().into()),
         KeyPart::Client => Some(claim.client.to_string().into_bytes().into()),
     }
-}
-
-/// The value of the first parameter called `name`, as it is written.
-fn query<'a>(query: &'a str, name: &str) -> Option<&'a str> {
-    let parameters = query.split('&').map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
-    parameters.filter(|(found, _)| *found == name).map(|(_, value)| value).next()
 }
 
 #[cfg(test)]

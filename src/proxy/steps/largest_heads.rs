@@ -114,7 +114,7 @@ fn read_all(head: &HeaderMap, policy: &Policy) {
     fields::trim(&mut passed);
     server_timing::remove(&mut passed);
     let found = FoundFields::of(&passed);
-    let _ = fields::take_length(&mut passed, found, Version::HTTP_11);
+    let _ = fields::told_length(&passed, found, Version::HTTP_11);
     found.remove_hop_by_hop(&mut passed);
     kept_head::settle(&mut passed);
     let mut frame = http_body::Frame::trailers(head.clone());

@@ -131,7 +131,8 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let bound = route.is_bound();
     let (path, location) = gateway.map(|found| (found.path, found.location)).unzip();
     let received = request.version();
-    rewrite::rewrite(&exchange.proxy.via, route.host(), &mut request, found, path);
+    let via = Some(&exchange.proxy.via).filter(|_| !route.lane.policy().egress.unannounced);
+    rewrite::rewrite(via, route.host(), &mut request, found, path);
     let (turn, retry) = (Turn::New, None);
     // A stream of HTTP/2 has a task of its own, which waits for its turn.
     let now = (received != Version::HTTP_2).then_some(begun);

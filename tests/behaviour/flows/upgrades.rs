@@ -152,21 +152,41 @@ fn h2c_is_never_asked_for() {
     }
 }
 
+/// RFC 9110 §7.8 knows no bound to GET. `kubectl exec` upgrades a POST to SPDY, docker's API one with a body to `tcp`.
 #[test]
-fn only_a_get_without_a_body_is_upgraded() {
-    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
-    let (url, host) = (upstream.url("/"), upstream.address());
-    let head = |method: &str| format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{WEBSOCKET}");
-    for request in [
-        head("POST") + "Content-Length: 2\r\n\r\nhi",
-        head("POST") + "Content-Length: 0\r\n\r\n",
-        head("GET") + "Content-Length: 2\r\n\r\nhi",
-        head("GET") + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
-        head("OPTIONS") + "\r\n",
+fn post_is_upgraded_with_a_body_and_without() {
+    let upstream = Upstream::scripted(|mut connection| {
+        let Some(request) = connection.request() else { return };
+        let protocol = request.field("upgrade").expect("it asks for another protocol");
+        connection.send(format!("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"));
+        connection.send(&request.body);
+        while let Ok(byte) = connection.bytes(1) {
+            connection.send(byte);
+        }
+    });
+    let address = upstream.address();
+    let andante = Andante::serve(&[]);
+    for (protocol, framing, body) in [
+        ("SPDY/3.1", "Content-Length: 0\r\n\r\n", ""),
+        ("SPDY/3.1", "\r\n", ""),
+        ("tcp", "Content-Length: 14\r\n\r\n{\"Tty\": false}", "{\"Tty\": false}"),
+        ("tcp", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "{}"),
     ] {
-        assert_eq!(Client::ask(andante.proxy(), &request).status(), 200, "{request}");
-        let arrived = upstream.requests().pop().unwrap();
-        assert!(!arrived.has("upgrade") && !arrived.has("connection"), "{request}: {arrived:?}");
+        for target in [upstream.url("/exec"), format!("/http://{address}/exec")] {
+            let mut client = Client::connect(andante.proxy());
+            let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
+            let host = if target.starts_with('/') { andante.proxy() } else { address };
+            client.send(format!("POST {target} HTTP/1.1\r\nHost: {host}\r\n{fields}{framing}"));
+            let answer = client.answer_to_head();
+            assert_eq!(
+                (answer.status(), answer.field("upgrade").as_deref()),
+                (101, Some(protocol)),
+                "{framing}: {answer:?}"
+            );
+            assert_eq!(client.bytes(body.len()), body.as_bytes());
+            client.send("one");
+            assert_eq!(client.bytes(3), b"one");
+        }
     }
 }
 

@@ -18,7 +18,7 @@ fn narrower(limits: &str, only: bool) -> Draws {
     let mut rule = Policy::new("narrow", vec!["*".parse().unwrap()]);
     rule.limits = limits.parse::<Limits>().unwrap().limits;
     rule.added = Some(Added { only, ..Added::default() });
-    Some([Draw { budget: 1, rule: rule.into() }].into())
+    Some([Draw::new(1, rule.into())].into())
 }
 
 fn send(world: &World, draws: &Draws) -> Option<Permit> {

@@ -43,7 +43,7 @@ async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
     let world = told("6000/min burst 6000, 2000 out-tokens/min burst 2000");
     let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
     narrow.limits = "2000 out-tokens/min burst 2000".parse::<Limits>().unwrap().limits;
-    let draws: Arc<[Draw]> = [Draw { budget: 1, rule: narrow.into() }].into();
+    let draws: Arc<[Draw]> = [Draw::new(1, narrow.into())].into();
     let take = || match world.lane.admit(AdmitRequest { draws: Some(draws.clone()), ..ask(kind()) }) {
         Admission::Send(permit) => permit,
         other => panic!("what is known was not used: {other:?}"),
@@ -74,7 +74,7 @@ async fn what_a_narrower_rule_limits_reserves_what_its_own_requests_use() {
     let output = Unit::named("out-tokens").unwrap();
     let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
     narrow.limits = "1000 out-tokens/2s burst 1000".parse::<Limits>().unwrap().limits;
-    let draws: Draws = Some([Draw { budget: 1, rule: narrow.into() }].into());
+    let draws: Draws = Some([Draw::new(1, narrow.into())].into());
     let client = |draws: Draws, used: u32| {
         let (lane, clock) = (world.lane.clone(), world.clock);
         async move {

@@ -27,7 +27,7 @@ async fn what_waits_for_another_budget_does_not_put_off_who_is_late() {
     let first = world.permit().await;
     let mut slow = Policy::new("slow", vec!["*".parse().unwrap()]);
     slow.limits = "1/min".parse::<Limits>().unwrap().limits;
-    let draws: Draws = Some([Draw { budget: 1, rule: slow.into() }].into());
+    let draws: Draws = Some([Draw::new(1, slow.into())].into());
     let wait = |patience, draws: &Draws| {
         let deadline = world.clock.now() + patience;
         world.lane.admit(AdmitRequest { deadline, draws: draws.clone(), ..ask(kind()) })

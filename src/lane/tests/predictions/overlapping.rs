@@ -47,12 +47,12 @@ impl Host {
     }
 
     fn request(&self, drawn: Drawn, urgency: u8, client: u8) -> AdmitRequest {
-        let part = Draw { budget: 1, rule: self.part.clone() };
-        let of_tenant = |tenant| Draw { budget: 10 + tenant, rule: self.tenant.clone() };
+        let part = Draw::new(1, self.part.clone());
+        let of_tenant = |tenant| Draw::new(10 + tenant, self.tenant.clone());
         let draws: Vec<Draw> = match drawn {
             Drawn::Nothing => Vec::new(),
             Drawn::Part => vec![part],
-            Drawn::Inner => vec![part, Draw { budget: 2, rule: self.inner.clone() }],
+            Drawn::Inner => vec![part, Draw::new(2, self.inner.clone())],
             Drawn::Tenant(tenant) => vec![of_tenant(tenant)],
             Drawn::PartAndTenant(tenant) => vec![part, of_tenant(tenant)],
         };

@@ -24,7 +24,7 @@ fn lanes_with(ports: &[&str], narrower: &[(&str, &str, &str)]) -> Arc<Lanes> {
 
 /// What a request draws on under these rules, if they are all for it.
 fn draws(lanes: &Lanes) -> Draws {
-    let draw = |rule: &Arc<Policy>| Draw { budget: Draw::budget_of(&rule.name, 7), rule: rule.clone() };
+    let draw = |rule: &Arc<Policy>| Draw::new(Draw::budget_of(&rule.name, 7), rule.clone());
     Some(lanes.rules().iter().filter(|rule| rule.added.is_some()).map(draw).collect())
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn judge(
 ) -> Result<(Hint, bool), Error> {
     let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
     let mut glance = Glance::default();
-    let mut found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
+    let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
     let told = glance.told;
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
@@ -100,8 +100,7 @@ pub(crate) async fn judge(
     if parts.version == Version::HTTP_2 {
         fields::trim(&mut parts.headers);
     }
-    let told_length = fields::take_length(&mut parts.headers, found, parts.version);
-    found.length = false;
+    let told_length = fields::told_length(&parts.headers, found, parts.version);
     let broken = match told_length {
         Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
         Ok(_) => body.begin().await.err().map(|error| failure::of(error, route)),
@@ -137,7 +136,9 @@ pub(crate) async fn judge(
     if let Some(location) = location {
         location.rewrite(&mut parts.headers);
     }
-    fields::add_via(&mut parts.headers, &exchange.proxy.via, parts.version);
+    if !route.lane.policy().egress.unannounced {
+        fields::add_via(&mut parts.headers, &exchange.proxy.via, parts.version);
+    }
     match found.timing {
         true => server_timing::set(&mut parts.headers, wait),
         false => server_timing::add(&mut parts.headers, wait),

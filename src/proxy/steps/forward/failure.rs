@@ -6,7 +6,10 @@ use h2::Reason;
 
 use crate::{
     error::{BoxError, Error, io_error},
-    proxy::outbound::{h2_request::BodyFailure, route::Route},
+    proxy::{
+        outbound::{h1::MAX_HEAD, h2_request::BodyFailure, route::Route},
+        protocol::MAX_FIELDS,
+    },
     tls,
 };
 
@@ -25,10 +28,14 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     if error.is::<BodyFailure>() || of_http1.is_some_and(hyper::Error::is_user) {
         return Error::Body { source: error };
     }
+    if of_http1.is_some_and(hyper::Error::is_parse_too_large) {
+        let source = format!("its head has more than {MAX_FIELDS} fields, or than {} KiB", MAX_HEAD / 1024);
+        return Error::BadAnswer { origin, source: source.into() };
+    }
     // A body's framing is read as input of the system's kind is.
     let kind = io_error(&*error).map(io::Error::kind);
     let unreadable = matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
-    let misread = |error: &hyper::Error| error.is_parse() || error.is_parse_status() || error.is_parse_too_large();
+    let misread = |error: &hyper::Error| error.is_parse() || error.is_parse_status();
     if unreadable || of_http1.is_some_and(misread) {
         return Error::BadAnswer { origin, source: error };
     }

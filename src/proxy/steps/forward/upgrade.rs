@@ -40,7 +40,9 @@ pub(crate) fn switch(
     let upstream = hyper::upgrade::on(&mut answer);
     let mut fields = std::mem::take(answer.headers_mut());
     fields::remove_hop_by_hop(&mut fields);
-    fields::add_via(&mut fields, &exchange.proxy.via, answer.version());
+    if !route.lane.policy().egress.unannounced {
+        fields::add_via(&mut fields, &exchange.proxy.via, answer.version());
+    }
     fields.insert(UPGRADE, got);
     fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     exchange.hand_over(Takeover::Upgrade { worker, upstream, permit });

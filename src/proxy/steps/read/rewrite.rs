@@ -9,10 +9,10 @@ use http_body::Body;
 
 use crate::proxy::message::fields::{self, FoundFields};
 
-/// Rewrites `request` to `host` in place, into the form that HTTP/1.1 wants. `via` is what we call ourselves, `found`
+/// Rewrites `request` to `host` in place, into the form that HTTP/1.1 wants. `via` is what we call ourselves, if its rule has it said, `found`
 /// what it has of fields, and `path` what it asks for, if its target does not say.
 pub(crate) fn rewrite<B: Body>(
-    via: &[HeaderValue; 3],
+    via: Option<&[HeaderValue; 3]>,
     host: &HeaderValue,
     request: &mut Request<B>,
     found: FoundFields,
@@ -47,20 +47,20 @@ pub(crate) fn rewrite<B: Body>(
     if fields.get(HOST) != Some(host) {
         fields.insert(HOST, host.clone());
     }
-    fields::add_via(fields, via, received);
+    if let Some(via) = via {
+        fields::add_via(fields, via, received);
+    }
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = path.map_or_else(|| origin_form(request.uri()), Uri::from);
 }
 
-/// The protocol that the worker wants to switch to: only by a GET without a body, where nothing that follows can be
-/// mistaken for one; and never to HTTP, whose requests would not be paced.
+/// The protocol that the worker wants to switch to (RFC 9110 §7.8): by any method and with a body, as kubectl and docker
+/// do by POST; and never to HTTP, whose requests would not be paced.
 fn upgrade<B: Body>(request: &Request<B>) -> Option<HeaderValue> {
     let fields = request.headers();
     let wanted = fields.get(UPGRADE)?;
     let asked = fields::tokens(fields, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
-    let fit =
-        request.method() == Method::GET && request.version() == Version::HTTP_11 && request.body().is_end_stream();
-    if !(asked && fit) {
+    if !asked || request.version() != Version::HTTP_11 {
         return None;
     }
     let kept: Vec<&str> = fields::tokens(fields, &UPGRADE).filter(|protocol| !carries_requests(protocol)).collect();
