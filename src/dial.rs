@@ -4,6 +4,7 @@
 //! second look-up could answer differently. Connecting is `hyper-util`'s: happy eyeballs (RFC 8305).
 
 mod address_policy;
+mod addresses;
 mod names;
 mod not_resolved;
 mod parent;
@@ -28,6 +29,7 @@ use hyper_util::{
 use tokio::net::TcpStream;
 use tower::Service;
 
+pub use self::addresses::Addresses;
 use self::{
     address_policy::special_purpose,
     names::{NameResolver, is_localhost},
@@ -76,6 +78,23 @@ impl Dialer {
             Err(_) if resolved => Err(self.too_late(origin, egress)),
             Err(_) => Err(Error::DnsTimeout { host: host.to_string() }),
         }
+    }
+
+    /// The addresses at which a new connection to `origin` would end now: those of its name, or of the parent proxy's.
+    /// Asks a name server only if the last answer's TTL is over.
+    ///
+    /// `None` if no name is resolved on the way: the address is literal, or pinned by a rule.
+    pub async fn addresses(&self, origin: &Origin, egress: &Egress) -> Option<Result<Addresses, Error>> {
+        let host = match &egress.via {
+            Some(parent) => &parent.host,
+            None if !egress.resolve.is_empty() => return None,
+            None => &origin.host,
+        };
+        if host.parse::<IpAddr>().is_ok() || is_localhost(host) {
+            return None;
+        }
+        let ttl = self.names.least_ttl();
+        Some(self.resolve(host, origin).await.map(|list| Addresses { list, ttl }))
     }
 
     async fn reach(

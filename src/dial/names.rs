@@ -64,6 +64,15 @@ impl NameResolver {
         }
     }
 
+    /// How long an answer holds at least. What is kept for its TTL costs nothing to be asked for again; each question to
+    /// the system is a query, or a thread that waits for one.
+    pub(super) fn least_ttl(&self) -> Duration {
+        match self.dns {
+            Dns::System => Duration::from_secs(30),
+            Dns::Cached | Dns::Servers(_) => Duration::ZERO,
+        }
+    }
+
     /// Whom to ask on this thread. Made anew when the system's files have changed: a proxy lives longer than a network.
     fn servers(&self) -> Option<Arc<Servers>> {
         let written = match self.dns {

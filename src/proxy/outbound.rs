@@ -3,8 +3,10 @@
 pub(crate) mod h1;
 pub(crate) mod h2;
 mod h2_executor;
+mod handshake;
 pub(crate) mod host_pool;
 pub(crate) mod known_origins;
+mod lifespan;
 mod piecewise_io;
 pub(crate) mod pool;
 pub(crate) mod response_body;

@@ -13,9 +13,8 @@ use http::{
 };
 use http_body::Frame;
 
-use super::server_timing;
+use super::{keep_alive::KEEP_ALIVE, server_timing};
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 /// Ours, and never to be taken from anybody else (RFC 9209).
@@ -112,7 +111,8 @@ pub(crate) struct FoundFields {
     pub(crate) challenge: bool,
     connection: bool,
     te: bool,
-    keep_alive: bool,
+    /// How long the connection is kept.
+    pub(crate) keep_alive: bool,
     proxy: bool,
     cache: bool,
     andante: bool,

@@ -21,7 +21,6 @@ use tracing::debug;
 use crate::{
     clock::{Clock, Instant},
     error::Error,
-    metrics::Metrics,
     policy::Origin,
     proxy::{
         message::{
@@ -29,7 +28,12 @@ use crate::{
             stream_body::{CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW},
             writes::Writes,
         },
-        outbound::{h1::MAX_HEAD, h2_executor::H2Executor},
+        outbound::{
+            Outbound,
+            h1::MAX_HEAD,
+            h2_executor::H2Executor,
+            lifespan::{Lifespan, ReuseLimits},
+        },
     },
 };
 
@@ -45,6 +49,7 @@ type H2Sender = http2::SendRequest<RequestBody>;
 pub(crate) struct SharedConnection {
     sender: H2Sender,
     writes: Arc<Writes>,
+    life: Lifespan,
     /// How many requests are under way on it.
     active: AtomicUsize,
     /// How many the upstream allows (RFC 9113 §6.5.2).
@@ -60,15 +65,16 @@ pub(crate) struct Stream(Arc<SharedConnection>);
 /// Makes an HTTP/2 connection to `origin` of `stream`, whose writes are noted in `writes`. Returns it with room for a first
 /// request, once the upstream has said how many it takes at once: none is sent before.
 pub(crate) async fn handshake<S>(
-    clock: Clock,
-    metrics: &Metrics,
+    outbound: &Outbound,
     origin: &Origin,
     stream: S,
     writes: Arc<Writes>,
+    life: Lifespan,
 ) -> Result<(Arc<SharedConnection>, Stream), Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let Outbound { clock, metrics, .. } = outbound;
     let executor = H2Executor::default();
     let (sender, connection) = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
@@ -84,7 +90,7 @@ where
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| Error::Connect { origin: origin.to_string(), source: error.into() })?;
-    let shared = Arc::new(SharedConnection::new(sender, writes, clock));
+    let shared = Arc::new(SharedConnection::new(sender, writes, life, *clock));
     let (told, settled) = oneshot::channel();
     let open = metrics.upstream_connections.clone();
     open.inc();
@@ -134,9 +140,9 @@ where
 
 impl SharedConnection {
     /// One on which no request may be sent yet.
-    fn new(sender: H2Sender, writes: Arc<Writes>, clock: Clock) -> Self {
+    fn new(sender: H2Sender, writes: Arc<Writes>, life: Lifespan, clock: Clock) -> Self {
         let since = AtomicU64::new(clock.now().as_nanos());
-        Self { sender, writes, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, clock }
+        Self { sender, writes, life, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, clock }
     }
 
     /// Room for one more request, if the upstream allows it.
@@ -156,13 +162,15 @@ impl SharedConnection {
         self.active.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// Whether it may carry new requests `now`.
+    pub(crate) fn is_usable(&self, now: Instant, limits: &ReuseLimits) -> bool {
+        let since = Instant::from_nanos(self.since.load(Ordering::Relaxed));
+        let idle_over = !self.is_busy() && limits.is_idle_over(since, now);
+        !idle_over && !self.sender.is_closed() && !self.life.is_too_old(now, limits)
     }
 
-    /// When its last request ended.
-    pub(crate) fn since(&self) -> Instant {
-        Instant::from_nanos(self.since.load(Ordering::Relaxed))
+    pub(crate) fn life(&self) -> &Lifespan {
+        &self.life
     }
 
     pub(crate) fn sender(&self) -> H2Sender {

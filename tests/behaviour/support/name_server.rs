@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 pub(crate) enum Name {
     /// These addresses, for a minute.
     At(Vec<Ipv4Addr>),
+    /// The same for no longer than it takes to ask.
+    Briefly(Vec<Ipv4Addr>),
     /// There is no such name.
     Unknown,
     /// No answer at all.
@@ -84,16 +86,18 @@ fn question(bytes: &[u8]) -> (String, &[u8]) {
 
 fn message(id: &[u8], question: &[u8], name: Name) -> Option<Vec<u8>> {
     const V4: [u8; 4] = [0, 1, 0, 1];
+    let is_v4 = question.ends_with(&V4);
+    let ttl = if matches!(name, Name::Briefly(_)) { 0 } else { 60 };
     let (code, addresses) = match name {
         // No name has an address of IPv6.
-        Name::At(addresses) => (0, if question.ends_with(&V4) { addresses } else { Vec::new() }),
+        Name::At(addresses) | Name::Briefly(addresses) => (0, if is_v4 { addresses } else { Vec::new() }),
         Name::Unknown => (3, Vec::new()),
         Name::Silence => return None,
     };
     let count = u8::try_from(addresses.len()).unwrap();
     let mut message = [id, &[0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0], question].concat();
     for address in addresses {
-        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, ttl, 0, 4]);
         message.extend_from_slice(&address.octets());
     }
     Some(message)
