@@ -204,7 +204,7 @@ impl Running {
             instance: instance(),
             access_log: config.access_log.is_some(),
         }));
-        let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts.upstream_keep_alive)?;
+        let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts)?;
         let runtimes = workers.runtimes().chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();

@@ -9,14 +9,16 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
 };
 
 use tokio::{runtime::Handle, sync::mpsc};
 use tracing::warn;
 
 use super::{SWEEP, StartError};
-use crate::proxy::{self, Pool, Proxy};
+use crate::{
+    config::Timeouts,
+    proxy::{self, Pool, Proxy},
+};
 
 /// The threads that serve connections, each with a runtime and a pool of its own.
 #[derive(Clone)]
@@ -37,11 +39,11 @@ impl WorkerThreads {
     pub(super) fn start(
         threads: Option<NonZeroUsize>,
         proxy: &Arc<Proxy>,
-        keep_alive: Duration,
+        timeouts: Timeouts,
     ) -> Result<Self, StartError> {
         let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
         let count = threads.map_or_else(cores, NonZeroUsize::get);
-        let start = |index| WorkerThread::start(index, proxy.clone(), keep_alive);
+        let start = |index| WorkerThread::start(index, proxy.clone(), timeouts);
         let workers =
             (0..count).map(start).collect::<io::Result<_>>().map_err(|source| StartError::Thread { source })?;
         Ok(Self(workers))
@@ -68,14 +70,14 @@ impl WorkerThreads {
 }
 
 impl WorkerThread {
-    fn start(index: usize, proxy: Arc<Proxy>, keep_alive: Duration) -> io::Result<Self> {
+    fn start(index: usize, proxy: Arc<Proxy>, timeouts: Timeouts) -> io::Result<Self> {
         let (connections, receiver) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicUsize::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (counted, handle) = (open.clone(), runtime.handle().clone());
         thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || runtime.block_on(work(receiver, proxy, keep_alive, counted)))?;
+            .spawn(move || runtime.block_on(work(receiver, proxy, timeouts, counted)))?;
         Ok(Self { connections, open, runtime: handle })
     }
 }
@@ -87,10 +89,10 @@ struct OpenConnection(Arc<AtomicUsize>);
 async fn work(
     mut connections: mpsc::UnboundedReceiver<(std::net::TcpStream, IpAddr)>,
     proxy: Arc<Proxy>,
-    keep_alive: Duration,
+    timeouts: Timeouts,
     open: Arc<AtomicUsize>,
 ) {
-    let pool = Arc::new(Pool::new(proxy.clock, keep_alive));
+    let pool = Arc::new(Pool::new(proxy.clock, &timeouts));
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {

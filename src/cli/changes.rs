@@ -36,7 +36,7 @@ pub(super) enum ConfigDifference {
 type KeyRow = (String, String);
 
 /// Keys that only a restart changes.
-const AT_START: [&str; 13] = [
+const AT_START: [&str; 14] = [
     "listen",
     "admin",
     "threads",
@@ -50,6 +50,7 @@ const AT_START: [&str; 13] = [
     "fleet-size",
     "store-down",
     "timeouts.upstream-keep-alive",
+    "timeouts.upstream-max-age",
 ];
 
 /// What `new` has otherwise than `old`: keys of all first, then those of rules, in their order.
@@ -139,6 +140,7 @@ fn common(config: &Config) -> Vec<KeyRow> {
         time("timeouts.head", timeouts.head),
         time("timeouts.keep-alive", timeouts.keep_alive),
         time("timeouts.upstream-keep-alive", timeouts.upstream_keep_alive),
+        time("timeouts.upstream-max-age", timeouts.upstream_max_age),
     ];
     rows.extend(on_answers(config.rules.unruled()));
     let gateway = |gateway: &crate::policy::Gateway| (format!("gateway {}", gateway.path), describe::route(gateway));

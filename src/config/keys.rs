@@ -157,6 +157,8 @@ pub(super) const KEEP_ALIVE: Key<Duration> =
     Key::timeout("keep-alive", "a worker's connection without a request", "\"10m\"");
 pub(super) const UPSTREAM_KEEP_ALIVE: Key<Duration> =
     Key::timeout("upstream-keep-alive", "an unused connection to an API", "\"1m\"");
+pub(super) const UPSTREAM_MAX_AGE: Key<Duration> =
+    Key::timeout("upstream-max-age", "a connection to an API that requests use again, since it was made", "\"1h\"");
 
 pub(super) const PATH: Key<Arc<str>> =
     Key::new("path", gateway::PATH, One("path"), "what the paths of requests begin with; it is taken off");
@@ -217,7 +219,15 @@ pub(super) const TOP: Section = Section {
 /// The keys of `[timeouts]`.
 pub(super) const TIMEOUT: Section = Section {
     title: "[timeouts]",
-    keys: &[CONNECT.entry, ANSWER.entry, IDLE.entry, HEAD.entry, KEEP_ALIVE.entry, UPSTREAM_KEEP_ALIVE.entry],
+    keys: &[
+        CONNECT.entry,
+        ANSWER.entry,
+        IDLE.entry,
+        HEAD.entry,
+        KEEP_ALIVE.entry,
+        UPSTREAM_KEEP_ALIVE.entry,
+        UPSTREAM_MAX_AGE.entry,
+    ],
 };
 /// The keys of a `[[gateway]]`.
 pub(super) const GATEWAY: Section = Section { title: "a [[gateway]]", keys: &[PATH.entry, TO.entry] };

@@ -171,6 +171,7 @@ fn timeouts<'a>(reader: &mut Reader<'a>, root: &Table<'a>, mut timeouts: Timeout
         (keys::HEAD, &mut timeouts.head),
         (keys::KEEP_ALIVE, &mut timeouts.keep_alive),
         (keys::UPSTREAM_KEEP_ALIVE, &mut timeouts.upstream_keep_alive),
+        (keys::UPSTREAM_MAX_AGE, &mut timeouts.upstream_max_age),
     ] {
         if let Some(written) = reader.one(&table, &key) {
             *timeout = written.value;

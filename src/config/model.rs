@@ -141,6 +141,8 @@ pub struct Timeouts {
     pub keep_alive: Duration,
     /// An unused connection to an upstream.
     pub upstream_keep_alive: Duration,
+    /// A connection to an upstream since it was made, while others may still use it.
+    pub upstream_max_age: Duration,
 }
 
 // === impl Config ===
@@ -175,8 +177,8 @@ impl Config {
     pub fn with_changes_of(&self, other: &Self) -> Self {
         let Self { listen, admin, admin_token, threads, log, access_log, data, state, fleet, file, timeouts, .. } =
             self.clone();
-        let upstream_keep_alive = timeouts.upstream_keep_alive;
-        let timeouts = Timeouts { upstream_keep_alive, ..other.timeouts };
+        let Timeouts { upstream_keep_alive, upstream_max_age, .. } = timeouts;
+        let timeouts = Timeouts { upstream_keep_alive, upstream_max_age, ..other.timeouts };
         Self {
             listen,
             admin,
@@ -205,6 +207,7 @@ impl Default for Timeouts {
             head: Duration::from_secs(30),
             keep_alive: Duration::from_secs(600),
             upstream_keep_alive: Duration::from_secs(60),
+            upstream_max_age: Duration::from_secs(3600),
         }
     }
 }

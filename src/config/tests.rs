@@ -78,6 +78,7 @@ fn every_key_is_heard() {
         head = "4s"
         keep-alive = "5s"
         upstream-keep-alive = "6s"
+        upstream-max-age = "7s"
         [[rule]]
         name = "search"
         host = ["api.example.com", "*.example.org:8443"]
@@ -95,9 +96,10 @@ fn every_key_is_heard() {
     let networks = vec!["10.0.0.0/8".parse().unwrap(), "192.168.1.7/32".parse().unwrap()];
     assert_eq!(config.clients, Clients::Networks(networks));
     assert_eq!(config.drain.as_secs(), 90);
-    let Timeouts { connect, answer, idle, head, keep_alive, upstream_keep_alive } = config.timeouts;
-    let all = [connect, answer, idle, head, keep_alive, upstream_keep_alive].map(|timeout| timeout.as_secs());
-    assert_eq!(all, [1, 2, 3, 4, 5, 6]);
+    let Timeouts { connect, answer, idle, head, keep_alive, upstream_keep_alive, upstream_max_age } = config.timeouts;
+    let all = [connect, answer, idle, head, keep_alive, upstream_keep_alive, upstream_max_age]
+        .map(|timeout| timeout.as_secs());
+    assert_eq!(all, [1, 2, 3, 4, 5, 6, 7]);
     let search = rule(&config, "x.example.org:8443");
     assert_eq!(&*search.name, "search");
     let limits: Vec<String> = search.limits.iter().map(ToString::to_string).collect();

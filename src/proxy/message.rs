@@ -15,6 +15,7 @@ pub(crate) mod incoming_body;
 pub(crate) mod interim;
 pub(crate) mod interim_reader;
 pub(crate) mod json_number;
+pub(crate) mod keep_alive;
 pub(crate) mod kept_head;
 pub(crate) mod priority;
 pub(crate) mod progress;

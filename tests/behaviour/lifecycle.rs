@@ -13,6 +13,7 @@ mod drain;
 mod leaving;
 mod queues;
 mod readers;
+mod reuse;
 mod signals;
 mod streaming;
 mod telemetry;

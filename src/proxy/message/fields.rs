@@ -15,10 +15,9 @@ use http::{
 };
 use http_body::Frame;
 
-use super::{in_order, server_timing};
+use super::{in_order, keep_alive::KEEP_ALIVE, server_timing};
 use crate::proxy::protocol::MAX_FIELDS;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 /// Ours, and never to be taken from anybody else (RFC 9209).
@@ -119,7 +118,8 @@ pub(crate) struct FoundFields {
     pub(crate) challenge: bool,
     connection: bool,
     te: bool,
-    keep_alive: bool,
+    /// How long the connection is kept.
+    pub(crate) keep_alive: bool,
     proxy: bool,
     cache: bool,
     andante: bool,

@@ -17,7 +17,10 @@ use crate::{
     error::BoxError,
     proxy::{
         message::{receive_window::ReceiveWindow, stream_body::MOST_STREAMS, stream_reader::unwrapped, writes::Writes},
-        outbound::liveness::Liveness,
+        outbound::{
+            lifespan::{Lifespan, ReuseLimits},
+            liveness::Liveness,
+        },
     },
 };
 
@@ -25,6 +28,7 @@ use crate::{
 pub(crate) struct SharedConnection {
     sender: SendRequest<Bytes>,
     writes: Arc<Writes>,
+    life: Lifespan,
     /// Requests in flight on it.
     active: AtomicUsize,
     /// How many the upstream allows (RFC 9113 §6.5.2).
@@ -61,9 +65,14 @@ impl ConnectionState {
 
 impl SharedConnection {
     /// One on which no request may be sent yet.
-    pub(super) fn new(sender: SendRequest<Bytes>, writes: Arc<Writes>, state: Arc<ConnectionState>) -> Self {
+    pub(super) fn new(
+        sender: SendRequest<Bytes>,
+        writes: Arc<Writes>,
+        life: Lifespan,
+        state: Arc<ConnectionState>,
+    ) -> Self {
         let since = AtomicU64::new(state.clock.now().as_nanos());
-        Self { sender, writes, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, state }
+        Self { sender, writes, life, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, state }
     }
 
     /// Notes how many requests the upstream allows.
@@ -95,15 +104,21 @@ impl SharedConnection {
         self.active() > 0
     }
 
+    /// Whether it may carry new requests `now`.
+    pub(crate) fn is_usable(&self, now: Instant, limits: &ReuseLimits) -> bool {
+        let since = Instant::from_nanos(self.since.load(Ordering::Relaxed));
+        let idle_over = !self.is_busy() && limits.is_idle_over(since, now);
+        !idle_over && !self.is_closed() && !self.life.is_too_old(now, limits)
+    }
+
     /// Whether it takes no more requests: it has ended, or the upstream has said that it goes away.
-    pub(crate) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         let ready = self.sender.clone().poll_ready(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Err(_)))
     }
 
-    /// When its last request ended.
-    pub(crate) fn since(&self) -> Instant {
-        Instant::from_nanos(self.since.load(Ordering::Relaxed))
+    pub(crate) fn life(&self) -> &Lifespan {
+        &self.life
     }
 
     /// Sends requests on it.

@@ -13,6 +13,7 @@ use super::{
     h1::MAX_HEAD,
     h2::{ConnectionState, SharedConnection, Stream},
     h2_driver::{Driver, UNTOLD},
+    lifespan::Lifespan,
     liveness::Liveness,
 };
 use crate::{
@@ -30,19 +31,27 @@ use crate::{
 /// How much of a request's body h2 keeps for an upstream that does not read it.
 const SEND_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// Makes an HTTP/2 connection to `origin` of `stream`, whose writes are noted in `writes`. Returns it with room for a first
-/// request, once the upstream has said how many it takes at once: none is sent before. `no_pings` is what the upstream
-/// has taught about PINGs.
-pub(crate) async fn handshake<S>(
+/// Facts about a connection before it speaks HTTP/2.
+pub(super) struct NewConnection<'a> {
+    pub(super) origin: &'a Origin,
+    /// Notes what is written to it.
+    pub(super) writes: Arc<Writes>,
+    pub(super) life: Lifespan,
+    /// Whether the upstream has complained of PINGs.
+    pub(super) no_pings: Arc<AtomicBool>,
+}
+
+/// Makes an HTTP/2 connection of `stream`. Returns it with room for a first request, once the upstream has said how many
+/// it takes at once: none is sent before.
+pub(super) async fn handshake<S>(
     outbound: &Outbound,
-    origin: &Origin,
+    new: NewConnection<'_>,
     stream: S,
-    writes: Arc<Writes>,
-    no_pings: Arc<AtomicBool>,
 ) -> Result<(Arc<SharedConnection>, Stream), Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let NewConnection { origin, writes, life, no_pings } = new;
     let clock = outbound.clock;
     let state = Arc::new(ConnectionState {
         clock,
@@ -70,7 +79,7 @@ where
         .handshake(stream)
         .await
         .map_err(|error| failed(unwrapped(error)))?;
-    let shared = Arc::new(SharedConnection::new(sender, writes, state.clone()));
+    let shared = Arc::new(SharedConnection::new(sender, writes, life, state.clone()));
     let (told, settled) = oneshot::channel();
     let open = outbound.metrics.upstream_connections.clone();
     open.inc();

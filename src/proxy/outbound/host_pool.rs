@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -18,6 +18,7 @@ use crate::{
         message::{
             appetite::Appetite,
             interim_reader::InterimSink,
+            keep_alive::KeepAlive,
             receive_window::ReceiveWindow,
             request_body::BoxedRequest,
             stream_reader::StreamReader,
@@ -27,6 +28,7 @@ use crate::{
             h1::Sender,
             h2::{SharedConnection, Stream},
             h2_request::SendError,
+            lifespan::{Lifespan, ReportedAddresses, ReuseLimits},
         },
     },
     tls::Protocol,
@@ -38,6 +40,9 @@ const MOST_UNUSED: usize = 1024;
 /// upstream answered before it had read the whole request.
 const SETTLE: Duration = Duration::from_secs(5);
 
+/// A name that could not be resolved is not asked for again before.
+const ADDRESS_CHECK_RETRY: Duration = Duration::from_secs(10);
+
 /// What an upstream speaks, as far as that is known.
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
@@ -46,6 +51,7 @@ const HTTP2: u8 = 2;
 /// The connections to one upstream.
 pub(crate) struct HostPool {
     clock: Clock,
+    limits: ReuseLimits,
     /// The most recently used last: it is the least likely to have been closed.
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Arc<SharedConnection>>>,
@@ -61,12 +67,15 @@ pub(crate) struct HostPool {
     unused: Arc<AtomicUsize>,
     /// Its connections are logged in as one worker: see [`RoutePools`](super::route_pools::RoutePools).
     is_exclusive: bool,
+    /// Where the upstream was last reported to be, and when that is to be asked again, in nanoseconds of the clock.
+    reported: Mutex<Option<ReportedAddresses>>,
+    next_address_check: AtomicU64,
 }
 
 struct Idle {
     sender: Sender,
     writes: Arc<Writes>,
-    since: Instant,
+    life: Lifespan,
     _counted: IdleCount,
 }
 
@@ -93,8 +102,8 @@ pub(crate) enum AnswerBody {
 }
 
 enum Connection {
-    /// An HTTP/1 connection, for one request at a time.
-    Own(Sender, Arc<HostPool>),
+    /// An HTTP/1 connection, for one request at a time, and the pool that it goes back to.
+    Own(Sender, Lifespan, Arc<HostPool>),
     /// A stream of an HTTP/2 connection.
     Shared(Stream),
 }
@@ -103,9 +112,10 @@ enum Connection {
 
 impl HostPool {
     /// An empty one, which counts its unused connections in `unused`.
-    pub(crate) fn new(clock: Clock, unused: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(clock: Clock, limits: ReuseLimits, unused: Arc<AtomicUsize>) -> Self {
         Self {
             clock,
+            limits,
             idle: Mutex::default(),
             shared: Mutex::default(),
             warming: AtomicBool::new(false),
@@ -115,19 +125,21 @@ impl HostPool {
             dialling: tokio::sync::Mutex::new(()),
             unused,
             is_exclusive: false,
+            reported: Mutex::default(),
+            next_address_check: AtomicU64::new(0),
         }
     }
 
     /// An empty pool to the same upstream, for one session.
     pub(crate) fn exclusive(&self) -> Self {
-        Self { is_exclusive: true, ..Self::new(self.clock, self.unused.clone()) }
+        Self { is_exclusive: true, ..Self::new(self.clock, self.limits.of_any_age(), self.unused.clone()) }
     }
 
-    /// A connection that is ready for a request; of HTTP/1 if only that will do.
-    pub(crate) fn take(self: &Arc<Self>, http1_only: bool) -> Option<PooledConnection> {
+    /// A connection that is ready for a request `now`; of HTTP/1 if only that will do.
+    pub(crate) fn take(self: &Arc<Self>, http1_only: bool, now: Instant) -> Option<PooledConnection> {
         if !http1_only && self.protocol.load(Ordering::Relaxed) == HTTP2 {
             let mut shared = self.shared.lock();
-            shared.retain(|shared| !shared.is_closed());
+            shared.retain(|shared| shared.is_usable(now, &self.limits));
             if let Some(stream) = shared.iter().find_map(SharedConnection::open) {
                 return Some(PooledConnection::shared(stream, true));
             }
@@ -135,8 +147,10 @@ impl HostPool {
         let mut idle = self.idle.lock();
         while let Some(unused) = idle.pop() {
             // A login goes on where it began, even if the last request on the connection is still being written.
-            if unused.sender.is_ready() || self.is_exclusive && !unused.sender.is_closed() {
-                return Some(PooledConnection::own(unused.sender, self.clone(), unused.writes, true));
+            let ready = unused.sender.is_ready() || self.is_exclusive && !unused.sender.is_closed();
+            if ready && unused.life.is_reusable(now, &self.limits) {
+                let Idle { sender, writes, life, .. } = unused;
+                return Some(PooledConnection::own(sender, life, self.clone(), writes, true));
             }
         }
         None
@@ -144,8 +158,10 @@ impl HostPool {
 
     /// Whether a request would find a connection.
     pub(crate) fn is_warm(&self) -> bool {
-        self.idle.lock().iter().any(|idle| idle.sender.is_ready())
-            || self.shared.lock().iter().any(|shared| shared.has_room() && !shared.is_closed())
+        let now = self.clock.now();
+        let ready = |idle: &Idle| idle.sender.is_ready() && idle.life.is_reusable(now, &self.limits);
+        let has_room = |shared: &Arc<SharedConnection>| shared.has_room() && shared.is_usable(now, &self.limits);
+        self.idle.lock().iter().any(ready) || self.shared.lock().iter().any(has_room)
     }
 
     /// Offers an HTTP/2 connection to all requests.
@@ -183,12 +199,12 @@ impl HostPool {
         self.protocol.store(protocol, Ordering::Relaxed);
     }
 
-    /// Closes connections that were not used since `oldest`. Says whether any is left.
-    pub(crate) fn sweep(&self, oldest: Instant) -> bool {
+    /// Closes connections that may carry no more requests. Says whether any is left.
+    pub(crate) fn sweep(&self, now: Instant) -> bool {
         let mut idle = self.idle.lock();
-        idle.retain(|idle| idle.since > oldest && idle.sender.is_ready());
+        idle.retain(|idle| idle.sender.is_ready() && idle.life.is_reusable(now, &self.limits));
         let mut shared = self.shared.lock();
-        shared.retain(|shared| !shared.is_closed() && (shared.is_busy() || shared.since() > oldest));
+        shared.retain(|shared| shared.is_usable(now, &self.limits));
         !idle.is_empty() || !shared.is_empty()
     }
 
@@ -198,9 +214,35 @@ impl HostPool {
         self.shared.lock().retain(|shared| shared.is_busy());
     }
 
-    fn put(&self, sender: Sender, writes: Arc<Writes>, since: Instant) {
-        if self.unused.load(Ordering::Relaxed) < MOST_UNUSED {
-            self.idle.lock().push(Idle { sender, writes, since, _counted: IdleCount::new(&self.unused) });
+    /// Whether the upstream's addresses are to be asked for `now`. Whoever is told so does it, and others are not told
+    /// meanwhile.
+    pub(crate) fn takes_address_check(&self, now: Instant) -> bool {
+        let due = self.next_address_check.load(Ordering::Relaxed);
+        let takes = !self.is_exclusive && now.as_nanos() >= due;
+        if takes {
+            self.check_addresses_at(now + ADDRESS_CHECK_RETRY);
+        }
+        takes
+    }
+
+    /// The upstream's addresses are to be asked for again at `at`, if its connections are still used then.
+    pub(crate) fn check_addresses_at(&self, at: Instant) {
+        self.next_address_check.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Gives up connections to addresses that are not among those `reported`: unused ones at once, and others when their
+    /// requests are over.
+    pub(crate) fn on_addresses(&self, reported: ReportedAddresses) {
+        self.idle.lock().retain(|idle| !idle.life.has_moved(&reported));
+        self.shared.lock().retain(|shared| !shared.life().has_moved(&reported));
+        *self.reported.lock() = Some(reported);
+    }
+
+    fn put(&self, sender: Sender, writes: Arc<Writes>, mut life: Lifespan, now: Instant) {
+        life.on_release(now);
+        let moved = self.reported.lock().as_ref().is_some_and(|reported| life.has_moved(reported));
+        if !moved && self.unused.load(Ordering::Relaxed) < MOST_UNUSED && life.is_reusable(now, &self.limits) {
+            self.idle.lock().push(Idle { sender, writes, life, _counted: IdleCount::new(&self.unused) });
         }
     }
 }
@@ -209,8 +251,14 @@ impl HostPool {
 
 impl PooledConnection {
     /// An HTTP/1 connection, which `host_pool` gets when it is released.
-    pub(crate) fn own(sender: Sender, host_pool: Arc<HostPool>, writes: Arc<Writes>, reused: bool) -> Self {
-        Self { connection: Connection::Own(sender, host_pool), writes, written: None, reused }
+    pub(crate) fn own(
+        sender: Sender,
+        life: Lifespan,
+        host_pool: Arc<HostPool>,
+        writes: Arc<Writes>,
+        reused: bool,
+    ) -> Self {
+        Self { connection: Connection::Own(sender, life, host_pool), writes, written: None, reused }
     }
 
     /// A stream of an HTTP/2 connection.
@@ -230,7 +278,7 @@ impl PooledConnection {
     /// Sends `request`. An error comes with the request if not a byte of it was written.
     pub(crate) async fn send(&mut self, mut request: BoxedRequest) -> Result<Response<AnswerBody>, SendError> {
         match &mut self.connection {
-            Connection::Own(sender, _) => {
+            Connection::Own(sender, ..) => {
                 self.writes.task.works();
                 let answer = sender.try_send_request(*request).await.map_err(|mut error| SendError {
                     unsent: error.take_message().map(Box::new),
@@ -260,8 +308,8 @@ impl PooledConnection {
     /// can.
     pub(crate) async fn settle(&mut self) -> bool {
         match &mut self.connection {
-            Connection::Own(sender, _) if sender.is_ready() => true,
-            Connection::Own(sender, _) => matches!(tokio::time::timeout(SETTLE, sender.ready()).await, Ok(Ok(()))),
+            Connection::Own(sender, ..) if sender.is_ready() => true,
+            Connection::Own(sender, ..) => matches!(tokio::time::timeout(SETTLE, sender.ready()).await, Ok(Ok(()))),
             Connection::Shared(_) => true,
         }
     }
@@ -269,8 +317,15 @@ impl PooledConnection {
     /// Keeps it for the session of `host_pool`. A connection that others use at the same time stays theirs: nobody logs in
     /// on one.
     pub(crate) fn keep_for(&mut self, host_pool: &Arc<HostPool>) {
-        if let Connection::Own(_, home) = &mut self.connection {
+        if let Connection::Own(.., home) = &mut self.connection {
             home.clone_from(host_pool);
+        }
+    }
+
+    /// An answer's head has come on it, which announces this of its end.
+    pub(crate) fn on_answer(&mut self, announced: KeepAlive) {
+        if let Connection::Own(_, life, _) = &mut self.connection {
+            life.on_answer(announced);
         }
     }
 
@@ -282,7 +337,7 @@ impl PooledConnection {
     /// More of the answer is taken. If all of it was read, and the connection is ready for another request, its task need
     /// not know.
     pub(crate) fn note_taking(&self) {
-        if let Connection::Own(sender, _) = &self.connection
+        if let Connection::Own(sender, ..) = &self.connection
             && sender.is_ready()
         {
             self.writes.task.rests();
@@ -296,13 +351,13 @@ impl PooledConnection {
 
     /// The answer was read to its end, which is `now`: the connection may carry another request.
     pub(crate) fn release(self, now: Instant) {
-        let Self { connection: Connection::Own(mut sender, host_pool), writes, .. } = self else { return };
+        let Self { connection: Connection::Own(mut sender, life, host_pool), writes, .. } = self else { return };
         if sender.is_ready() || host_pool.is_exclusive && !sender.is_closed() {
-            host_pool.put(sender, writes, now);
+            host_pool.put(sender, writes, life, now);
         } else if !sender.is_closed() {
             tokio::spawn(async move {
                 if let Ok(Ok(())) = tokio::time::timeout(SETTLE, sender.ready()).await {
-                    host_pool.put(sender, writes, host_pool.clock.now());
+                    host_pool.put(sender, writes, life, host_pool.clock.now());
                 }
             });
         }

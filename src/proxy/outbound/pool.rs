@@ -14,9 +14,13 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::Clock,
+    config::Timeouts,
     error::Error,
     policy::Origin,
-    proxy::{drain::Drain, outbound::host_pool::HostPool},
+    proxy::{
+        drain::Drain,
+        outbound::{host_pool::HostPool, lifespan::ReuseLimits},
+    },
 };
 
 /// How many milliseconds it takes until connections that are let go are closed, and on a busy machine.
@@ -27,7 +31,7 @@ const MAX_TRIES: usize = 60;
 /// The connections of one runtime thread that may carry another request.
 pub struct Pool {
     clock: Clock,
-    keep_alive: Duration,
+    limits: ReuseLimits,
     hosts: Mutex<HashMap<PoolKey, Arc<HostPool>>>,
     /// How many unused connections there are.
     unused: Arc<AtomicUsize>,
@@ -47,21 +51,21 @@ pub(crate) struct PoolKey {
 // === impl Pool ===
 
 impl Pool {
-    /// An empty pool that keeps unused connections for `keep_alive`.
-    pub fn new(clock: Clock, keep_alive: Duration) -> Self {
-        Self { clock, keep_alive, hosts: Mutex::default(), unused: Arc::default() }
+    /// An empty pool that uses connections for as long as `timeouts` say.
+    pub fn new(clock: Clock, timeouts: &Timeouts) -> Self {
+        Self { clock, limits: ReuseLimits::of(timeouts), hosts: Mutex::default(), unused: Arc::default() }
     }
 
     /// The connections to one upstream.
     pub(crate) fn host(&self, key: PoolKey) -> Arc<HostPool> {
-        let new = || HostPool::new(self.clock, self.unused.clone());
+        let new = || HostPool::new(self.clock, self.limits, self.unused.clone());
         self.hosts.lock().entry(key).or_insert_with(|| new().into()).clone()
     }
 
-    /// Closes connections that were not used for long, and forgets upstreams without any.
+    /// Closes connections that may carry no more requests, and forgets upstreams without any.
     pub fn sweep(&self) {
-        let oldest = self.clock.now() - self.keep_alive;
-        self.hosts.lock().retain(|_, host| host.sweep(oldest) || Arc::strong_count(host) > 1);
+        let now = self.clock.now();
+        self.hosts.lock().retain(|_, host| host.sweep(now) || Arc::strong_count(host) > 1);
     }
 
     /// Makes a connection; if the process has no file descriptor left, unused ones are the first to go, and then those of workers
@@ -114,7 +118,7 @@ mod tests {
 
     /// Tries to connect while one of 20 worker connections ends before each try, as long as `ends` is true; how often.
     async fn tries(ends: bool) -> (usize, Result<(), Error>) {
-        let (pool, drain) = (Pool::new(Clock::start(), Duration::from_secs(60)), Drain::default());
+        let (pool, drain) = (Pool::new(Clock::start(), &Timeouts::default()), Drain::default());
         let tries = AtomicUsize::new(0);
         (0..20).for_each(|_| drain.opened());
         let make = || async {

@@ -20,6 +20,7 @@ use crate::{
         message::{
             fields,
             frames_ahead::FramesAhead,
+            keep_alive::KeepAlive,
             progress::Progress,
             recorded_body::{RecordedBody, ReplayedBody},
             shared_body::SharedReader,
@@ -216,6 +217,11 @@ impl UpstreamBody {
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
         self.ahead.pieces().for_each(|piece| usage.read(piece));
         self.usage = Some(usage);
+    }
+
+    /// Its head announces this of its connection's end.
+    pub(crate) fn announce(&mut self, announced: KeepAlive) {
+        self.connection.iter_mut().for_each(|connection| connection.on_answer(announced));
     }
 
     /// Keeps its connection for the session of `host_pool`.

@@ -13,26 +13,24 @@ use http::{
     header::{ACCEPT_ENCODING, CONNECTION, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING},
     uri,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tracing::debug;
 
 use crate::{
     clock::Instant,
-    dial::Dialer,
+    dial::{Addresses, Dialer},
     error::Error,
     lane::{AddedRule, Lane, Refusal},
     policy::{Origin, Parent, Scheme, UsageSource},
     proxy::{
-        message::{request_body::RequestBody, send::UpstreamSocket, writes::Writes},
+        message::request_body::RequestBody,
         outbound::{
-            Outbound, h1, h2_handshake,
+            Outbound,
+            handshake::Handshake,
             host_pool::{HostPool, PooledConnection},
+            lifespan::ReportedAddresses,
             pool::{Pool, PoolKey},
             route_pools::RoutePools,
-            sensor_io::{Moved, SensorIo},
         },
     },
     tls::{self, Protocol},
@@ -42,6 +40,9 @@ use crate::{
 const HEAD_START: Duration = Duration::from_secs(1);
 /// How often it is checked whether requests still wait for the slot that a connection is to be made ready for.
 const STILL_WANTED: Duration = Duration::from_secs(1);
+
+/// How often a name is resolved again at most while connections to it are used, however short its TTL is.
+const LEAST_RECHECK: Duration = Duration::from_secs(2);
 
 /// Where a request goes, found once and remembered by the connection it came on.
 pub(crate) struct Route {
@@ -182,12 +183,35 @@ impl Route {
     }
 
     /// An unused connection.
-    pub(crate) async fn unused_connection(&self, needs: ConnectionNeeds) -> Option<PooledConnection> {
+    pub(crate) async fn unused_connection(
+        self: &Arc<Self>,
+        needs: ConnectionNeeds,
+        now: Instant,
+    ) -> Option<PooledConnection> {
         let pool = self.pool(needs);
         loop {
-            let mut connection = pool.take(self.needs_http1(needs))?;
-            if !needs.own || connection.settle().await {
-                return Some(connection);
+            let mut connection = pool.take(self.needs_http1(needs), now)?;
+            if needs.own && !connection.settle().await {
+                continue;
+            }
+            if pool.takes_address_check(now) {
+                tokio::spawn(self.clone().check_addresses());
+            }
+            return Some(connection);
+        }
+    }
+
+    /// Gives up connections to addresses that the upstream's name does not lead to any more. If it cannot be resolved at the
+    /// moment, all are kept.
+    async fn check_addresses(self: Arc<Self>) {
+        let (Outbound { clock, dialer, .. }, pool) = (&*self.outbound, self.pools.shared());
+        let asked_at = clock.now();
+        match dialer.addresses(&self.origin, &self.lane.policy().egress).await {
+            None => pool.check_addresses_at(Instant::FAR),
+            Some(Err(error)) => debug!(%error, "could not resolve the name of connections that are in use"),
+            Some(Ok(Addresses { list, ttl })) => {
+                pool.on_addresses(ReportedAddresses { asked_at, list });
+                pool.check_addresses_at(clock.now() + ttl.max(LEAST_RECHECK));
             }
         }
     }
@@ -299,10 +323,8 @@ impl Route {
             // It leads through the parent proxy to the upstream, who must not see what is for the parent: its password.
             return Ok(());
         }
-        let writes = Writes::new(self.outbound.clock);
-        let mut connection = self
-            .http1(self.pools.shared(), SensorIo::new(UpstreamSocket(stream), note(writes.clone())), writes)
-            .await?;
+        let (handshake, stream) = Handshake::begin(&self.outbound, &self.origin, self.pools.shared(), stream);
+        let mut connection = handshake.http1(stream).await?;
         // The request that it is for asks at once.
         connection.settle().await;
         connection.release(self.outbound.clock.now());
@@ -320,7 +342,7 @@ impl Route {
         let mut first = None;
         if self.may_share(needs) {
             first = tokio::time::timeout(HEAD_START, host_pool.dialling.lock()).await.ok();
-            if let Some(connection) = host_pool.take(needs.http1) {
+            if let Some(connection) = host_pool.take(needs.http1, self.outbound.clock.now()) {
                 return Ok(connection);
             }
             // The first request may have found out that none has to wait for another.
@@ -346,56 +368,26 @@ impl Route {
         let (pool, http1_only) = (self.pool(needs), self.needs_http1(needs));
         let (outbound, policy) = (&self.outbound, self.lane.policy());
         let stream = outbound.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
-        let writes = Writes::new(outbound.clock);
-        let stream = SensorIo::new(UpstreamSocket(stream), note(writes.clone()));
+        let (handshake, stream) = Handshake::begin(outbound, &self.origin, pool, stream);
         let secured = async {
             if self.h2c && !self.pools.shared().requires_http1() {
                 pool.learn(Protocol::Http2);
-                return self.http2(pool, stream, writes).await;
+                return handshake.http2(stream).await;
             }
             if self.origin.scheme == Scheme::Http {
-                return self.http1(pool, stream, writes).await;
+                return handshake.http1(stream).await;
             }
             let (stream, protocol) = self.tls.connect(&self.origin, stream, http1_only).await?;
             if !http1_only {
                 pool.learn(protocol);
             }
             match protocol {
-                Protocol::Http1 => self.http1(pool, stream, writes).await,
-                Protocol::Http2 => self.http2(pool, stream, writes).await,
+                Protocol::Http1 => handshake.http1(stream).await,
+                Protocol::Http2 => handshake.http2(stream).await,
             }
         };
         let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: outbound.connect };
         tokio::time::timeout(outbound.connect, secured).await.unwrap_or_else(|_| Err(late()))
-    }
-
-    async fn http1<S>(&self, pool: &Arc<HostPool>, stream: S, writes: Arc<Writes>) -> Result<PooledConnection, Error>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let sender = h1::handshake(&self.outbound.metrics, stream, writes.clone()).await;
-        let sender =
-            sender.map_err(|error| Error::Connect { origin: self.origin.to_string(), source: error.into() })?;
-        Ok(PooledConnection::own(sender, pool.clone(), writes, false))
-    }
-
-    async fn http2<S>(&self, pool: &HostPool, stream: S, writes: Arc<Writes>) -> Result<PooledConnection, Error>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let no_pings = pool.no_pings.clone();
-        let (shared, stream) = h2_handshake::handshake(&self.outbound, &self.origin, stream, writes, no_pings).await?;
-        pool.share(shared);
-        Ok(PooledConnection::shared(stream, false))
-    }
-}
-
-/// Notes what is written to a connection.
-fn note(writes: Arc<Writes>) -> impl Fn(Moved) {
-    move |moved| match moved {
-        Moved::In => {}
-        Moved::Out => writes.wrote(),
-        Moved::Flushed => writes.finished(),
     }
 }
 

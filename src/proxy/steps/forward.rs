@@ -176,7 +176,8 @@ async fn send(
     deadline: Instant,
 ) -> Result<(Response<AnswerBody>, PooledConnection), Error> {
     loop {
-        let mut connection = match route.unused_connection(needs).await {
+        let take_at = now.unwrap_or_else(|| exchange.proxy.clock.now());
+        let mut connection = match route.unused_connection(needs, take_at).await {
             Some(connection) => connection,
             None => {
                 now = None;

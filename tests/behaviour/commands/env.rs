@@ -59,7 +59,9 @@ fn address_is_that_of_the_flag_else_the_environment_else_the_file_else_the_defau
             assert_eq!(outcome(andante(&["ca", "init", "--data", dir.path().to_str().unwrap()])).0, Some(0));
             let mut command = andante(&[command, args].concat());
             command.env("ANDANTE_DATA", dir.path());
-            variable.into_iter().for_each(|address| drop(command.env("ANDANTE_LISTEN", address)));
+            if let Some(address) = variable {
+                command.env("ANDANTE_LISTEN", address);
+            }
             let found = variables(command);
             for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
                 assert_eq!(found[name], format!("http://{address}"), "{args:?} {name}");

@@ -27,7 +27,7 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let client = Arc::new(ClientConnection::new(proxy.clone(), stream));
-    let pool = Arc::new(Pool::new(proxy.clock, proxy.timeouts().keep_alive));
+    let pool = Arc::new(Pool::new(proxy.clock, &proxy.timeouts()));
     let session = Session::new(proxy.clone(), pool, client, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let origin = Origin::parse(Scheme::Http, "closed.test", Some(80)).unwrap();
     let route = Arc::new(session.inside(origin, Protocol::Http1).route_inside().unwrap());

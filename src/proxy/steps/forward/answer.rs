@@ -21,6 +21,7 @@ use crate::{
             connection_auth,
             fields::{self, FoundFields},
             gateway::LocationRewriter,
+            keep_alive::KeepAlive,
             server_timing,
             stream_body::Unread,
             usage::UsageReader,
@@ -70,6 +71,8 @@ pub(crate) async fn judge(
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
     let told = glance.told;
+    let announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
+    body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
     }
