@@ -214,7 +214,7 @@ async fn send(
                     unseen -= 1;
                     request = copy;
                 }
-                _ => return Err(failure::of(error.into_error(), route)),
+                _ => return Err(failure::of_attempt(error.into_error(), connection.write_failure(), route)),
             },
         }
         // Another connection may take its time; the slot is spent when the request is written. What comes back unseen
