@@ -10,6 +10,7 @@ mod access_log;
 mod departures;
 mod descriptors;
 mod drain;
+mod early_answers;
 mod leaving;
 mod queues;
 mod readers;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderValue, Request, header::CONNECTION};
 use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -54,8 +54,12 @@ where
         let exchange = exchange.clone();
         async move {
             // Made here: what is made outside is kept once more, beside where it is awaited.
-            let answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
+            let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
             exchange.interim.close();
+            // hyper closes the connection then, which a worker in the middle of its upload has to know (RFC 9112 §9.6).
+            if exchange.progress.is_unread() && answer.status().as_u16() >= 400 {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, Infallible>(answer.map(|body| Unhurried { body, exchange }))
         }
     });

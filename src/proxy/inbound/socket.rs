@@ -30,7 +30,7 @@ pub(crate) struct Socket {
     ahead: Option<Box<Bytes>>,
 }
 
-/// How long a client may take to notice that we have closed our side.
+/// How long a client may be silent that has not noticed yet that we have closed our side.
 const LINGER: Duration = Duration::from_secs(2);
 /// The same while the process ends.
 const HURRY: Duration = Duration::from_millis(100);
@@ -88,9 +88,12 @@ impl ClientConnection {
 
     /// All is written, but the client may still be sending, such as a body that was answered early. Closed with data
     /// unread, the system would reset the connection, and the client lose our answer (RFC 9112 §9.6). Waits until it
-    /// closes, too; not for long, and not for clients that go on and on.
+    /// closes, too; not for long after its last byte, and not beyond `idle` for clients that go on and on.
     pub(crate) async fn linger(&self) {
-        let until = self.proxy.clock.now() + if self.proxy.is_draining() { HURRY } else { LINGER };
+        let (clock, draining) = (self.proxy.clock, self.proxy.is_draining());
+        let begun = clock.now();
+        let last = begun + if draining { HURRY } else { self.proxy.timeouts().idle };
+        let mut until = last.min(begun + LINGER);
         // hyper does that itself, but not after a CONNECT that was refused.
         let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
         // Tokio may have been told that there is nothing: see `poll_left`.
@@ -99,9 +102,11 @@ impl ClientConnection {
             tokio::select! {
                 ready = self.stream.readable() => {
                     let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
-                    over = ready.is_err() || discarded.unwrap_or(false) || self.proxy.clock.now() >= until;
+                    let now = clock.now();
+                    over = ready.is_err() || discarded.unwrap_or(false) || now >= last;
+                    until = last.min(now + LINGER);
                 }
-                () = self.proxy.clock.sleep_until(until) => return,
+                () = clock.sleep_until(until) => return,
             }
         }
     }

@@ -24,6 +24,8 @@ pub(crate) struct Progress {
     turn: AtomicU64,
     /// No further request is to be read from the connection.
     last: AtomicBool,
+    /// Much of the request's body is still to be read.
+    unread: AtomicBool,
 }
 
 /// What an exchange is at.
@@ -69,6 +71,7 @@ impl Progress {
             deadline: AtomicU64::new(deadline.as_nanos()),
             turn: AtomicU64::new(NO_TURN),
             last: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
         }
     }
 
@@ -141,6 +144,15 @@ impl Progress {
     /// When the current phase has taken too long.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Relaxed))
+    }
+
+    /// Whether much of the request's body is still to be read: too much to be passed over before the next request.
+    pub(crate) fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
     }
 
     /// The request under way is the last one on its connection, if that is one of HTTP/1.

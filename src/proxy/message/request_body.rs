@@ -21,6 +21,9 @@ use super::{
 };
 use crate::error::BoxError;
 
+/// A body of so many bytes has most likely come with its head, and hyper reads it to its end after an early answer.
+const PASSED_OVER_BYTES: u64 = 16 * 1024;
+
 /// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
 pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
 
@@ -47,8 +50,10 @@ struct Content {
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, progress: Arc<Progress>) -> Self {
         if incoming.is_end_stream() {
+            progress.set_unread(false);
             return Self::empty(progress);
         }
+        progress.set_unread(incoming.size_hint().exact().is_none_or(|length| length > PASSED_OVER_BYTES));
         Self::of(Content { incoming: Some(IncomingBody::new(incoming)), kept: None }, progress)
     }
 
@@ -165,6 +170,9 @@ impl http_body::Body for RequestBody {
             }
             Poll::Ready(frame) => frame.map(|frame| frame.map_err(BoxError::from)),
         };
+        if frame.is_none() || incoming.is_end_stream() {
+            progress.set_unread(false);
+        }
         note_write();
         if let Some(Ok(trailers)) = &mut frame
             && trailers.is_trailers()

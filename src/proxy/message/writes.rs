@@ -4,8 +4,9 @@
 //! write at once: each request notes the first write that is complete after it was handed over, or after its body's end.
 
 use std::{
+    io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Wake,
@@ -25,6 +26,8 @@ pub(crate) struct Writes {
     last: AtomicU64,
     /// Something was written, and perhaps not all of it.
     unfinished: AtomicBool,
+    /// How a write failed after which the upstream may still be read.
+    failure: OnceLock<io::ErrorKind>,
     /// The requests whose next write is to be noted.
     waiting: Mutex<PendingWrites>,
     /// Whether more of an answer is to be read, if it carries one at a time.
@@ -56,8 +59,8 @@ pub(crate) struct Written {
 impl Writes {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         let (last, unfinished) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (waiting, appetite, interim, task) = Default::default();
-        Arc::new(Self { clock, last, unfinished, waiting, appetite, interim, task })
+        let (failure, waiting, appetite, interim, task) = Default::default();
+        Arc::new(Self { clock, last, unfinished, failure, waiting, appetite, interim, task })
     }
 
     /// Something was written.
@@ -75,6 +78,16 @@ impl Writes {
             // What was handed over since is not part of it.
             self.waiting.lock().writing.drain(..).for_each(|at| at.store(last, Ordering::Relaxed));
         }
+    }
+
+    /// A write has failed, as the upstream reads no more. It may have answered.
+    pub(crate) fn failed(&self, how: io::ErrorKind) {
+        let _ = self.failure.set(how);
+    }
+
+    /// How a write failed, if one has.
+    pub(crate) fn failure(&self) -> Option<io::ErrorKind> {
+        self.failure.get().copied()
     }
 
     /// When something was last written; the clock's start if nothing was.

@@ -1,6 +1,7 @@
 //! The connections to one upstream: unused ones, shared ones, and one in a request's hands.
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
@@ -334,6 +335,11 @@ impl PooledConnection {
         self.written.as_ref().map_or_else(|| self.writes.last(), Written::at)
     }
 
+    /// Why the request could not be written to its end, if the upstream read no more of it.
+    pub(crate) fn write_failure(&self) -> Option<io::ErrorKind> {
+        self.writes.failure()
+    }
+
     /// More of the answer is taken. If all of it was read, and the connection is ready for another request, its task need
     /// not know.
     pub(crate) fn note_taking(&self) {
@@ -352,6 +358,9 @@ impl PooledConnection {
     /// The answer was read to its end, which is `now`: the connection may carry another request.
     pub(crate) fn release(self, now: Instant) {
         let Self { connection: Connection::Own(mut sender, life, host_pool), writes, .. } = self else { return };
+        if writes.failure().is_some() {
+            return;
+        }
         if sender.is_ready() || host_pool.is_exclusive && !sender.is_closed() {
             host_pool.put(sender, writes, life, now);
         } else if !sender.is_closed() {

@@ -57,6 +57,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
     }
 }
 
+/// Whether a write failed because the other side reads no more.
+fn is_reset(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 fn poll_piece<S: AsyncRead + Unpin>(
     stream: &mut Take<S>,
     cx: &mut Context<'_>,
@@ -71,16 +76,31 @@ fn poll_piece<S: AsyncRead + Unpin>(
 
 impl<S: AsyncRead + AsyncWrite + Unpin> PiecewiseIo<S> {
     /// What `act` waits for wakes the connection's task, even where hyper's waker would not.
+    ///
+    /// An upstream that answers early and closes resets what is still written to it, with its answer unread in our socket.
+    /// hyper would end with the error of that write, and never read. So a write that fails in this way is never over, and
+    /// what the socket still has, or its end, decides (RFC 9112 §9.6).
     fn poll_writing<T>(
         &mut self,
         cx: &mut Context<'_>,
-        act: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
+        act: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         let Self { stream, writes, waker, .. } = self;
         let stream = Pin::new(stream.get_mut());
-        match cx.waker().will_wake(waker) {
-            true => writes.task.with_waker(|cx| act(stream, cx)),
-            false => act(stream, cx),
+        if !cx.waker().will_wake(waker) {
+            return act(stream, cx);
+        }
+        if writes.failure().is_some() {
+            return Poll::Pending;
+        }
+        match writes.task.with_waker(|cx| act(stream, cx)) {
+            Poll::Ready(Err(error)) if is_reset(&error) => {
+                writes.failed(error.kind());
+                // There may have been nothing to read yet when this turn began.
+                writes.task.with_waker(|cx| cx.waker().wake_by_ref());
+                Poll::Pending
+            }
+            acted => acted,
         }
     }
 }
@@ -95,6 +115,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PiecewiseIo<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.writes.failure().is_some() {
+            return Poll::Ready(Ok(()));
+        }
         self.poll_writing(cx, |stream, cx| stream.poll_shutdown(cx))
     }
 }

@@ -218,7 +218,9 @@ async fn send(
                     Some(copy) => Box::pin(copy.once_more(&exchange.progress)).await,
                     None => None,
                 };
-                let Some(again) = again else { return Err(failure::of(error, route)) };
+                let Some(again) = again else {
+                    return Err(failure::of_attempt(error, connection.write_failure(), route));
+                };
                 unseen_before = unseen < UNSEEN;
                 unseen -= 1;
                 request = again;

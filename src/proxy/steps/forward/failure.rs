@@ -13,6 +13,18 @@ use crate::{
     tls,
 };
 
+/// The error that ends an attempt without an answer. If its request could not be `written`, that is what is reported: the end
+/// of the connection only follows from it.
+pub(crate) fn of_attempt(error: BoxError, written: Option<io::ErrorKind>, route: &Route) -> Error {
+    match written {
+        Some(kind) => {
+            let source = format!("it reads no more of the request ({kind})").into();
+            Error::Broken { origin: route.origin.to_string(), source }
+        }
+        None => of(error, route),
+    }
+}
+
 /// The error that ends the attempt.
 pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     if is_not_processed(&*error) {
