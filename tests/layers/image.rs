@@ -40,8 +40,8 @@ fn files() -> Vec<PathBuf> {
 
 /// Whether the rules of a `.dockerignore` leave `path`: the last rule that matches it, or a folder it is in, decides.
 fn is_in_context(rules: &str, path: &Path) -> bool {
-    let rules = rules.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let last = rules.filter(|rule| matches(rule.trim_start_matches('!'), path)).last();
+    let mut rules = rules.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let last = rules.rfind(|rule| matches(rule.trim_start_matches('!'), path));
     last.is_none_or(|rule| rule.starts_with('!'))
 }
 
