@@ -25,9 +25,9 @@ use crate::{
 };
 
 /// What to do about a worker that does not trust us.
-const LET_TRUST: &str = "let it (`andante run` sets the variables that most clients read, `andante env` prints them, \
-                         `andante ca trust` tells the whole system; docs/https.md has the others), or set https = \
-                         \"tunnel\" in a rule for the host";
+const LET_TRUST: &str = "let it: `eval \"$(andante env)\"` in the client's shell (`andante run` does that itself, `andante ca \
+                         trust` is for the whole system, docs/https.md has the others), or set https = \"tunnel\" in a \
+                         rule for the host";
 /// What to do about a host that cannot be intercepted.
 const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
 /// Why a worker may leave without a request.
@@ -232,8 +232,9 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     }
     let alert = alert.map_or_else(|| "none, it closed the connection".to_owned(), |alert| format!("{alert:?}"));
     note(Incidents::UNTRUSTED, format!("{host}: a client does not trust andante's CA (alert: {alert})"), LET_TRUST);
-    if proxy.reports.throttle.is_due(LogTopic::Untrusted, host, now) {
-        warn!(%host, alert, "a worker does not trust andante's certificates; {LET_TRUST}");
+    let client = exchange.session.address.to_string().into();
+    if proxy.reports.throttle.is_due(LogTopic::Untrusted, &client, now) {
+        warn!(%client, %host, alert, "a client does not trust andante's certificates; {LET_TRUST}");
     }
 }
 
