@@ -154,7 +154,7 @@ pub struct LaneStatus {
     pub label: String,
     /// What becomes of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. Of turns and tunnels andante sees no
     /// requests: turns are paced, tunnels are not.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub https: String,
     /// The limits, all of which hold.
     pub limits: Vec<LimitStatus>,
