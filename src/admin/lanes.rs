@@ -36,6 +36,11 @@ const REMAINING: Family = Family {
     help: "Requests that are left in the current window, as the API says: the least over the rule's lanes.",
     labels: &["rule"],
 };
+const HTTPS: Family = Family {
+    name: "andante_https_lanes",
+    help: "Lanes of the rule, by what becomes of HTTPS to their hosts: intercept, turns, tunnel or refuse.",
+    labels: &["rule", "https"],
+};
 /// The registry merges these with the metrics of configured limits. They have no description: one name has one
 /// description.
 const PACE: Family = Family { name: Metrics::PACE[0], help: Metrics::PACE[1], labels: &["rule", "source"] };
@@ -74,6 +79,7 @@ struct Rule {
     in_flight: Option<u32>,
     pace: Option<f64>,
     shares: BTreeMap<String, Tokens>,
+    https: BTreeMap<String, u32>,
 }
 
 /// Of a limit that is shared, over the rule's lanes.
@@ -88,7 +94,7 @@ struct Tokens {
 
 impl OfLanes {
     pub(super) fn new(source: Weak<dyn StatusSource>) -> Self {
-        let descs = [USED, CLOSED, IN_FLIGHT, REMAINING, TOKENS, DUE].map(|family| {
+        let descs = [USED, CLOSED, IN_FLIGHT, REMAINING, TOKENS, DUE, HTTPS].map(|family| {
             let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(family.name.into(), family.help.into(), labels, HashMap::new()).expect("names are valid")
         });
@@ -108,12 +114,13 @@ impl Collector for OfLanes {
             rules.entry(&lane.label).or_default().add(lane);
         }
         let (mut used, mut closed, mut remaining, mut pace) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut tokens, mut due, mut in_flight) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tokens, mut due, mut in_flight, mut https) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (name, rule) in rules {
             used.extend(rule.used.map(|used| USED.metric(&[name], used)));
             for (reason, lanes) in Reason::ALL.iter().zip(rule.closed) {
                 closed.push(CLOSED.metric(&[name, reason.as_str()], lanes.into()));
             }
+            https.extend(rule.https.iter().map(|(way, lanes)| HTTPS.metric(&[name, way], (*lanes).into())));
             in_flight.extend(rule.in_flight.map(|most| IN_FLIGHT.metric(&[name], most.into())));
             remaining.extend(rule.remaining.map(|left| REMAINING.metric(&[name], left)));
             for (limit, share) in &rule.shares {
@@ -124,7 +131,7 @@ impl Collector for OfLanes {
             pace.extend(rule.pace.map(|pace| PACE.metric(&[name, "learned"], pace)));
         }
         let lanes = [USED.of(used), CLOSED.of(closed), IN_FLIGHT.of(in_flight), REMAINING.of(remaining), PACE.of(pace)];
-        lanes.into_iter().chain([TOKENS.of(tokens), DUE.of(due)]).collect()
+        lanes.into_iter().chain([TOKENS.of(tokens), DUE.of(due), HTTPS.of(https)]).collect()
     }
 }
 
@@ -146,6 +153,9 @@ impl Rule {
             tokens.free += share.free;
             tokens.spent += (share.held + share.own).saturating_sub(share.free);
             tokens.due += share.target + f64::from(share.own);
+        }
+        if !lane.https.is_empty() {
+            *self.https.entry(lane.https.clone()).or_default() += 1;
         }
         self.in_flight = self.in_flight.into_iter().chain(lane.in_flight_limit).min();
         let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);

@@ -152,6 +152,10 @@ pub struct LaneStatus {
     /// What metrics call its rule.
     #[serde(skip)]
     pub label: String,
+    /// What becomes of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. Of turns and tunnels andante sees no
+    /// requests: turns are paced, tunnels are not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub https: String,
     /// The limits, all of which hold.
     pub limits: Vec<LimitStatus>,
     /// How many requests the API was found to allow at once, if that is limited.

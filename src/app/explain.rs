@@ -62,7 +62,7 @@ pub(super) fn explanation(
     Explanation {
         seen: format!("{method} {target}"),
         https: https.map(|(https, because)| https_explanation(https, because)),
-        lane: Some(lane_view::lane_status(&lane, ends, now)),
+        lane: Some(lane_view::lane_status(&lane, https.map(|(https, _)| https), ends, now)),
         open,
         ruled,
         rules: rule_explanations(rules, asked.as_ref(), ends, now),
@@ -75,12 +75,7 @@ pub(super) fn explanation(
 }
 
 fn https_explanation(https: Https, because: HttpsReason) -> HttpsExplanation {
-    let handling = match https {
-        Https::Tunnel => "tunnel",
-        Https::Turns => "turns",
-        Https::Intercept => "intercept",
-        Https::Refuse => "refuse",
-    };
+    let handling = https.as_str();
     let because = match because {
         HttpsReason::Listed => "the list of intercepted hosts (`intercept`) names it",
         HttpsReason::Rule => "its rule says so (`https`)",

@@ -14,10 +14,16 @@ use crate::{
     },
     learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
     limit::{self, CalendarUsage, LimitUsage, ShareUsage},
+    policy::Https,
 };
 
 /// The lane as it stands. `ends` says until when the limits of which rules are not their own.
-pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: Instant) -> LaneStatus {
+pub(super) fn lane_status(
+    lane: &Lane,
+    https: Option<Https>,
+    ends: &HashMap<Arc<str>, Instant>,
+    now: Instant,
+) -> LaneStatus {
     let label = lane.metrics().name().to_owned();
     let left = lane.departures().stats();
     let last_error = lane.last_failure();
@@ -37,6 +43,7 @@ pub(super) fn lane_status(lane: &Lane, ends: &HashMap<Arc<str>, Instant>, now: I
         rule: lane.rule.to_string(),
         host: lane.host.to_string(),
         label,
+        https: https.map(Https::as_str).unwrap_or_default().to_owned(),
         limits: limits.chain(calendar).collect(),
         at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
         own_limits: lane.own_limits.iter().map(own_limit_status).collect(),

@@ -1,6 +1,6 @@
 //! What `/status` shows, read off the running parts.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use http::Request;
 
@@ -12,11 +12,12 @@ use crate::{
         LaneChoice, StatusSource, Steered, Steering,
         detail::{LaneDetail, LaneName, News, QueueLength, WaitBucket},
         explanation::Explanation,
-        status::{Connections, IncidentStatus, Interceptions, Requests, Status},
+        status::{Connections, IncidentStatus, Interceptions, LaneStatus, Requests, Status},
     },
     clock::Instant,
     lane::{JournalEntry, Lane},
     limit::Unit,
+    policy::Rules,
     proxy::{Incident, Proxy},
 };
 
@@ -41,6 +42,11 @@ impl View {
         let steerer = Steerer::new(proxy.clone());
         Self { proxy, reports, state, fleet, steerer }
     }
+
+    fn lane_status(&self, lane: &Lane, rules: &Rules, ends: &HashMap<Arc<str>, Instant>) -> LaneStatus {
+        let https = rules.https_to(lane.host(), lane.policy());
+        lane_view::lane_status(lane, Some(https), ends, self.proxy.clock.now())
+    }
 }
 
 impl StatusSource for View {
@@ -51,8 +57,8 @@ impl StatusSource for View {
             client: proxy.metrics.client_connections.get(),
             upstream: proxy.metrics.upstream_connections.get(),
         };
-        let ends = self.steerer.ends();
-        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| lane_view::lane_status(lane, &ends, now)).collect();
+        let (ends, rules) = (self.steerer.ends(), proxy.lanes.rules());
+        let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| self.lane_status(lane, &rules, &ends)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: now.since(proxy.clock.began()).as_secs_f64(),
@@ -88,7 +94,7 @@ impl StatusSource for View {
         let waits = lane.metrics().waits().into_iter().map(|(at_most_s, count)| WaitBucket { at_most_s, count });
         let (waits, answers) = (waits.collect(), lane.metrics().answers());
         Some(LaneDetail {
-            lane: lane_view::lane_status(&lane, &self.steerer.ends(), self.proxy.clock.now()),
+            lane: self.lane_status(&lane, &self.proxy.lanes.rules(), &self.steerer.ends()),
             waits,
             answers,
         })

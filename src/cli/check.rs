@@ -21,7 +21,7 @@ use super::{
 use crate::{
     config::{Clients, Config, Diagnostic, File, FleetConfig, Settings, Sources},
     fleet::StoreDown,
-    policy::Policy,
+    policy::{Https, Policy, Rules},
 };
 
 /// Checks a configuration: every problem at once, or how it was understood
@@ -163,6 +163,7 @@ fn summary(config: &Config) -> String {
     }
     for rule in config.rules.iter() {
         describe(&mut text, rule);
+        unseen(&mut text, rule, &config.rules);
         floors(&mut text, rule, &config.fleet);
         answers(&mut text, 2, rule, &[&usual, otherwise]);
     }
@@ -213,11 +214,25 @@ fn describe(text: &mut String, rule: &Policy) {
     if rule.allow_private {
         row(text, 2, "allow-private", "true");
     }
-    if let Some(said) = rule.https {
+    if let Some(said) = rule.https.filter(|_| !rule.is_limited()) {
         row(text, 2, "https", https(said));
     }
     let (turns, sharing) = (turns(&rule.turns), sharing(rule));
     turns.iter().chain(&sharing).chain(&egress(&rule.egress)).for_each(|(key, value)| row(text, 2, key, value));
+}
+
+/// What becomes of HTTPS to the hosts of a rule with a limit, and which of its keys that leaves without effect.
+fn unseen(text: &mut String, rule: &Policy, rules: &Rules) {
+    let mut ways: Vec<Https> = rules.https_of(rule).map(|(_, way)| way).collect();
+    ways.dedup();
+    for way in ways.iter().filter(|_| rule.is_limited()) {
+        row(text, 2, "https", &format!("{}: {}", https(*way), way.meaning()));
+    }
+    let keys = rule.keys_unseen();
+    if !keys.is_empty() && ways.iter().any(|way| matches!(way, Https::Tunnel | Https::Turns)) {
+        let what = format!("{}: for plain HTTP and gateway addresses only, not inside tunnels", keys.join(", "));
+        row(text, 2, "not seen", &what);
+    }
 }
 
 /// The settings on answers that differ from `others`, the defaults.

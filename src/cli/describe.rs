@@ -44,12 +44,7 @@ pub(super) fn store_down(down: StoreDown) -> String {
 
 /// What becomes of a CONNECT.
 pub(super) fn https(https: Https) -> &'static str {
-    match https {
-        Https::Tunnel => "tunnel",
-        Https::Turns => "turns",
-        Https::Intercept => "intercept",
-        Https::Refuse => "refuse",
-    }
+    https.as_str()
 }
 
 /// Whose word on patience counts, as it is written.

@@ -4,6 +4,7 @@
 mod machine;
 mod trial;
 mod trust;
+mod tunnels;
 mod variables;
 
 use std::{
@@ -86,6 +87,7 @@ pub async fn run(args: &Args) -> ExitCode {
     report.add(machine::state(&config));
     report.add(machine::store(&config).await);
     report.add(trust::findings(&config, |name| std::env::var_os(name)));
+    report.add(tunnels::findings(&config.rules));
     report.add(variables::findings(&config, |name| std::env::var_os(name)));
     report.add(trial::findings().await);
     report.end()

@@ -155,8 +155,8 @@ const REST: &str = "\
 # How far its answers are believed: \"stricter\" also where they allow less than the limits here, \"waits\" only if they ask
 # to wait, \"api\" even where they allow more.
 trust = \"stricter\"
-# HTTPS comes through a tunnel, which hides the requests inside. \"intercept\" paces each of them; workers must trust
-# andante's CA then: eval \"$(andante env)\".
+# HTTPS comes through a tunnel, in which andante counts the client's turns: the limits hold, but refusals, paths and
+# costs are not seen. \"intercept\" sees all; workers must trust andante's CA then: eval \"$(andante env)\".
 # https = \"intercept\"
 ";
 

@@ -105,7 +105,7 @@ impl TrustFolder {
         let folder = folder.map_err(|source| CaError::Write { path: place, source })?;
         ca::replace(&folder.path().join(ca::CERTIFICATE), ca.certificate_pem())?;
         let (mut trust, roots) = TrustVariables::in_folder(folder.path(), ca.certificate(), &current)?;
-        let upstream = folder.path().join("upstream.pem");
+        let upstream = folder.path().join("upstream.crt");
         ca::replace(&upstream, roots.others())?;
         let wgetrc = folder.path().join("wgetrc");
         ca::replace(&wgetrc, for_wget(&trust.bundle, current(WGETRC)))?;

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::origin::{HostError, Origin, canonical_host, parse_port, split_port};
+use super::origin::{HostError, Origin, Scheme, canonical_host, parse_port, split_port};
 
 /// What the hosts of a rule look like: a name, `*.example.com`, `host:port`, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +69,16 @@ impl HostPattern {
                 strsim::normalized_damerau_levenshtein(&suffix[1..], tail)
             }
         }
+    }
+
+    /// One of the hosts meant, by HTTPS.
+    pub fn example(&self) -> Origin {
+        let host = match &self.name {
+            HostMatch::Any => "any.invalid".to_owned(),
+            HostMatch::Below(suffix) => format!("any{suffix}"),
+            HostMatch::Exactly(name) => name.clone(),
+        };
+        Origin { scheme: Scheme::Https, host: host.into(), port: self.port.unwrap_or(443) }
     }
 
     /// The port that the pattern names, if any.

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    added::Added,
+    added::{Added, KeyPart},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
     cost::RuleCost,
     egress::Egress,
@@ -24,6 +24,35 @@ pub enum Https {
     Intercept,
     /// 403.
     Refuse,
+}
+
+// === impl Https ===
+
+impl Https {
+    /// As it is written in a rule.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tunnel => "tunnel",
+            Self::Turns => "turns",
+            Self::Intercept => "intercept",
+            Self::Refuse => "refuse",
+        }
+    }
+
+    /// What it means for requests inside, in words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Tunnel => "tunnelled, not paced",
+            Self::Turns => "paced by turns (refusals, paths, costs are not seen)",
+            Self::Intercept => "intercepted",
+            Self::Refuse => "refused",
+        }
+    }
+
+    /// Whether andante reads the requests inside.
+    pub fn is_seen(self) -> bool {
+        self == Self::Intercept
+    }
 }
 
 /// A limit whose whole window is less than a request costs.
@@ -118,6 +147,21 @@ impl Policy {
     /// Whether it makes anybody wait.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty() || !self.calendar.is_empty() || self.in_flight.is_some()
+    }
+
+    /// Keys of the rule that ask for what only the requests themselves show, and so do not apply inside of tunnels.
+    pub fn keys_unseen(&self) -> Vec<&'static str> {
+        let added = self.added.as_ref();
+        let keys = [
+            ("path", added.is_some_and(|added| added.path.is_some())),
+            ("method", added.is_some_and(|added| !added.methods.is_empty())),
+            ("header", added.is_some_and(|added| !added.headers.is_empty())),
+            ("key", added.is_some_and(|added| added.key.iter().any(|part| *part != KeyPart::Host))),
+            ("cost", self.cost.is_some()),
+            ("usage", !self.usage.is_empty()),
+            ("read-body", self.read_body.is_some()),
+        ];
+        keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
     /// The limit that never has room for a request of this cost, if one has not.

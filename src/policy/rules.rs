@@ -98,6 +98,20 @@ impl Rules {
         self.https_because(origin, policy).0
     }
 
+    /// What becomes of HTTPS to each host of `rule`.
+    pub fn https_of<'a>(&'a self, rule: &'a Policy) -> impl Iterator<Item = (&'a HostPattern, Https)> {
+        rule.hosts.iter().map(|pattern| {
+            let origin = pattern.example();
+            (pattern, self.https(&origin, self.find(&origin).unwrap_or(&self.unruled)))
+        })
+    }
+
+    /// What becomes of HTTPS to `host`, whose rule is `policy`.
+    pub fn https_to(&self, host: &Arc<str>, policy: &Policy) -> Https {
+        let port = policy.hosts.iter().find_map(HostPattern::port).unwrap_or(443);
+        self.https(&Origin { scheme: Scheme::Https, host: host.clone(), port }, policy)
+    }
+
     /// The same, and what says so.
     ///
     /// Of what a rule and the list of intercepted hosts say, the narrower holds: `*` is not meant for a host that is

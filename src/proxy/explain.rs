@@ -138,7 +138,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         Origin::parse(target.scheme, &target.authority, Some(target.scheme.default_port())).map_err(|_| wrong())?;
     let tunnelled = target.scheme == Scheme::Https && !target.by_gateway;
     if tunnelled && context.exposed {
-        check_tunnel(&origin, || context.lanes.rules())?;
+        check_tunnel(&origin, &context.lanes.rules())?;
     }
     let LookedUp { lane, open, rules } = context.lanes.look_up(&origin);
     let added: Vec<_> = rules.beside(&origin).map(AddedRule::uncounted).collect();

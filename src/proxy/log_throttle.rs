@@ -22,7 +22,7 @@ const MOST_UNSEEN: usize = 100;
 pub(crate) enum LogTopic {
     /// Limits that a blind tunnel gets around.
     BlindTunnel,
-    /// A worker that does not take our certificates.
+    /// A client that does not take our certificates, by its address: the remedy is the same for all hosts.
     Untrusted,
     /// A worker that takes our certificate, and leaves.
     Unused,

@@ -15,9 +15,19 @@ use crate::{
 pub(crate) enum Takeover {
     /// A CONNECT to an intercepted host: nothing is connected yet, each request inside takes its slot first.
     Intercept { request: BoxedRequest, route: Arc<Route> },
-    /// A CONNECT, and the connection that was made for it. `spent` says that its slot is: otherwise what comes first
-    /// decides.
-    Tunnel { request: BoxedRequest, route: Arc<Route>, upstream: TcpStream, permit: Permit, spent: bool },
+    /// A CONNECT, and the connection that was made for it.
+    Tunnel { request: BoxedRequest, route: Arc<Route>, upstream: TcpStream, permit: Permit, use_of: TunnelUse },
     /// Both sides switch to another protocol (RFC 9110 §7.8).
     Upgrade { worker: OnUpgrade, upstream: OnUpgrade, permit: Permit },
+}
+
+/// Content that a tunnel may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TunnelUse {
+    /// Anything, unseen; its slot is spent.
+    Blind,
+    /// Plain HTTP, each request of which takes a slot; anything else for the slot of the tunnel.
+    Limited,
+    /// Plain HTTP only, as the absolute form of the same requests may be sent: its port is none for other tunnels.
+    PlainHttp,
 }

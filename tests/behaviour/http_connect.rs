@@ -79,7 +79,7 @@ fn beyond_loopback_tunnels_go_to_443_and_to_ports_that_rules_name() {
         client
     };
     let mut refused = connect(other.address().to_string());
-    rejected(&refused.answer(), 403, "http_request_denied", "another port");
+    rejected(&refused.answer(), 403, "destination_ip_prohibited", "another port, whose rule allows no loopback");
     refused.closed();
     connect(named.address().to_string()).opened();
     let mut refused = connect("127.0.0.1:443".to_owned());
@@ -98,8 +98,11 @@ fn a_get_before_it_does_not_open_the_way_for_a_connect() {
     client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
     assert_eq!(client.answer().text(), "ok");
     client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
-    rejected(&client.answer(), 403, "http_request_denied", "a port that no rule names");
+    client.opened();
+    // Not even with a rule for the host is it open to anything but plain HTTP.
+    client.send("SSH-2.0-OpenSSH\r\n");
     client.closed();
+    assert_eq!(upstream.requests().len(), 1);
 
     let mut client = Client::connect(([127, 0, 0, 1], andante.proxy().port()).into());
     // Port 80 is what no port means, but not to CONNECT. Nobody has to listen there.
@@ -326,4 +329,86 @@ fn upgrades_that_would_hide_requests_are_not_asked_for_upstream() {
         assert!(!request.has("upgrade") && !request.has("connection"), "{request:?}");
     }
     assert!(!upstream.requests()[1].has("http2-settings"));
+}
+
+/// A gateway beyond loopback, with a rule for the host `127.0.0.1` that says `more` and names no port.
+fn gateway(more: &str) -> (Andante, std::net::SocketAddr) {
+    let config = format!("clients = [\"10.0.0.0/8\"]\n[[rule]]\nhost = \"127.0.0.1\"\nallow-private = true\n{more}\n");
+    let andante = Andante::with_config_and(&config, &["--listen", "0.0.0.0:0"]);
+    let proxy = ([127, 0, 0, 1], andante.proxy().port()).into();
+    (andante, proxy)
+}
+
+#[test]
+fn plain_http_at_a_gateway_is_allowed_in_both_spellings() {
+    for more in ["", "limits = \"10/s\"", "https = \"intercept\""] {
+        let upstream = Upstream::ok();
+        let up = upstream.address();
+        let (andante, proxy) = gateway(more);
+        let mut absolute = Client::connect(proxy);
+        absolute.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        assert_eq!(absolute.answer().text(), "ok", "{more}");
+        let mut tunnel = Client::connect(proxy);
+        tunnel.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        tunnel.opened();
+        for _ in 0..3 {
+            tunnel.send(format!("GET /inside HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+            assert_eq!(tunnel.answer().text(), "ok", "{more}");
+        }
+        assert!(upstream.requests().iter().all(|request| request.has("via")), "{more}: relayed unseen");
+        let sent = andante.status()["lanes"][0]["sent_total"].as_u64();
+        assert_eq!(sent, Some(4), "{more}: each request is counted, and the tunnel is not");
+    }
+}
+
+#[test]
+fn plain_http_in_a_tunnel_to_a_port_that_no_rule_names_is_paced() {
+    let upstream = Upstream::ok();
+    let up = upstream.address();
+    let (_andante, proxy) = gateway("limits = \"5/s burst 1\"");
+    let mut tunnel = Client::connect(proxy);
+    tunnel.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+    tunnel.opened();
+    let begun = std::time::Instant::now();
+    for _ in 0..4 {
+        tunnel.send(format!("GET / HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        assert_eq!(tunnel.answer().text(), "ok");
+    }
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(600), "4 requests at 5/s in {:?}", begun.elapsed());
+}
+
+#[test]
+fn tunnel_at_a_gateway_to_a_port_that_no_rule_names_carries_nothing_but_plain_http() {
+    for more in ["", "limits = \"100/s\"", "https = \"tunnel\"", "https = \"intercept\""] {
+        // A mail server, which speaks first.
+        let mail = Upstream::scripted(|mut connection| {
+            connection.send("220 mail.test ESMTP\r\n");
+            connection.request();
+        });
+        let (andante, proxy) = gateway(more);
+        for words in ["\x16\x03\x01\x00\x05 hello", "SSH-2.0-OpenSSH\r\n", "EHLO\r\n", "HELO worker.test\r\n"] {
+            let trap = Upstream::echo();
+            let up = trap.address();
+            let mut client = Client::connect(proxy);
+            client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+            client.opened();
+            client.send(words);
+            let heard = client.rest();
+            assert!(
+                !heard.windows(5).any(|part| words.as_bytes().windows(5).next() == Some(part)),
+                "{more}: {words:?}"
+            );
+            if words.starts_with('\x16') {
+                assert_eq!(heard, [21, 3, 3, 0, 2, 2, 49], "{more}: a TLS client reads access_denied");
+            }
+            assert!(trap.requests().is_empty(), "{more}: {words:?} came through");
+        }
+        let up = mail.address();
+        let mut client = Client::connect(proxy);
+        client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
+        client.opened();
+        assert_eq!(client.rest(), b"", "{more}: nothing of the server's came through");
+        let log = andante.stderr();
+        assert!(log.contains("plain HTTP only") && log.contains("name the port in a rule"), "{more}: {log}");
+    }
 }

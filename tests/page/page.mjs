@@ -195,6 +195,7 @@ async function main() {
     const [waiting] = await texts(cell(fast, 'Waiting'))
     return count(waiting) > 1000 && count(waiting)
   })
+  holds('a badge says how HTTPS to the host is handled', await until(() => says(page.locator('#lanes tbody small.https').first(), 'paced by turns')))
   holds('a long queue is shown', most > 1000, most)
   // Both of one moment.
   const [seen, drained] = await row(fast).evaluate((row) => ['Waiting', 'Drained in'].map((label) => row.querySelector(`td[data-label="${label}"]`).textContent))

@@ -48,6 +48,8 @@ struct ShownLane {
 struct LaneRow<'a> {
     rule: &'a str,
     host: &'a str,
+    /// What becomes of HTTPS to the host, where a limit is to hold for it.
+    https: Option<&'a str>,
     waiting: u64,
     oldest_at_s: Option<f64>,
     in_flight: u64,
@@ -190,6 +192,7 @@ impl<'a> LaneRow<'a> {
         Self {
             rule: &lane.rule,
             host: &lane.host,
+            https: (!lane.limits.is_empty() || lane.in_flight_limit.is_some()).then_some(lane.https.as_str()),
             waiting: lane.waiting,
             oldest_at_s: lane.oldest_waiting_s.map(|oldest| tenths(now - oldest)),
             in_flight: lane.in_flight,

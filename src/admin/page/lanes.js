@@ -76,6 +76,8 @@ function rowOf(lane, now) {
     put(at.flow, lane.flow ? flow(lane.flow) : "");
     row.lane = lane;
   }
+  put(row.badge, HTTPS[lane.https] ?? "");
+  row.badge.hidden = !HTTPS[lane.https];
   put(row.pause, lane.gate ? pause(lane.gate, now) : "");
   row.pause.hidden = !lane.gate;
   put(at.eta, lane.drained_at_s === null ? "" : duration(lane.drained_at_s - now));
@@ -93,9 +95,10 @@ function put(cell, text) {
 
 function newRow(name, lane) {
   const cell = (label, kind) => el("td", { role: "cell", "data-label": label, class: `${kind} empty` });
+  const badge = el("small", { class: "https", hidden: true });
   const paused = el("span", { class: "pause", hidden: true });
   const cells = {
-    name: el("th", { role: "rowheader", scope: "row" }, el("a", { href: linkTo(name) }, lane.host), lane.rule === lane.host ? null : el("small", {}, lane.rule), paused),
+    name: el("th", { role: "rowheader", scope: "row" }, el("a", { href: linkTo(name) }, lane.host), lane.rule === lane.host ? null : el("small", {}, lane.rule), badge, paused),
     waiting: cell("Waiting", "number"),
     pace: cell("Pace", "number"),
     limits: cell("Limits", "wide"),
@@ -104,8 +107,15 @@ function newRow(name, lane) {
     flow: cell("Waits most", "wide"),
     error: cell("Last error", "wide bad"),
   };
-  return { cells, pause: paused, element: el("tr", { role: "row" }, ...Object.values(cells)) };
+  return { cells, badge, pause: paused, element: el("tr", { role: "row" }, ...Object.values(cells)) };
 }
+
+/** What andante sees of HTTPS to a host with limits. */
+const HTTPS = {
+  intercept: "HTTPS: intercepted",
+  turns: "HTTPS: paced by turns (refusals, paths, costs are not seen)",
+  tunnel: "HTTPS: tunnelled, not paced",
+};
 
 export function limit({ limit, used, of, learned }) {
   const share = of ? used / of : 0;

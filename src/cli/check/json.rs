@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     config::{Checked, Diagnostic, Place, Severity},
     limit::InFlightLimit,
-    policy::Policy,
+    policy::{Policy, Rules},
 };
 
 /// The problems, and how the rules were understood.
@@ -19,7 +19,7 @@ pub(super) fn report(checked: &Checked) -> Value {
         "errors": errors,
         "warnings": problems.len() - errors,
         "problems": problems.iter().map(problem).collect::<Vec<_>>(),
-        "rules": config.rules.iter().map(|policy| rule(policy, good(&policy.name))).collect::<Vec<_>>(),
+        "rules": config.rules.iter().map(|policy| rule(policy, &config.rules, good(&policy.name))).collect::<Vec<_>>(),
     })
 }
 
@@ -40,7 +40,7 @@ fn problem(problem: &Diagnostic) -> Value {
     })
 }
 
-fn rule(policy: &Policy, good: bool) -> Value {
+fn rule(policy: &Policy, rules: &Rules, good: bool) -> Value {
     let texts = |items: Vec<String>| items;
     let mut report = json!({
         "name": &*policy.name,
@@ -53,6 +53,12 @@ fn rule(policy: &Policy, good: bool) -> Value {
         "max_wait_s": policy.max_wait.as_secs_f64(),
         "max_waiting": policy.max_waiting,
     });
+    if policy.is_limited() {
+        let mut ways: Vec<&str> = rules.https_of(policy).map(|(_, way)| way.as_str()).collect();
+        ways.dedup();
+        report["https"] = ways.into();
+        report["keys_unseen_in_tunnels"] = policy.keys_unseen().into();
+    }
     for (key, value) in super::super::describe::added(policy.added.as_ref()) {
         report[key] = value.into();
     }
@@ -85,7 +91,8 @@ mod tests {
             "rules": [
                 {"name": "good", "good": true, "hosts": ["a"], "limits": ["500/min", "9 points/s"], "cost": "points=2",
                  "usage": ["points=header:x-used"], "in_flight": 3,
-                 "max_wait_s": 7200.0, "max_waiting": 100000},
+                 "max_wait_s": 7200.0, "max_waiting": 100000, "https": ["turns"],
+                 "keys_unseen_in_tunnels": ["cost", "usage"]},
                 {"name": "b", "good": false, "hosts": ["b"], "limits": [], "cost": null, "usage": [], "in_flight": null,
                  "max_wait_s": 7200.0, "max_waiting": 100000},
             ],

@@ -18,7 +18,12 @@ pub(super) fn of(explanation: &Explanation, question: &Question, by_running: boo
         row(&mut text, "seen as", &explanation.seen);
     }
     if let Some(https) = &explanation.https {
-        let seen = if https.seen { "seen inside" } else { "not seen inside" };
+        let seen = match (https.seen, https.handling.as_str()) {
+            (true, _) => "seen inside",
+            (false, "turns") => "not seen inside, paced by turns (refusals, paths, costs are not seen)",
+            (false, "tunnel") => "not seen inside, not paced",
+            (false, _) => "not seen inside",
+        };
         row(&mut text, "HTTPS", &format!("{}, {seen}: {}", https.handling, https.because));
     }
     if let Some(lane) = &explanation.lane {

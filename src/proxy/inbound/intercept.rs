@@ -6,7 +6,7 @@ use std::{io, sync::Arc, time::SystemTime};
 
 use rustls::AlertDescription;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
 };
 use tokio_rustls::LazyConfigAcceptor;
@@ -25,14 +25,16 @@ use crate::{
 };
 
 /// What to do about a worker that does not trust us.
-const LET_TRUST: &str = "let it (`andante run` sets the variables that most clients read, `andante env` prints them, \
-                         `andante ca trust` tells the whole system; docs/https.md has the others), or set https = \
-                         \"tunnel\" in a rule for the host";
+const LET_TRUST: &str = "let it: `eval \"$(andante env)\"` in the client's shell (`andante run` does that itself, `andante ca \
+                         trust` is for the whole system, docs/https.md has the others), or set https = \"tunnel\" in a \
+                         rule for the host";
 /// What to do about a host that cannot be intercepted.
 const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
 /// Why a worker may leave without a request.
 const PINNED: &str = "it may accept no certificate but the API's own (pinning): then set https = \"tunnel\" in a rule for \
                       the host";
+/// The fatal alert `access_denied` in a record of its own (RFC 8446 §6.2).
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// The first byte of a TLS handshake (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 /// The longest method that is looked for: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
@@ -137,6 +139,29 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
     }
 }
 
+/// Ends a tunnel to a port that takes plain HTTP only. A TLS client reads why in an alert.
+pub(crate) async fn end_other_port(exchange: &Exchange, route: &Route, mut client: Socket) {
+    let (proxy, host, port) = (&exchange.proxy, &route.origin.host, route.origin.port);
+    let tls = tokio::select! {
+        biased;
+        first = client.peek() => first.is_ok_and(|first| first.first() == Some(&HANDSHAKE)),
+        // The client has said nothing: its time is over, or the upstream has spoken first.
+        () = std::future::ready(()) => false,
+    };
+    if tls {
+        // The connection ends in either case.
+        let _ = client.write_all(&ACCESS_DENIED).await;
+        let _ = client.shutdown().await;
+    }
+    route.lane.metrics().intercepted(TunnelContent::NotHttp);
+    let (now, hint) = (proxy.clock.now(), format!("name the port in a rule: host = \"{host}:{port}\""));
+    let detail = format!("{host}: a tunnel to port {port} carried no plain HTTP, and no rule names that port");
+    proxy.reports.incidents.not_intercepted(Incidents::NOT_HTTP, detail, hint.as_str(), now);
+    if proxy.reports.throttle.is_due(LogTopic::NotHttp, host, now) {
+        warn!(%host, port, hint, "ended a tunnel: to ports other than 443 that no rule names it may carry plain HTTP only");
+    }
+}
+
 /// Shows the worker a certificate for the host that it asked for, whatever name it says in the handshake.
 async fn shake_hands(
     exchange: &Arc<Exchange>,
@@ -207,8 +232,9 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     }
     let alert = alert.map_or_else(|| "none, it closed the connection".to_owned(), |alert| format!("{alert:?}"));
     note(Incidents::UNTRUSTED, format!("{host}: a client does not trust andante's CA (alert: {alert})"), LET_TRUST);
-    if proxy.reports.throttle.is_due(LogTopic::Untrusted, host, now) {
-        warn!(%host, alert, "a worker does not trust andante's certificates; {LET_TRUST}");
+    let client = exchange.session.address.to_string().into();
+    if proxy.reports.throttle.is_due(LogTopic::Untrusted, &client, now) {
+        warn!(%client, %host, alert, "a client does not trust andante's certificates; {LET_TRUST}");
     }
 }
 

@@ -12,8 +12,11 @@ use crate::{
     lane::Permit,
     learn::AnswerReport,
     proxy::{
-        exchange::Exchange, log_throttle::LogTopic, message::request_body::BoxedRequest, outbound::route::Route,
-        takeover::Takeover,
+        exchange::Exchange,
+        log_throttle::LogTopic,
+        message::request_body::BoxedRequest,
+        outbound::route::Route,
+        takeover::{Takeover, TunnelUse},
     },
     tls::Protocol,
 };
@@ -30,12 +33,13 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
                 intercept::serve(exchange, client, route).await;
             }
         }
-        Takeover::Tunnel { request, route, upstream, permit, spent } => {
+        Takeover::Tunnel { request, route, upstream, permit, use_of } => {
             let Some(client) = worker(request).await else { return };
-            if spent {
-                relay::tunnel(exchange, client, upstream, permit).await;
-            } else {
-                look_first(exchange, route, client, upstream, permit).await;
+            match use_of {
+                TunnelUse::Blind => relay::tunnel(exchange, client, upstream, permit).await,
+                TunnelUse::Limited | TunnelUse::PlainHttp => {
+                    look_first(exchange, route, client, upstream, permit, use_of).await;
+                }
             }
         }
         Takeover::Upgrade { worker, upstream, permit } => relay::upgraded(exchange, worker, upstream, permit).await,
@@ -57,13 +61,14 @@ async fn worker(request: BoxedRequest) -> Option<Socket> {
 }
 
 /// Some clients send plain HTTP through tunnels, too (Node's `fetch`). Where a limit is set each such request takes a slot
-/// of its own, which needs no certificates; anything else is relayed unseen.
+/// of its own, which needs no certificates; anything else is relayed unseen, or ended where the tunnel is for nothing else.
 async fn look_first(
     exchange: Arc<Exchange>,
     route: Arc<Route>,
     mut client: Socket,
     upstream: TcpStream,
     mut permit: Permit,
+    use_of: TunnelUse,
 ) {
     let clock = exchange.proxy.clock;
     let mut spend = || {
@@ -86,6 +91,9 @@ async fn look_first(
         drop(permit);
         intercept::plain(exchange, route, client, protocol, upstream).await;
         return;
+    }
+    if use_of == TunnelUse::PlainHttp {
+        return intercept::end_other_port(&exchange, &route, client).await;
     }
     spend();
     if exchange.proxy.reports.throttle.is_due(LogTopic::BlindTunnel, &route.origin.host, exchange.proxy.clock.now()) {

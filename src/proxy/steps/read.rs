@@ -102,7 +102,14 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let begun = exchange.stats.begun();
     let deadline = begun + patience;
     if request.method() == Method::CONNECT {
-        return match exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) {
+        let rules = exchange.proxy.lanes.rules();
+        let https = match rules.https(&route.origin, route.lane.policy()) {
+            Https::Refuse => Https::Refuse,
+            // The tunnel's own step looks for plain HTTP in it, which needs no permission of its own.
+            _ if exchange.proxy.access.exposed && check_tunnel(&route.origin, &rules).is_err() => Https::Tunnel,
+            https => https,
+        };
+        return match https {
             Https::Tunnel | Https::Turns => Ok(ReadRequest::Call(Box::new(Call {
                 exchange,
                 request,
@@ -230,9 +237,6 @@ fn find_route(
         return Err(Error::OtherHost);
     }
     let settings = proxy.settings.read();
-    if connect && proxy.access.exposed {
-        check_tunnel(&origin, || proxy.lanes.rules())?;
-    }
     let (lane, added) = (proxy.lanes.find(&origin), proxy.lanes.added(&origin));
     let mut seen = authority.to_owned();
     if scheme == Scheme::Http && lane.policy().egress.secure {
@@ -249,13 +253,14 @@ fn find_route(
     Ok(route)
 }
 
-/// Where workers on other machines are let in, a tunnel leads to port 443, or to one that a rule names.
-pub(crate) fn check_tunnel(origin: &Origin, rules: impl FnOnce() -> Arc<Rules>) -> Result<(), Error> {
+/// Where workers on other machines are let in, a tunnel for anything but plain HTTP leads to port 443, or to a port that a
+/// rule names.
+pub(crate) fn check_tunnel(origin: &Origin, rules: &Rules) -> Result<(), Error> {
     let named = |rules: &Rules| {
         let mut hosts = rules.iter().flat_map(|rule| &rule.hosts);
         hosts.any(|host| host.port() == Some(origin.port) && host.matches(origin))
     };
-    match origin.port == 443 || named(&rules()) {
+    match origin.port == 443 || named(rules) {
         true => Ok(()),
         false => Err(Error::TunnelPort { origin: origin.to_string() }),
     }

@@ -9,7 +9,8 @@ use crate::{
         call::{Admitted, Answered, Call},
         exchange::Exchange,
         outbound::{response_body::ResponseBody, route::Route},
-        takeover::Takeover,
+        steps::read::check_tunnel,
+        takeover::{Takeover, TunnelUse},
     },
 };
 
@@ -24,13 +25,18 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let dialled = exchange.session.pool.with_room(&exchange.proxy.drain, dial).await;
     exchange.attempt_ends(begun);
     let upstream = dialled.inspect_err(|_| permit.not_connected())?;
-    let spent = !policy.is_limited();
-    if spent {
+    let (exposed, rules) = (exchange.proxy.access.exposed, || exchange.proxy.lanes.rules());
+    let use_of = match policy.is_limited() {
+        _ if exposed && check_tunnel(&route.origin, &rules()).is_err() => TunnelUse::PlainHttp,
+        true => TunnelUse::Limited,
+        false => TunnelUse::Blind,
+    };
+    if use_of == TunnelUse::Blind {
         permit.sent();
         permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
         say_unseen(&exchange, &route);
     }
-    exchange.hand_over(Takeover::Tunnel { request, route, upstream, permit, spent });
+    exchange.hand_over(Takeover::Tunnel { request, route, upstream, permit, use_of });
     Ok(Response::new(ResponseBody::Own(None)))
 }
 
