@@ -78,7 +78,12 @@ fn blanks_before_colons_and_folds_are_repaired_in_answers_and_refused_in_request
         assert!(repaired.starts_with(value) && !repaired.contains(['\r', '\n']), "{fields}: {repaired:?}");
     }
     // Framing is read from what was repaired.
-    for fields in ["Transfer-Encoding : chunked\r\n", "Transfer-Encoding:\r\n chunked\r\n", "Content-Length : 5\r\n"] {
+    for fields in [
+        "Transfer-Encoding : chunked\r\n",
+        "Transfer-Encoding:\r\n chunked\r\n",
+        "Content-Length : 5\r\n",
+        "Content-Length: 5, 5\r\n",
+    ] {
         let body = if fields.starts_with('T') { "5\r\nhello\r\n0\r\n\r\n" } else { "hello" };
         let answer = answered(&andante, format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}"));
         assert_eq!((answer.status(), answer.text().as_str()), (200, "hello"), "{fields}: {answer:?}");

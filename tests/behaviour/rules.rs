@@ -120,3 +120,74 @@ fn only_ends_the_search() {
     assert!((0..4).all(|_| get("/free/a", batch)), "neither the host's two nor the batch's one");
     assert!(!get("/free/a", batch), "four an hour");
 }
+
+/// RFC 3986 §6.2.2, RFC 9110 §5.5 and §11.1, and the form encoding of WHATWG URL: these are one request each.
+#[test]
+fn one_request_in_several_spellings_has_one_budget() {
+    let upstream = Upstream::ok();
+    let rules = [("query", "query:tenant"), ("header", "header:authorization")].map(|(name, key)| {
+        format!("name = \"{name}\"\npath = \"/{name}\"\nkey = [\"host\", \"{key}\"]\nlimits = [\"1/day\"]")
+    });
+    let andante = before(&upstream, &["limits = [\"1000/s\"]", &rules[0], &rules[1]]);
+    let served = |path: &str, fields: &str| served(&andante, &upstream, "GET", path, fields);
+    assert!(served("/query?tenant=acme", ""));
+    for query in ["tenant=%61cme", "%74enant=acme", "a=1&tenant=acm%65", "tenant=acme&tenant=acme"] {
+        assert!(!served(&format!("/query?{query}"), ""), "{query}");
+    }
+    assert!(served("/query?tenant=a&tenant=b", ""));
+    assert!(!served("/query?tenant=b&tenant=c", ""), "servers differ in which of several they read");
+    assert!(served("/query?tenant=other", ""));
+    assert!(served("/header", "Authorization: Bearer k1\r\n"));
+    for line in ["bearer k1", "BEARER k1", "Bearer  k1", " Bearer\tk1 "] {
+        assert!(!served("/header", &format!("Authorization: {line}\r\n")), "{line}");
+    }
+    assert!(served("/header", "Authorization: Bearer K1\r\n"));
+    assert!(served("/header", "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"));
+    assert!(!served("/header", "Authorization: Bearer b\r\nAuthorization: Bearer a\r\n"));
+    let last = upstream.requests().pop().unwrap();
+    assert_eq!(last.all("authorization"), ["Bearer a", "Bearer b"], "what is forwarded stays as it is");
+}
+
+#[test]
+fn limit_of_a_path_holds_for_all_of_its_spellings() {
+    let upstream = Upstream::ok();
+    let search = "path = \"/search\"\nlimits = [\"1/day\"]";
+    let andante = before(&upstream, &["limits = [\"1000/s\"]", search]);
+    let served = |path: &str| served(&andante, &upstream, "GET", path, "");
+    assert!(served("/search?q=1"));
+    for path in [
+        "/search",
+        "/%73earch",
+        "//search",
+        "/x/../search",
+        "/x/%2e%2E/search",
+        "/./search/",
+        "/search;v=1",
+        "/search%3bv=1",
+        "/%2Fsearch",
+        "/x%2f..%2fsearch",
+        "/search%20",
+        "/search%00",
+        "/x/..;/search",
+        "/%2573earch",
+        "/x\\..\\search",
+    ] {
+        assert!(!served(path), "{path}");
+    }
+    assert!(served("/SEARCH") && served("/searches") && served("/search/more"), "others than that path");
+}
+
+#[test]
+fn path_that_servers_read_in_two_ways_is_no_way_around_the_hosts_limit() {
+    let upstream = Upstream::ok();
+    let free = "path = \"/free/*\"\nonly = true\nlimits = [\"1000/s\"]";
+    let andante = before(&upstream, &["limits = [\"1/day\"]", free]);
+    let served = |path: &str| served(&andante, &upstream, "GET", path, "");
+    assert!(served("/api"));
+    for path in
+        ["/free/../api", "/free/..%2fapi", "/free/..%2Fapi", "/free/..;/api", "/free/%2e%2e;x/api", "/free/..%5capi"]
+    {
+        assert!(!served(path), "{path}");
+    }
+    assert!(served("/free/a") && served("/free/b%20c") && served("/free/%61;v=1/d%2Fe"), "both readings are free");
+}

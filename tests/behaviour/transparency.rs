@@ -94,3 +94,19 @@ fn via_is_left_out_where_a_rule_says_so() {
     let own = format!("http://{}/", andante.proxy());
     assert_ne!(Client::get(andante.proxy(), &own).status(), 200);
 }
+
+/// AWS Signature Version 4, RFC 9421, OAuth 1.0a and exchanges sign fields, target and body as they are.
+#[test]
+fn signed_requests_pass_byte_for_byte() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    let target = "/bkt/a%20b%2Bc/%C3%BC~%27x.txt?X-Amz-Date=20261128T120000Z&recvWindow=5000&timestamp=1&b=&a=%7E";
+    let fields = "X-Amz-Date: 20261128T120000Z\r\nAuthorization: AWS4-HMAC-SHA256 Credential=a/20261128/x/s3/aws4_request, \
+                  SignedHeaders=host;x-amz-date,  Signature=ab\r\nDate: Sat, 28 Nov 2026 12:00:00 GMT\r\n\
+                  Content-Digest: sha-256=:AA==:\r\nSignature-Input: sig=(\"@method\" \"date\");created=1\r\n";
+    let got = ask(&andante, &upstream.url(target), upstream.address(), fields);
+    assert_eq!(got.status(), 200);
+    let seen = upstream.requests().pop().unwrap();
+    assert_eq!((seen.target().as_str(), seen.text().as_str()), (target, "hi"));
+    let head = String::from_utf8(seen.head.clone()).unwrap();
+    assert!(head.contains(&format!("Host: {}\r\n{fields}", upstream.address())), "{head}");
+}

@@ -60,12 +60,15 @@ pub(crate) fn told_length(
     if !found.length {
         return Ok(None);
     }
-    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    // Looked at by hyper only where there is a body; passed on where there is none. Equal ones count once (RFC 9112 §6.3).
+    let lines = fields.get_all(CONTENT_LENGTH).iter();
+    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     let Some(length) = lengths.next() else { return Ok(None) };
-    // Looked at by hyper only where there is a body; passed on where there is none.
-    let digits = length.as_bytes();
-    let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
-    if valid { Ok(Some(length.clone())) } else { Err("its Content-Length is not one number") }
+    let valid = !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.all(|other| other == length);
+    match HeaderValue::from_bytes(length) {
+        Ok(length) if valid => Ok(Some(length)),
+        _ => Err("its Content-Length is not one number"),
+    }
 }
 
 /// What is wrong with fields that h2 takes (RFC 9113 §8.2.1). HTTP/1 has neither: there the parser sees to that.
