@@ -10,6 +10,8 @@ mod request_memory;
 mod rewrite_errors;
 mod socket;
 mod takeover;
+mod tunnel;
+mod turn_relay;
 mod watchdog;
 
 pub use detect::serve;

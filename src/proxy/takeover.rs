@@ -1,12 +1,12 @@
 //! What a request makes of its connection.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hyper::upgrade::OnUpgrade;
 use tokio::net::TcpStream;
 
 use crate::{
-    lane::Permit,
+    lane::{AdmitRequest, Permit, order::Claim},
     proxy::{message::request_body::BoxedRequest, outbound::route::Route},
 };
 
@@ -16,18 +16,38 @@ pub(crate) enum Takeover {
     /// A CONNECT to an intercepted host: nothing is connected yet, each request inside takes its slot first.
     Intercept { request: BoxedRequest, route: Arc<Route> },
     /// A CONNECT, and the connection that was made for it.
-    Tunnel { request: BoxedRequest, route: Arc<Route>, upstream: TcpStream, permit: Permit, use_of: TunnelUse },
+    Tunnel { request: BoxedRequest, route: Arc<Route>, upstream: TcpStream, terms: Box<TunnelTerms> },
     /// Both sides switch to another protocol (RFC 9110 §7.8).
     Upgrade { worker: OnUpgrade, upstream: OnUpgrade, permit: Permit },
 }
 
-/// Content that a tunnel may carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TunnelUse {
-    /// Anything, unseen; its slot is spent.
-    Blind,
-    /// Plain HTTP, each request of which takes a slot; anything else for the slot of the tunnel.
-    Limited,
-    /// Plain HTTP only, as the absolute form of the same requests may be sent: its port is none for other tunnels.
-    PlainHttp,
+/// How a tunnel is paced, and what its client has asked for with the CONNECT.
+pub(crate) struct TunnelTerms {
+    pub(crate) pace: TunnelPace,
+    pub(crate) claim: Claim,
+    /// How long a turn inside may wait.
+    pub(crate) patience: Duration,
+    /// Only plain HTTP may be inside, as the absolute form of the same requests may be sent: its port is for no other tunnels.
+    pub(crate) plain_http_only: bool,
+}
+
+/// How a tunnel is paced.
+pub(crate) enum TunnelPace {
+    /// Its host has no limits.
+    Unpaced,
+    /// By one slot, which is not spent yet: what comes first decides.
+    Slot(Permit),
+    /// By a slot for each turn, for which this is asked.
+    Turns(AdmitRequest),
+}
+
+// === impl TunnelPace ===
+
+impl TunnelPace {
+    /// Gives a slot back that no byte was sent for: requests or turns inside take some of their own.
+    pub(crate) fn give_back(self) {
+        if let Self::Slot(mut permit) = self {
+            permit.not_connected();
+        }
+    }
 }

@@ -72,7 +72,7 @@ impl<'a> Handshake<'a> {
 /// Notes what is written to a connection.
 fn note(writes: Arc<Writes>) -> impl Fn(Moved) {
     move |moved| match moved {
-        Moved::In => {}
+        Moved::In | Moved::Ended => {}
         Moved::Out => writes.wrote(),
         Moved::Flushed => writes.finished(),
     }

@@ -1,43 +1,72 @@
-//! CONNECT: connects, and leaves a blind tunnel behind. It takes a permit like any request, and holds it until it ends.
+//! CONNECT: connects, and leaves a blind tunnel behind. It takes a permit like any request, unless it is paced by turns. Only
+//! in a tunnel to a host with limits the permit stays in flight until its end.
 
-use http::Response;
+use http::{Method, Response};
+use tokio::net::TcpStream;
 use tracing::info;
 
 use crate::{
+    error::Error,
+    lane::AdmitRequest,
     learn::AnswerReport,
+    policy::Https,
     proxy::{
-        call::{Admitted, Answered, Call},
+        call::{Admitted, Answered, BoxedCall, Call},
         exchange::Exchange,
         outbound::{response_body::ResponseBody, route::Route},
         steps::read::check_tunnel,
-        takeover::{Takeover, TunnelUse},
+        takeover::{Takeover, TunnelPace, TunnelTerms},
     },
 };
+
+/// Whether `call` asks for a tunnel that is paced by turns, and needs no slot itself.
+pub(crate) fn is_by_turns(call: &Call) -> bool {
+    let route = &call.route;
+    *call.request.method() == Method::CONNECT
+        && call.exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) == Https::Turns
+}
 
 /// Connects, and only then says so (RFC 9110 §9.3.6); what the client sends before that stays unread.
 pub(crate) async fn open(admitted: Admitted) -> Answered {
     let Admitted { call, mut permit, .. } = admitted;
-    let Call { exchange, request, route, .. } = *call;
+    let (exchange, route) = (&call.exchange, &call.route);
+    permit.connecting();
+    let upstream = connect(exchange, route).await.inspect_err(|_| permit.not_connected())?;
+    let pace = if route.lane.policy().is_limited() {
+        TunnelPace::Slot(permit)
+    } else {
+        // Nothing limits it, and nothing is to count it as in flight.
+        permit.sent();
+        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
+        say_unseen(exchange, route);
+        TunnelPace::Unpaced
+    };
+    Ok(hand_over(call, upstream, pace))
+}
+
+/// Connects without a slot: each turn inside asks for one.
+pub(crate) async fn open_by_turns(call: BoxedCall, ask: AdmitRequest) -> Answered {
+    let upstream = connect(&call.exchange, &call.route).await?;
+    Ok(hand_over(call, upstream, TunnelPace::Turns(ask)))
+}
+
+async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error> {
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let begun = exchange.attempt_begins();
-    permit.connecting();
     let dialled = exchange.session.pool.with_room(&exchange.proxy.drain, dial).await;
     exchange.attempt_ends(begun);
-    let upstream = dialled.inspect_err(|_| permit.not_connected())?;
-    let (exposed, rules) = (exchange.proxy.access.exposed, || exchange.proxy.lanes.rules());
-    let use_of = match policy.is_limited() {
-        _ if exposed && check_tunnel(&route.origin, &rules()).is_err() => TunnelUse::PlainHttp,
-        true => TunnelUse::Limited,
-        false => TunnelUse::Blind,
-    };
-    if use_of == TunnelUse::Blind {
-        permit.sent();
-        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
-        say_unseen(&exchange, &route);
-    }
-    exchange.hand_over(Takeover::Tunnel { request, route, upstream, permit, use_of });
-    Ok(Response::new(ResponseBody::Own(None)))
+    dialled
+}
+
+fn hand_over(call: BoxedCall, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
+    let Call { exchange, request, route, claim, deadline, .. } = *call;
+    let proxy = &exchange.proxy;
+    let plain_http_only = proxy.access.exposed && check_tunnel(&route.origin, &proxy.lanes.rules()).is_err();
+    let patience = deadline.since(exchange.stats.begun());
+    let terms = Box::new(TunnelTerms { pace, claim, patience, plain_http_only });
+    exchange.hand_over(Takeover::Tunnel { request, route, upstream, terms });
+    Response::new(ResponseBody::Own(None))
 }
 
 /// Says that what is inside is not seen, unless that was asked for.
