@@ -7,9 +7,12 @@
 //!
 //! The filter changes a single byte of a frame's head and moves no bytes. Where a read ends inside of that head, the frame
 //! is left as it is.
+//!
+//! A peer that has closed may have answered before: a server that refuses an upload does. The library stops at the first
+//! write that fails, with the answer unread. So a failed write counts as done, and the read that follows tells the end.
 
 use std::{
-    io,
+    io::{self, ErrorKind, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -23,9 +26,11 @@ const HEAD_BYTES: usize = 9;
 /// Types of frames that carry a message (RFC 9113 §6.1, §6.2).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
 /// A type that no RFC defines.
 const UNKNOWN: u8 = 0xea;
 const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
 /// Empty DATA frames in a row that pass unseen; with more, the peer sends nothing else. A server that flushes in 100
 /// streams at once sends as many.
 const MAX_EMPTY_IN_A_ROW: u32 = 1000;
@@ -35,15 +40,17 @@ pub(crate) struct FrameFilter<S, F> {
     stream: S,
     cursor: FrameCursor,
     on_read: F,
+    /// A write has failed because the peer has closed.
+    is_closed: bool,
 }
 
 /// Contents of one read from a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// At least one frame that carries a part of a message.
-    Message,
-    /// Nothing but frames about the connection, or more of a frame that has begun before.
-    Other,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// The head of a frame that carries a part of a message.
+    pub(crate) message: bool,
+    /// The acknowledgement of SETTINGS, which a peer sends at once (RFC 9113 §6.5.3).
+    pub(crate) acknowledgement: bool,
 }
 
 /// Place of the next byte in the peer's frames.
@@ -59,19 +66,19 @@ struct FrameCursor {
 
 // === impl FrameFilter ===
 
-impl<S, F: Fn(Received)> FrameFilter<S, F> {
+impl<S, F: FnMut(Received)> FrameFilter<S, F> {
     /// Reads the frames of a server, and calls `on_read` after each read.
     pub(crate) fn of_server(stream: S, on_read: F) -> Self {
-        Self { stream, cursor: FrameCursor::after(0), on_read }
+        Self { stream, cursor: FrameCursor::after(0), on_read, is_closed: false }
     }
 
     /// Reads the frames of a client, and calls `on_read` after each read.
     pub(crate) fn of_client(stream: S, on_read: F) -> Self {
-        Self { stream, cursor: FrameCursor::after(PREFACE_BYTES), on_read }
+        Self { stream, cursor: FrameCursor::after(PREFACE_BYTES), on_read, is_closed: false }
     }
 }
 
-impl<S: AsyncRead + Unpin, F: Fn(Received) + Unpin> AsyncRead for FrameFilter<S, F> {
+impl<S: AsyncRead + Unpin, F: FnMut(Received) + Unpin> AsyncRead for FrameFilter<S, F> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
@@ -81,17 +88,35 @@ impl<S: AsyncRead + Unpin, F: Fn(Received) + Unpin> AsyncRead for FrameFilter<S,
     }
 }
 
+impl<S: AsyncWrite + Unpin, F> FrameFilter<S, F> {
+    /// Writes by `act`, or does as if, where the peer has closed: `unwritten` is what it would have returned.
+    fn poll_writing<T>(
+        &mut self,
+        unwritten: T,
+        act: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if self.is_closed {
+            return Poll::Ready(Ok(unwritten));
+        }
+        let written = ready!(act(Pin::new(&mut self.stream)));
+        let closed = |error: &io::Error| matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+        self.is_closed = written.as_ref().is_err_and(closed);
+        Poll::Ready(if self.is_closed { Ok(unwritten) } else { written })
+    }
+}
+
 impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        self.poll_writing(buf.len(), |stream| stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let bytes = bufs.iter().map(|buf| buf.len()).sum();
+        self.poll_writing(bytes, |stream| stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -99,11 +124,11 @@ impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.poll_writing((), |stream| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.poll_writing((), |stream| stream.poll_shutdown(cx))
     }
 }
 
@@ -116,7 +141,7 @@ impl FrameCursor {
 
     /// Passes over `bytes`, the next that have come, and hides empty DATA frames among them.
     fn pass(&mut self, bytes: &mut [u8]) -> Received {
-        let mut received = Received::Other;
+        let mut received = Received::default();
         let mut at = 0;
         while at < bytes.len() {
             let skipped = self.skip.min(bytes.len() - at);
@@ -131,22 +156,22 @@ impl FrameCursor {
                 continue;
             }
             self.head_len = 0;
-            if self.ends_head() {
-                received = Received::Message;
-            } else if let Some(kind) = kind.filter(|_| self.is_hidden()) {
+            self.on_head(&mut received);
+            if let Some(kind) = kind.filter(|_| self.is_hidden()) {
                 bytes[kind] = UNKNOWN;
             }
         }
         received
     }
 
-    /// Takes note of the head that is complete now. Returns whether its frame carries a part of a message.
-    fn ends_head(&mut self) -> bool {
+    /// Takes note of the head that is complete now.
+    fn on_head(&mut self, received: &mut Received) {
         let [a, b, c, kind, flags, ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let is_empty = kind == DATA && self.skip == 0 && flags & END_STREAM == 0;
         self.empty_in_a_row = if is_empty { self.empty_in_a_row.saturating_add(1) } else { 0 };
-        matches!(kind, DATA | HEADERS) && !is_empty
+        received.message |= matches!(kind, DATA | HEADERS) && !is_empty;
+        received.acknowledgement |= kind == SETTINGS && flags & ACK != 0;
     }
 
     /// Whether the frame whose head is complete now says nothing, and is to be hidden.
@@ -158,6 +183,8 @@ impl FrameCursor {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
@@ -189,7 +216,26 @@ mod tests {
         let mut bytes = all.concat();
         let received = FrameCursor::after(0).pass(&mut bytes);
         assert_eq!(kinds(&bytes), [HEADERS, UNKNOWN, DATA, UNKNOWN, DATA]);
-        assert_eq!(received, Received::Message);
+        assert_eq!(received, Received { message: true, acknowledgement: false });
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_although_its_peer_takes_no_more() {
+        let (near, mut far) = tokio::io::duplex(1024);
+        let mut filter = FrameFilter::of_server(near, |_| {});
+        far.write_all(&frame(DATA, END_STREAM, b"no")).await.unwrap();
+        drop(far);
+        filter.write_all(b"upload").await.unwrap();
+        filter.flush().await.unwrap();
+        let mut read = Vec::new();
+        filter.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, frame(DATA, END_STREAM, b"no"));
+    }
+
+    #[test]
+    fn acknowledgements_of_settings_are_seen_and_settings_are_none() {
+        let seen = |flags| FrameCursor::after(0).pass(&mut frame(SETTINGS, flags, b"")).acknowledgement;
+        assert!(seen(ACK) && !seen(0));
     }
 
     #[test]
@@ -202,7 +248,7 @@ mod tests {
             let received = [cursor.pass(first), cursor.pass(second)];
             assert_eq!(kinds(&bytes[PREFACE_BYTES..])[0], DATA, "{cut}");
             assert_eq!(kinds(&bytes[PREFACE_BYTES..])[2], 6, "{cut}");
-            assert!(received.contains(&Received::Message), "{cut}");
+            assert!(received.iter().any(|received| received.message), "{cut}");
         }
     }
 

@@ -19,8 +19,10 @@ use crate::clock::{Clock, Instant};
 
 /// A stream's window to begin with: a round trip of 20 ms at 25 MB/s.
 pub(crate) const FIRST_WINDOW_BYTES: u32 = 512 * 1024;
-/// A stream's largest window: a round trip of 100 ms at 160 MB/s.
+/// A stream's largest window: a round trip of 100 ms at the greatest rate.
 const MAX_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// The greatest rate that windows are made for: a network of 1 Gbit/s, and some room for what readers do meanwhile.
+const MAX_BYTES_PER_MILLISECOND: u128 = 160_000;
 /// A window grows by this factor: from the first to the largest in three round trips.
 const GROWTH: u32 = 4;
 /// All windows of a connection together, while several streams share it: four of the largest.
@@ -43,6 +45,8 @@ pub(crate) struct ReceiveWindow {
     wanted: AtomicU32,
     /// Size in force: the API was told it last.
     current: AtomicU32,
+    /// Size beyond which a window holds up nothing. The first size until the round trip is known.
+    useful: AtomicU32,
     /// When an answer last filled its window, in nanoseconds of the clock.
     last_full: AtomicU64,
     /// The task that tells the API.
@@ -82,8 +86,9 @@ impl WindowBudget {
 impl ReceiveWindow {
     /// Windows of the first size, which may grow within `budget`.
     pub(crate) fn new(clock: Clock, budget: Arc<WindowBudget>) -> Self {
-        let (wanted, current) = (AtomicU32::new(FIRST_WINDOW_BYTES), AtomicU32::new(FIRST_WINDOW_BYTES));
-        Self { clock, budget, wanted, current, last_full: AtomicU64::new(0), driver: Mutex::default() }
+        let first = || AtomicU32::new(FIRST_WINDOW_BYTES);
+        let (wanted, current, useful) = (first(), first(), first());
+        Self { clock, budget, wanted, current, useful, last_full: AtomicU64::new(0), driver: Mutex::default() }
     }
 
     /// Bytes that each stream may send ahead.
@@ -91,15 +96,21 @@ impl ReceiveWindow {
         self.current.load(Ordering::Relaxed)
     }
 
+    /// Notes how long the API's network takes for a round trip: over a short one windows need not grow.
+    pub(crate) fn on_round_trip(&self, time: Duration) {
+        let useful = u32::try_from(time.as_millis() * MAX_BYTES_PER_MILLISECOND).unwrap_or(u32::MAX);
+        self.useful.store(useful.clamp(FIRST_WINDOW_BYTES, MAX_WINDOW_BYTES), Ordering::Relaxed);
+    }
+
     /// Lets windows grow, as one of them has held up its answer.
     fn on_full(&self, now: Instant) {
         self.last_full.store(now.as_nanos(), Ordering::Relaxed);
         let wanted = self.wanted.load(Ordering::Relaxed);
         // Not before the API knows of the last growth.
-        if self.bytes() < wanted || wanted >= MAX_WINDOW_BYTES {
+        let larger = wanted.saturating_mul(GROWTH).min(self.useful.load(Ordering::Relaxed));
+        if self.bytes() < wanted || larger <= wanted {
             return;
         }
-        let larger = wanted.saturating_mul(GROWTH).min(MAX_WINDOW_BYTES);
         if self.budget.take(reserved(larger) - reserved(wanted)) {
             self.wanted.store(larger, Ordering::Relaxed);
             self.driver.lock().iter().for_each(Waker::wake_by_ref);
@@ -188,8 +199,11 @@ mod tests {
 
     const MIB: u32 = 1024 * 1024;
 
+    /// The window of a connection with a round trip of 200 ms.
     fn window(budget: &Arc<WindowBudget>) -> ReceiveWindow {
-        ReceiveWindow::new(Clock::start(), budget.clone())
+        let window = ReceiveWindow::new(Clock::start(), budget.clone());
+        window.on_round_trip(Duration::from_millis(200));
+        window
     }
 
     /// Reads half a window, as soon as it comes if `starved`.
@@ -209,6 +223,18 @@ mod tests {
         for size in sizes {
             read(&window, 1, true);
             assert_eq!(window.bytes(), size);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_grows_no_further_than_its_round_trip_can_use() {
+        for (milliseconds, bytes) in
+            [(0, FIRST_WINDOW_BYTES), (1, FIRST_WINDOW_BYTES), (20, 3_200_000), (40, 6_400_000)]
+        {
+            let window = window(&Arc::default());
+            window.on_round_trip(Duration::from_millis(milliseconds));
+            (0..4).for_each(|_| read(&window, 1, true));
+            assert_eq!(window.bytes(), bytes, "{milliseconds} ms");
         }
     }
 

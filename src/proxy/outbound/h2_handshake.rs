@@ -20,7 +20,7 @@ use crate::{
     error::{BoxError, Error},
     policy::Origin,
     proxy::message::{
-        frame_filter::{FrameFilter, Received},
+        frame_filter::FrameFilter,
         receive_window::{FIRST_WINDOW_BYTES, ReceiveWindow},
         stream_body::{CONNECTION_WINDOW, MOST_STREAMS},
         stream_reader::unwrapped,
@@ -61,9 +61,14 @@ where
         no_pings,
     });
     let failed = |source: BoxError| Error::Connect { origin: origin.to_string(), source };
-    let read = state.clone();
+    let (read, begun) = (state.clone(), clock.now());
+    let mut timed = false;
     let stream = FrameFilter::of_server(stream, move |received| {
-        read.liveness.on_read(received == Received::Message, || clock.now());
+        read.liveness.on_read(received.message, || clock.now());
+        // The SETTINGS that the connection begins with.
+        if received.acknowledgement && !std::mem::replace(&mut timed, true) {
+            read.window.on_round_trip(clock.now().since(begun));
+        }
     });
     let (sender, connection) = client::Builder::new()
         .initial_max_send_streams(UNTOLD)

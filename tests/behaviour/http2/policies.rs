@@ -161,6 +161,8 @@ fn an_answer_that_is_read_as_it_comes_gets_a_larger_window() {
     let (told, kept) = (Arc::new(Mutex::new(vec![])), Arc::new(Mutex::new(0)));
     let (seen, sizes) = (told.clone(), kept.clone());
     let upstream = framed(&[], move |_, mut frames| {
+        // The SETTINGS of andante are acknowledged as late as over a long path.
+        crate::lifecycle::pass(Duration::from_millis(100));
         let Some(stream) = request(&mut frames) else { return };
         frames.send(kind::HEADERS, END_HEADERS, stream, &crate::support::h2::block(&[(":status", "200")]));
         let (mut window, mut whole) = (i64::from(FIRST), i64::from(FIRST));
