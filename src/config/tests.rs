@@ -387,16 +387,3 @@ fn files_that_are_no_toml() {
     let all = Config::load(&missing).unwrap_err();
     assert!(said(&all).starts_with("error: a.toml: cannot be read: "), "{all:?}");
 }
-
-#[test]
-fn a_rule_without_an_error_is_told_from_one_with() {
-    let text = "drain = 'soon'\n[[rule]]\nname = 'good'\nhost = 'a'\nlimits = [\n  '1/s',\n]\n\n[[rule]]\nhost = 'b'\n\
-                limits = '500 a min'\n[[rule]]\nhost = 'c'\n[timeouts]\nidle = 1\n[[rule]]\nhost = 'a'\nlimits = '1/s'\n\
-                [[rule]]\nhost = 'd'\nretry = { body = '1KiB' }\n[[rule]]\nhost = 'e'\n[rule.retry]\nbody = '9GiB'";
-    let file = File { path: "a.toml".into(), content: Ok(text.into()) };
-    let checked = Config::check(&Sources { file: Some(file), ..Sources::default() });
-    assert!(!checked.is_good());
-    let rules: Vec<_> = checked.rules.iter().map(|(name, good)| (&**name, *good)).collect();
-    // That a limits nothing is a warning, and the second rule for a is the wrong one.
-    assert_eq!(rules, [("good", true), ("b", false), ("c", true), ("a", false), ("d", true), ("e", false)]);
-}

@@ -61,3 +61,9 @@ pub(crate) fn rejected(answer: &Message, status: u16, error: &str, what: &str) {
         assert!(problem[member].as_str().is_some_and(|text| !text.is_empty()), "{what:?}: no {member}: {answer:?}");
     }
 }
+
+/// Waits for `time`, on a test's own thread.
+#[expect(clippy::disallowed_methods, reason = "no task runs on a test's thread")]
+pub(crate) fn pause(time: Duration) {
+    thread::sleep(time);
+}

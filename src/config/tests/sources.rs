@@ -111,3 +111,16 @@ fn the_admin_address_is_found_whatever_else_is_wrong() {
     wrong = Sources { flags: Settings { admin: Some("nowhere".into()), ..Settings::default() }, ..Sources::default() };
     assert!(said(&port(&wrong).unwrap_err()).starts_with("error: --admin: "));
 }
+
+#[test]
+fn a_rule_without_an_error_is_told_from_one_with() {
+    let text = "drain = 'soon'\n[[rule]]\nname = 'good'\nhost = 'a'\nlimits = [\n  '1/s',\n]\n\n[[rule]]\nhost = 'b'\n\
+                limits = '500 a min'\n[[rule]]\nhost = 'c'\n[timeouts]\nidle = 1\n[[rule]]\nhost = 'a'\nlimits = '1/s'\n\
+                [[rule]]\nhost = 'd'\nretry = { body = '1KiB' }\n[[rule]]\nhost = 'e'\n[rule.retry]\nbody = '9GiB'";
+    let file = File { path: "a.toml".into(), content: Ok(text.into()) };
+    let checked = Config::check(&Sources { file: Some(file), ..Sources::default() });
+    assert!(!checked.is_good());
+    let rules: Vec<_> = checked.rules.iter().map(|(name, good)| (&**name, *good)).collect();
+    // That a limits nothing is a warning, and the second rule for a is the wrong one.
+    assert_eq!(rules, [("good", true), ("b", false), ("c", true), ("a", false), ("d", true), ("e", false)]);
+}

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, header::CONTENT_LENGTH};
 use http_body::{Frame, SizeHint};
+use tokio::task::AbortHandle;
 
 use crate::error::BoxError;
 
@@ -18,20 +19,23 @@ pub(crate) struct StreamReader {
     expected: SizeHint,
     /// Only trailers are left.
     is_data_over: bool,
+    /// The task that sends the rest of the request's body.
+    upload: Option<AbortHandle>,
 }
 
 // === impl StreamReader ===
 
 impl StreamReader {
     /// The body of the answer that these `fields` belong to.
-    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap) -> Self {
+    /// `upload` sends the rest of the request's body.
+    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap, upload: Option<AbortHandle>) -> Self {
         let length = fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let expected = match length {
             _ if stream.is_end_stream() => SizeHint::with_exact(0),
             Some(length) => SizeHint::with_exact(length),
             None => SizeHint::new(),
         };
-        Self { stream, expected, is_data_over: false }
+        Self { stream, expected, is_data_over: false, upload }
     }
 
     /// The next piece, or trailers. A stream that is reset with `NO_ERROR` has ended (RFC 9113 §8.1).
@@ -61,6 +65,16 @@ impl StreamReader {
     /// How much there is in all, as far as the answer's head says so.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.expected
+    }
+}
+
+impl Drop for StreamReader {
+    fn drop(&mut self) {
+        // The library resets a stream once both of its halves are dropped. The upload may wait for room, and would not
+        // notice that its worker has left. Behind a whole answer it goes on: the API may still read it.
+        if !self.stream.is_end_stream() {
+            self.upload.iter().for_each(AbortHandle::abort);
+        }
     }
 }
 

@@ -70,11 +70,9 @@ impl Stream {
             Pin::new(&mut answer).poll(cx).map_err(failed)
         })
         .await?;
-        if let Some(upload) = upload {
-            tokio::spawn(upload);
-        }
+        let upload = upload.map(|upload| tokio::spawn(upload).abort_handle());
         let (parts, stream) = answer.into_parts();
-        let stream = StreamReader::new(stream, &parts.headers);
+        let stream = StreamReader::new(stream, &parts.headers, upload);
         Ok(Response::from_parts(parts, stream))
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use crate::support::{
     Andante, Client, Connection, Message, Upstream, eventually,
     h2::Client2,
+    pause,
     tls::{Interceptor, Server, TRUSTED},
 };
 
@@ -206,7 +207,7 @@ fn call_that_is_shared_is_not_sent_on_a_logged_in_connection() {
     let shared = ask("/shared", None);
     assert_eq!(last.answer().text(), "you are alice");
     drop(shared.answer());
-    std::thread::sleep(Duration::from_millis(10));
+    pause(Duration::from_millis(10));
     assert_eq!(Worker::plain(andante.proxy(), &upstream).ask("GET /shared", "").status(), 401);
 }
 

@@ -1,9 +1,9 @@
 //! Answers that come before an upload is over: they reach the worker, whatever becomes of the rest of the upload.
 
-use std::{net::SocketAddr, thread, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use crate::support::{
-    Andante, Client, Connection, Message, Upstream, rejected,
+    Andante, Client, Connection, Message, Upstream, pause, rejected,
     tls::{Interceptor, Server, TRUSTED},
 };
 
@@ -104,7 +104,7 @@ fn slow_upload_may_go_on_after_its_refusal() {
     // A client that looks for an answer only when it has sent all: a reset would take the answer with it.
     for _ in 0..20 {
         client.send(vec![b'x'; 250_000]);
-        thread::sleep(Duration::from_millis(200));
+        pause(Duration::from_millis(200));
     }
     let answer = client.answer();
     assert_eq!((answer.status(), answer.field("connection").as_deref()), (429, Some("close")));
