@@ -125,6 +125,18 @@ fn via_is_left_out_where_a_rule_says_so() {
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\nvia-field = \"off\"", upstream.address()));
     let answer = Client::get(andante.proxy(), &upstream.url("/"));
     assert!(!answer.has("via") && !upstream.requests().pop().unwrap().has("via"), "{answer:?}");
+    let early =
+        Upstream::always("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    for off in [true, false] {
+        let keys = if off { "via-field = \"off\"" } else { "" };
+        let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\n{keys}", early.address()));
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", early.url("/"), early.address()));
+        for status in [103, 200] {
+            let answer = client.answer();
+            assert_eq!((answer.status(), answer.has("via")), (status, !off), "{answer:?}");
+        }
+    }
     let other = Upstream::ok();
     assert!(Client::get(andante.proxy(), &other.url("/")).has("via"));
     // A loop through andante itself is found by its own addresses.
