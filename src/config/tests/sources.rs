@@ -111,3 +111,20 @@ fn the_admin_address_is_found_whatever_else_is_wrong() {
     wrong = Sources { flags: Settings { admin: Some("nowhere".into()), ..Settings::default() }, ..Sources::default() };
     assert!(said(&port(&wrong).unwrap_err()).starts_with("error: --admin: "));
 }
+
+#[test]
+fn files_that_are_no_toml() {
+    let text = problems("listen = '127.0.0.1:1'\nadmin = \n\n[[rule]\nhost = 'a'");
+    assert!(text.starts_with("error: a.toml:2: not TOML: "), "{text}");
+    assert!(text.contains("error: a.toml:4: not TOML: "), "{text}");
+    let text = problems("admin = 'off'\nadmin = 'off'");
+    assert!(text.starts_with("error: a.toml:2: not TOML: duplicate key"), "{text}");
+    let latin1 =
+        Sources { file: Some(File { path: "a.toml".into(), content: Ok(b"\n# \xe9".to_vec()) }), ..Sources::default() };
+    let all = Config::load(&latin1).unwrap_err();
+    assert!(said(&all).starts_with("error: a.toml:2: not UTF-8 |"), "{all:?}");
+    let content = Err(io::Error::from(io::ErrorKind::NotFound));
+    let missing = Sources { file: Some(File { path: "a.toml".into(), content }), ..Sources::default() };
+    let all = Config::load(&missing).unwrap_err();
+    assert!(said(&all).starts_with("error: a.toml: cannot be read: "), "{all:?}");
+}
