@@ -1,5 +1,7 @@
 //! Tunnels, and upgrades, which are none yet.
 
+use andante::clock::Clock;
+
 use crate::support::{Andante, Client, DeadPort, Upstream, eventually, rejected};
 
 /// Opens a tunnel to `upstream`.
@@ -369,12 +371,14 @@ fn plain_http_in_a_tunnel_to_a_port_that_no_rule_names_is_paced() {
     let mut tunnel = Client::connect(proxy);
     tunnel.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\n\r\n"));
     tunnel.opened();
-    let begun = std::time::Instant::now();
+    let clock = Clock::start();
+    let begun = clock.now();
     for _ in 0..4 {
         tunnel.send(format!("GET / HTTP/1.1\r\nHost: {up}\r\n\r\n"));
         assert_eq!(tunnel.answer().text(), "ok");
     }
-    assert!(begun.elapsed() >= std::time::Duration::from_millis(600), "4 requests at 5/s in {:?}", begun.elapsed());
+    let took = clock.now().since(begun);
+    assert!(took >= std::time::Duration::from_millis(600), "4 requests at 5/s in {took:?}");
 }
 
 #[test]

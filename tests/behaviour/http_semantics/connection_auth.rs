@@ -206,7 +206,7 @@ fn call_that_is_shared_is_not_sent_on_a_logged_in_connection() {
     let shared = ask("/shared", None);
     assert_eq!(last.answer().text(), "you are alice");
     drop(shared.answer());
-    std::thread::sleep(Duration::from_millis(10));
+    std::thread::park_timeout(Duration::from_millis(10));
     assert_eq!(Worker::plain(andante.proxy(), &upstream).ask("GET /shared", "").status(), 401);
 }
 

@@ -104,7 +104,7 @@ fn slow_upload_may_go_on_after_its_refusal() {
     // A client that looks for an answer only when it has sent all: a reset would take the answer with it.
     for _ in 0..20 {
         client.send(vec![b'x'; 250_000]);
-        thread::sleep(Duration::from_millis(200));
+        thread::park_timeout(Duration::from_millis(200));
     }
     let answer = client.answer();
     assert_eq!((answer.status(), answer.field("connection").as_deref()), (429, Some("close")));

@@ -8,8 +8,10 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use andante::clock::Clock;
 
 use crate::support::{
     Andante, Client, Name, NameServer, PATIENCE, Upstream,
@@ -25,7 +27,7 @@ fn ok(fields: &str) -> String {
 fn posts(upstream: &Upstream, pauses_ms: &[u64], andante: &Andante) -> usize {
     let (mut client, up) = (Client::connect(andante.proxy()), upstream.address());
     for pause in pauses_ms {
-        thread::sleep(Duration::from_millis(*pause));
+        thread::park_timeout(Duration::from_millis(*pause));
         client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nContent-Length: 1\r\n\r\nx"));
         assert_eq!(client.answer().status(), 200);
     }
@@ -101,7 +103,7 @@ fn connection_of_http2_in_steady_use_is_replaced_at_its_maximum_age() {
     let mut client = Client2::connect(andante.andante.proxy());
     for _ in 0..6 {
         assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
-        thread::sleep(Duration::from_millis(300));
+        thread::park_timeout(Duration::from_millis(300));
     }
     assert_eq!(upstream.connections(), 2);
 }
@@ -140,16 +142,17 @@ fn busy_connection_moves_with_its_name() {
         client.send(format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n"));
         client.answer().text()
     };
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(5) {
+    let clock = Clock::start();
+    let begun = clock.now();
+    while clock.now().since(begun) < Duration::from_secs(5) {
         assert_eq!(ask(), "ok");
-        thread::sleep(Duration::from_millis(50));
+        thread::park_timeout(Duration::from_millis(50));
     }
     assert_eq!(upstream.connections(), 1, "as long as its address is one of the name's, a connection is kept");
     moved.store(true, Ordering::Release);
-    let begun = Instant::now();
+    let begun = clock.now();
     while ask() != "new" {
-        assert!(begun.elapsed() < PATIENCE, "it stays where it was");
-        thread::sleep(Duration::from_millis(50));
+        assert!(clock.now().since(begun) < PATIENCE, "it stays where it was");
+        thread::park_timeout(Duration::from_millis(50));
     }
 }
