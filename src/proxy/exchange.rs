@@ -175,7 +175,9 @@ impl InterimSink for Exchange {
         if status != StatusCode::CONTINUE {
             fields::remove_hop_by_hop(&mut fields);
             server_timing::remove(&mut fields);
-            fields::add_via(&mut fields, &self.proxy.via, version);
+            if !self.interim.is_unannounced() {
+                fields::add_via(&mut fields, &self.proxy.via, version);
+            }
             self.interim.push(status, &fields);
         }
     }

@@ -4,6 +4,7 @@ mod detect;
 mod http1;
 mod http2;
 mod intercept;
+mod message_end;
 mod relay;
 mod request_line;
 mod request_memory;

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, header::CONNECTION};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -49,6 +49,7 @@ where
         exchange.set_answering(true);
         exchange.interim.open(request.version());
         exchange.stats.begin(exchange.progress.awaits_answer());
+        exchange.progress.head_parsed(request.body().size_hint().exact());
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();

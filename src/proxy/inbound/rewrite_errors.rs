@@ -11,7 +11,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::request_line::RequestLine;
+use super::{message_end::MessageEnd, request_line::RequestLine};
 use crate::proxy::{
     exchange::Exchange,
     message::progress::Phase,
@@ -29,6 +29,8 @@ pub(crate) struct RewriteErrorsIo<S> {
     first: u8,
     /// How far the request line was read.
     line: RequestLine,
+    /// How far the request was read.
+    end: MessageEnd,
     /// What was read, and hyper had no room for once it was escaped.
     unread: Option<Box<Bytes>>,
     /// What is still to be written of interim answers, or of our answer to something that hyper could not read. Boxed: each
@@ -54,12 +56,14 @@ const LITTLE: usize = 3 * MAX_FIELDS;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
+        exchange.progress.awaits_head();
         Self {
             stream,
             exchange,
             heard: HeadProgress::default(),
             first: 0,
             line: RequestLine::default(),
+            end: MessageEnd::default(),
             unread: None,
             unwritten: None,
             between: false,
@@ -67,8 +71,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
         }
     }
 
-    pub(crate) fn into_inner(self) -> S {
-        self.stream
+    /// The connection, and what was read from it and hyper has not taken.
+    pub(crate) fn into_inner(self) -> (S, Bytes) {
+        (self.stream, self.unread.map(|unread| *unread).unwrap_or_default())
     }
 
     /// Writes what the upstream has answered for the time being.
@@ -124,6 +129,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     }
 }
 
+impl<S> RewriteErrorsIo<S> {
+    /// Goes on with what was `read` of a request. Only the beginning of a read can be known to be the beginning of a request;
+    /// a body, or the rest of a pipelined head, must not be taken for one: escapes change bytes, and their number.
+    fn find_line(&mut self, read: &[u8]) {
+        if !read.is_empty() && self.end.is_reached(&self.exchange.progress) {
+            (self.line, self.end) = Default::default();
+            self.exchange.progress.awaits_head();
+        }
+        self.end.note(read);
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Some(mut unread) = self.unread.take() {
@@ -139,11 +156,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
             if progress.phase() == Phase::Idle {
                 self.heard = HeadProgress::default();
                 self.first = read[0];
-                self.line = RequestLine::default();
             }
             self.exchange.progress.reads_head();
         }
         self.heard.note(read);
+        self.find_line(read);
         if let Some(escaped) = self.line.escaped(&buf.filled()[before..]) {
             let mut escaped = Box::new(Bytes::from(escaped));
             buf.set_filled(before);

@@ -47,7 +47,12 @@ impl Socket {
 
     /// The same socket, with what was read of it already.
     pub(crate) fn with_prefix(self, ahead: Bytes) -> Self {
-        Self { ahead: (!ahead.is_empty()).then(|| Box::new(ahead)), ..self }
+        let ahead = match &self.ahead {
+            _ if ahead.is_empty() => return self,
+            Some(behind) => Bytes::from([&*ahead, &**behind].concat()),
+            None => ahead,
+        };
+        Self { ahead: Some(Box::new(ahead)), ..self }
     }
 
     /// What the client says first, without taking it away. Empty: it has closed its side.

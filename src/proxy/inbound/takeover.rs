@@ -37,5 +37,6 @@ async fn worker(request: BoxedRequest) -> Option<Socket> {
     };
     // What hyper has read on belongs to the tunnel.
     let parts = upgraded.downcast::<TokioIo<RewriteErrorsIo<Socket>>>().ok()?;
-    Some(parts.io.into_inner().into_inner().with_prefix(parts.read_buf))
+    let (client, unread) = parts.io.into_inner().into_inner();
+    Some(client.with_prefix(unread).with_prefix(parts.read_buf))
 }

@@ -20,6 +20,8 @@ pub(crate) struct Interim {
     open: AtomicBool,
     /// Some are unwritten: asked for each write, and nearly never so.
     waits: AtomicBool,
+    /// They get no `Via` field.
+    unannounced: AtomicBool,
     state: Mutex<InterimState>,
 }
 
@@ -48,6 +50,15 @@ impl Interim {
     /// The request's answer is here.
     pub(crate) fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
+    }
+
+    /// Sets whether interim answers to the request get no `Via` field, as its rule has it.
+    pub(crate) fn set_unannounced(&self, unannounced: bool) {
+        self.unannounced.store(unannounced, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unannounced(&self) -> bool {
+        self.unannounced.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_open(&self) -> bool {

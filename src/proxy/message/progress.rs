@@ -26,6 +26,8 @@ pub(crate) struct Progress {
     last: AtomicBool,
     /// Much of the request's body is still to be read.
     unread: AtomicBool,
+    /// Length of the request's body in bytes; `NO_HEAD`, or `UNCERTAIN`.
+    body_bytes: AtomicU64,
 }
 
 /// What an exchange is at.
@@ -56,6 +58,10 @@ pub(crate) enum Phase {
 const UNREAD: u64 = 0;
 /// Its task has no turn, or takes no part in this.
 const NO_TURN: u64 = u64::MAX;
+/// No head was parsed since the last request on the connection ended.
+const NO_HEAD: u64 = u64::MAX;
+/// The place where the request ends in the stream of bytes is not known, nor where later ones begin.
+const UNCERTAIN: u64 = u64::MAX - 1;
 
 // === impl Progress ===
 
@@ -72,6 +78,7 @@ impl Progress {
             turn: AtomicU64::new(NO_TURN),
             last: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            body_bytes: AtomicU64::new(NO_HEAD),
         }
     }
 
@@ -153,6 +160,24 @@ impl Progress {
 
     pub(crate) fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Marks that the next head begins with the next byte that is read.
+    pub(crate) fn awaits_head(&self) {
+        self.body_bytes.store(NO_HEAD, Ordering::Relaxed);
+    }
+
+    /// Notes that a head was parsed, whose body has `body_bytes` if its length is stated. A second head that was read with
+    /// the first makes the places of all later ones uncertain.
+    pub(crate) fn head_parsed(&self, body_bytes: Option<u64>) {
+        let first = self.body_bytes.load(Ordering::Relaxed) == NO_HEAD;
+        let body_bytes = body_bytes.filter(|bytes| first && *bytes < UNCERTAIN).unwrap_or(UNCERTAIN);
+        self.body_bytes.store(body_bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the request whose head was parsed ends `bytes` after that head.
+    pub(crate) fn ends_after(&self, bytes: u64) -> bool {
+        bytes < UNCERTAIN && self.body_bytes.load(Ordering::Relaxed) == bytes
     }
 
     /// The request under way is the last one on its connection, if that is one of HTTP/1.

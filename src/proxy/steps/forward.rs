@@ -199,6 +199,7 @@ async fn send(
         let memory = &exchange.proxy.replay_memory;
         let copy = is_copied.then(|| ReplayRequest::of(&mut request, UNSEEN_BODY_BYTES, memory));
         if exchange.interim.is_open() {
+            exchange.interim.set_unannounced(route.lane.policy().egress.unannounced);
             connection.listen(exchange.clone());
         }
         // The second time round, something was waited for.

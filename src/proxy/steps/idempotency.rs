@@ -190,7 +190,8 @@ async fn fingerprint(call: &mut Call) -> Result<Fingerprint, Error> {
     digest.fingerprint().ok_or_else(|| Error::Body { source: "it ended early".into() })
 }
 
-/// `shared` as the worker of `call` gets it, the first of all with the cookies that the API sets; `None` if its beginning is gone already.
+/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already. The first of all workers gets the
+/// cookies that the API sets.
 fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Response<ResponseBody>> {
     let reader = shared.body.reader(call.exchange.progress.clone(), ())?;
     call.exchange.progress.moves();

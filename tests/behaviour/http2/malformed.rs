@@ -206,7 +206,7 @@ fn heads_are_bounded_as_in_http1() {
         let head = format!("GET {} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", upstream.url("/"), upstream.address());
         Client::ask(andante.proxy(), head).status()
     };
-    for (fields, value, status) in [(99, "1", 200), (101, "1", 431), (1, &*large, 431), (5000, "1", 431)] {
+    for (fields, value, status) in [(1023, "1", 200), (1025, "1", 431), (1, &*large, 431), (5000, "1", 431)] {
         assert_eq!(ask1(fields, value), status, "HTTP/1.1: {fields} fields");
         match ask(fields, value) {
             Ok(answer) => assert_eq!(answer.status(), status, "HTTP/2: {fields} fields: {answer:?}"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http::{Extensions, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body::Body as _;
 
 use crate::{
@@ -25,6 +25,8 @@ pub(crate) struct ReplayRequest {
     version: Version,
     /// No map: nothing is looked up in them.
     fields: Vec<(HeaderName, HeaderValue)>,
+    /// They hold how the names of the fields are spelled.
+    extensions: Extensions,
     /// `None` if it has no body.
     kept: Option<Arc<ReplayBuffer>>,
     repeatable: bool,
@@ -41,7 +43,8 @@ impl ReplayRequest {
         let fields = request.headers();
         let repeatable = method.is_idempotent() || fields.contains_key(IDEMPOTENCY_KEY);
         let fields = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        Self { method, uri, version, fields, kept, repeatable }
+        let extensions = request.extensions().clone();
+        Self { method, uri, version, fields, extensions, kept, repeatable }
     }
 
     /// Whether it may be done twice (RFC 9110 §9.2.2), or says so itself.
@@ -64,6 +67,7 @@ impl ReplayRequest {
         *request.method_mut() = std::mem::take(&mut self.method);
         *request.uri_mut() = std::mem::take(&mut self.uri);
         *request.version_mut() = self.version;
+        *request.extensions_mut() = std::mem::take(&mut self.extensions);
         request.headers_mut().extend(self.fields.drain(..));
         Some(Box::new(request))
     }
