@@ -112,7 +112,8 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
             return;
         }
         tokio::select! {
-            () = proxy.clock.sleep_until(deadline) => {}
+            // One side may close in the meantime.
+            () = proxy.clock.sleep_until(deadline.min(now + timeouts.idle)) => {}
             () = drain => {}
         }
     }

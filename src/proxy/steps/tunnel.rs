@@ -47,6 +47,7 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
 /// Connects without a slot: each turn inside asks for one.
 pub(crate) async fn open_by_turns(call: BoxedCall, ask: AdmitRequest) -> Answered {
     let upstream = connect(&call.exchange, &call.route).await?;
+    say_turns(&call.exchange, &call.route);
     Ok(hand_over(call, upstream, TunnelPace::Turns(ask)))
 }
 
@@ -78,6 +79,19 @@ fn say_unseen(exchange: &Exchange, route: &Route) {
             "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \
              --intercept {host} and let workers trust the CA (andante env), use andante run, or call the API by a \
              gateway address; https = \"tunnel\" in a rule for the host says that it is meant"
+        );
+    }
+}
+
+/// Says that requests inside are told apart by turns only, unless that was asked for.
+fn say_turns(exchange: &Exchange, route: &Route) {
+    let host = &route.origin.host;
+    if route.lane.policy().https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
+        info!(
+            %host,
+            "HTTPS of this host is paced by turns: its limits hold for HTTP/1.1, but refusals, paths, methods and costs \
+             are not seen, and nothing is sent again; to change that, start with --intercept {host} and let workers trust \
+             the CA (andante ca env), use andante run, or call the API by a gateway address"
         );
     }
 }

@@ -122,14 +122,15 @@ fn clients_of_tls_1_2_and_connections_for_one_request_keep_it_too() {
             assert_eq!(client.answer().status(), 200);
         }
     }
-    assert_eq!((seen.lock().accepted.len(), seen.lock().refused), (60, 0));
+    let seen = seen.lock();
+    assert_eq!((seen.accepted.len(), seen.refused), (60, 0));
     assert_eq!(turns(&andante, "sent"), 60, "what closes a connection is no turn");
 }
 
 #[test]
 fn a_turn_counts_as_in_flight_and_a_tunnel_does_not() {
     let (api, _) = limiting(1000);
-    let andante = Andante::serve(&["--limit", "localhost=in-flight=1"]);
+    let andante = Andante::serve(&["--limit", "localhost=in-flight 1"]);
     let target = localhost(&api);
     let _idle: Vec<Client> = (0..5).map(|_| connect(&andante, &target)).collect();
     assert_eq!(andante.status()["lanes"][0]["in_flight"].as_u64().unwrap_or(0), 0);
