@@ -22,7 +22,7 @@ mod rule;
 use self::families::{Families, registered};
 pub use self::{
     durations::Durations,
-    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent},
+    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent, TurnOutcome},
 };
 
 /// Named as Prometheus names its own.

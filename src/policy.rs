@@ -7,6 +7,7 @@ mod cross_site;
 mod egress;
 mod gateway;
 mod host_pattern;
+mod named;
 mod network;
 mod origin;
 mod renamed;
@@ -25,6 +26,7 @@ pub use self::{
     egress::{Egress, Identity, Parent, ParentProtocol},
     gateway::Gateway,
     host_pattern::HostPattern,
+    named::{NamedTunnel, address},
     network::{BadNetwork, network},
     origin::{HostError, Origin, Scheme},
     renamed::RenamedRules,

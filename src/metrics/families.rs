@@ -26,6 +26,8 @@ pub(super) struct Families {
     pub(super) requests: IntCounterVec,
     pub(super) answers: IntCounterVec,
     pub(super) interceptions: IntCounterVec,
+    pub(super) turns: IntCounterVec,
+    pub(super) http2_offers: IntCounterVec,
     pub(super) draws: IntCounterVec,
     pub(super) hints: IntCounterVec,
     pub(super) retries: IntCounterVec,
@@ -76,6 +78,26 @@ impl Families {
                 IntCounterVec::new(
                     Opts::new("andante_interceptions_total", "Intercepted tunnels, by what came through them."),
                     &["rule", "outcome"],
+                ),
+            ),
+            turns: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "andante_turns_total",
+                        "Turns of clients inside of blind tunnels, by what became of them.",
+                    ),
+                    &["rule", "outcome"],
+                ),
+            ),
+            http2_offers: registered(
+                registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "andante_http2_offers_total",
+                        "Tunnels paced by turns whose client offered HTTP/2, whose requests turns do not tell apart.",
+                    ),
+                    rule,
                 ),
             ),
             hints: registered(

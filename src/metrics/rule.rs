@@ -39,6 +39,17 @@ pub enum TunnelContent {
     NotHttp,
 }
 
+/// What became of a turn inside of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnOutcome {
+    /// It had its slot and was sent.
+    Sent,
+    /// It could not have a slot in time, and its tunnel was closed.
+    Refused,
+    /// One side left while it waited.
+    Left,
+}
+
 /// Why a request was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryReason {
@@ -76,6 +87,8 @@ pub struct RuleMetrics {
     outcomes: [IntCounter; CallOutcome::ALL.len()],
     answers: AnswerCounters,
     interceptions: [IntCounter; TunnelContent::ALL.len()],
+    turns: [IntCounter; TurnOutcome::ALL.len()],
+    http2_offers: IntCounter,
     retries: [IntCounter; RetryReason::ALL.len()],
     /// Counted of rules for some requests alone.
     draws: OnceLock<IntCounter>,
@@ -152,6 +165,21 @@ impl TunnelContent {
     }
 }
 
+// === impl TurnOutcome ===
+
+impl TurnOutcome {
+    const ALL: [Self; 3] = [Self::Sent, Self::Refused, Self::Left];
+
+    /// The value of the `outcome` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Refused => "refused",
+            Self::Left => "left",
+        }
+    }
+}
+
 // === impl RetryReason ===
 
 impl RetryReason {
@@ -200,6 +228,8 @@ impl RuleMetrics {
             },
             interceptions: TunnelContent::ALL
                 .map(|outcome| families.interceptions.with_label_values(&[name, outcome.as_str()])),
+            turns: TurnOutcome::ALL.map(|outcome| families.turns.with_label_values(&[name, outcome.as_str()])),
+            http2_offers: families.http2_offers.with_label_values(&[name]),
             retries: RetryReason::ALL.map(|reason| families.retries.with_label_values(&[name, reason.as_str()])),
             draws: OnceLock::new(),
             drawing: families.draws.clone(),
@@ -225,6 +255,16 @@ impl RuleMetrics {
     /// One tunnel was intercepted.
     pub fn intercepted(&self, outcome: TunnelContent) {
         self.interceptions[outcome as usize].inc();
+    }
+
+    /// One turn inside of a tunnel was sent, or was not.
+    pub fn turned(&self, outcome: TurnOutcome) {
+        self.turns[outcome as usize].inc();
+    }
+
+    /// One client of a tunnel that is paced by turns offered HTTP/2, whose requests turns do not tell apart.
+    pub fn offered_http2(&self) {
+        self.http2_offers.inc();
     }
 
     /// One request ended.
@@ -331,6 +371,9 @@ mod tests {
             assert_eq!(outcome as usize, at);
         }
         for (at, outcome) in CallOutcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, at);
+        }
+        for (at, outcome) in TurnOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, at);
         }
         let metrics = crate::metrics::Metrics::new();

@@ -8,6 +8,8 @@ mod relay;
 mod rewrite_errors;
 mod socket;
 mod takeover;
+mod tunnel;
+mod turn_relay;
 mod watchdog;
 
 pub use detect::serve;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -20,6 +21,10 @@ const MOST_UNSEEN: usize = 100;
 /// What there is to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LogTopic {
+    /// A turn inside of a tunnel that may not wait any longer.
+    TurnRefused,
+    /// A server name that its rule does not let through a tunnel to another host.
+    NameRefused,
     /// Limits that a blind tunnel gets around.
     BlindTunnel,
     /// A worker that does not take our certificates.
@@ -42,6 +47,9 @@ pub(crate) enum LogTopic {
     Unread,
 }
 
+/// Of no more clients and hosts than this is it logged that HTTP/2 is offered.
+const MOST_HTTP2_OFFERS: usize = 1000;
+
 /// What was said, and when.
 #[derive(Default)]
 pub(crate) struct LogThrottle {
@@ -49,6 +57,8 @@ pub(crate) struct LogThrottle {
     said: Mutex<HashMap<(LogTopic, Arc<str>), Instant>>,
     /// Hosts whose blind tunnels were told of.
     unseen: Mutex<HashSet<Arc<str>>>,
+    /// Hosts, and clients of theirs, of which it was logged that HTTP/2 is offered.
+    http2_offers: Mutex<HashSet<(Arc<str>, IpAddr)>>,
 }
 
 impl LogThrottle {
@@ -65,6 +75,12 @@ impl LogThrottle {
             return true;
         }
         false
+    }
+
+    /// Whether it is to be logged that `client` offers HTTP/2 to `host`; from then on it was.
+    pub(crate) fn is_new_http2_offer(&self, host: &Arc<str>, client: IpAddr) -> bool {
+        let mut offers = self.http2_offers.lock();
+        offers.len() < MOST_HTTP2_OFFERS && offers.insert((host.clone(), client))
     }
 
     /// Whether it is to be said that tunnels to `host` are blind; from then on it was.

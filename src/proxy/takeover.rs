@@ -1,12 +1,12 @@
 //! What a request makes of its connection.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hyper::upgrade::OnUpgrade;
 use tokio::net::TcpStream;
 
 use crate::{
-    lane::Permit,
+    lane::{AdmitRequest, Permit, order::Claim},
     proxy::{message::request_body::BoxedRequest, outbound::route::Route},
 };
 
@@ -15,9 +15,26 @@ use crate::{
 pub(crate) enum Takeover {
     /// A CONNECT to an intercepted host: nothing is connected yet, each request inside takes its slot first.
     Intercept { request: BoxedRequest, route: Arc<Route> },
-    /// A CONNECT, and the connection that was made for it. `spent` says that its slot is: otherwise what comes first
-    /// decides.
-    Tunnel { request: BoxedRequest, route: Arc<Route>, upstream: TcpStream, permit: Permit, spent: bool },
+    /// A CONNECT, and the connection that was made for it.
+    Tunnel { request: BoxedRequest, route: Arc<Route>, upstream: TcpStream, terms: Box<TunnelTerms> },
     /// Both sides switch to another protocol (RFC 9110 §7.8).
     Upgrade { worker: OnUpgrade, upstream: OnUpgrade, permit: Permit },
+}
+
+/// How a tunnel is paced, and what its client has asked for with the CONNECT.
+pub(crate) struct TunnelTerms {
+    pub(crate) pace: TunnelPace,
+    pub(crate) claim: Claim,
+    /// How long a turn inside may wait.
+    pub(crate) patience: Duration,
+}
+
+/// How a tunnel is paced.
+pub(crate) enum TunnelPace {
+    /// Its host has no limits.
+    Unpaced,
+    /// By one slot, which is not spent yet: what comes first decides.
+    Slot(Permit),
+    /// By a slot for each turn, for which this is asked.
+    Turns(AdmitRequest),
 }

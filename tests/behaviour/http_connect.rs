@@ -154,7 +154,8 @@ fn a_connect_without_host_opens_a_tunnel() {
 
 #[test]
 fn a_connect_refused_by_its_lane_closes_the_connection() {
-    let (andante, upstream) = (Andante::serve(&["--limit", "127.0.0.1=1/h"]), Upstream::echo());
+    let rule = "[[rule]]\nhost = \"127.0.0.1\"\nlimits = \"1/h\"\nhttps = \"tunnel\"\n";
+    let (andante, upstream) = (Andante::with_config(rule), Upstream::echo());
     let _open = tunnel(&andante, &upstream);
     let up = upstream.address();
     let mut client = Client::connect(andante.proxy());

@@ -13,6 +13,7 @@ mod parents;
 mod requests;
 mod run;
 mod secrets;
+mod turns;
 mod upstreams;
 
 /// An upstream that andante believes, at any name of loopback that tests use.

@@ -4,6 +4,7 @@
 //! which a request with a body leaves there for as long as it waits (its body must not be read before admission).
 
 use std::{
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
@@ -57,6 +58,24 @@ impl Socket {
             self.ahead = (!heard.is_empty()).then(|| Box::new(heard.freeze()));
         }
         Ok(self.ahead.as_deref().map_or(&[], |ahead| ahead))
+    }
+}
+
+impl Socket {
+    /// Reads on behind what was peeked at, without taking anything away. Returns how many bytes came; 0: the client has
+    /// closed its side.
+    pub(crate) async fn peek_on(&mut self) -> io::Result<usize> {
+        let mut more = vec![0; PEEK];
+        let read = poll_fn(|cx| {
+            let mut buffer = ReadBuf::new(&mut more);
+            ready!(self.poll_socket(cx, &mut buffer))?;
+            Poll::Ready(io::Result::Ok(buffer.filled().len()))
+        });
+        let read = read.await?;
+        let mut all = self.ahead.take().map_or_else(BytesMut::new, |ahead| BytesMut::from(*ahead));
+        all.extend_from_slice(&more[..read]);
+        self.ahead = (!all.is_empty()).then(|| Box::new(all.freeze()));
+        Ok(read)
     }
 }
 
@@ -132,6 +151,12 @@ impl AsyncRead for Socket {
             }
             return Poll::Ready(Ok(()));
         }
+        self.poll_socket(cx, buf)
+    }
+}
+
+impl Socket {
+    fn poll_socket(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let client = &self.client;
         while client.unread() {
             // Tokio believes that there is nothing. Ask the system, until that is true again.

@@ -1,26 +1,13 @@
 //! Serves a connection that is HTTP no more, in the task that has served it so far: so that a thread that has many tunnels
 //! is known to have many connections.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tracing::{debug, warn};
+use tracing::debug;
 
-use super::{intercept, relay, rewrite_errors::RewriteErrorsIo, socket::Socket};
-use crate::{
-    lane::Permit,
-    learn::AnswerReport,
-    proxy::{
-        exchange::Exchange, log_throttle::LogTopic, message::request_body::BoxedRequest, outbound::route::Route,
-        takeover::Takeover,
-    },
-    tls::Protocol,
-};
-
-/// How long a silent tunnel keeps its slot. Unspent, a slot holds up its lane: silent tunnels could take all slots of a
-/// limit.
-const FIRST_WORD: Duration = Duration::from_millis(500);
+use super::{intercept, relay, rewrite_errors::RewriteErrorsIo, socket::Socket, tunnel};
+use crate::proxy::{exchange::Exchange, message::request_body::BoxedRequest, takeover::Takeover};
 
 /// Serves what the last request on a connection has made of it, to its end.
 pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
@@ -30,12 +17,9 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
                 intercept::serve(exchange, client, route).await;
             }
         }
-        Takeover::Tunnel { request, route, upstream, permit, spent } => {
-            let Some(client) = worker(request).await else { return };
-            if spent {
-                relay::tunnel(exchange, client, upstream, permit).await;
-            } else {
-                look_first(exchange, route, client, upstream, permit).await;
+        Takeover::Tunnel { request, route, upstream, terms } => {
+            if let Some(client) = worker(request).await {
+                tunnel::serve(exchange, route, client, upstream, *terms).await;
             }
         }
         Takeover::Upgrade { worker, upstream, permit } => relay::upgraded(exchange, worker, upstream, permit).await,
@@ -54,60 +38,4 @@ async fn worker(request: BoxedRequest) -> Option<Socket> {
     // What hyper has read on belongs to the tunnel.
     let parts = upgraded.downcast::<TokioIo<RewriteErrorsIo<Socket>>>().ok()?;
     Some(parts.io.into_inner().into_inner().with_prefix(parts.read_buf))
-}
-
-/// Some clients send plain HTTP through tunnels, too (Node's `fetch`). Where a limit is set each such request takes a slot
-/// of its own, which needs no certificates; anything else is relayed unseen.
-async fn look_first(
-    exchange: Arc<Exchange>,
-    route: Arc<Route>,
-    mut client: Socket,
-    upstream: TcpStream,
-    mut permit: Permit,
-) {
-    let clock = exchange.proxy.clock;
-    let mut spend = || {
-        permit.sent();
-        permit.answered(&AnswerReport::SERVED, clock.now());
-    };
-    let first = {
-        let mut first = pin!(first_word(&exchange, &mut client, &upstream));
-        tokio::select! {
-            first = &mut first => first,
-            () = clock.sleep_until(clock.now() + FIRST_WORD) => {
-                spend();
-                first.await
-            }
-        }
-    };
-    if let Ok(Some(protocol)) = first {
-        // The slot was not spent, if that came soon. What was connected for the tunnel serves the first of the requests.
-        drop(permit);
-        intercept::plain(exchange, route, client, protocol, upstream).await;
-        return;
-    }
-    spend();
-    if exchange.proxy.reports.throttle.is_due(LogTopic::BlindTunnel, &route.origin.host, exchange.proxy.clock.now()) {
-        let host = &*route.origin.host;
-        warn!(
-            host,
-            "a limit is set for this host, but only tunnels to it are counted, not the requests inside; to pace those, \
-             start with --intercept {host} and let workers trust the CA (andante ca env), or use andante run"
-        );
-    }
-    relay::tunnel(exchange, client, upstream, permit).await;
-}
-
-/// What the worker begins to speak, if that is HTTP.
-async fn first_word(exchange: &Exchange, client: &mut Socket, upstream: &TcpStream) -> io::Result<Option<Protocol>> {
-    let (proxy, mut there) = (&exchange.proxy, [0]);
-    tokio::select! {
-        biased;
-        first = client.peek() => first.map(intercept::protocol),
-        // A client that waits for the upstream to send first does not speak HTTP. Looked at, because a connection that
-        // a parent proxy has made is still noted as readable after its answer.
-        _ = upstream.peek(&mut there) => Ok(None),
-        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(None),
-        () = proxy.drain.begun() => Ok(None),
-    }
 }

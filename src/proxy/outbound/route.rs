@@ -335,7 +335,7 @@ impl Route {
 /// Notes what is written to a connection.
 fn note(writes: Arc<Writes>) -> impl Fn(Moved) {
     move |moved| match moved {
-        Moved::In => {}
+        Moved::In | Moved::Ended => {}
         Moved::Out => writes.wrote(),
         Moved::Flushed => writes.finished(),
     }

@@ -23,6 +23,8 @@ pub(crate) enum Moved {
     Out,
     /// To the upstream, and nothing is left to go.
     Flushed,
+    /// One side has closed.
+    Ended,
 }
 
 // === impl SensorIo ===
@@ -35,8 +37,9 @@ impl<S, F: Fn(Moved) + Unpin> SensorIo<S, F> {
 
 impl<S: AsyncRead + Unpin, F: Fn(Moved) + Unpin> AsyncRead for SensorIo<S, F> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        (self.note)(Moved::In);
+        (self.note)(if buf.filled().len() > before { Moved::In } else { Moved::Ended });
         Poll::Ready(Ok(()))
     }
 }
@@ -55,6 +58,7 @@ impl<S: AsyncWrite + Unpin, F: Fn(Moved) + Unpin> AsyncWrite for SensorIo<S, F> 
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        (self.note)(Moved::Ended);
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

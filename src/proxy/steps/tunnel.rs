@@ -1,36 +1,68 @@
-//! CONNECT: connects, and leaves a blind tunnel behind. It takes a permit like any request, and holds it until it ends.
+//! CONNECT: connects, and leaves a blind tunnel behind. It takes a permit like any request, unless it is paced by turns. Only
+//! in a tunnel to a host with limits the permit stays in flight until its end.
 
-use http::Response;
+use http::{Method, Response};
+use tokio::net::TcpStream;
 use tracing::info;
 
 use crate::{
+    error::Error,
+    lane::AdmitRequest,
     learn::AnswerReport,
+    policy::Https,
     proxy::{
-        call::{Admitted, Answered, Call},
+        call::{Admitted, Answered, BoxedCall, Call},
         exchange::Exchange,
         outbound::{response_body::ResponseBody, route::Route},
-        takeover::Takeover,
+        takeover::{Takeover, TunnelPace, TunnelTerms},
     },
 };
+
+/// Whether `call` asks for a tunnel that is paced by turns, and needs no slot itself.
+pub(crate) fn is_by_turns(call: &Call) -> bool {
+    let route = &call.route;
+    *call.request.method() == Method::CONNECT
+        && call.exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) == Https::Turns
+}
 
 /// Connects, and only then says so (RFC 9110 §9.3.6); what the client sends before that stays unread.
 pub(crate) async fn open(admitted: Admitted) -> Answered {
     let Admitted { call, mut permit, .. } = admitted;
-    let Call { exchange, request, route, .. } = *call;
+    let (exchange, route) = (&call.exchange, &call.route);
+    let upstream = connect(exchange, route).await?;
+    let pace = if route.lane.policy().is_limited() {
+        TunnelPace::Slot(permit)
+    } else {
+        // Nothing limits it, and nothing is to count it as in flight.
+        permit.sent();
+        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
+        say_unseen(exchange, route);
+        TunnelPace::Unpaced
+    };
+    Ok(hand_over(call, upstream, pace))
+}
+
+/// Connects without a slot: each turn inside asks for one.
+pub(crate) async fn open_by_turns(call: BoxedCall, ask: AdmitRequest) -> Answered {
+    let upstream = connect(&call.exchange, &call.route).await?;
+    say_turns(&call.exchange, &call.route);
+    Ok(hand_over(call, upstream, TunnelPace::Turns(ask)))
+}
+
+async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error> {
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let begun = exchange.attempt_begins();
     let dialled = exchange.session.pool.with_room(&exchange.proxy.drain, dial).await;
     exchange.attempt_ends(begun);
-    let upstream = dialled?;
-    let spent = !policy.is_limited();
-    if spent {
-        permit.sent();
-        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
-        say_unseen(&exchange, &route);
-    }
-    exchange.hand_over(Takeover::Tunnel { request, route, upstream, permit, spent });
-    Ok(Response::new(ResponseBody::Own(None)))
+    dialled
+}
+
+fn hand_over(call: BoxedCall, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
+    let Call { exchange, request, route, claim, deadline, .. } = *call;
+    let terms = Box::new(TunnelTerms { pace, claim, patience: deadline.since(exchange.stats.begun()) });
+    exchange.hand_over(Takeover::Tunnel { request, route, upstream, terms });
+    Response::new(ResponseBody::Own(None))
 }
 
 /// Says that what is inside is not seen, unless that was asked for.
@@ -42,6 +74,19 @@ fn say_unseen(exchange: &Exchange, route: &Route) {
             "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \
              --intercept {host} and let workers trust the CA (andante ca env), use andante run, or call the API by a \
              gateway address; https = \"tunnel\" in a rule for the host says that it is meant"
+        );
+    }
+}
+
+/// Says that requests inside are told apart by turns only, unless that was asked for.
+fn say_turns(exchange: &Exchange, route: &Route) {
+    let host = &route.origin.host;
+    if route.lane.policy().https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
+        info!(
+            %host,
+            "HTTPS of this host is paced by turns: its limits hold for HTTP/1.1, but refusals, paths, methods and costs \
+             are not seen, and nothing is sent again; to change that, start with --intercept {host} and let workers trust \
+             the CA (andante ca env), use andante run, or call the API by a gateway address"
         );
     }
 }

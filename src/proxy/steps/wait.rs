@@ -26,6 +26,7 @@ use crate::{
             costs::SeenBody,
             credential, look,
             retry::{self, attempt::AttemptOutcome},
+            tunnel,
         },
     },
 };
@@ -59,6 +60,10 @@ where
                 port: route.origin.port,
             };
             let ask = ask::of(request, asking)?;
+            if tunnel::is_by_turns(&call) {
+                // Boxed: rare, and every request would carry its size.
+                return Box::pin(tunnel::open_by_turns(call, ask)).await.map(AttemptOutcome::Done);
+            }
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
             // Without an await: what a lane says is larger than what waits, and would be kept beside it.

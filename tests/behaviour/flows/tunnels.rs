@@ -94,10 +94,11 @@ fn plain_http_in_a_tunnel_stays_where_the_tunnel_leads() {
 }
 
 #[test]
-fn tls_in_a_tunnel_that_is_not_intercepted_passes_unseen_for_one_slot() {
+fn tls_in_a_tunnel_that_a_rule_asks_for_passes_unseen_for_one_slot() {
     let leaf = TRUSTED.leaf(&["127.0.0.1"]);
     let upstream = Upstream::secure_ok(Server::new(&leaf, &["http/1.1"]));
-    let andante = limited("100/s");
+    let rule = "[[rule]]\nhost = \"127.0.0.1\"\nlimits = \"100/s\"\nhttps = \"tunnel\"\n";
+    let andante = Andante::with_config(rule);
     let target = upstream.address().to_string();
     let worker = Worker::trusting(std::path::Path::new(TRUSTED.file()), &target);
     let mut client = worker.secure(tunnel(&andante, &target)).expect("a handshake with the upstream itself");

@@ -163,7 +163,9 @@ fn an_upstream_that_stops_taking_the_body_is_a_504() {
 
 #[test]
 fn a_tunnel_in_which_nothing_moves_is_closed() {
-    let (upstream, andante) = (Upstream::echo(), Andante::with_config("[timeouts]\nidle = \"500ms\"\n"));
+    // An answer inside may take as long as in any other way.
+    let timeouts = "[timeouts]\nidle = \"500ms\"\nanswer = \"500ms\"\n";
+    let (upstream, andante) = (Upstream::echo(), Andante::with_config(timeouts));
     let mut client = Client::connect(andante.proxy());
     let host = upstream.address();
     client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
@@ -200,4 +202,29 @@ fn an_upload_that_its_upstream_never_reads_ends_with_its_request() {
     });
     drop(client);
     assert!(upload.join().unwrap().is_err());
+}
+
+#[test]
+fn an_answer_inside_of_a_tunnel_may_take_as_long_as_any_other() {
+    let upstream = Upstream::scripted(|mut connection| {
+        let asked = connection.bytes(4).unwrap();
+        pass(Duration::from_millis(1200));
+        connection.send(asked);
+        let _ = connection.rest();
+    });
+    let timeouts = "[timeouts]\nidle = \"300ms\"\nanswer = \"2500ms\"\n";
+    let turns = format!("{timeouts}[[rule]]\nhost = \"127.0.0.1\"\nlimits = \"100/s\"\n");
+    for config in [timeouts, &turns] {
+        let andante = Andante::with_config(config);
+        let mut client = Client::connect(andante.proxy());
+        let host = upstream.address();
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.opened();
+        client.send("\x01ask");
+        assert_eq!(client.bytes(4), b"\x01ask");
+        client.closed();
+        let log = andante.stderr();
+        let line = log.lines().find(|line| line.contains("ended a silent tunnel")).expect(&log);
+        assert!(line.contains("timeout=\"answer\"") && line.contains("silent_s=2.5"), "{line}");
+    }
 }

@@ -1,0 +1,299 @@
+//! Serves a tunnel whose connection is made: by what its client sends first, it is a blind tunnel, one that is paced by
+//! turns, an intercepted one, or plain HTTP that is paced request by request.
+//!
+//! Looks at the first bytes only where a rule may need that. Tunnels of an andante without rules are copied at once.
+
+use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+
+use http::{Method, Request};
+use smallvec::SmallVec;
+use tokio::net::TcpStream;
+use tracing::{info, warn};
+
+use super::{
+    intercept, relay,
+    socket::Socket,
+    turn_relay::{self, TurnLane, TurnLanes},
+};
+use crate::{
+    lane::{AdmitRequest, order::Turn},
+    learn::AnswerReport,
+    metrics::CallOutcome,
+    policy::{Https, NamedTunnel, Origin, Scheme},
+    proxy::{
+        context::Proxy,
+        exchange::Exchange,
+        log_throttle::LogTopic,
+        message::client_hello::{ClientHello, HelloReader},
+        outbound::route::Route,
+        steps::{
+            ask::{self, Asking},
+            costs::SeenBody,
+        },
+        takeover::{TunnelPace, TunnelTerms},
+    },
+    tls::Protocol,
+};
+
+/// How long a silent tunnel keeps its slot. Unspent, a slot holds up its lane: silent tunnels could take all slots of a
+/// limit.
+const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
+/// A longer ClientHello is not read to its end; the longest in use, with post-quantum keys, are some 2 KiB.
+const LONGEST_HELLO_BYTES: usize = 64 * 1024;
+/// The first byte of a TLS handshake (RFC 8446 §5.1).
+pub(super) const HANDSHAKE: u8 = 22;
+
+/// What a client begins to speak.
+#[derive(Debug)]
+enum FirstBytes {
+    Http(Protocol),
+    Tls,
+    /// Something else, or the upstream speaks first, or nobody does.
+    Other,
+}
+
+/// Serves the tunnel to its end.
+pub(super) async fn serve(
+    exchange: Arc<Exchange>,
+    route: Arc<Route>,
+    mut client: Socket,
+    upstream: TcpStream,
+    mut terms: TunnelTerms,
+) {
+    let may_name = exchange.proxy.lanes.rules().may_name();
+    if !may_name && matches!(terms.pace, TunnelPace::Unpaced) {
+        return relay::tunnel(exchange, &route, client, upstream, SmallVec::new()).await;
+    }
+    match first_bytes(&exchange, &mut client, &upstream, &mut terms.pace).await {
+        FirstBytes::Http(protocol) if !matches!(terms.pace, TunnelPace::Unpaced) => {
+            // The slot was not spent, if that came soon. What was connected for the tunnel serves the first of the requests.
+            drop(terms);
+            intercept::plain(exchange, route, client, protocol, upstream).await;
+        }
+        FirstBytes::Tls => {
+            let hello = client_hello(&exchange, &mut client).await;
+            by_hello(exchange, route, client, upstream, terms, hello).await;
+        }
+        FirstBytes::Http(_) | FirstBytes::Other => {
+            blind(exchange, route, client, upstream, terms, SmallVec::new()).await
+        }
+    }
+}
+
+/// Serves a tunnel to `route` with TLS inside, by the rules for its target and for the name in its `hello`.
+async fn by_hello(
+    exchange: Arc<Exchange>,
+    route: Arc<Route>,
+    client: Socket,
+    upstream: TcpStream,
+    terms: TunnelTerms,
+    hello: ClientHello,
+) {
+    let rules = exchange.proxy.lanes.rules();
+    let name = hello.server_name.as_deref().and_then(|name| origin_of(name, &route.origin));
+    let named = name.as_ref().map(|name| rules.named(&route.origin, name));
+    let https = named.map_or_else(|| rules.https(&route.origin, route.lane.policy()), |named| named.https);
+    match https {
+        Https::Refuse => return refused(&exchange, &route, name.as_ref()),
+        Https::Intercept => {
+            drop((terms, upstream));
+            return intercept::serve(exchange, client, route).await;
+        }
+        Https::Turns | Https::Tunnel => {}
+    }
+    let NamedTunnel { by_target, by_name, .. } =
+        named.unwrap_or(NamedTunnel { https, by_target: true, by_name: false });
+    let mut lanes: SmallVec<[TurnLane; 2]> = SmallVec::new();
+    if by_name && let Some(name) = &name {
+        match lane_of(&exchange, name, &terms) {
+            Ok(lane) => lanes.extend(lane),
+            Err(error) => return tracing::debug!(%error, "a tunnel asks for more than a limit ever has"),
+        }
+    }
+    if https == Https::Tunnel {
+        let terms = if by_target { terms } else { TunnelTerms { pace: TunnelPace::Unpaced, ..terms } };
+        return blind(exchange, route, client, upstream, terms, lanes).await;
+    }
+    let TunnelTerms { pace, claim, patience } = terms;
+    let own = match pace {
+        TunnelPace::Turns(ask) if by_target => Some(TurnLane { lane: route.lane.clone(), ask }),
+        // Its slot goes back: its turns take some.
+        TunnelPace::Slot(permit) if by_target => {
+            drop(permit);
+            let terms = TunnelTerms { pace: TunnelPace::Unpaced, claim, patience };
+            lane_of(&exchange, &route.origin, &terms).ok().flatten()
+        }
+        _ => None,
+    };
+    lanes.extend(own);
+    if lanes.is_empty() {
+        return relay::tunnel(exchange, &route, client, upstream, SmallVec::new()).await;
+    }
+    if hello.offers_http2 {
+        note_http2_offered(&exchange.proxy, &lanes[0].lane, exchange.session.address);
+    }
+    let lane = route.lane.clone();
+    turn_relay::relay(exchange, client, upstream, TurnLanes { lanes, patience }).await;
+    lane.metrics().count(CallOutcome::Tunnelled);
+}
+
+/// Relays what is not seen, for one slot of each lane that limits it: `others`, and that of the tunnel's own host.
+async fn blind(
+    exchange: Arc<Exchange>,
+    route: Arc<Route>,
+    client: Socket,
+    upstream: TcpStream,
+    terms: TunnelTerms,
+    others: SmallVec<[TurnLane; 2]>,
+) {
+    let TunnelTerms { pace, patience, .. } = terms;
+    let mut lanes = others;
+    let mut permits = relay::Permits::new();
+    match pace {
+        TunnelPace::Unpaced => {}
+        TunnelPace::Slot(permit) => permits.push(permit),
+        TunnelPace::Turns(ask) => lanes.push(TurnLane { lane: route.lane.clone(), ask }),
+    }
+    if !lanes.is_empty() {
+        let lanes = TurnLanes { lanes, patience };
+        match turn_relay::take_once(&exchange, &lanes).await {
+            Some(taken) => permits.extend(taken),
+            None => return,
+        }
+    }
+    let now = exchange.proxy.clock.now();
+    for permit in &mut permits {
+        permit.sent_at(now);
+        permit.answered(&AnswerReport::SERVED, now);
+    }
+    if !permits.is_empty() {
+        warn_blind(&exchange, &route);
+    }
+    relay::tunnel(exchange, &route, client, upstream, permits).await;
+}
+
+/// Says that a limit counts tunnels only.
+fn warn_blind(exchange: &Exchange, route: &Route) {
+    let (proxy, host) = (&exchange.proxy, &route.origin.host);
+    if proxy.reports.throttle.is_due(LogTopic::BlindTunnel, host, proxy.clock.now()) {
+        warn!(
+            %host,
+            "a limit is set for this host, but only tunnels to it are counted, not the requests inside; to pace those, \
+             start with --intercept {host} and let workers trust the CA (andante ca env), or use andante run"
+        );
+    }
+}
+
+/// The name in a ClientHello belongs to a host whose rule refuses tunnels.
+fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>) {
+    let (proxy, host) = (&exchange.proxy, name.map_or(&route.origin.host, |name| &name.host));
+    route.lane.metrics().count(CallOutcome::Rejected);
+    if proxy.reports.throttle.is_due(LogTopic::NameRefused, host, proxy.clock.now()) {
+        warn!(
+            %host,
+            target = %route.origin,
+            client = %exchange.session.address,
+            "closed a tunnel: the rule of the host that its TLS handshake names refuses tunnels"
+        );
+    }
+}
+
+/// Notes that `client` offers HTTP/2 in a tunnel to the host of `lane`, which is paced by turns.
+fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
+    lane.metrics().offered_http2();
+    let host = lane.host();
+    if proxy.reports.throttle.is_new_http2_offer(host, client) {
+        info!(
+            %host,
+            %client,
+            "a client offers HTTP/2 inside of a tunnel that is paced by turns: its requests at once may count as one; for \
+             an exact count start with --intercept {host}, or let the client speak HTTP/1.1"
+        );
+    }
+}
+
+/// What `name` in a handshake is called as an origin, on the port of `target`.
+pub(super) fn origin_of(name: &str, target: &Origin) -> Option<Origin> {
+    Origin::parse(Scheme::Https, name, Some(target.port)).ok().map(|origin| Origin { port: target.port, ..origin })
+}
+
+/// The lane of `origin`, if it limits what cannot be seen, and what each turn asks of it.
+fn lane_of(exchange: &Exchange, origin: &Origin, terms: &TunnelTerms) -> Result<Option<TurnLane>, crate::error::Error> {
+    let lanes = &exchange.proxy.lanes;
+    let (lane, added) = (lanes.find(origin), lanes.added(origin));
+    if !lane.policy().is_limited() && added.is_empty() {
+        return Ok(None);
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = Method::CONNECT;
+    let asking = Asking {
+        lane: &lane,
+        added: &added,
+        claim: terms.claim,
+        cost: None,
+        credential: 0,
+        body: SeenBody::default(),
+        turn: Turn::New,
+        deadline: exchange.proxy.clock.now() + terms.patience,
+        port: origin.port,
+    };
+    let ask: AdmitRequest = ask::of(&request, asking)?;
+    Ok(Some(TurnLane { lane, ask }))
+}
+
+/// What the worker begins to speak. A slot that waits for it too long is spent.
+async fn first_bytes(
+    exchange: &Exchange,
+    client: &mut Socket,
+    upstream: &TcpStream,
+    pace: &mut TunnelPace,
+) -> FirstBytes {
+    let clock = exchange.proxy.clock;
+    let mut first = pin!(spoken_first(exchange, client, upstream));
+    let TunnelPace::Slot(permit) = pace else { return first.await.unwrap_or(FirstBytes::Other) };
+    let first = tokio::select! {
+        first = &mut first => first,
+        () = clock.sleep_until(clock.now() + FIRST_BYTES_WITHIN) => {
+            permit.sent();
+            permit.answered(&AnswerReport::SERVED, clock.now());
+            first.await
+        }
+    };
+    first.unwrap_or(FirstBytes::Other)
+}
+
+async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpStream) -> io::Result<FirstBytes> {
+    let (proxy, mut there) = (&exchange.proxy, [0]);
+    tokio::select! {
+        biased;
+        first = client.peek() => first.map(|first| match intercept::protocol(first) {
+            Some(protocol) => FirstBytes::Http(protocol),
+            None if first.first() == Some(&HANDSHAKE) => FirstBytes::Tls,
+            None => FirstBytes::Other,
+        }),
+        // A client that waits for the upstream to send first speaks neither HTTP nor TLS. Looked at, because a connection
+        // that a parent proxy has made is still noted as readable after its answer.
+        _ = upstream.peek(&mut there) => Ok(FirstBytes::Other),
+        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Other),
+        () = proxy.drain.begun() => Ok(FirstBytes::Other),
+    }
+}
+
+/// The ClientHello with which `client` begins; an empty one if it cannot be read, or does not come in time.
+pub(super) async fn client_hello(exchange: &Exchange, client: &mut Socket) -> ClientHello {
+    let patience = exchange.progress.timeouts().head;
+    let read = async {
+        let (mut reader, mut read) = (HelloReader::default(), 0);
+        loop {
+            let bytes = client.peek().await?;
+            if let Some(hello) = reader.read(&bytes[read..])? {
+                return Ok(hello);
+            }
+            read = bytes.len();
+            if read > LONGEST_HELLO_BYTES || client.peek_on().await? == 0 {
+                return io::Result::Ok(ClientHello::default());
+            }
+        }
+    };
+    tokio::time::timeout(patience, read).await.ok().and_then(Result::ok).unwrap_or_default()
+}

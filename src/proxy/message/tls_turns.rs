@@ -1,0 +1,303 @@
+//! Where a client's turns begin in a TLS connection, seen from outside: in HTTP/1.1 a turn is a request.
+//!
+//! A turn begins with the first record of application data that the client sends after the server has sent some, or first
+//! of all. Only the five bytes of record headers are looked at (RFC 8446 §5.1). Nothing is decrypted, kept or changed.
+//! Pure: a relay reports bytes as they come, in pieces of any size.
+
+/// Type of a record that changes the cipher; TLS 1.3 sends it for compatibility (RFC 8446 §D.4).
+const CHANGE_CIPHER: u8 = 20;
+/// Type of a record with part of a handshake; in TLS 1.3 in the clear only.
+const HANDSHAKE: u8 = 22;
+/// Type of a record with application data; in TLS 1.3 of all that is encrypted.
+const APPLICATION_DATA: u8 = 23;
+/// Bytes of a record's header: type, version, length.
+const HEADER_BYTES: usize = 5;
+/// The longest record: 2^14 bytes and 2,048 of expansion in TLS 1.2 (RFC 5246 §6.2.3), 256 in TLS 1.3.
+const LONGEST_RECORD_BYTES: usize = (1 << 14) + 2048;
+/// TLS 1.3 adds the real type and a tag of 16 bytes to what a record holds (RFC 8446 §5.2).
+const EXPANSION_BYTES: usize = 17;
+/// Finished with SHA-256 and with SHA-384 (RFC 8446 §4.4.4), as the only message of its record.
+const FINISHED_BYTES: [usize; 2] = [4 + 32 + EXPANSION_BYTES, 4 + 48 + EXPANSION_BYTES];
+/// `EndOfEarlyData`, which follows early data (RFC 8446 §4.5).
+const END_OF_EARLY_DATA_BYTES: usize = 4 + EXPANSION_BYTES;
+/// An alert, such as `close_notify`.
+const ALERT_BYTES: usize = 2 + EXPANSION_BYTES;
+/// An encrypted Finished of TLS 1.2 is shorter, a second ClientHello after a `HelloRetryRequest` is longer.
+const LONGEST_OLD_FINISHED_BYTES: usize = 128;
+
+/// Counts the turns of one connection. Holds a few bytes, however much passes.
+#[derive(Debug, Default)]
+pub(crate) struct TlsTurns {
+    client: Records,
+    server: Records,
+    /// The client has changed its cipher.
+    changed: bool,
+    /// The client's handshake is over.
+    finished: bool,
+    /// A turn has begun, and the server has sent no application data since.
+    awaits_server: bool,
+}
+
+/// Finds the headers of records in a stream of bytes.
+#[derive(Debug, Default)]
+struct Records {
+    /// The part of a header that has come.
+    header: [u8; HEADER_BYTES],
+    read: usize,
+    /// How many bytes of the current record are still to come.
+    left: usize,
+    /// What came was no TLS.
+    lost: bool,
+}
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// Where it begins in the piece that was looked at; 0 if it began in an earlier one.
+    start: usize,
+    kind: u8,
+    length: usize,
+}
+
+// === impl TlsTurns ===
+
+impl TlsTurns {
+    /// Looks at `bytes` of the client from `at` on. Returns where the next turn begins, and moves `at` behind its header;
+    /// `None` if no turn begins in the rest, all of which was looked at then.
+    pub(crate) fn on_client(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
+        while let Some(record) = self.client.next(bytes, at) {
+            if self.may_begin(record) && !self.awaits_server {
+                self.awaits_server = true;
+                return Some(record.start);
+            }
+        }
+        None
+    }
+
+    /// Looks at `bytes` of the server. Returns whether there is application data in them.
+    pub(crate) fn on_server(&mut self, bytes: &[u8]) -> bool {
+        let (mut at, mut spoke) = (0, false);
+        while let Some(record) = self.server.next(bytes, &mut at) {
+            spoke |= record.kind == APPLICATION_DATA;
+        }
+        self.awaits_server &= !spoke;
+        spoke
+    }
+
+    /// Whether `record` of the client may be the first one of a turn.
+    fn may_begin(&mut self, record: Record) -> bool {
+        let Record { kind, length, .. } = record;
+        match kind {
+            CHANGE_CIPHER => self.changed = true,
+            // In TLS 1.2 the handshake is encrypted under its own type.
+            HANDSHAKE => self.finished |= self.changed && length <= LONGEST_OLD_FINISHED_BYTES,
+            _ => {}
+        }
+        if kind != APPLICATION_DATA || length == ALERT_BYTES {
+            return false;
+        }
+        if !self.finished {
+            if FINISHED_BYTES.contains(&length) {
+                self.finished = true;
+                return false;
+            }
+            return length != END_OF_EARLY_DATA_BYTES;
+        }
+        true
+    }
+}
+
+// === impl Records ===
+
+impl Records {
+    /// The next record whose header is complete in `bytes`, from `at` on, which is moved behind the header. Of what is no
+    /// TLS each piece counts as one record of application data.
+    fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Record> {
+        let passed = self.left.min(bytes.len() - *at);
+        self.left -= passed;
+        *at += passed;
+        if *at == bytes.len() {
+            return None;
+        }
+        let start = *at;
+        if !self.lost {
+            let taken = (HEADER_BYTES - self.read).min(bytes.len() - start);
+            self.header[self.read..self.read + taken].copy_from_slice(&bytes[start..start + taken]);
+            self.read += taken;
+            *at += taken;
+            if self.read < HEADER_BYTES {
+                return None;
+            }
+            // Its first bytes may have come, and gone on, with an earlier piece.
+            self.read = 0;
+            let [kind, major, _, high, low] = self.header;
+            let length = usize::from(u16::from_be_bytes([high, low]));
+            if (CHANGE_CIPHER..=APPLICATION_DATA + 1).contains(&kind) && major == 3 && length <= LONGEST_RECORD_BYTES {
+                self.left = length;
+                return Some(Record { start, kind, length });
+            }
+            self.lost = true;
+        }
+        *at = bytes.len();
+        Some(Record { start, kind: APPLICATION_DATA, length: bytes.len() - start })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes from one side.
+    #[derive(Clone, Debug)]
+    enum Flight {
+        Client(Vec<u8>),
+        Server(Vec<u8>),
+    }
+
+    use Flight::{Client, Server};
+
+    fn record(kind: u8, length: usize) -> Vec<u8> {
+        let [high, low] = (length as u16).to_be_bytes();
+        // The body looks like headers of other records.
+        [kind, 3, 3, high, low].into_iter().chain((0..length).map(|at| [23, 3, 3, 0, 9][at % 5])).collect()
+    }
+
+    fn records(of: &[(u8, usize)]) -> Vec<u8> {
+        of.iter().flat_map(|(kind, length)| record(*kind, *length)).collect()
+    }
+
+    /// How many turns begin, where each flight comes in pieces of `piece` bytes.
+    fn turns(flights: &[Flight], piece: usize) -> usize {
+        let (mut turns, mut count) = (TlsTurns::default(), 0);
+        for flight in flights {
+            match flight {
+                Client(bytes) => {
+                    for bytes in bytes.chunks(piece) {
+                        let (mut at, mut last) = (0, 0);
+                        while let Some(start) = turns.on_client(bytes, &mut at) {
+                            assert!(last <= start && start < at, "what passes before a turn goes forward");
+                            (count, last) = (count + 1, start);
+                        }
+                        assert_eq!(at, bytes.len());
+                    }
+                }
+                Server(bytes) => bytes.chunks(piece).for_each(|bytes| _ = turns.on_server(bytes)),
+            }
+        }
+        count
+    }
+
+    const HELLO: (u8, usize) = (22, 512);
+
+    /// A handshake of TLS 1.3: up to the server's Finished.
+    fn hellos() -> Vec<Flight> {
+        vec![Client(record(22, 512)), Server(records(&[(22, 122), (20, 1), (23, 900), (23, 53)]))]
+    }
+
+    fn after_hellos(flights: Vec<Flight>) -> Vec<Flight> {
+        hellos().into_iter().chain(flights).collect()
+    }
+
+    #[test]
+    fn each_request_of_http_1_is_one_turn() {
+        for finished in FINISHED_BYTES {
+            let tickets = Server(records(&[(23, 250), (23, 250)]));
+            let exchange = || [Client(record(23, 180)), Server(records(&[(23, 300), (23, 16_401)]))];
+            let mut flights = after_hellos(vec![Client(records(&[(20, 1), (23, finished)])), tickets]);
+            flights.extend((0..20).flat_map(|_| exchange()));
+            flights.push(Client(record(23, ALERT_BYTES)));
+            assert_eq!(turns(&flights, 1 << 16), 20, "with a Finished of {finished}");
+        }
+    }
+
+    #[test]
+    fn finished_and_the_first_request_in_one_flight_are_one_turn() {
+        let flights = after_hellos(vec![
+            Client(records(&[(20, 1), (23, 53), (23, 180), (23, 16_401)])),
+            Server(record(23, 300)),
+            // As long as a Finished, but a request.
+            Client(record(23, 53)),
+        ]);
+        assert_eq!(turns(&flights, 1 << 16), 2);
+    }
+
+    #[test]
+    fn an_upload_is_one_turn_and_pipelined_requests_are_one() {
+        let flights = after_hellos(vec![Client(records(&[(23, 53), (23, 180)])), Client(records(&[(23, 16_401); 40]))]);
+        assert_eq!(turns(&flights, 1000), 1);
+    }
+
+    #[test]
+    fn early_data_is_a_turn_of_its_own() {
+        let flights = vec![
+            Client(records(&[HELLO, (20, 1), (23, 300)])),
+            Server(records(&[(22, 122), (20, 1), (23, 90), (23, 53)])),
+            Client(records(&[(23, END_OF_EARLY_DATA_BYTES), (23, 53)])),
+            Server(record(23, 400)),
+            Client(record(23, 300)),
+        ];
+        assert_eq!(turns(&flights, 1 << 16), 2);
+    }
+
+    #[test]
+    fn requests_of_tls_1_2_may_be_as_long_as_a_finished_of_1_3() {
+        let flights = vec![
+            Client(record(22, 512)),
+            Server(records(&[(22, 2000)])),
+            Client(records(&[(22, 70), (20, 1), (22, 40)])),
+            Server(records(&[(20, 1), (22, 40)])),
+            Client(record(23, 53)),
+            Server(record(23, 69)),
+            Client(record(23, 69)),
+        ];
+        assert_eq!(turns(&flights, 1 << 16), 2);
+    }
+
+    #[test]
+    fn a_second_client_hello_is_no_finished() {
+        let flights = vec![
+            Client(record(22, 512)),
+            Server(records(&[(22, 88), (20, 1)])),
+            Client(records(&[(20, 1), (22, 512)])),
+            Server(records(&[(22, 122), (23, 900)])),
+            Client(records(&[(23, 69)])),
+            Client(records(&[(23, 200)])),
+        ];
+        assert_eq!(turns(&flights, 1 << 16), 1);
+    }
+
+    #[test]
+    fn what_is_no_tls_counts_by_who_speaks() {
+        let flights = [b"SSH-2.0-a", b"SSH-2.0-b"].map(|hello| hello.to_vec());
+        let [client, server] = flights;
+        assert_eq!(turns(&[Client(client.clone()), Server(server), Client(client)], 1 << 16), 2);
+    }
+
+    fn flight() -> impl Strategy<Value = Flight> {
+        let lengths = prop_oneof![Just(53), Just(69), Just(21), Just(19), 0..600usize, Just(16_640)];
+        let record = (20..25u8, lengths);
+        (any::<bool>(), proptest::collection::vec(record, 1..5)).prop_map(|(client, all)| match client {
+            true => Client(records(&all)),
+            false => Server(records(&all)),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_count(
+            flights in proptest::collection::vec(flight(), 1..12),
+            piece in 1..700usize,
+        ) {
+            prop_assert_eq!(turns(&flights, piece), turns(&flights, 1 << 20));
+        }
+
+        #[test]
+        fn no_bytes_panic(client in any::<Vec<u8>>(), server in any::<Vec<u8>>(), piece in 1..20usize) {
+            turns(&[Client(client.clone()), Server(server), Client(client)], piece);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Blind tunnels that are paced by turns: the limit holds for workers that trust no CA of andante's.
+
+use std::{
+    collections::VecDeque,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+use super::{localhost, server};
+use crate::support::{
+    Andante, Client, Upstream,
+    tls::{TRUSTED, Worker},
+};
+
+/// The window of the API's limit.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What an API saw that limits how many requests a sliding second may have.
+#[derive(Default)]
+struct Seen {
+    window: VecDeque<Instant>,
+    accepted: Vec<Instant>,
+    refused: usize,
+}
+
+impl Seen {
+    fn admits(&mut self, limit: usize) -> bool {
+        let now = Instant::now();
+        while self.window.front().is_some_and(|first| now - *first >= WINDOW) {
+            self.window.pop_front();
+        }
+        let admitted = self.window.len() < limit;
+        if admitted {
+            self.window.push_back(now);
+            self.accepted.push(now);
+        } else {
+            self.refused += 1;
+        }
+        admitted
+    }
+}
+
+/// An API that accepts `limit` requests a second.
+fn limiting(limit: usize) -> (Upstream, Arc<Mutex<Seen>>) {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let of_api = seen.clone();
+    let api = Upstream::secure(server(&["http/1.1"]), move |mut connection| {
+        while connection.request().is_some() {
+            let status = if of_api.lock().admits(limit) { "200 OK" } else { "429 Too Many Requests" };
+            connection.send(format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok"));
+        }
+    });
+    (api, seen)
+}
+
+/// A tunnel to `target`.
+fn tunnel(andante: &Andante, target: &str) -> Client {
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+    client.opened();
+    client
+}
+
+/// Believes the upstream itself.
+fn trusting(target: &str) -> Worker {
+    Worker::trusting(Path::new(TRUSTED.file()), target)
+}
+
+/// A connection to the API itself, through a tunnel.
+fn connect(andante: &Andante, target: &str) -> Client {
+    trusting(target).secure(tunnel(andante, target)).expect("a handshake with the API itself")
+}
+
+fn get(target: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n")
+}
+
+fn turns(andante: &Andante, outcome: &str) -> u64 {
+    let (metrics, label) = (andante.metrics(), format!("outcome=\"{outcome}\""));
+    let lines = metrics.lines().filter(|line| line.starts_with("andante_turns_total{") && line.contains(&label));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn pooled_clients_keep_a_limit_inside_of_their_tunnels() {
+    let (api, seen) = limiting(20);
+    let andante = Andante::serve(&["--limit", "localhost=20/s"]);
+    let target = localhost(&api);
+    thread::scope(|scope| {
+        for _ in 0..9 {
+            scope.spawn(|| {
+                let mut client = connect(&andante, &target);
+                for _ in 0..12 {
+                    client.send(get(&target));
+                    assert_eq!(client.answer().status(), 200);
+                }
+            });
+        }
+    });
+    let seen = seen.lock();
+    assert_eq!((seen.accepted.len(), seen.refused), (9 * 12, 0));
+    let took = *seen.accepted.last().unwrap() - seen.accepted[0];
+    let used = (seen.accepted.len() - 1) as f64 / took.as_secs_f64();
+    assert!(used >= 18.0, "{used:.1}/s of 20/s were used");
+    assert_eq!(turns(&andante, "sent"), 9 * 12);
+}
+
+#[test]
+fn clients_of_tls_1_2_and_connections_for_one_request_keep_it_too() {
+    let (api, seen) = limiting(20);
+    let andante = Andante::serve(&["--limit", "localhost=20/s"]);
+    let target = localhost(&api);
+    for old in [true, false] {
+        for _ in 0..30 {
+            let worker = Worker { old, ..trusting(&target) };
+            let mut client = worker.secure(tunnel(&andante, &target)).expect("a handshake");
+            client.send(get(&target));
+            assert_eq!(client.answer().status(), 200);
+        }
+    }
+    let seen = seen.lock();
+    assert_eq!((seen.accepted.len(), seen.refused), (60, 0));
+    assert_eq!(turns(&andante, "sent"), 60, "what closes a connection is no turn");
+}
+
+#[test]
+fn a_turn_counts_as_in_flight_and_a_tunnel_does_not() {
+    let (api, _) = limiting(1000);
+    let andante = Andante::serve(&["--limit", "localhost=in-flight 1"]);
+    let target = localhost(&api);
+    let _idle: Vec<Client> = (0..5).map(|_| connect(&andante, &target)).collect();
+    assert_eq!(andante.status()["lanes"][0]["in_flight"].as_u64().unwrap_or(0), 0);
+    let (mut one, mut other) = (connect(&andante, &target), connect(&andante, &target));
+    one.send(get(&target));
+    assert_eq!(one.answer().status(), 200);
+    other.send(get(&target));
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
+    // Its connection ends, and with that its turn.
+    drop(one);
+    assert_eq!(other.answer().status(), 200);
+}
+
+#[test]
+fn a_turn_that_may_not_wait_closes_its_tunnel_and_is_logged() {
+    let (api, seen) = limiting(1000);
+    let target = localhost(&api);
+    let andante = Andante::with_config("[[rule]]\nhost = \"localhost\"\nlimits = \"1/h\"\nmax-wait = \"1s\"\n");
+    let mut client = connect(&andante, &target);
+    client.send(get(&target));
+    assert_eq!(client.answer().status(), 200);
+    client.send(get(&target));
+    client.cut_off();
+    assert_eq!(seen.lock().accepted.len(), 1);
+    assert_eq!((turns(&andante, "sent"), turns(&andante, "refused")), (1, 1));
+    assert!(andante.stderr().contains("closed a tunnel: a request inside may not wait"), "{}", andante.stderr());
+}
+
+#[test]
+fn a_client_that_leaves_while_its_turn_waits_takes_no_slot() {
+    let (api, _) = limiting(1000);
+    let target = localhost(&api);
+    let andante = Andante::serve(&["--limit", "localhost=1/h"]);
+    let mut client = connect(&andante, &target);
+    client.send(get(&target));
+    assert_eq!(client.answer().status(), 200);
+    client.send(get(&target));
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
+    drop(client);
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 0 && status["tunnels"] == 0);
+    assert_eq!(turns(&andante, "left"), 1);
+}
+
+#[test]
+fn an_upload_is_one_turn_and_arrives_unchanged() {
+    let api = Upstream::secure(server(&["http/1.1"]), |mut connection| {
+        while let Some(request) = connection.request() {
+            let length = request.body.len();
+            connection.send(format!("HTTP/1.1 200 OK\r\nX-Got: {length}\r\nContent-Length: 0\r\n\r\n"));
+        }
+    });
+    let andante = Andante::serve(&["--limit", "localhost=100/s"]);
+    let target = localhost(&api);
+    let mut client = connect(&andante, &target);
+    client.send(get(&target));
+    client.answer();
+    for length in [0, 1, 5000, 300_000] {
+        client.send(format!("POST / HTTP/1.1\r\nHost: {target}\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(vec![b'x'; length]);
+        assert_eq!(client.answer().field("x-got"), Some(length.to_string()));
+    }
+    assert_eq!(turns(&andante, "sent"), 5);
+}
+
+#[test]
+fn a_client_that_offers_http_2_is_named_once() {
+    let (api, _) = limiting(1000);
+    let andante = Andante::serve(&["--limit", "localhost=100/s"]);
+    let target = localhost(&api);
+    for _ in 0..3 {
+        let worker = Worker { alpn: &["h2", "http/1.1"], ..trusting(&target) };
+        worker.secure(tunnel(&andante, &target)).expect("a handshake");
+    }
+    drop(connect(&andante, &target));
+    andante.wait_for(|status| status["tunnels"] == 0);
+    assert_eq!(andante.stderr().matches("offers HTTP/2").count(), 1, "{}", andante.stderr());
+    let metrics = andante.metrics();
+    let line = metrics.lines().find(|line| line.starts_with("andante_http2_offers_total{")).unwrap();
+    assert!(line.ends_with(" 3"), "{line}");
+}
