@@ -44,6 +44,9 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// A name that could not be resolved is not asked for again before.
 const ADDRESS_CHECK_RETRY: Duration = Duration::from_secs(10);
 
+/// How often a name is resolved again at most while connections to it are used, however short its TTL is.
+pub(crate) const LEAST_RECHECK: Duration = Duration::from_secs(2);
+
 /// What an upstream speaks, as far as that is known.
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
@@ -127,7 +130,8 @@ impl HostPool {
             unused,
             is_exclusive: false,
             reported: Mutex::default(),
-            next_address_check: AtomicU64::new(0),
+            // The first connection has just asked.
+            next_address_check: AtomicU64::new((clock.now() + LEAST_RECHECK).as_nanos()),
         }
     }
 

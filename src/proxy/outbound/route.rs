@@ -27,7 +27,7 @@ use crate::{
         outbound::{
             Outbound,
             handshake::Handshake,
-            host_pool::{HostPool, PooledConnection},
+            host_pool::{HostPool, LEAST_RECHECK, PooledConnection},
             lifespan::ReportedAddresses,
             pool::{Pool, PoolKey},
             route_pools::RoutePools,
@@ -40,9 +40,6 @@ use crate::{
 const HEAD_START: Duration = Duration::from_secs(1);
 /// How often it is checked whether requests still wait for the slot that a connection is to be made ready for.
 const STILL_WANTED: Duration = Duration::from_secs(1);
-
-/// How often a name is resolved again at most while connections to it are used, however short its TTL is.
-const LEAST_RECHECK: Duration = Duration::from_secs(2);
 
 /// Where a request goes, found once and remembered by the connection it came on.
 pub(crate) struct Route {
@@ -342,7 +339,7 @@ impl Route {
         let mut first = None;
         if self.may_share(needs) {
             first = tokio::time::timeout(HEAD_START, host_pool.dialling.lock()).await.ok();
-            if let Some(connection) = host_pool.take(needs.http1, self.outbound.clock.now()) {
+            if let Some(connection) = host_pool.take(self.needs_http1(needs), self.outbound.clock.now()) {
                 return Ok(connection);
             }
             // The first request may have found out that none has to wait for another.
