@@ -57,7 +57,7 @@ pub(crate) struct Route {
     outbound: Arc<Outbound>,
     host_pool: Arc<HostPool>,
     tls: tls::TlsClient,
-    h2c: bool,
+    way: Way,
     /// Requests are for a parent proxy, which wants them in the absolute form.
     absolute: bool,
     /// What the parent proxy wants to know of us along with them.
@@ -80,6 +80,23 @@ pub(crate) struct Destination<'a> {
     pub(crate) added: Box<[AddedRule]>,
 }
 
+/// How a tunnel's client has chosen the way to an upstream.
+#[derive(Clone, Default)]
+pub(crate) struct Way {
+    /// It speaks HTTP/2 in the clear.
+    pub(crate) h2c: bool,
+    /// The address to connect to, in the place of what the name resolves to.
+    pub(crate) pin: Option<Arc<Pin>>,
+}
+
+/// The address that a CONNECT names, where the client names the host in its TLS handshake only.
+pub(crate) struct Pin {
+    /// The address, as a target.
+    pub(crate) target: Origin,
+    /// Whether the rule for the address allows a private one. The name's rule must not: the client chooses the address.
+    pub(crate) allow_private: bool,
+}
+
 /// The settings that hold when a route is found.
 pub(crate) struct FoundUnder<'a> {
     pub(crate) outbound: &'a Arc<Outbound>,
@@ -98,9 +115,8 @@ impl Route {
         Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
     }
 
-    /// The way to `destination`, on connections of `pool`. `h2c` says that it speaks HTTP/2 in the clear. `None` if its
-    /// authority does not fit into a field.
-    pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, h2c: bool) -> Option<Self> {
+    /// The way to `destination`, on connections of `pool`, as `way` says. `None` if its authority does not fit into a field.
+    pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, way: Way) -> Option<Self> {
         let FoundUnder { outbound, generation } = found;
         let Destination { scheme, named, origin, authority, lane, added } = destination;
         let policy = lane.policy();
@@ -110,8 +126,14 @@ impl Route {
             named: named.into(),
             absolute: parent.is_some(),
             authorization: parent.and_then(Parent::authorization),
-            host_pool: pool.host(PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c, way: outbound.way }),
-            h2c,
+            host_pool: pool.host(PoolKey {
+                origin: origin.clone(),
+                rule: policy.name.clone(),
+                h2c: way.h2c,
+                pin: way.pin.as_ref().map(|pin| pin.target.host.clone()),
+                way: outbound.way,
+            }),
+            way,
             tls: outbound.tls.client(policy),
             outbound: outbound.clone(),
             host: HeaderValue::from_str(authority.as_str()).ok()?,
@@ -281,17 +303,21 @@ impl Route {
     /// Whether one connection may do for all requests that want one now.
     fn may_share(&self, http1_only: bool) -> bool {
         let newer =
-            self.h2c || self.origin.scheme == Scheme::Https && self.host_pool.protocol() != Some(Protocol::Http1);
+            self.way.h2c || self.origin.scheme == Scheme::Https && self.host_pool.protocol() != Some(Protocol::Http1);
         newer && !http1_only
     }
 
     async fn dial(&self, http1_only: bool) -> Result<PooledConnection, Error> {
         let (outbound, policy) = (&self.outbound, self.lane.policy());
-        let stream = outbound.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
+        let (target, allow_private) = match &self.way.pin {
+            Some(pin) => (&pin.target, pin.allow_private),
+            None => (&self.origin, policy.allow_private),
+        };
+        let stream = outbound.dialer.connect(target, &policy.egress, allow_private).await?;
         let writes = Writes::new(outbound.clock);
         let stream = SensorIo::new(UpstreamSocket(stream), note(writes.clone()));
         let secured = async {
-            if self.h2c {
+            if self.way.h2c {
                 self.host_pool.learn(Protocol::Http2);
                 return self.http2(stream, writes).await;
             }
