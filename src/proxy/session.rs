@@ -15,12 +15,13 @@ use rustix::{io::Errno, net::RecvFlags};
 use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
+    lane::{AddedRule, Lane},
     policy::{Origin, Scheme},
     proxy::{
         context::Proxy,
         outbound::{
             pool::Pool,
-            route::{Destination, FoundUnder, Route},
+            route::{Destination, FoundUnder, Pin, Route, Way},
         },
         recent::Recent,
         settings::ProxySettings,
@@ -49,6 +50,8 @@ pub(crate) struct Session {
     /// Where the tunnel leads in which the requests come. No other origin may be requested in it: a tunnel to one host is
     /// no permission for another.
     pub(crate) inside: Option<Origin>,
+    /// The address that the tunnel leads to, where its client names the host inside of TLS only.
+    pub(crate) pin: Option<Arc<Pin>>,
     /// Whether what is inside speaks HTTP/2 in the clear, as the upstream will have to.
     pub(crate) h2c: bool,
     /// Where the last requests went: the next one most likely goes there too.
@@ -101,7 +104,7 @@ impl Drop for ClientConnection {
 impl Session {
     pub(crate) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, client: Arc<ClientConnection>, address: IpAddr) -> Self {
         let denied = (!proxy.settings.read().clients.allow(address)).then_some(address);
-        Self { proxy, pool, client, address, denied, inside: None, h2c: false, routes: Mutex::default() }
+        Self { proxy, pool, client, address, denied, inside: None, pin: None, h2c: false, routes: Mutex::default() }
     }
 
     /// The sender inside of a tunnel to `origin`, which speaks `protocol`, in the clear if the origin's scheme is. It
@@ -115,8 +118,25 @@ impl Session {
             denied: None,
             h2c: origin.scheme == Scheme::Http && protocol == Protocol::Http2,
             inside: Some(origin),
+            pin: None,
             routes: Mutex::default(),
         }
+    }
+
+    /// The same sender, whose requests go to the address of `pin`.
+    pub(crate) fn pinned(self, pin: Pin) -> Self {
+        Self { pin: Some(pin.into()), ..self }
+    }
+
+    /// The lane of `origin` and the rules for some of its requests. A tunnel to an address with a rule goes by that where the
+    /// name inside has none.
+    pub(crate) fn ruling(&self, origin: &Origin) -> (Arc<Lane>, Box<[AddedRule]>) {
+        let lanes = &self.proxy.lanes;
+        let ruling = match &self.pin {
+            Some(pin) => lanes.rules().ruling(&pin.target, origin).clone(),
+            None => origin.clone(),
+        };
+        (lanes.find(&ruling), lanes.added(&ruling))
     }
 
     /// The way to where the tunnel leads.
@@ -124,13 +144,14 @@ impl Session {
         let origin = self.inside.as_ref()?;
         let authority = origin.authority();
         let settings = self.proxy.settings.read();
+        let (lane, added) = self.ruling(origin);
         let destination = Destination {
             scheme: origin.scheme,
             named: &authority,
             origin: origin.clone(),
             authority: authority.parse().ok()?,
-            lane: self.proxy.lanes.find(origin),
-            added: self.proxy.lanes.added(origin),
+            lane,
+            added,
         };
         self.route(destination, &settings)
     }
@@ -138,6 +159,6 @@ impl Session {
     /// The way to `destination`, which was found under `settings`.
     pub(crate) fn route(&self, destination: Destination<'_>, settings: &ProxySettings) -> Option<Route> {
         let found = FoundUnder { outbound: &settings.outbound, generation: settings.generation };
-        Route::new(destination, found, &self.pool, self.h2c)
+        Route::new(destination, found, &self.pool, Way { h2c: self.h2c, pin: self.pin.clone() })
     }
 }

@@ -13,6 +13,7 @@ mod parents;
 mod requests;
 mod run;
 mod secrets;
+mod server_names;
 mod turns;
 mod upstreams;
 

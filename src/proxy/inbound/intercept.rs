@@ -12,14 +12,24 @@ use tokio::{
 use tokio_rustls::LazyConfigAcceptor;
 use tracing::{debug, warn};
 
-use super::{http1, http2, relay, socket::Socket};
+use super::{
+    http1, http2, relay,
+    socket::Socket,
+    tunnel::{self, HANDSHAKE},
+};
 use crate::{
     ca::{Alpn, CaError},
     metrics::TunnelContent,
-    policy::{Origin, Scheme},
+    policy::{self, Https, Origin, Scheme},
     proxy::{
-        exchange::Exchange, incidents::Incidents, log_throttle::LogTopic, outbound::route::Route, protocol::PREFACE,
-        session::Session, takeover::Takeover,
+        exchange::Exchange,
+        incidents::Incidents,
+        log_throttle::LogTopic,
+        message::client_hello::ClientHello,
+        outbound::route::{Pin, Route},
+        protocol::PREFACE,
+        session::Session,
+        takeover::Takeover,
     },
     tls::Protocol,
 };
@@ -35,8 +45,6 @@ const PINNED: &str = "it may accept no certificate but the API's own (pinning): 
                       the host";
 /// The fatal alert `access_denied` in a record of its own (RFC 8446 §6.2).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-/// The first byte of a TLS handshake (RFC 8446 §5.1).
-const HANDSHAKE: u8 = 22;
 /// The longest method that is looked for: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
 const LONGEST_METHOD: usize = 17;
 
@@ -99,13 +107,24 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
     };
     match first {
         Ok((Some(HANDSHAKE), _)) => {
+            let named = tokio::select! {
+                named = by_name(&exchange, &mut client, &route) => named,
+                () = proxy.drain.begun() => return,
+            };
+            let (session, route) = match named {
+                Named::Intercepted(session, route) => (session, route),
+                Named::Refused(name) => return tunnel::refused(&exchange, &route, Some(&name)),
+                // Boxed: it may come back here.
+                Named::Blind(hello) => return Box::pin(tunnel::connect(exchange.clone(), route, client, hello)).await,
+            };
+            let metrics = route.lane.metrics();
             let shaken = tokio::select! {
                 shaken = tokio::time::timeout(patience, shake_hands(&exchange, client, &route)) => shaken,
                 // No request has come yet, and a slow handshake must not hold up the end.
                 () = proxy.drain.begun() => return,
             };
             match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok((stream, session)) => {
+                Ok(stream) => {
                     metrics.intercepted(TunnelContent::Tls);
                     let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                     spoken(session.clone(), stream, if newer { Protocol::Http2 } else { Protocol::Http1 }).await;
@@ -162,12 +181,49 @@ pub(crate) async fn end_other_port(exchange: &Exchange, route: &Route, mut clien
     }
 }
 
-/// Shows the worker a certificate for the host that it asked for, whatever name it says in the handshake.
+/// What the server name in a ClientHello makes of a tunnel that is intercepted by its target.
+enum Named {
+    /// Its requests come from this session and go this way.
+    Intercepted(Arc<Session>, Arc<Route>),
+    /// The rule of this name refuses it.
+    Refused(Origin),
+    /// The rule of the name leaves it alone.
+    Blind(ClientHello),
+}
+
+/// Reads the server name that `client` asks for in a tunnel to `route`. At an address it is the host that is asked for: of the
+/// certificate, of the rules, and of the API's own certificate. Beside another name it may only be refused.
+async fn by_name(exchange: &Arc<Exchange>, client: &mut Socket, route: &Arc<Route>) -> Named {
+    let (target, rules) = (&route.origin, exchange.proxy.lanes.rules());
+    let inside = |origin: &Origin| exchange.session.inside(origin.clone(), Protocol::Http1);
+    let unnamed = || Named::Intercepted(Arc::new(inside(target)), route.clone());
+    let address = policy::address(target).is_some();
+    if !address && !rules.may_name() {
+        return unnamed();
+    }
+    let hello = tunnel::client_hello(exchange, client).await;
+    let name = hello.server_name.as_deref().and_then(|name| tunnel::origin_of(name, target));
+    let Some(name) = name.filter(|name| name.host != target.host) else { return unnamed() };
+    match rules.named(target, &name).https {
+        Https::Refuse => return Named::Refused(name),
+        Https::Tunnel | Https::Turns => return Named::Blind(hello),
+        Https::Intercept if !address => return unnamed(),
+        Https::Intercept => {}
+    }
+    let allow_private = route.lane.policy().allow_private;
+    let session = inside(&name).pinned(Pin { target: target.clone(), allow_private });
+    match session.route_inside() {
+        Some(route) => Named::Intercepted(Arc::new(session), Arc::new(route)),
+        None => unnamed(),
+    }
+}
+
+/// Shows the worker a certificate for the host of `route`, whatever name it says in the handshake.
 async fn shake_hands(
     exchange: &Arc<Exchange>,
     client: Socket,
     route: &Route,
-) -> io::Result<(tokio_rustls::server::TlsStream<Socket>, Arc<Session>)> {
+) -> io::Result<tokio_rustls::server::TlsStream<Socket>> {
     let proxy = &exchange.proxy;
     let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await.map_err(unasked)?;
     // What the upstream speaks is what the worker is offered. If it cannot be reached the worker is to hear that in
@@ -182,8 +238,7 @@ async fn shake_hands(
     }
     let ca = proxy.ca().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
     let config = ca.server_config(&route.origin.host, alpn, SystemTime::now()).map_err(io::Error::other)?;
-    let stream = start.into_stream(config).await?;
-    Ok((stream, Arc::new(exchange.session.inside(route.origin.clone(), Protocol::Http1))))
+    start.into_stream(config).await
 }
 
 /// A client that leaves before its ClientHello has seen no certificate that it could distrust.

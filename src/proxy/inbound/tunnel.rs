@@ -5,10 +5,10 @@
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{Method, Request};
+use http::{HeaderMap, Method, Request};
 use smallvec::SmallVec;
 use tokio::net::TcpStream;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     intercept, relay,
@@ -24,10 +24,13 @@ use crate::{
         context::Proxy,
         exchange::Exchange,
         log_throttle::LogTopic,
-        message::client_hello::{ClientHello, HelloReader},
+        message::{
+            client_hello::{ClientHello, HelloReader},
+            fields::FoundFields,
+        },
         outbound::route::Route,
         steps::{
-            ask::{self, Asking},
+            ask::{self, Asking, RequestTerms},
             costs::SeenBody,
         },
         takeover::{TunnelPace, TunnelTerms},
@@ -81,6 +84,23 @@ pub(super) async fn serve(
     }
 }
 
+/// Serves the tunnel of an intercepted target that the rule of the name in its `hello` leaves alone.
+pub(super) async fn connect(exchange: Arc<Exchange>, route: Arc<Route>, client: Socket, hello: ClientHello) {
+    let policy = route.lane.policy();
+    let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
+    let upstream = match exchange.session.pool.with_room(&exchange.proxy.drain, dial).await {
+        Ok(upstream) => upstream,
+        Err(error) => return debug!(%error, "a tunnel could not be connected"),
+    };
+    let RequestTerms { claim, patience, .. } =
+        ask::terms(&HeaderMap::new(), FoundFields::default(), exchange.session.address, &route.lane, &route.added);
+    let mut terms = TunnelTerms { pace: TunnelPace::Unpaced, claim, patience, plain_http_only: false };
+    if let Ok(Some(lane)) = lane_of(&exchange, &route.origin, &terms) {
+        terms.pace = TunnelPace::Turns(lane.ask);
+    }
+    by_hello(exchange, route, client, upstream, terms, hello).await;
+}
+
 /// Serves a tunnel to `route` with TLS inside, by the rules for its target and for the name in its `hello`.
 async fn by_hello(
     exchange: Arc<Exchange>,
@@ -109,7 +129,7 @@ async fn by_hello(
     if by_name && let Some(name) = &name {
         match lane_of(&exchange, name, &terms) {
             Ok(lane) => lanes.extend(lane),
-            Err(error) => return tracing::debug!(%error, "a tunnel asks for more than a limit ever has"),
+            Err(error) => return debug!(%error, "a tunnel asks for more than a limit ever has"),
         }
     }
     if https == Https::Tunnel {
@@ -187,7 +207,7 @@ fn warn_blind(exchange: &Exchange, route: &Route) {
 }
 
 /// The name in a ClientHello belongs to a host whose rule refuses tunnels.
-fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>) {
+pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>) {
     let (proxy, host) = (&exchange.proxy, name.map_or(&route.origin.host, |name| &name.host));
     route.lane.metrics().count(CallOutcome::Rejected);
     if proxy.reports.throttle.is_due(LogTopic::NameRefused, host, proxy.clock.now()) {

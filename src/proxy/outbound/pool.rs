@@ -44,6 +44,8 @@ pub(crate) struct PoolKey {
     pub(crate) rule: Arc<str>,
     /// HTTP/2 in the clear (h2c).
     pub(crate) h2c: bool,
+    /// The address that a tunnel's client has chosen.
+    pub(crate) pin: Option<Arc<str>>,
     /// See [`Outbound::way`](super::Outbound).
     pub(crate) way: u64,
 }

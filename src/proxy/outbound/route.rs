@@ -56,7 +56,7 @@ pub(crate) struct Route {
     outbound: Arc<Outbound>,
     pools: RoutePools,
     tls: tls::TlsClient,
-    h2c: bool,
+    way: Way,
     /// Requests are for a parent proxy, which wants them in the absolute form.
     absolute: bool,
     /// What the parent proxy wants to know of us along with them.
@@ -88,6 +88,23 @@ pub(crate) struct ConnectionNeeds {
     pub(crate) own: bool,
 }
 
+/// How a tunnel's client has chosen the way to an upstream.
+#[derive(Clone, Default)]
+pub(crate) struct Way {
+    /// It speaks HTTP/2 in the clear.
+    pub(crate) h2c: bool,
+    /// The address to connect to, in the place of what the name resolves to.
+    pub(crate) pin: Option<Arc<Pin>>,
+}
+
+/// The address that a CONNECT names, where the client names the host in its TLS handshake only.
+pub(crate) struct Pin {
+    /// The address, as a target.
+    pub(crate) target: Origin,
+    /// Whether the rule for the address allows a private one. The name's rule must not: the client chooses the address.
+    pub(crate) allow_private: bool,
+}
+
 /// The settings that hold when a route is found.
 pub(crate) struct FoundUnder<'a> {
     pub(crate) outbound: &'a Arc<Outbound>,
@@ -113,21 +130,26 @@ impl Route {
         Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
     }
 
-    /// The way to `destination`, on connections of `pool`. `h2c` says that it speaks HTTP/2 in the clear. `None` if its
-    /// authority does not fit into a field.
-    pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, h2c: bool) -> Option<Self> {
+    /// The way to `destination`, on connections of `pool`, as `way` says. `None` if its authority does not fit into a field.
+    pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, way: Way) -> Option<Self> {
         let FoundUnder { outbound, generation } = found;
         let Destination { scheme, named, origin, authority, lane, added } = destination;
         let policy = lane.policy();
         let parent = policy.egress.via.as_ref().filter(|_| policy.egress.absolute_form(&origin));
-        let key = PoolKey { origin: origin.clone(), rule: policy.name.clone(), h2c, way: outbound.way };
+        let key = PoolKey {
+            origin: origin.clone(),
+            rule: policy.name.clone(),
+            h2c: way.h2c,
+            pin: way.pin.as_ref().map(|pin| pin.target.host.clone()),
+            way: outbound.way,
+        };
         Some(Self {
             scheme,
             named: named.into(),
             absolute: parent.is_some(),
             authorization: parent.and_then(Parent::authorization),
             pools: RoutePools::new(pool.host(key)),
-            h2c,
+            way,
             tls: outbound.tls.client(policy),
             outbound: outbound.clone(),
             host: HeaderValue::from_str(authority.as_str()).ok()?,
@@ -219,7 +241,7 @@ impl Route {
 
     /// Whether only HTTP/1 will do. Servers refuse logins that are bound to a connection in HTTP/2, with HTTP_1_1_REQUIRED.
     fn needs_http1(&self, needs: ConnectionNeeds) -> bool {
-        needs.http1 || needs.own && !self.h2c || self.pools.shared().requires_http1()
+        needs.http1 || needs.own && !self.way.h2c || self.pools.shared().requires_http1()
     }
 
     /// Makes a connection shortly after `at`, unless there is one then, no request waits any more, or one is being
@@ -352,7 +374,7 @@ impl Route {
 
     /// Whether one connection may do for all requests that want one now.
     fn may_share(&self, needs: ConnectionNeeds) -> bool {
-        let newer = self.h2c || self.origin.scheme == Scheme::Https;
+        let newer = self.way.h2c || self.origin.scheme == Scheme::Https;
         newer && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
     }
 
@@ -364,10 +386,14 @@ impl Route {
     async fn dial(&self, needs: ConnectionNeeds) -> Result<PooledConnection, Error> {
         let (pool, http1_only) = (self.pool(needs), self.needs_http1(needs));
         let (outbound, policy) = (&self.outbound, self.lane.policy());
-        let stream = outbound.dialer.connect(&self.origin, &policy.egress, policy.allow_private).await?;
+        let (target, allow_private) = match &self.way.pin {
+            Some(pin) => (&pin.target, pin.allow_private),
+            None => (&self.origin, policy.allow_private),
+        };
+        let stream = outbound.dialer.connect(target, &policy.egress, allow_private).await?;
         let (handshake, stream) = Handshake::begin(outbound, &self.origin, pool, stream);
         let secured = async {
-            if self.h2c && !self.pools.shared().requires_http1() {
+            if self.way.h2c && !self.pools.shared().requires_http1() {
                 pool.learn(Protocol::Http2);
                 return handshake.http2(stream).await;
             }

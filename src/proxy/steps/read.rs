@@ -231,13 +231,18 @@ fn find_route(
         return Err(Error::UserInfo);
     }
     let connect = request.method() == Method::CONNECT;
-    let default_port = (!connect).then_some(scheme.default_port());
+    let default_port = match &exchange.session.inside {
+        // `Host` without a port means the tunnel's own; a URL without one means the scheme's.
+        Some(inside) if request.version() == Version::HTTP_2 || request.uri().authority().is_none() => inside.port,
+        _ => scheme.default_port(),
+    };
+    let default_port = (!connect).then_some(default_port);
     let mut origin = Origin::parse(scheme, authority, default_port).map_err(|_| bad_target(request))?;
     if exchange.session.inside.as_ref().is_some_and(|inside| *inside != origin) {
         return Err(Error::OtherHost);
     }
     let settings = proxy.settings.read();
-    let (lane, added) = (proxy.lanes.find(&origin), proxy.lanes.added(&origin));
+    let (lane, added) = exchange.session.ruling(&origin);
     let mut seen = authority.to_owned();
     if scheme == Scheme::Http && lane.policy().egress.secure {
         origin = origin.secured();

@@ -41,14 +41,14 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
         say_unseen(exchange, route);
         TunnelPace::Unpaced
     };
-    Ok(hand_over(call, upstream, pace))
+    Ok(hand_over(*call, upstream, pace))
 }
 
 /// Connects without a slot: each turn inside asks for one.
 pub(crate) async fn open_by_turns(call: BoxedCall, ask: AdmitRequest) -> Answered {
     let upstream = connect(&call.exchange, &call.route).await?;
     say_turns(&call.exchange, &call.route);
-    Ok(hand_over(call, upstream, TunnelPace::Turns(ask)))
+    Ok(hand_over(*call, upstream, TunnelPace::Turns(ask)))
 }
 
 async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error> {
@@ -60,8 +60,8 @@ async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error>
     dialled
 }
 
-fn hand_over(call: BoxedCall, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
-    let Call { exchange, request, route, claim, deadline, .. } = *call;
+fn hand_over(call: Call, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
+    let Call { exchange, request, route, claim, deadline, .. } = call;
     let proxy = &exchange.proxy;
     let plain_http_only = proxy.access.exposed && check_tunnel(&route.origin, &proxy.lanes.rules()).is_err();
     let patience = deadline.since(exchange.stats.begun());

@@ -1,5 +1,7 @@
 //! The target of a request, in whichever form it comes (RFC 9112 §3.2, RFC 9113 §8.3.1).
 
+use std::borrow::Cow;
+
 use http::{Method, Request, Uri, Version, header::HOST};
 
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
 /// What a request asks for.
 pub(crate) enum RequestedTarget<'a> {
     /// Said in its target, or by the tunnel that it comes out of.
-    Plainly(Scheme, &'a str),
+    Plainly(Scheme, Cow<'a, str>),
     /// Said in the path of one of our own addresses.
     ByGateway(Target),
 }
@@ -56,7 +58,7 @@ pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -
         return match authority {
             _ if request.version() == Version::HTTP_2 => Err(Error::NoTunnel),
             Some(authority) if uri.scheme().is_none() && exchange.session.inside.is_none() => {
-                Ok(RequestedTarget::Plainly(Scheme::Https, authority))
+                Ok(RequestedTarget::Plainly(Scheme::Https, authority.into()))
             }
             _ => Err(bad_target(request)),
         };
@@ -76,7 +78,7 @@ pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -
             Some(Ok(asked)) => Ok(asked),
             Some(Err(error @ Error::ForeignPage)) => Err(error),
             // An address of ours, but no gateway's: that is found out where connections are made.
-            _ => Ok(RequestedTarget::Plainly(scheme, authority)),
+            _ => Ok(RequestedTarget::Plainly(scheme, authority.into())),
         },
         (None, Some(_)) => Err(Error::NoTarget),
         _ => by_gateway(exchange, request),
@@ -123,8 +125,12 @@ fn by_tunnel<'a>(
         return Err(Error::OtherHost);
     }
     let host = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    // HTTP/1.0 may leave it out; then there is nothing that would not be clear without it.
-    let authority = authority.or_else(host).ok_or(Error::BadHost { found: "no Host field" })?;
+    let authority = match authority.or_else(host) {
+        Some(authority) => authority.into(),
+        // HTTP/1.0 may leave it out: the tunnel names the host.
+        None if request.version() == Version::HTTP_10 => inside.authority().into(),
+        None => return Err(Error::BadHost { found: "no Host field" }),
+    };
     Ok(RequestedTarget::Plainly(inside.scheme, authority))
 }
 
