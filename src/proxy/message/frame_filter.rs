@@ -16,6 +16,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::writes::is_reset;
+
 /// Length of a client's connection preface (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
 /// Length of a frame's head (RFC 9113 §4.1).
@@ -35,6 +37,18 @@ pub(crate) struct FrameFilter<S, F> {
     stream: S,
     cursor: FrameCursor,
     on_read: F,
+    after_reset: AfterReset,
+}
+
+/// Outcome of writes to a peer that has reset the connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterReset {
+    /// They fail: nothing that a client has sent is of use to it any more.
+    Fail,
+    /// They will be dropped: a server may have answered before, so the read side decides.
+    Read,
+    /// They are dropped: a write has found the connection reset.
+    Reading,
 }
 
 /// Contents of one read from a peer.
@@ -62,12 +76,12 @@ struct FrameCursor {
 impl<S, F: Fn(Received)> FrameFilter<S, F> {
     /// Reads the frames of a server, and calls `on_read` after each read.
     pub(crate) fn of_server(stream: S, on_read: F) -> Self {
-        Self { stream, cursor: FrameCursor::after(0), on_read }
+        Self { stream, cursor: FrameCursor::after(0), on_read, after_reset: AfterReset::Read }
     }
 
     /// Reads the frames of a client, and calls `on_read` after each read.
     pub(crate) fn of_client(stream: S, on_read: F) -> Self {
-        Self { stream, cursor: FrameCursor::after(PREFACE_BYTES), on_read }
+        Self { stream, cursor: FrameCursor::after(PREFACE_BYTES), on_read, after_reset: AfterReset::Fail }
     }
 }
 
@@ -81,9 +95,34 @@ impl<S: AsyncRead + Unpin, F: Fn(Received) + Unpin> AsyncRead for FrameFilter<S,
     }
 }
 
+impl<S: AsyncWrite + Unpin, F: Unpin> FrameFilter<S, F> {
+    /// Writes up to `len` bytes by `act`, or drops them once the server has reset the connection.
+    ///
+    /// h2 ends with the error of a write, and reads nothing after it. The answer may be in the socket all the same. So the
+    /// read side decides, as it finds the end of the connection behind it.
+    fn poll_writing(
+        &mut self,
+        cx: &mut Context<'_>,
+        len: usize,
+        act: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if self.after_reset == AfterReset::Reading {
+            return Poll::Ready(Ok(len));
+        }
+        match act(Pin::new(&mut self.stream), cx) {
+            Poll::Ready(Err(error)) if self.after_reset == AfterReset::Read && is_reset(&error) => {
+                self.after_reset = AfterReset::Reading;
+                cx.waker().wake_by_ref();
+                Poll::Ready(Ok(len))
+            }
+            written => written,
+        }
+    }
+}
+
 impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        self.poll_writing(cx, buf.len(), |stream, cx| stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -91,7 +130,8 @@ impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.poll_writing(cx, len, |stream, cx| stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -99,11 +139,11 @@ impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.poll_writing(cx, 0, |stream, cx| stream.poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.poll_writing(cx, 0, |stream, cx| stream.poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 }
 
@@ -158,6 +198,8 @@ impl FrameCursor {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
@@ -220,5 +262,27 @@ mod tests {
         let mut row = frame(DATA, 0, b"").repeat(MAX_EMPTY_IN_A_ROW as usize + 1);
         cursor.pass(&mut row);
         assert_eq!(kinds(&row).pop(), Some(DATA));
+    }
+
+    #[tokio::test]
+    async fn frames_before_a_reset_are_read_though_a_write_has_failed() {
+        let (ours, mut server) = tokio::io::duplex(64);
+        let answer = frame(HEADERS, END_STREAM, b"413");
+        server.write_all(&answer).await.unwrap();
+        drop(server);
+        let mut filter = FrameFilter::of_server(ours, |_| {});
+        filter.write_all(b"upload").await.unwrap();
+        filter.write_all(b"more of it").await.unwrap();
+        filter.flush().await.unwrap();
+        let mut read = Vec::new();
+        filter.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, answer);
+    }
+
+    #[tokio::test]
+    async fn write_to_a_client_that_has_gone_fails() {
+        let (ours, client) = tokio::io::duplex(64);
+        drop(client);
+        FrameFilter::of_client(ours, |_| {}).write_all(b"answer").await.unwrap_err();
     }
 }
