@@ -357,16 +357,16 @@ fn heads_are_bounded_in_count_and_bytes() {
     let fields = |count: usize| (2..count).map(|i| format!("X-{i}: {i}\r\n")).collect::<String>();
     let request = |fields: &str| format!("GET http://UP/ HTTP/1.1\r\nHost: UP\r\nUser-Agent: t\r\n{fields}\r\n");
     let up = upstream.address().to_string();
-    let answer = Client::ask(andante.proxy(), request(&fields(100)).replace("UP", &up));
-    assert_eq!(answer.status(), 200, "100 fields");
-    rejected(&closes(&andante, &upstream, &request(&fields(101))), 431, "http_request_error", "101 fields");
+    let answer = Client::ask(andante.proxy(), request(&fields(1024)).replace("UP", &up));
+    assert_eq!(answer.status(), 200, "1024 fields");
+    rejected(&closes(&andante, &upstream, &request(&fields(1025))), 431, "http_request_error", "1025 fields");
     // The same in two pieces, twenty of the fields in the first one.
-    let (mut client, whole) = (Client::connect(andante.proxy()), request(&fields(101)).replace("UP", &up));
+    let (mut client, whole) = (Client::connect(andante.proxy()), request(&fields(1025)).replace("UP", &up));
     let (first, rest) = whole.split_at(200);
     client.send(first);
     std::thread::park_timeout(Duration::from_millis(100));
     client.send(rest);
-    rejected(&client.answer(), 431, "http_request_error", "101 fields in pieces");
+    rejected(&client.answer(), 431, "http_request_error", "1025 fields in pieces");
     let long = format!("X-Long: {}\r\n", "x".repeat(500_000));
     rejected(&closes(&andante, &upstream, &request(&long)), 431, "http_request_error", "500 kB");
     assert_eq!(upstream.requests().len(), 1);
