@@ -12,12 +12,14 @@
 //! write that fails, with the answer unread. So a failed write counts as done, and the read that follows tells the end.
 
 use std::{
-    io::{self, ErrorKind, IoSlice},
+    io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::writes::is_reset;
 
 /// Length of a client's connection preface (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
@@ -99,8 +101,7 @@ impl<S: AsyncWrite + Unpin, F> FrameFilter<S, F> {
             return Poll::Ready(Ok(unwritten));
         }
         let written = ready!(act(Pin::new(&mut self.stream)));
-        let closed = |error: &io::Error| matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
-        self.is_closed = written.as_ref().is_err_and(closed);
+        self.is_closed = written.as_ref().is_err_and(is_reset);
         Poll::Ready(if self.is_closed { Ok(unwritten) } else { written })
     }
 }

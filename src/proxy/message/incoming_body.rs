@@ -135,12 +135,18 @@ impl Tap {
                     self.connection.set_last();
                 }
                 if last || frame.is_trailers() {
-                    self.digest.end();
+                    self.end();
                 }
             }
             Some(Err(_)) => {}
-            None => self.digest.end(),
+            None => self.end(),
         }
+    }
+
+    /// The whole body has been read.
+    fn end(&self) {
+        self.connection.set_unread(false);
+        self.digest.end();
     }
 }
 

@@ -96,6 +96,11 @@ impl Writes {
     }
 }
 
+/// Whether a write failed because the other side reads no more.
+pub(crate) fn is_reset(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 /// Wakes the connection's task, for hyper.
 impl Wake for Writes {
     fn wake(self: Arc<Self>) {

@@ -13,7 +13,10 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
 
-use crate::proxy::message::{interim_reader::InterimReader, writes::Writes};
+use crate::proxy::message::{
+    interim_reader::InterimReader,
+    writes::{Writes, is_reset},
+};
 
 /// How many bytes are read at once. With one byte more, hyper, whose buffer is a power of two, would double it.
 const PIECE: u64 = 32 * 1024 - 1;
@@ -55,11 +58,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
         }
         Poll::Ready(Ok(()))
     }
-}
-
-/// Whether a write failed because the other side reads no more.
-fn is_reset(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 fn poll_piece<S: AsyncRead + Unpin>(
