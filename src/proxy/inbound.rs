@@ -6,6 +6,7 @@ mod http2;
 mod intercept;
 mod relay;
 mod rewrite_errors;
+mod server_name;
 mod socket;
 mod takeover;
 mod tunnel;
