@@ -20,11 +20,13 @@ mod in_flight;
 #[cfg(target_os = "linux")]
 mod process;
 mod rule;
+mod turn_outcome;
 
 use self::families::{Families, registered};
 pub use self::{
     durations::Durations,
-    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent, TurnOutcome},
+    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent},
+    turn_outcome::TurnOutcome,
 };
 
 /// Named as Prometheus names its own.

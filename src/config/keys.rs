@@ -149,8 +149,11 @@ pub(super) const BODY: Key<u64> =
 pub(super) const CONNECT: Key<Duration> = Key::timeout("connect", "resolving and connecting to an API", "\"10s\"");
 pub(super) const ANSWER: Key<Duration> =
     Key::timeout("answer", "from a request's last byte to the answer's head", "\"10m\"");
-pub(super) const IDLE: Key<Duration> =
-    Key::timeout("idle", "silence in the middle of a body or a tunnel, in either direction", "\"5m\"");
+pub(super) const IDLE: Key<Duration> = Key::timeout(
+    "idle",
+    "silence in the middle of a body, in either direction; of a blind tunnel the longer of this and `answer`",
+    "\"5m\"",
+);
 pub(super) const HEAD: Key<Duration> =
     Key::timeout("head", "from the first byte of a request's head to its last", "\"30s\"");
 pub(super) const KEEP_ALIVE: Key<Duration> =

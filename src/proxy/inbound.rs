@@ -9,6 +9,7 @@ mod relay;
 mod request_line;
 mod request_memory;
 mod rewrite_errors;
+mod server_name;
 mod socket;
 mod takeover;
 mod tunnel;

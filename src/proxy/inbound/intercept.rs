@@ -14,8 +14,8 @@ use tracing::{debug, warn};
 
 use super::{
     http1, http2, relay,
+    server_name::{self, HANDSHAKE},
     socket::Socket,
-    tunnel::{self, HANDSHAKE},
 };
 use crate::{
     ca::{Alpn, CaError},
@@ -97,31 +97,40 @@ where
     }
 }
 
-/// Serves what comes through the tunnel to an intercepted host.
-pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Arc<Route>) {
+/// A tunnel to an intercepted target that the rule of the name in its ClientHello leaves alone.
+pub(super) struct LeftAlone {
+    pub(super) route: Arc<Route>,
+    pub(super) client: Socket,
+    pub(super) hello: ClientHello,
+}
+
+/// Serves what comes through the tunnel to an intercepted host. Returns it if it is to be a blind one.
+pub(super) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Arc<Route>) -> Option<LeftAlone> {
     let (proxy, metrics, patience) = (&exchange.proxy, route.lane.metrics(), exchange.progress.timeouts().head);
     let first = tokio::select! {
         first = client.peek() => first.map(|first| (first.first().copied(), protocol(first))),
         () = proxy.clock.sleep_until(proxy.clock.now() + patience) => Ok((None, None)),
-        () = proxy.drain.begun() => return,
+        () = proxy.drain.begun() => return None,
     };
     match first {
         Ok((Some(HANDSHAKE), _)) => {
             let named = tokio::select! {
                 named = by_name(&exchange, &mut client, &route) => named,
-                () = proxy.drain.begun() => return,
+                () = proxy.drain.begun() => return None,
             };
             let (session, route) = match named {
                 Named::Intercepted(session, route) => (session, route),
-                Named::Refused(name) => return tunnel::refused(&exchange, &route, Some(&name)),
-                // Boxed: it may come back here.
-                Named::Blind(hello) => return Box::pin(tunnel::connect(exchange.clone(), route, client, hello)).await,
+                Named::Refused(name) => {
+                    server_name::refused(&exchange, &route, Some(&name));
+                    return None;
+                }
+                Named::Blind(hello) => return Some(LeftAlone { route, client, hello }),
             };
             let metrics = route.lane.metrics();
             let shaken = tokio::select! {
                 shaken = tokio::time::timeout(patience, shake_hands(&exchange, client, &route)) => shaken,
                 // No request has come yet, and a slow handshake must not hold up the end.
-                () = proxy.drain.begun() => return,
+                () = proxy.drain.begun() => return None,
             };
             match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
@@ -156,6 +165,7 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
             }
         }
     }
+    None
 }
 
 /// Ends a tunnel to a port that takes plain HTTP only. A TLS client reads why in an alert.
@@ -201,8 +211,8 @@ async fn by_name(exchange: &Arc<Exchange>, client: &mut Socket, route: &Arc<Rout
     if !address && !rules.may_name() {
         return unnamed();
     }
-    let hello = tunnel::client_hello(exchange, client).await;
-    let name = hello.server_name.as_deref().and_then(|name| tunnel::origin_of(name, target));
+    let hello = server_name::client_hello(exchange, client).await;
+    let name = hello.server_name.as_deref().and_then(|name| server_name::origin_of(name, target));
     let Some(name) = name.filter(|name| name.host != target.host) else { return unnamed() };
     match rules.named(target, &name).https {
         Https::Refuse => return Named::Refused(name),

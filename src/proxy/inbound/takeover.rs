@@ -14,7 +14,10 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
     match takeover {
         Takeover::Intercept { request, route } => {
             if let Some(client) = worker(request).await {
-                intercept::serve(exchange, client, route).await;
+                let left_alone = intercept::serve(exchange.clone(), client, route).await;
+                if let Some(left) = left_alone {
+                    tunnel::connect(exchange, left).await;
+                }
             }
         }
         Takeover::Tunnel { request, route, upstream, terms } => {

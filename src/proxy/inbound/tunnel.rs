@@ -11,7 +11,9 @@ use tokio::net::TcpStream;
 use tracing::{debug, info, warn};
 
 use super::{
-    intercept, relay,
+    intercept::{self, LeftAlone},
+    relay,
+    server_name::{self, HANDSHAKE},
     socket::Socket,
     turn_relay::{self, TurnLane, TurnLanes},
 };
@@ -19,15 +21,12 @@ use crate::{
     lane::{AdmitRequest, order::Turn},
     learn::AnswerReport,
     metrics::CallOutcome,
-    policy::{Https, NamedTunnel, Origin, Scheme},
+    policy::{Https, NamedTunnel, Origin},
     proxy::{
         context::Proxy,
         exchange::Exchange,
         log_throttle::LogTopic,
-        message::{
-            client_hello::{ClientHello, HelloReader},
-            fields::FoundFields,
-        },
+        message::{client_hello::ClientHello, fields::FoundFields},
         outbound::route::Route,
         steps::{
             ask::{self, Asking, RequestTerms},
@@ -41,11 +40,6 @@ use crate::{
 /// How long a silent tunnel keeps its slot. Unspent, a slot holds up its lane: silent tunnels could take all slots of a
 /// limit.
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
-/// A longer ClientHello is not read to its end; the longest in use, with post-quantum keys, are some 2 KiB.
-const LONGEST_HELLO_BYTES: usize = 64 * 1024;
-/// The first byte of a TLS handshake (RFC 8446 §5.1).
-pub(super) const HANDSHAKE: u8 = 22;
-
 /// What a client begins to speak.
 #[derive(Debug)]
 enum FirstBytes {
@@ -75,7 +69,7 @@ pub(super) async fn serve(
         }
         _ if plain_http_only => intercept::end_other_port(&exchange, &route, client).await,
         FirstBytes::Tls => {
-            let hello = client_hello(&exchange, &mut client).await;
+            let hello = server_name::client_hello(&exchange, &mut client).await;
             by_hello(exchange, route, client, upstream, terms, hello).await;
         }
         FirstBytes::Http(_) | FirstBytes::Other => {
@@ -85,7 +79,8 @@ pub(super) async fn serve(
 }
 
 /// Serves the tunnel of an intercepted target that the rule of the name in its `hello` leaves alone.
-pub(super) async fn connect(exchange: Arc<Exchange>, route: Arc<Route>, client: Socket, hello: ClientHello) {
+pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone) {
+    let LeftAlone { route, client, hello } = left;
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
     let upstream = match exchange.session.pool.with_room(&exchange.proxy.drain, dial).await {
@@ -111,15 +106,16 @@ async fn by_hello(
     hello: ClientHello,
 ) {
     let rules = exchange.proxy.lanes.rules();
-    let name = hello.server_name.as_deref().and_then(|name| origin_of(name, &route.origin));
+    let name = hello.server_name.as_deref().and_then(|name| server_name::origin_of(name, &route.origin));
     let named = name.as_ref().map(|name| rules.named(&route.origin, name));
     let https = named.map_or_else(|| rules.https(&route.origin, route.lane.policy()), |named| named.https);
     match https {
-        Https::Refuse => return refused(&exchange, &route, name.as_ref()),
+        Https::Refuse => return server_name::refused(&exchange, &route, name.as_ref()),
         Https::Intercept => {
             drop(upstream);
             terms.pace.give_back();
-            return intercept::serve(exchange, client, route).await;
+            // By the same rules it leaves nothing alone.
+            return drop(intercept::serve(exchange, client, route).await);
         }
         Https::Turns | Https::Tunnel => {}
     }
@@ -206,20 +202,6 @@ fn warn_blind(exchange: &Exchange, route: &Route) {
     }
 }
 
-/// The name in a ClientHello belongs to a host whose rule refuses tunnels.
-pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>) {
-    let (proxy, host) = (&exchange.proxy, name.map_or(&route.origin.host, |name| &name.host));
-    route.lane.metrics().count(CallOutcome::Rejected);
-    if proxy.reports.throttle.is_due(LogTopic::NameRefused, host, proxy.clock.now()) {
-        warn!(
-            %host,
-            target = %route.origin,
-            client = %exchange.session.address,
-            "closed a tunnel: the rule of the host that its TLS handshake names refuses tunnels"
-        );
-    }
-}
-
 /// Notes that `client` offers HTTP/2 in a tunnel to the host of `lane`, which is paced by turns.
 fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
     lane.metrics().offered_http2();
@@ -232,11 +214,6 @@ fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
              an exact count start with --intercept {host}, or let the client speak HTTP/1.1"
         );
     }
-}
-
-/// What `name` in a handshake is called as an origin, on the port of `target`.
-pub(super) fn origin_of(name: &str, target: &Origin) -> Option<Origin> {
-    Origin::parse(Scheme::Https, name, Some(target.port)).ok().map(|origin| Origin { port: target.port, ..origin })
 }
 
 /// The lane of `origin`, if it limits what cannot be seen, and what each turn asks of it.
@@ -299,23 +276,4 @@ async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpSt
         () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Other),
         () = proxy.drain.begun() => Ok(FirstBytes::Other),
     }
-}
-
-/// The ClientHello with which `client` begins; an empty one if it cannot be read, or does not come in time.
-pub(super) async fn client_hello(exchange: &Exchange, client: &mut Socket) -> ClientHello {
-    let patience = exchange.progress.timeouts().head;
-    let read = async {
-        let (mut reader, mut read) = (HelloReader::default(), 0);
-        loop {
-            let bytes = client.peek().await?;
-            if let Some(hello) = reader.read(&bytes[read..])? {
-                return Ok(hello);
-            }
-            read = bytes.len();
-            if read > LONGEST_HELLO_BYTES || client.peek_on().await? == 0 {
-                return io::Result::Ok(ClientHello::default());
-            }
-        }
-    };
-    tokio::time::timeout(patience, read).await.ok().and_then(Result::ok).unwrap_or_default()
 }

@@ -1,0 +1,60 @@
+//! The server name in the ClientHello with which a client begins in a tunnel. Reads it, and takes nothing away.
+
+use std::io;
+
+use tracing::warn;
+
+use super::socket::Socket;
+use crate::{
+    metrics::CallOutcome,
+    policy::{Origin, Scheme},
+    proxy::{
+        exchange::Exchange,
+        log_throttle::LogTopic,
+        message::client_hello::{ClientHello, HelloReader},
+        outbound::route::Route,
+    },
+};
+
+/// A longer ClientHello is not read to its end; the longest in use, with post-quantum keys, are some 2 KiB.
+const LONGEST_HELLO_BYTES: usize = 64 * 1024;
+/// The first byte of a TLS handshake (RFC 8446 §5.1).
+pub(super) const HANDSHAKE: u8 = 22;
+
+/// What `name` in a handshake is called as an origin, on the port of `target`.
+pub(super) fn origin_of(name: &str, target: &Origin) -> Option<Origin> {
+    Origin::parse(Scheme::Https, name, Some(target.port)).ok().map(|origin| Origin { port: target.port, ..origin })
+}
+
+/// The name in a ClientHello belongs to a host whose rule refuses tunnels.
+pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>) {
+    let (proxy, host) = (&exchange.proxy, name.map_or(&route.origin.host, |name| &name.host));
+    route.lane.metrics().count(CallOutcome::Rejected);
+    if proxy.reports.throttle.is_due(LogTopic::NameRefused, host, proxy.clock.now()) {
+        warn!(
+            %host,
+            target = %route.origin,
+            client = %exchange.session.address,
+            "closed a tunnel: the rule of the host that its TLS handshake names refuses tunnels"
+        );
+    }
+}
+
+/// The ClientHello with which `client` begins; an empty one if it cannot be read, or does not come in time.
+pub(super) async fn client_hello(exchange: &Exchange, client: &mut Socket) -> ClientHello {
+    let patience = exchange.progress.timeouts().head;
+    let read = async {
+        let (mut reader, mut read) = (HelloReader::default(), 0);
+        loop {
+            let bytes = client.peek().await?;
+            if let Some(hello) = reader.read(&bytes[read..])? {
+                return Ok(hello);
+            }
+            read = bytes.len();
+            if read > LONGEST_HELLO_BYTES || client.peek_on().await? == 0 {
+                return io::Result::Ok(ClientHello::default());
+            }
+        }
+    };
+    tokio::time::timeout(patience, read).await.ok().and_then(Result::ok).unwrap_or_default()
+}
