@@ -46,8 +46,10 @@ pub enum TurnOutcome {
     Sent,
     /// It could not have a slot in time, and its tunnel was closed.
     Refused,
-    /// One side left while it waited.
+    /// The client left while it waited.
     Left,
+    /// The API closed the connection while it waited.
+    Closed,
 }
 
 /// Why a request was sent again.
@@ -168,7 +170,7 @@ impl TunnelContent {
 // === impl TurnOutcome ===
 
 impl TurnOutcome {
-    const ALL: [Self; 3] = [Self::Sent, Self::Refused, Self::Left];
+    const ALL: [Self; 4] = [Self::Sent, Self::Refused, Self::Left, Self::Closed];
 
     /// The value of the `outcome` label.
     pub fn as_str(self) -> &'static str {
@@ -176,6 +178,7 @@ impl TurnOutcome {
             Self::Sent => "sent",
             Self::Refused => "refused",
             Self::Left => "left",
+            Self::Closed => "closed",
         }
     }
 }

@@ -261,7 +261,8 @@ fn what_becomes_of_a_tunnel_is_what_it_says() {
     let port = upstream.address().port();
     let data = folder.path().display();
     for (rule, list, handling) in [
-        ("", "", "tunnel"),
+        ("", "", "turns"),
+        ("https = 'tunnel'\n", "", "tunnel"),
         ("https = 'refuse'\n", "", "refuse"),
         ("https = 'intercept'\n", "", "intercept"),
         ("", "intercept = '*'\n", "intercept"),

@@ -136,7 +136,8 @@ fn a_pinned_host_passes_though_all_are_intercepted() {
 fn without_interception_tunnels_are_blind_and_a_limit_that_they_get_around_is_told_once() {
     let upstream = secure();
     let target = localhost(&upstream);
-    let interceptor = Interceptor::serve(&["--limit", "localhost=100/s"]);
+    let rule = "[[rule]]\nhost = \"localhost\"\nlimits = \"100/s\"\nhttps = \"tunnel\"\n";
+    let interceptor = Interceptor::with_config(rule, &[]);
     let own = Worker::trusting(TRUSTED.file().as_ref(), &target);
     for _ in 0..3 {
         let mut worker = own.secure(interceptor.tunnel(&target)).unwrap();
