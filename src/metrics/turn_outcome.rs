@@ -9,12 +9,14 @@ pub enum TurnOutcome {
     Refused,
     /// One side left while it waited.
     Left,
+    /// The API closed the connection while it waited.
+    Closed,
 }
 
 // === impl TurnOutcome ===
 
 impl TurnOutcome {
-    pub(super) const ALL: [Self; 3] = [Self::Sent, Self::Refused, Self::Left];
+    pub(super) const ALL: [Self; 4] = [Self::Sent, Self::Refused, Self::Left, Self::Closed];
 
     /// The value of the `outcome` label.
     pub fn as_str(self) -> &'static str {
@@ -22,6 +24,7 @@ impl TurnOutcome {
             Self::Sent => "sent",
             Self::Refused => "refused",
             Self::Left => "left",
+            Self::Closed => "closed",
         }
     }
 }

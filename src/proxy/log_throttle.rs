@@ -23,6 +23,8 @@ const MOST_UNSEEN: usize = 100;
 pub(crate) enum LogTopic {
     /// A turn inside of a tunnel that may not wait any longer.
     TurnRefused,
+    /// A connection that the API closed while a turn in it waited.
+    TurnClosed,
     /// A server name that its rule does not let through a tunnel to another host.
     NameRefused,
     /// Limits that a blind tunnel gets around.

@@ -111,8 +111,8 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
         if now >= deadline {
             return;
         }
+        // Once a side has ended, the deadline is an earlier one.
         tokio::select! {
-            // One side may close in the meantime.
             () = proxy.clock.sleep_until(deadline.min(now + timeouts.idle)) => {}
             () = drain => {}
         }

@@ -15,7 +15,7 @@ use super::{
     relay,
     server_name::{self, HANDSHAKE},
     socket::Socket,
-    turn_relay::{self, TurnLane, TurnLanes},
+    turn_relay::{self, Lanes, TurnLane, TurnLanes},
 };
 use crate::{
     lane::{AdmitRequest, order::Turn},
@@ -102,7 +102,7 @@ async fn by_hello(
     route: Arc<Route>,
     client: Socket,
     upstream: TcpStream,
-    terms: TunnelTerms,
+    mut terms: TunnelTerms,
     hello: ClientHello,
 ) {
     let rules = exchange.proxy.lanes.rules();
@@ -121,29 +121,24 @@ async fn by_hello(
     }
     let NamedTunnel { by_target, by_name, .. } =
         named.unwrap_or(NamedTunnel { https, by_target: true, by_name: false });
-    let mut lanes: SmallVec<[TurnLane; 2]> = SmallVec::new();
+    let mut lanes = Lanes::new();
     if by_name && let Some(name) = &name {
         match lane_of(&exchange, name, &terms) {
             Ok(lane) => lanes.extend(lane),
             Err(error) => return debug!(%error, "a tunnel asks for more than a limit ever has"),
         }
     }
-    if https == Https::Tunnel {
+    if https == Https::Tunnel && lanes.is_empty() {
         let terms = if by_target { terms } else { TunnelTerms { pace: TunnelPace::Unpaced, ..terms } };
         return blind(exchange, route, client, upstream, terms, lanes).await;
     }
-    let TunnelTerms { pace, claim, patience, plain_http_only } = terms;
-    let own = match pace {
-        TunnelPace::Turns(ask) if by_target => Some(TurnLane { lane: route.lane.clone(), ask }),
-        // Its slot goes back: its turns take some.
-        pace @ TunnelPace::Slot(_) if by_target => {
-            pace.give_back();
-            let terms = TunnelTerms { pace: TunnelPace::Unpaced, claim, patience, plain_http_only };
-            lane_of(&exchange, &route.origin, &terms).ok().flatten()
-        }
-        _ => None,
-    };
-    lanes.extend(own);
+    if by_target {
+        lanes.extend(own_lane(&exchange, &route, &mut terms));
+    }
+    if https == Https::Tunnel {
+        let terms = TunnelTerms { pace: TunnelPace::Unpaced, ..terms };
+        return blind(exchange, route, client, upstream, terms, lanes).await;
+    }
     if lanes.is_empty() {
         return relay::tunnel(exchange, &route, client, upstream, SmallVec::new()).await;
     }
@@ -151,8 +146,21 @@ async fn by_hello(
         note_http2_offered(&exchange.proxy, &lanes[0].lane, exchange.session.address);
     }
     let lane = route.lane.clone();
-    turn_relay::relay(exchange, client, upstream, TurnLanes { lanes, patience }).await;
+    turn_relay::relay(exchange, client, upstream, TurnLanes::new(lanes, terms.patience)).await;
     lane.metrics().count(CallOutcome::Tunnelled);
+}
+
+/// The lane of the tunnel's own host, if it is limited. A slot that the tunnel has goes back: it is asked for in the order
+/// of all lanes.
+fn own_lane(exchange: &Exchange, route: &Route, terms: &mut TunnelTerms) -> Option<TurnLane> {
+    match std::mem::replace(&mut terms.pace, TunnelPace::Unpaced) {
+        TunnelPace::Unpaced => None,
+        TunnelPace::Turns(ask) => Some(TurnLane { lane: route.lane.clone(), ask }),
+        slot @ TunnelPace::Slot(_) => {
+            slot.give_back();
+            lane_of(exchange, &route.origin, terms).ok().flatten()
+        }
+    }
 }
 
 /// Relays what is not seen, for one slot of each lane that limits it: `others`, and that of the tunnel's own host.
@@ -162,18 +170,18 @@ async fn blind(
     client: Socket,
     upstream: TcpStream,
     terms: TunnelTerms,
-    others: SmallVec<[TurnLane; 2]>,
+    others: Lanes,
 ) {
     let TunnelTerms { pace, patience, .. } = terms;
     let mut lanes = others;
-    let mut permits = relay::Permits::new();
+    let (mut permits, turns) = (relay::Permits::new(), matches!(pace, TunnelPace::Turns(_)));
     match pace {
         TunnelPace::Unpaced => {}
         TunnelPace::Slot(permit) => permits.push(permit),
         TunnelPace::Turns(ask) => lanes.push(TurnLane { lane: route.lane.clone(), ask }),
     }
     if !lanes.is_empty() {
-        let lanes = TurnLanes { lanes, patience };
+        let lanes = TurnLanes::new(lanes, patience);
         match turn_relay::take_once(&exchange, &lanes).await {
             Some(taken) => permits.extend(taken),
             None => return,
@@ -185,19 +193,29 @@ async fn blind(
         permit.answered(&AnswerReport::SERVED, now);
     }
     if !permits.is_empty() {
-        warn_blind(&exchange, &route);
+        warn_blind(&exchange, &route, turns);
     }
     relay::tunnel(exchange, &route, client, upstream, permits).await;
 }
 
-/// Says that a limit counts tunnels only.
-fn warn_blind(exchange: &Exchange, route: &Route) {
+/// Logs that a limit counts tunnels only: because a rule says so, or although `turns` were to be counted.
+fn warn_blind(exchange: &Exchange, route: &Route, turns: bool) {
     let (proxy, host) = (&exchange.proxy, &route.origin.host);
-    if proxy.reports.throttle.is_due(LogTopic::BlindTunnel, host, proxy.clock.now()) {
+    if !proxy.reports.throttle.is_due(LogTopic::BlindTunnel, host, proxy.clock.now()) {
+        return;
+    }
+    if turns {
+        warn!(
+            %host,
+            client = %exchange.session.address,
+            "a tunnel to a host with limits carries neither TLS nor HTTP: it takes one slot until its end, whatever is \
+             sent in it"
+        );
+    } else {
         warn!(
             %host,
             "a limit is set for this host, but only tunnels to it are counted, not the requests inside; to pace those, \
-             start with --intercept {host} and let workers trust the CA (andante env), or use andante run"
+             leave out https = \"tunnel\", or start with --intercept {host} and let workers trust the CA (andante env)"
         );
     }
 }

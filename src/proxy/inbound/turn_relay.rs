@@ -34,6 +34,9 @@ const FIRST_ANSWERED_AFTER: Duration = Duration::from_secs(30);
 /// How often a tunnel whose turn waits is kept from being taken for a silent one.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Lanes that a tunnel draws on, each once: more than one if its TLS handshake names another host than its CONNECT.
+pub(crate) type Lanes = SmallVec<[TurnLane; 2]>;
+
 /// A lane that gives a slot for each turn.
 pub(crate) struct TurnLane {
     pub(crate) lane: Arc<Lane>,
@@ -43,7 +46,7 @@ pub(crate) struct TurnLane {
 
 /// The lanes of a tunnel, and how long a turn may wait for them all.
 pub(crate) struct TurnLanes {
-    pub(crate) lanes: SmallVec<[TurnLane; 2]>,
+    pub(crate) lanes: Lanes,
     pub(crate) patience: Duration,
 }
 
@@ -79,8 +82,10 @@ struct TurnState {
 enum Broken {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("one side left while a turn waited")]
+    #[error("the client left while a turn waited")]
     Left,
+    #[error("the API closed the connection while a turn waited")]
+    Closed,
     #[error("a turn was refused: {0}")]
     Refused(Refusal),
 }
@@ -107,7 +112,20 @@ pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: Tcp
     match ended {
         Ok(()) => debug!("a tunnel has ended"),
         Err(Broken::Refused(refusal)) => refused(&exchange, &lanes, &refusal),
+        Err(Broken::Closed) => closed(&exchange, &lanes),
         Err(error) => debug!(%error, "a tunnel broke"),
+    }
+}
+
+// === impl TurnLanes ===
+
+impl TurnLanes {
+    /// Puts `lanes` in the order of their hosts: two tunnels that draw on the same lanes must not each hold a slot that the
+    /// other one waits for.
+    pub(crate) fn new(mut lanes: Lanes, patience: Duration) -> Self {
+        lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
+        lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
+        Self { lanes, patience }
     }
 }
 
@@ -145,7 +163,12 @@ impl TurnRelay<'_> {
         loop {
             let read = upstream.read(&mut buffer).await?;
             if read == 0 {
-                self.state.lock().ended = true;
+                {
+                    let mut state = self.state.lock();
+                    state.ended = true;
+                    // Whatever was in flight, no more of its answer comes.
+                    state.permits.clear();
+                }
                 self.server_ended.notify_one();
                 return Ok(client.shutdown().await?);
             }
@@ -165,11 +188,10 @@ impl TurnRelay<'_> {
         self.waits.notify_one();
         let taken = tokio::select! {
             biased;
+            // First: nobody would answer, whether there is a slot or not.
+            () = self.server_ended.notified() => Err(Broken::Closed),
             taken = take(self.exchange, self.lanes) => taken.map_err(Broken::Refused),
-            () = self.server_ended.notified() => Err(Broken::Left),
-            () = poll_fn(|cx| if self.exchange.session.client.poll_left(cx) { Poll::Ready(()) } else { Poll::Pending }) => {
-                Err(Broken::Left)
-            }
+            () = client_left(self.exchange) => Err(Broken::Left),
         };
         let now = self.exchange.proxy.clock.now();
         let mut state = self.state.lock();
@@ -177,6 +199,7 @@ impl TurnRelay<'_> {
         let outcome = match &taken {
             Ok(_) => TurnOutcome::Sent,
             Err(Broken::Refused(_)) => TurnOutcome::Refused,
+            Err(Broken::Closed) => TurnOutcome::Closed,
             Err(_) => TurnOutcome::Left,
         };
         self.lanes.lanes.iter().for_each(|of| of.lane.metrics().turned(outcome));
@@ -256,14 +279,18 @@ impl TurnRelay<'_> {
 
 /// Takes the slots of a tunnel that is one turn from its beginning to its end. `None` if it may not have them.
 pub(crate) async fn take_once(exchange: &Exchange, lanes: &TurnLanes) -> Option<Permits> {
-    let left = poll_fn(|cx| if exchange.session.client.poll_left(cx) { Poll::Ready(()) } else { Poll::Pending });
     let taken = tokio::select! {
         biased;
+        () = client_left(exchange) => return None,
         taken = take(exchange, lanes) => taken,
-        () = left => return None,
         () = exchange.proxy.drain.begun() => return None,
     };
     taken.inspect_err(|refusal| refused(exchange, lanes, refusal)).ok()
+}
+
+/// Ends when the client has closed its side.
+async fn client_left(exchange: &Exchange) {
+    poll_fn(|cx| if exchange.session.client.poll_left(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 /// Waits for a slot of each lane.
@@ -304,6 +331,22 @@ fn refused(exchange: &Exchange, lanes: &TurnLanes, refusal: &Refusal) {
             %refusal,
             "closed a tunnel: a request inside may not wait for its slot any longer, and there is no other answer; \
              raise max-wait or the client's time-out, send fewer requests at once, or start with --intercept {host}"
+        );
+    }
+}
+
+/// The client finds its connection closed, although its request was never sent.
+fn closed(exchange: &Exchange, lanes: &TurnLanes) {
+    let proxy = &exchange.proxy;
+    let Some(TurnLane { lane, .. }) = lanes.lanes.first() else { return };
+    let host = lane.host();
+    if proxy.reports.throttle.is_due(LogTopic::TurnClosed, host, proxy.clock.now()) {
+        warn!(
+            %host,
+            client = %exchange.session.address,
+            "the API closed a connection while a request in it waited for its slot: the wait was longer than the API \
+             keeps idle connections; send fewer requests at once, or start with --intercept {host}, which needs no \
+             connection while a request waits"
         );
     }
 }

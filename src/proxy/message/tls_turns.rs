@@ -18,10 +18,10 @@ const LONGEST_RECORD_BYTES: usize = (1 << 14) + 2048;
 const EXPANSION_BYTES: usize = 17;
 /// Finished with SHA-256 and with SHA-384 (RFC 8446 §4.4.4), as the only message of its record.
 const FINISHED_BYTES: [usize; 2] = [4 + 32 + EXPANSION_BYTES, 4 + 48 + EXPANSION_BYTES];
-/// `EndOfEarlyData`, which follows early data (RFC 8446 §4.5).
-const END_OF_EARLY_DATA_BYTES: usize = 4 + EXPANSION_BYTES;
-/// An alert, such as `close_notify`.
-const ALERT_BYTES: usize = 2 + EXPANSION_BYTES;
+/// Length of the shortest record that may begin a request. The request line of HTTP/1.1 alone has 16 bytes, and a HEADERS
+/// frame of HTTP/2 has 9 and a byte for each field: four that are required, and a `user-agent` or another one. Below are alerts,
+/// `EndOfEarlyData`, KeyUpdate, and HTTP/2's WINDOW_UPDATE, RST_STREAM (13 bytes) and acknowledgement of SETTINGS.
+const SHORTEST_REQUEST_BYTES: usize = 9 + 5 + EXPANSION_BYTES;
 /// An encrypted Finished of TLS 1.2 is shorter, a second ClientHello after a `HelloRetryRequest` is longer.
 const LONGEST_OLD_FINISHED_BYTES: usize = 128;
 
@@ -93,15 +93,12 @@ impl TlsTurns {
             HANDSHAKE => self.finished |= self.changed && length <= LONGEST_OLD_FINISHED_BYTES,
             _ => {}
         }
-        if kind != APPLICATION_DATA || length == ALERT_BYTES {
+        if kind != APPLICATION_DATA || length < SHORTEST_REQUEST_BYTES {
             return false;
         }
-        if !self.finished {
-            if FINISHED_BYTES.contains(&length) {
-                self.finished = true;
-                return false;
-            }
-            return length != END_OF_EARLY_DATA_BYTES;
+        if !self.finished && FINISHED_BYTES.contains(&length) {
+            self.finished = true;
+            return false;
         }
         true
     }
@@ -139,7 +136,7 @@ impl Records {
             self.lost = true;
         }
         *at = bytes.len();
-        Some(Record { start, kind: APPLICATION_DATA, length: bytes.len() - start })
+        Some(Record { start, kind: APPLICATION_DATA, length: LONGEST_RECORD_BYTES })
     }
 }
 
@@ -207,7 +204,7 @@ mod tests {
             let exchange = || [Client(record(23, 180)), Server(records(&[(23, 300), (23, 16_401)]))];
             let mut flights = after_hellos(vec![Client(records(&[(20, 1), (23, finished)])), tickets]);
             flights.extend((0..20).flat_map(|_| exchange()));
-            flights.push(Client(record(23, ALERT_BYTES)));
+            flights.push(Client(record(23, 2 + EXPANSION_BYTES)));
             assert_eq!(turns(&flights, 1 << 16), 20, "with a Finished of {finished}");
         }
     }
@@ -234,7 +231,7 @@ mod tests {
         let flights = vec![
             Client(records(&[HELLO, (20, 1), (23, 300)])),
             Server(records(&[(22, 122), (20, 1), (23, 90), (23, 53)])),
-            Client(records(&[(23, END_OF_EARLY_DATA_BYTES), (23, 53)])),
+            Client(records(&[(23, 4 + EXPANSION_BYTES), (23, 53)])),
             Server(record(23, 400)),
             Client(record(23, 300)),
         ];
@@ -266,6 +263,19 @@ mod tests {
             Client(records(&[(23, 200)])),
         ];
         assert_eq!(turns(&flights, 1 << 16), 1);
+    }
+
+    #[test]
+    fn records_too_short_for_a_request_begin_no_turn() {
+        // KeyUpdate, the acknowledgement of SETTINGS, WINDOW_UPDATE or RST_STREAM, and the shortest request of HTTP/2.
+        for (length, expected) in [(22, 1), (26, 1), (30, 1), (31, 2)] {
+            let flights = after_hellos(vec![
+                Client(records(&[(20, 1), (23, 53), (23, 180)])),
+                Server(record(23, 16_401)),
+                Client(record(23, length)),
+            ]);
+            assert_eq!(turns(&flights, 1 << 16), expected, "a record of {length} bytes");
+        }
     }
 
     #[test]
