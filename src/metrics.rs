@@ -20,11 +20,13 @@ mod in_flight;
 #[cfg(target_os = "linux")]
 mod process;
 mod rule;
+mod turns;
 
 use self::families::{Families, registered};
 pub use self::{
     durations::Durations,
-    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent, TurnOutcome},
+    rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent},
+    turns::TurnOutcome,
 };
 
 /// Named as Prometheus names its own.

@@ -5,7 +5,7 @@ use std::{array, collections::BTreeMap, sync::OnceLock};
 use http::StatusCode;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge};
 
-use super::{durations::Durations, families::Families, in_flight::InFlight};
+use super::{durations::Durations, families::Families, in_flight::InFlight, turns::TurnOutcome};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +37,6 @@ pub enum TunnelContent {
     Failed,
     /// Neither TLS nor HTTP.
     NotHttp,
-}
-
-/// What became of a turn inside of a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnOutcome {
-    /// It had its slot and was sent.
-    Sent,
-    /// It could not have a slot in time, and its tunnel was closed.
-    Refused,
-    /// The client left while it waited.
-    Left,
-    /// The API closed the connection while it waited.
-    Closed,
 }
 
 /// Why a request was sent again.
@@ -163,22 +150,6 @@ impl TunnelContent {
             Self::Untrusted => "untrusted",
             Self::Failed => "failed",
             Self::NotHttp => "stranger",
-        }
-    }
-}
-
-// === impl TurnOutcome ===
-
-impl TurnOutcome {
-    const ALL: [Self; 4] = [Self::Sent, Self::Refused, Self::Left, Self::Closed];
-
-    /// The value of the `outcome` label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sent => "sent",
-            Self::Refused => "refused",
-            Self::Left => "left",
-            Self::Closed => "closed",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which rules hold for a tunnel whose client names another host in its TLS handshake than in its CONNECT.
 
-use std::{net::IpAddr, sync::Arc};
+use core::net::IpAddr;
+use std::sync::Arc;
 
 use super::{Https, HttpsReason, Origin, Policy, Rules};
 
