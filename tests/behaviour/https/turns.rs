@@ -226,7 +226,7 @@ fn a_turn_whose_api_closes_while_it_waits_takes_no_slot_and_is_logged() {
     client.send(get(&target));
     assert_eq!(client.answer().status(), 200);
     client.send(get(&target));
-    client.cut_off();
+    client.closed();
     assert_eq!((turns(&andante, "sent"), turns(&andante, "closed")), (1, 1));
     let log = andante.stderr();
     assert_eq!(log.matches("the API closed a connection while a request in it waited").count(), 1, "{log}");
@@ -246,4 +246,20 @@ fn a_tunnel_without_tls_takes_one_slot_until_its_end() {
     assert!(log.contains("carries neither TLS nor HTTP") && !log.contains("only tunnels to it are counted"), "{log}");
     drop(client);
     andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
+}
+
+#[test]
+fn tunnels_of_a_rule_that_asks_for_them_hold_a_slot_each() {
+    let (api, _) = limiting(1000);
+    let target = localhost(&api);
+    let rule = "[[rule]]\nhost = \"localhost\"\nlimits = \"in-flight 2\"\nhttps = \"tunnel\"\n";
+    let andante = Andante::with_config(rule);
+    let mut open = [connect(&andante, &target), connect(&andante, &target)];
+    for client in &mut open {
+        client.send(get(&target));
+        assert_eq!(client.answer().status(), 200);
+    }
+    let status = andante.status();
+    assert_eq!((&status["lanes"][0]["in_flight"], turns(&andante, "sent")), (&2.into(), 0));
+    assert!(andante.stderr().contains("only tunnels to it are counted"), "{}", andante.stderr());
 }
