@@ -32,7 +32,8 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let (exchange, route) = (&call.exchange, &call.route);
     permit.connecting();
     let upstream = connect(exchange, route).await.inspect_err(|_| permit.not_connected())?;
-    let pace = if route.lane.policy().is_limited() {
+    // The slot of a tunnel for plain HTTP goes back, too: requests inside take their own.
+    let pace = if route.lane.policy().is_limited() || is_plain_http_only(exchange, route) {
         TunnelPace::Slot(permit)
     } else {
         // Nothing limits it, and nothing is to count it as in flight.
@@ -62,12 +63,17 @@ async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error>
 
 fn hand_over(call: Call, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
     let Call { exchange, request, route, claim, deadline, .. } = call;
-    let proxy = &exchange.proxy;
-    let plain_http_only = proxy.access.exposed && check_tunnel(&route.origin, &proxy.lanes.rules()).is_err();
+    let plain_http_only = is_plain_http_only(&exchange, &route);
     let patience = deadline.since(exchange.stats.begun());
     let terms = Box::new(TunnelTerms { pace, claim, patience, plain_http_only });
     exchange.hand_over(Takeover::Tunnel { request, route, upstream, terms });
     Response::new(ResponseBody::Own(None))
+}
+
+/// Whether the port of a tunnel along `route` is for plain HTTP only.
+fn is_plain_http_only(exchange: &Exchange, route: &Route) -> bool {
+    let proxy = &exchange.proxy;
+    proxy.access.exposed && check_tunnel(&route.origin, &proxy.lanes.rules()).is_err()
 }
 
 /// Says that what is inside is not seen, unless that was asked for.

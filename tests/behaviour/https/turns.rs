@@ -156,7 +156,8 @@ fn a_turn_that_may_not_wait_closes_its_tunnel_and_is_logged() {
     client.cut_off();
     assert_eq!(seen.lock().accepted.len(), 1);
     assert_eq!((turns(&andante, "sent"), turns(&andante, "refused")), (1, 1));
-    assert!(andante.stderr().contains("closed a tunnel: a request inside may not wait"), "{}", andante.stderr());
+    let log = andante.stderr();
+    assert_eq!(log.matches("closed a tunnel: a request inside may not wait").count(), 1, "{log}");
 }
 
 #[test]
@@ -210,4 +211,55 @@ fn a_client_that_offers_http_2_is_named_once() {
     let metrics = andante.metrics();
     let line = metrics.lines().find(|line| line.starts_with("andante_http2_offers_total{")).unwrap();
     assert!(line.ends_with(" 3"), "{line}");
+}
+
+#[test]
+fn a_turn_whose_api_closes_while_it_waits_takes_no_slot_and_is_logged() {
+    let api = Upstream::secure(server(&["http/1.1"]), |mut connection| {
+        connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        thread::sleep(Duration::from_millis(300));
+    });
+    let andante = Andante::serve(&["--limit", "localhost=1/h"]);
+    let target = localhost(&api);
+    let mut client = connect(&andante, &target);
+    client.send(get(&target));
+    assert_eq!(client.answer().status(), 200);
+    client.send(get(&target));
+    client.closed();
+    assert_eq!((turns(&andante, "sent"), turns(&andante, "closed")), (1, 1));
+    let log = andante.stderr();
+    assert_eq!(log.matches("the API closed a connection while a request in it waited").count(), 1, "{log}");
+    assert_eq!(andante.status()["lanes"][0]["waiting"], 0);
+}
+
+#[test]
+fn a_tunnel_without_tls_takes_one_slot_until_its_end() {
+    let upstream = Upstream::echo();
+    let andante = Andante::serve(&["--limit", "127.0.0.1=in-flight 1"]);
+    let target = upstream.address().to_string();
+    let mut client = tunnel(&andante, &target);
+    client.send("SSH-2.0-x");
+    assert_eq!(client.bytes(9), b"SSH-2.0-x");
+    assert_eq!(andante.status()["lanes"][0]["in_flight"], 1);
+    let log = andante.stderr();
+    assert!(log.contains("carries neither TLS nor HTTP") && !log.contains("only tunnels to it are counted"), "{log}");
+    drop(client);
+    andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
+}
+
+#[test]
+fn tunnels_of_a_rule_that_asks_for_them_hold_a_slot_each() {
+    let (api, _) = limiting(1000);
+    let target = localhost(&api);
+    let rule = "[[rule]]\nhost = \"localhost\"\nlimits = \"in-flight 2\"\nhttps = \"tunnel\"\n";
+    let andante = Andante::with_config(rule);
+    let mut open = [connect(&andante, &target), connect(&andante, &target)];
+    for client in &mut open {
+        client.send(get(&target));
+        assert_eq!(client.answer().status(), 200);
+    }
+    let status = andante.status();
+    assert_eq!((&status["lanes"][0]["in_flight"], turns(&andante, "sent")), (&2.into(), 0));
+    assert!(andante.stderr().contains("only tunnels to it are counted"), "{}", andante.stderr());
 }
