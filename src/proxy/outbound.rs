@@ -17,6 +17,7 @@ pub(crate) mod response_body;
 pub(crate) mod route;
 mod route_pools;
 pub(crate) mod sensor_io;
+pub(crate) mod way;
 
 use std::{sync::Arc, time::Duration};
 

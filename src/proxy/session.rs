@@ -21,7 +21,8 @@ use crate::{
         context::Proxy,
         outbound::{
             pool::Pool,
-            route::{Destination, FoundUnder, Pin, Route, Way},
+            route::{Destination, FoundUnder, Route},
+            way::{Pin, Way},
         },
         recent::Recent,
         settings::ProxySettings,

@@ -278,15 +278,8 @@ impl GroupState {
     fn add_place(&mut self, claim: Claim) -> u32 {
         let number = u32::try_from(self.places.len()).expect("fewer requests than there are numbers");
         let stage = watch::Sender::new(CallStage::Waiting);
-        self.places.push(SharedTicket {
-            claim,
-            stage,
-            members: 0,
-            task: None,
-            expected: None,
-            failed: false,
-            error: None,
-        });
+        let (members, task, expected, failed, error) = Default::default();
+        self.places.push(SharedTicket { claim, stage, members, task, expected, failed, error });
         self.open.insert(claim, number);
         number
     }

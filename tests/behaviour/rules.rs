@@ -128,7 +128,7 @@ fn one_request_in_several_spellings_has_one_budget() {
     let rules = [("query", "query:tenant"), ("header", "header:authorization")].map(|(name, key)| {
         format!("name = \"{name}\"\npath = \"/{name}\"\nkey = [\"host\", \"{key}\"]\nlimits = [\"1/day\"]")
     });
-    let andante = before(&upstream, &["limits = [\"1000/s\"]", &rules[0], &rules[1]]);
+    let andante = before(&upstream, &["limits = [\"1000/s burst 100\"]", &rules[0], &rules[1]]);
     let served = |path: &str, fields: &str| served(&andante, &upstream, "GET", path, fields);
     assert!(served("/query?tenant=acme", ""));
     for query in ["tenant=%61cme", "%74enant=acme", "a=1&tenant=acm%65", "tenant=acme&tenant=acme"] {
@@ -152,7 +152,7 @@ fn one_request_in_several_spellings_has_one_budget() {
 fn limit_of_a_path_holds_for_all_of_its_spellings() {
     let upstream = Upstream::ok();
     let search = "path = \"/search\"\nlimits = [\"1/day\"]";
-    let andante = before(&upstream, &["limits = [\"1000/s\"]", search]);
+    let andante = before(&upstream, &["limits = [\"1000/s burst 100\"]", search]);
     let served = |path: &str| served(&andante, &upstream, "GET", path, "");
     assert!(served("/search?q=1"));
     for path in [
@@ -180,7 +180,7 @@ fn limit_of_a_path_holds_for_all_of_its_spellings() {
 #[test]
 fn path_that_servers_read_in_two_ways_is_no_way_around_the_hosts_limit() {
     let upstream = Upstream::ok();
-    let free = "path = \"/free/*\"\nonly = true\nlimits = [\"1000/s\"]";
+    let free = "path = \"/free/*\"\nonly = true\nlimits = [\"1000/s burst 100\"]";
     let andante = before(&upstream, &["limits = [\"1/day\"]", free]);
     let served = |path: &str| served(&andante, &upstream, "GET", path, "");
     assert!(served("/api"));

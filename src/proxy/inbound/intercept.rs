@@ -26,7 +26,7 @@ use crate::{
         incidents::Incidents,
         log_throttle::LogTopic,
         message::client_hello::ClientHello,
-        outbound::route::{Pin, Route},
+        outbound::{route::Route, way::Pin},
         protocol::PREFACE,
         session::Session,
         takeover::Takeover,

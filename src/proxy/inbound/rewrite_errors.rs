@@ -27,12 +27,8 @@ pub(crate) struct RewriteErrorsIo<S> {
     heard: HeadProgress,
     /// The first byte of that.
     first: u8,
-    /// How far the request line was read.
-    line: RequestLine,
-    /// How far the request was read.
-    end: MessageEnd,
-    /// What was read, and hyper had no room for once it was escaped.
-    unread: Option<Box<Bytes>>,
+    /// Progress through the request. Boxed: each connection that waits would carry its size.
+    request: Box<RequestReading>,
     /// What is still to be written of interim answers, or of our answer to something that hyper could not read. Boxed: each
     /// connection that waits would carry its size.
     unwritten: Option<Box<Bytes>>,
@@ -40,6 +36,15 @@ pub(crate) struct RewriteErrorsIo<S> {
     between: bool,
     /// Our answer stands for what hyper says from now on.
     instead: bool,
+}
+
+/// Progress of reading a request, for escapes in its target.
+#[derive(Default)]
+struct RequestReading {
+    line: RequestLine,
+    end: MessageEnd,
+    /// Bytes that were read, and that hyper had no room for once they were escaped.
+    unread: Option<Bytes>,
 }
 
 /// How much was read, as far as it takes to tell why hyper has had enough of a head.
@@ -62,9 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
             exchange,
             heard: HeadProgress::default(),
             first: 0,
-            line: RequestLine::default(),
-            end: MessageEnd::default(),
-            unread: None,
+            request: Box::default(),
             unwritten: None,
             between: false,
             instead: false,
@@ -73,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
 
     /// The connection, and what was read from it and hyper has not taken.
     pub(crate) fn into_inner(self) -> (S, Bytes) {
-        (self.stream, self.unread.map(|unread| *unread).unwrap_or_default())
+        (self.stream, self.request.unread.unwrap_or_default())
     }
 
     /// Writes what the upstream has answered for the time being.
@@ -133,19 +136,19 @@ impl<S> RewriteErrorsIo<S> {
     /// Goes on with what was `read` of a request. Only the beginning of a read can be known to be the beginning of a request;
     /// a body, or the rest of a pipelined head, must not be taken for one: escapes change bytes, and their number.
     fn find_line(&mut self, read: &[u8]) {
-        if !read.is_empty() && self.end.is_reached(&self.exchange.progress) {
-            (self.line, self.end) = Default::default();
+        if !read.is_empty() && self.request.end.is_reached(&self.exchange.progress) {
+            (self.request.line, self.request.end) = Default::default();
             self.exchange.progress.awaits_head();
         }
-        self.end.note(read);
+        self.request.end.note(read);
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(mut unread) = self.unread.take() {
+        if let Some(mut unread) = self.request.unread.take() {
             buf.put_slice(&unread.split_to(unread.len().min(buf.remaining())));
-            self.unread = (!unread.is_empty()).then_some(unread);
+            self.request.unread = (!unread.is_empty()).then_some(unread);
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
@@ -161,11 +164,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
         }
         self.heard.note(read);
         self.find_line(read);
-        if let Some(escaped) = self.line.escaped(&buf.filled()[before..]) {
-            let mut escaped = Box::new(Bytes::from(escaped));
+        if let Some(escaped) = self.request.line.escaped(&buf.filled()[before..]) {
+            let mut escaped = Bytes::from(escaped);
             buf.set_filled(before);
             buf.put_slice(&escaped.split_to(escaped.len().min(buf.remaining())));
-            self.unread = (!escaped.is_empty()).then_some(escaped);
+            self.request.unread = (!escaped.is_empty()).then_some(escaped);
         }
         Poll::Ready(Ok(()))
     }

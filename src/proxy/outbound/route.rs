@@ -31,6 +31,7 @@ use crate::{
             lifespan::ReportedAddresses,
             pool::{Pool, PoolKey},
             route_pools::RoutePools,
+            way::{ConnectionNeeds, Way},
         },
     },
     tls::{self, Protocol},
@@ -79,43 +80,10 @@ pub(crate) struct Destination<'a> {
     pub(crate) added: Box<[AddedRule]>,
 }
 
-/// What a request needs of the connection that carries it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectionNeeds {
-    /// HTTP/1: it asks for another protocol.
-    pub(crate) http1: bool,
-    /// One of the session's own: it may log in its connection.
-    pub(crate) own: bool,
-}
-
-/// How a tunnel's client has chosen the way to an upstream.
-#[derive(Clone, Default)]
-pub(crate) struct Way {
-    /// It speaks HTTP/2 in the clear.
-    pub(crate) h2c: bool,
-    /// The address to connect to, in the place of what the name resolves to.
-    pub(crate) pin: Option<Arc<Pin>>,
-}
-
-/// The address that a CONNECT names, where the client names the host in its TLS handshake only.
-pub(crate) struct Pin {
-    /// The address, as a target.
-    pub(crate) target: Origin,
-    /// Whether the rule for the address allows a private one. The name's rule must not: the client chooses the address.
-    pub(crate) allow_private: bool,
-}
-
 /// The settings that hold when a route is found.
 pub(crate) struct FoundUnder<'a> {
     pub(crate) outbound: &'a Arc<Outbound>,
     pub(crate) generation: u64,
-}
-
-// === impl ConnectionNeeds ===
-
-impl ConnectionNeeds {
-    /// Any connection will do.
-    const ANY: Self = Self { http1: false, own: false };
 }
 
 // === impl Route ===
@@ -220,12 +188,13 @@ impl Route {
         }
     }
 
-    /// Gives up connections to addresses that the upstream's name does not lead to any more. If it cannot be resolved at the
-    /// moment, all are kept.
+    /// Gives up connections to addresses that the name does not lead to any more; none if it cannot be resolved now.
     async fn check_addresses(self: Arc<Self>) {
         let (Outbound { clock, dialer, .. }, pool) = (&*self.outbound, self.pools.shared());
         let asked_at = clock.now();
-        match dialer.addresses(&self.origin, &self.lane.policy().egress).await {
+        // A pinned address is no name.
+        let target = self.way.pin.as_ref().map_or(&self.origin, |pin| &pin.target);
+        match dialer.addresses(target, &self.lane.policy().egress).await {
             None => pool.check_addresses_at(Instant::FAR),
             Some(Err(error)) => debug!(%error, "could not resolve the name of connections that are in use"),
             Some(Ok(Addresses { list, ttl })) => {
