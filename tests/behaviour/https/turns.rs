@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{localhost, server};
 use crate::support::{
-    Andante, Client, Upstream,
+    Andante, Client, Upstream, pause,
     tls::{TRUSTED, Worker},
 };
 
@@ -218,7 +218,7 @@ fn a_turn_whose_api_closes_while_it_waits_takes_no_slot_and_is_logged() {
     let api = Upstream::secure(server(&["http/1.1"]), |mut connection| {
         connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-        thread::sleep(Duration::from_millis(300));
+        pause(Duration::from_millis(300));
     });
     let andante = Andante::serve(&["--limit", "localhost=1/h"]);
     let target = localhost(&api);
