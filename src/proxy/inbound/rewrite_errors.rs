@@ -23,9 +23,7 @@ use crate::proxy::{
 pub(crate) struct RewriteErrorsIo<S> {
     stream: S,
     exchange: Arc<Exchange>,
-    /// What was read since there was no request.
-    heard: HeadProgress,
-    /// The first byte of that.
+    /// The first byte that was read since there was no request.
     first: u8,
     /// Progress through the request. Boxed: each connection that waits would carry its size.
     request: Box<RequestReading>,
@@ -41,6 +39,8 @@ pub(crate) struct RewriteErrorsIo<S> {
 /// Progress of reading a request, for escapes in its target.
 #[derive(Default)]
 struct RequestReading {
+    /// Bytes and lines that were read since there was no request.
+    heard: HeadProgress,
     line: RequestLine,
     end: MessageEnd,
     /// Bytes that were read, and that hyper had no room for once they were escaped.
@@ -62,16 +62,7 @@ const LITTLE: usize = 3 * MAX_FIELDS;
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
     pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
         exchange.progress.awaits_head();
-        Self {
-            stream,
-            exchange,
-            heard: HeadProgress::default(),
-            first: 0,
-            request: Box::default(),
-            unwritten: None,
-            between: false,
-            instead: false,
-        }
+        Self { stream, exchange, first: 0, request: Box::default(), unwritten: None, between: false, instead: false }
     }
 
     /// The connection, and what was read from it and hyper has not taken.
@@ -118,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
             }
             let status = match &head[9..12] {
                 // What hyper does not take for a length it takes for one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
-                b"431" if self.heard.is_small() => b"400",
+                b"431" if self.request.heard.is_small() => b"400",
                 status => status,
             };
             self.write_own(respond::to_unreadable(&self.exchange, status, self.first));
@@ -157,12 +148,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
         let progress = &self.exchange.progress;
         if !read.is_empty() && matches!(progress.phase(), Phase::Idle | Phase::Head) {
             if progress.phase() == Phase::Idle {
-                self.heard = HeadProgress::default();
+                self.request.heard = HeadProgress::default();
                 self.first = read[0];
             }
             self.exchange.progress.reads_head();
         }
-        self.heard.note(read);
+        self.request.heard.note(read);
         self.find_line(read);
         if let Some(escaped) = self.request.line.escaped(&buf.filled()[before..]) {
             let mut escaped = Bytes::from(escaped);
