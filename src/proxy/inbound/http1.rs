@@ -9,7 +9,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, header::CONNECTION};
+use http::{
+    HeaderValue, Method, Request,
+    header::{CONNECTION, UPGRADE},
+};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -49,7 +52,10 @@ where
         exchange.set_answering(true);
         exchange.interim.open(request.version());
         exchange.stats.begin(exchange.progress.awaits_answer());
-        exchange.progress.head_parsed(request.body().size_hint().exact());
+        // What follows one that asks for another protocol need not be HTTP.
+        let asks_for_takeover = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
+        let body_bytes = request.body().size_hint().exact().filter(|_| !asks_for_takeover);
+        exchange.progress.head_parsed(body_bytes);
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();

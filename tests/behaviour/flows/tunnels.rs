@@ -44,6 +44,26 @@ fn bytes_that_the_upstream_sends_first_arrive_at_once() {
     }
 }
 
+/// Clients that save a round trip send their first bytes before they know of the tunnel.
+#[test]
+fn bytes_that_come_before_the_tunnel_is_open_arrive_as_they_are() {
+    let upstream = Upstream::scripted(|mut connection| {
+        while let Ok(byte) = connection.bytes(1) {
+            connection.send(byte);
+        }
+    });
+    let early = b"a \"<word>\" caf\xe9 \x88\xff\r\n";
+    for andante in [Andante::serve(&[]), limited("100/s"), limited("2/s")] {
+        for _ in 0..3 {
+            let mut client = Client::connect(andante.proxy());
+            client.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", upstream.address()));
+            client.send(early);
+            client.opened();
+            assert_eq!(client.bytes(early.len()), early);
+        }
+    }
+}
+
 #[test]
 fn an_upstream_that_has_said_all_can_still_be_talked_to() {
     let (said, heard) = std::sync::mpsc::channel();

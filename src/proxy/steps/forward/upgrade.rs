@@ -38,6 +38,8 @@ pub(crate) fn switch(
         return Err(wrong("it switches to a protocol that nobody asked for"));
     }
     let upstream = hyper::upgrade::on(&mut answer);
+    // hyper keeps the spelling of field names there.
+    let spelling = std::mem::take(answer.extensions_mut());
     let mut fields = std::mem::take(answer.headers_mut());
     fields::remove_hop_by_hop(&mut fields);
     if !route.lane.policy().egress.unannounced {
@@ -49,5 +51,6 @@ pub(crate) fn switch(
     let mut answer = Response::new(ResponseBody::Own(None));
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *answer.headers_mut() = fields;
+    *answer.extensions_mut() = spelling;
     Ok(answer)
 }
