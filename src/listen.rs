@@ -26,7 +26,7 @@ const BACKLOG: u32 = 8192;
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 /// A probe without an answer is repeated after this long.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
-/// So many probes without an answer end the connection, two minutes after its last segment: a machine that has died loses
+/// Number of unanswered probes that end the connection, two minutes after its last segment. A machine that has died loses
 /// its place in the queue. TCP_USER_TIMEOUT would end those of slow readers, too.
 const MAX_LOST_PROBES: u32 = 4;
 /// How long to pause when the system has no file descriptor left.

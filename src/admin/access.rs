@@ -21,7 +21,7 @@ pub(super) struct Access {
     wrong: IntCounter,
 }
 
-/// How long a wrong token is remembered. Each address is logged once in that time.
+/// Lifetime of the record of a wrong token. Each address is logged once in that time.
 const MEMORY: Duration = Duration::from_secs(60);
 /// While a wrong token is remembered, each further one is looked at after this long: with 64 connections that is 64
 /// guesses a second, and an operator with the right token waits a second.

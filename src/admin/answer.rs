@@ -13,7 +13,7 @@ pub(super) type PageAnswer = Response<Either<Full<Bytes>, Streamed>>;
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Why a request to the API is refused ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
+/// Reason for refusing a request to the API ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
 #[derive(Serialize)]
 struct Problem<'a> {
     title: &'a str,
@@ -44,7 +44,7 @@ pub(super) fn problem(status: StatusCode, title: &str, detail: String) -> PageAn
     answer
 }
 
-/// `value` as JSON.
+/// Returns `value` as JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> PageAnswer {
     page(status, JSON, serde_json::to_vec(value).unwrap_or_default())
 }

@@ -152,7 +152,7 @@ pub struct LaneStatus {
     /// What metrics call its rule.
     #[serde(skip)]
     pub label: String,
-    /// What becomes of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. Of turns and tunnels andante sees no
+    /// Handling of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. Inside of turns and tunnels andante sees no
     /// requests: turns are paced, tunnels are not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub https: String,

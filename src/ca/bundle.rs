@@ -71,7 +71,7 @@ impl Bundle {
         text
     }
 
-    /// All roots but our CA, as one PEM file: whom a client of this bundle trusted before.
+    /// All roots except our CA, as one PEM file: the roots that a client of this bundle trusted before.
     pub fn others(&self) -> String {
         self.others.iter().map(|root| encode(root)).collect()
     }
@@ -99,7 +99,7 @@ pub fn bundle_name(also: &[PathBuf]) -> String {
     format!("bundle-{id}.pem")
 }
 
-/// Which of the files and folders `named` hold roots that a bundle should have besides the system's. A bundle of ours is replaced
+/// Returns those of the files and folders `named` whose roots a bundle needs besides the system's. A bundle of ours is replaced
 /// by its sources. `ours` is our certificate's file.
 pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();

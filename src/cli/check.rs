@@ -221,7 +221,7 @@ fn describe(text: &mut String, rule: &Policy) {
     turns.iter().chain(&sharing).chain(&egress(&rule.egress)).for_each(|(key, value)| row(text, 2, key, value));
 }
 
-/// What becomes of HTTPS to the hosts of a rule with a limit, and which of its keys that leaves without effect.
+/// Describes how HTTPS to the hosts of a limited rule is handled, and which keys of the rule have no effect then.
 fn unseen(text: &mut String, rule: &Policy, rules: &Rules) {
     let mut ways: Vec<Https> = rules.https_of(rule).map(|(_, way)| way).collect();
     ways.dedup();

@@ -153,7 +153,7 @@ impl Args {
         })
     }
 
-    /// Where workers reach an andante that listens on these addresses. Containers prefer one that is not local.
+    /// Returns the URL at which workers reach an andante with these listen addresses. Containers prefer one that is not local.
     fn url(&self, addresses: &[SocketAddr]) -> Result<String, Failure> {
         if let Some(url) = &self.proxy {
             return Ok(url.clone());
@@ -176,7 +176,7 @@ impl Args {
         found: &FoundCa,
         direct: Option<&str>,
     ) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        // Only a shell's variables are those of the workers.
+        // Only a shell shares its variables with the workers.
         let current = |name: &str| match direct {
             Some(hosts) if EXCEPTIONS.contains(&name) => Some(hosts.into()),
             _ => (self.format == EnvFormat::Sh).then(|| std::env::var_os(name)).flatten(),
@@ -203,7 +203,7 @@ impl Args {
 impl FoundCa {
     /// The CA in the folder of `config`, if there is one.
     fn look(config: &Config) -> Result<Self, Failure> {
-        // In a container there may be no home, and so no folder.
+        // A container may have no home folder.
         let Ok(dir) = data_dir(config.data.as_deref()) else { return Ok(Self::Absent(None)) };
         match Certificate::open(&dir) {
             Ok(certificate) => Ok(Self::At(dir, certificate)),
@@ -266,7 +266,7 @@ impl EnvFormat {
 
     /// One variable, or `None` if the format has no way to say it.
     fn line(self, name: &str, value: &str) -> Option<String> {
-        // An env-file has no quotes, and what reads .env files does not agree on what is in them.
+        // An env-file has no quotes, and readers of .env files disagree about them.
         let plain = !value.contains(char::is_control);
         match self {
             Self::Sh => Some(format!("export {name}={}", single_quoted(value))),

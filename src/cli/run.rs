@@ -199,7 +199,7 @@ fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFold
     }
     let error = match authority() {
         Ok((ca, folder)) => {
-            // andante verifies the APIs in the command's place: so by all that the command would have verified them by.
+            // andante verifies the APIs in place of the command, and so needs all roots that the command trusts.
             let upstream_ca = [config.upstream_ca.as_slice(), &[folder.upstream().to_owned()]].concat();
             return Ok((Config { upstream_ca, ..config }, Some((ca, folder))));
         }

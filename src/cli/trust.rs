@@ -113,7 +113,7 @@ impl TrustFolder {
         Ok(Self { trust, upstream, _folder: folder })
     }
 
-    /// The roots that clients trust besides the CA: those by which they would verify an API without andante.
+    /// The roots that clients trust besides the CA, and with which they would verify an API without andante.
     pub fn upstream(&self) -> &Path {
         &self.upstream
     }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 /// Addresses of a name, in the order to try them in, and how long they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// At least one.
+    /// Not empty.
     pub list: Vec<IpAddr>,
     /// The time until the name is to be resolved again: the shortest TTL of the records.
     pub ttl: Duration,
@@ -14,12 +14,12 @@ pub struct Addresses {
 // === impl Addresses ===
 
 impl Addresses {
-    /// `list`, which holds for `ttl`.
+    /// Addresses in `list`, which are valid for `ttl`.
     pub(super) fn new(list: Vec<IpAddr>, ttl: Duration) -> Self {
         Self { list, ttl }
     }
 
-    /// Whether `address` is one of them; the IPv4-mapped form counts as the IPv4 address.
+    /// Whether the list contains `address`. The IPv4-mapped form counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.list.iter().any(|one| one.to_canonical() == address.to_canonical())
     }

@@ -38,8 +38,7 @@ const LONGEST_MISSED: Duration = Duration::from_secs(30);
 const MOST_OPEN: usize = 512;
 /// How long the second kind of address is waited for once the first is there (RFC 8305 §3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
-/// How long IPv6 is waited for after "no such name" for IPv4: hardly a name has IPv6 alone, and some servers never answer
-/// for it.
+/// Wait for the IPv6 answer after "no such name" for IPv4: few names have only IPv6, and some servers never answer for it.
 const MAX_V6_DELAY_AFTER_NXDOMAIN: Duration = Duration::from_secs(1);
 
 /// Whom to ask, and how.
@@ -157,7 +156,7 @@ impl Servers {
         outcome
     }
 
-    /// The names to ask for, in order (resolv.conf(5), `search` and `ndots`).
+    /// Returns the names to ask for, in order (resolv.conf(5), `search` and `ndots`).
     fn candidates(&self, name: &Name) -> Vec<Name> {
         let mut absolute = name.clone();
         absolute.set_fqdn(true);

@@ -202,7 +202,7 @@ impl ErrorFacts {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// The same for an error of the name or its servers: no upstream was asked, and other names of a lane may resolve.
+    /// An error of the name or of its servers: no upstream was asked, and other names of a lane may resolve.
     fn without_upstream(self) -> Self {
         Self { trips_breaker: false, ..self }
     }

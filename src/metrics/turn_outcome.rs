@@ -1,15 +1,15 @@
-//! What became of a turn of a client inside of a tunnel.
+//! Outcome of a client's turn inside of a tunnel.
 
-/// What became of a turn inside of a tunnel.
+/// Outcome of a turn inside of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnOutcome {
-    /// It had its slot and was sent.
+    /// Sent with a slot.
     Sent,
-    /// It could not have a slot in time, and its tunnel was closed.
+    /// Got no slot in time, and its tunnel was closed.
     Refused,
-    /// One side left while it waited.
+    /// A side closed the tunnel while the turn waited.
     Left,
-    /// The API closed the connection while it waited.
+    /// The API closed the connection while the turn waited.
     Closed,
 }
 

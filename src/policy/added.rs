@@ -92,12 +92,12 @@ impl Added {
         self.headers.iter().find(|header| !has_header(header)).map(|header| Mismatch::Header(header))
     }
 
-    /// Whether it is for every request, so that it also holds for requests inside of a blind tunnel.
+    /// Whether the rule matches every request, and so also those inside of a blind tunnel.
     pub fn is_for_unseen(&self) -> bool {
         self.path.is_none() && self.methods.is_empty() && self.headers.is_empty()
     }
 
-    /// The readings of `path` that it is for.
+    /// The readings of `path` that the rule matches.
     pub fn matching<'a, 'p>(&self, path: &'p PathReadings<'a>) -> impl Iterator<Item = &'p Segments<'a>> {
         path.iter().filter(|reading| self.path.as_ref().is_none_or(|pattern| pattern.matches(reading)))
     }
@@ -116,7 +116,7 @@ impl Added {
         methods && self.path.as_ref().zip(other.path.as_ref()).is_none_or(|(one, other)| one.overlaps(other))
     }
 
-    /// What its key says of a [reading](Self::matching) of a path: the segment called `name`.
+    /// The segment called `name` of a [reading](Self::matching) of a path.
     pub fn named<'a>(&self, name: &str, path: &'a Segments<'_>) -> Option<&'a str> {
         let at = self.path.as_ref()?.position(name)?;
         path.get(at).map(|segment| &**segment)

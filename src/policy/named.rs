@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::{Https, HttpsReason, Origin, Policy, Rules};
 
-/// What becomes of a tunnel with a server name in its ClientHello.
+/// Verdict about a tunnel with a server name in its ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedTunnel {
-    /// What becomes of it.
+    /// Handling of the tunnel.
     pub https: Https,
     /// The limits of the host of its CONNECT hold.
     pub by_target: bool,
@@ -22,7 +22,7 @@ impl Rules {
         self.iter().next().is_some() || !self.interception().hosts.is_empty()
     }
 
-    /// What becomes of a tunnel to `target`, whose ClientHello names `name`.
+    /// Returns the verdict about a tunnel to `target` whose ClientHello names `name`.
     ///
     /// A client that connects to an address has looked up the name itself: the name's rule holds, beside one for the address
     /// alone. Of two different names the stricter rule holds, and the limits of both: the API behind them may go by either.
@@ -66,7 +66,7 @@ pub fn address(origin: &Origin) -> Option<IpAddr> {
     origin.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Of two ways the one that lets less pass unseen.
+/// The stricter of two ways: the one that lets less pass unseen.
 fn stricter(one: Https, other: Https) -> Https {
     let rank = |https| match https {
         Https::Tunnel => 0,

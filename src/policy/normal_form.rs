@@ -1,7 +1,7 @@
 //! The normal form in which requests are compared with rules, and their keys with each other.
 //!
 //! Clients may spell one request in many ways. Two spellings that servers read alike are compared alike, so that none of them
-//! has a budget of its own. Only the comparison uses this form: what is forwarded keeps its bytes. Each function takes time
+//! has a budget of its own. Only the comparison uses this form: forwarded requests keep their bytes. Each function takes time
 //! linear in its input, never fails, and changes nothing that is in normal form already.
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ pub type Segments<'a> = SmallVec<[Cow<'a, str>; 8]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings<'a> {
     strict: Segments<'a>,
-    /// The other reading, where it differs.
+    /// The lenient reading, if it differs.
     lenient: Option<Segments<'a>>,
 }
 
@@ -38,12 +38,12 @@ impl<'a> PathReadings<'a> {
         Self { strict, lenient }
     }
 
-    /// Each of them, the strict one first.
+    /// All readings, the strict one first.
     pub fn iter(&self) -> impl Iterator<Item = &Segments<'a>> {
         std::iter::once(&self.strict).chain(&self.lenient)
     }
 
-    /// The strict one.
+    /// The reading by RFC 3986.
     pub fn strict(&self) -> &Segments<'a> {
         &self.strict
     }
@@ -66,7 +66,7 @@ fn push<'a>(segments: &mut Segments<'a>, segment: Cow<'a, str>) {
     }
 }
 
-/// `text` without escapes; those that are malformed stay.
+/// `text` without its escapes. Malformed escapes stay.
 pub fn unescaped(text: &str) -> Cow<'_, str> {
     match unescaped_bytes(text.as_bytes()) {
         Cow::Borrowed(_) => text.into(),
@@ -144,7 +144,7 @@ fn with_single_blanks(line: &[u8]) -> Cow<'_, [u8]> {
     words.join(&b' ').into()
 }
 
-/// The one value that all of `values` are; [`SEVERAL`] if they differ.
+/// The value that all of `values` have in common, or [`SEVERAL`] if they differ.
 fn one_of<'a>(mut values: impl Iterator<Item = Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
     let first = values.next()?;
     if values.any(|other| other != first) { Some(SEVERAL.into()) } else { Some(first) }

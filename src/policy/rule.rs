@@ -29,7 +29,7 @@ pub enum Https {
 // === impl Https ===
 
 impl Https {
-    /// As it is written in a rule.
+    /// The value in a rule.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tunnel => "tunnel",
@@ -39,7 +39,7 @@ impl Https {
         }
     }
 
-    /// What it means for requests inside, in words.
+    /// A description of its effect on the requests inside.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Tunnel => "tunnelled, not paced",

@@ -98,7 +98,7 @@ impl Rules {
         self.https_because(origin, policy).0
     }
 
-    /// What becomes of HTTPS to each host of `rule`.
+    /// Handling of HTTPS to each host of `rule`.
     pub fn https_of<'a>(&'a self, rule: &'a Policy) -> impl Iterator<Item = (&'a HostPattern, Https)> {
         rule.hosts.iter().map(|pattern| {
             let origin = pattern.example();
@@ -106,7 +106,7 @@ impl Rules {
         })
     }
 
-    /// What becomes of HTTPS to `host`, whose rule is `policy`.
+    /// Handling of HTTPS to `host`, whose rule is `policy`.
     pub fn https_to(&self, host: &Arc<str>, policy: &Policy) -> Https {
         let port = policy.hosts.iter().find_map(HostPattern::port).unwrap_or(443);
         self.https(&Origin { scheme: Scheme::Https, host: host.clone(), port }, policy)

@@ -38,7 +38,7 @@ const MAGIC: usize = 9;
 impl Disk {
     /// The store in `file`, which nobody else has.
     pub fn in_file(file: File) -> Self {
-        // The same file whatever becomes of its name, and the same lock: it is that of the caller's open file.
+        // The open file keeps its lock, even if its name is removed or changed.
         Self::over(move || {
             let mut begins = [0; MAGIC];
             if file.read_at(&mut begins, 0)? == MAGIC && is_unmade(&begins) {

@@ -182,7 +182,7 @@ impl Heartbeat {
     }
 }
 
-/// The process that has a state, as people are told of it.
+/// Display form of the process that holds a state file.
 fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }

@@ -48,7 +48,7 @@ struct ShownLane {
 struct LaneRow<'a> {
     rule: &'a str,
     host: &'a str,
-    /// What becomes of HTTPS to the host, where a limit is to hold for it.
+    /// Handling of HTTPS to the host, if a limit must hold for it.
     https: Option<&'a str>,
     waiting: u64,
     oldest_at_s: Option<f64>,

@@ -20,7 +20,7 @@ pub(super) enum NameAnswer {
     WithoutEdns(Box<NameAnswer>),
     /// Silence to a query with an OPT record, and the other answer to one without.
     SilentToEdns(Box<NameAnswer>),
-    /// The other answer, after a while.
+    /// The answer to the other query, after a delay.
     After(Duration, Box<NameAnswer>),
 }
 

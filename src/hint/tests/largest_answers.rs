@@ -1,4 +1,4 @@
-//! What is read of the largest answer takes time linear in its size.
+//! Reading the largest answer takes time linear in its size.
 
 use std::time::Duration;
 
