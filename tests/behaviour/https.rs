@@ -5,6 +5,7 @@ use crate::support::{
     tls::{Server, TRUSTED},
 };
 
+mod addresses;
 mod certificates;
 mod handshakes;
 mod hosts;
