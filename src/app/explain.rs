@@ -197,7 +197,8 @@ mod tests {
         assert_eq!(blind.seen, "CONNECT a.test:443");
         let https = blind.https.unwrap();
         assert_eq!((https.seen, https.handling.as_str()), (false, "turns"));
-        assert!(blind.rules[0].mismatch.is_some() && blind.rules[0].budget.is_none());
+        let unseen = "paths, methods and fields are not seen inside the tunnel";
+        assert_eq!((blind.rules[0].mismatch.as_deref(), &blind.rules[0].budget), (Some(unseen), &None));
         let seen = explained(&format!("intercept = 'a.test'\n{rules}"), "GET", "https://a.test/search", &[]);
         assert_eq!((seen.seen.as_str(), seen.https.unwrap().seen), ("GET https://a.test/search", true));
         assert_eq!(seen.rules[0].mismatch, None);

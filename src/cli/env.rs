@@ -219,7 +219,9 @@ impl FoundCa {
                 let (file, name) = (dir.join(ca::CERTIFICATE), certificate.subject());
                 format!("CA variables: {name} in {file:?}, for the hosts that andante intercepts")
             }
-            Self::Absent(Some(dir)) => format!("no CA variables: there is no CA in {dir:?} yet"),
+            Self::Absent(Some(dir)) => format!(
+                "no CA variables: nothing is intercepted ({dir:?} has no CA). After a start with --intercept run this again"
+            ),
             Self::Absent(None) => "no CA variables: there is no folder for a CA".to_owned(),
         }
     }

@@ -168,10 +168,10 @@ fn log_https(config: &Config) {
             match way {
                 Https::Turns if rule.is_limited() && rule.added.is_none() => info!(
                     rule = name, %host,
-                    "HTTPS is paced by turns (refusals, paths, costs are not seen); to see them, start with --intercept"
+                    "HTTPS is paced by turns (refusals, paths, costs are not seen); to see them, start with --intercept HOST, or use `andante run`"
                 ),
                 Https::Tunnel if rule.is_limited() && rule.added.is_none() => {
-                    warn!(rule = name, %host, "HTTPS is tunnelled, not paced: the limit does not hold for it");
+                    warn!(rule = name, %host, "HTTPS is tunnelled: each tunnel takes one slot, and the limit does not hold for requests inside");
                 }
                 Https::Intercept | Https::Refuse | Https::Turns | Https::Tunnel => {}
             }
@@ -181,7 +181,7 @@ fn log_https(config: &Config) {
             let keys = keys.join(", ");
             warn!(
                 rule = name,
-                keys, "these keys do not apply inside HTTPS tunnels; to apply them, start with --intercept"
+                keys, "these keys do not apply inside HTTPS tunnels; to apply them, start with --intercept HOST"
             );
         }
     }

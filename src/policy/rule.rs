@@ -42,7 +42,7 @@ impl Https {
     /// A description of its effect on the requests inside.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Tunnel => "tunnelled, not paced",
+            Self::Tunnel => "tunnelled: each tunnel takes one slot, requests inside are not paced",
             Self::Turns => "paced by turns (refusals, paths, costs are not seen)",
             Self::Intercept => "intercepted",
             Self::Refuse => "refused",

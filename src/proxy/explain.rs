@@ -251,6 +251,9 @@ fn explained_rules<B>(added: &[AddedRule], seen: &Request<B>, claim: &Claim) -> 
     let explained = added.iter().filter_map(|AddedRule { policy, .. }| {
         let added = policy.added.as_ref()?;
         let mismatch = match draws::mismatch(added, seen, &path, claim) {
+            Some(_) if *seen.method() == Method::CONNECT && !added.is_for_unseen() => {
+                Some("paths, methods and fields are not seen inside the tunnel".to_owned())
+            }
             Some(mismatch) => Some(mismatch.to_string()),
             None if drawn.contains(&Arc::as_ptr(policy)) => None,
             None => Some("a rule before it says `only`".to_owned()),

@@ -114,7 +114,7 @@ function newRow(name, lane) {
 const HTTPS = {
   intercept: "HTTPS: intercepted",
   turns: "HTTPS: paced by turns (refusals, paths, costs are not seen)",
-  tunnel: "HTTPS: tunnelled, not paced",
+  tunnel: "HTTPS: tunnelled: each tunnel takes one slot, requests inside are not paced",
 };
 
 export function limit({ limit, used, of, learned }) {

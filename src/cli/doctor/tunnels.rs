@@ -47,7 +47,10 @@ mod tests {
     #[test]
     fn limited_host_that_is_only_tunnelled_is_not_ok() {
         let rule = |more: &str| found(&format!("[[rule]]\nhost = 'a.test'\nlimits = '10/s'\n{more}"));
-        assert_eq!(rule("https = 'tunnel'"), [(false, "a.test: tunnelled, not paced".to_owned())]);
+        assert_eq!(
+            rule("https = 'tunnel'"),
+            [(false, "a.test: tunnelled: each tunnel takes one slot, requests inside are not paced".to_owned())]
+        );
         assert_eq!(rule("https = 'intercept'"), [(true, "a.test: intercepted".to_owned())]);
         let turns = "a.test: paced by turns (refusals, paths, costs are not seen)".to_owned();
         assert_eq!(rule(""), [(true, turns.clone())]);

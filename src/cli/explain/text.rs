@@ -21,7 +21,7 @@ pub(super) fn of(explanation: &Explanation, question: &Question, by_running: boo
         let seen = match (https.seen, https.handling.as_str()) {
             (true, _) => "seen inside",
             (false, "turns") => "not seen inside, paced by turns (refusals, paths, costs are not seen)",
-            (false, "tunnel") => "not seen inside, not paced",
+            (false, "tunnel") => "not seen inside: each tunnel takes one slot, requests inside are not paced",
             (false, _) => "not seen inside",
         };
         row(&mut text, "HTTPS", &format!("{}, {seen}: {}", https.handling, https.because));
@@ -47,7 +47,7 @@ pub(super) fn of(explanation: &Explanation, question: &Question, by_running: boo
         let flow =
             turn.flow.as_ref().map_or_else(String::new, |flow| format!(", flow #{flow}{}", weight(turn.flow_weight)));
         let client = format!("client {}{}", turn.client, weight(turn.client_weight));
-        row(&mut text, "turn", &format!("urgency {}, {client}{flow}", turn.urgency));
+        row(&mut text, "queue", &format!("urgency {}, {client}{flow}", turn.urgency));
         row(&mut text, "waits", &format!("{} at most", wording::seconds(explanation.max_wait_s)));
     }
     outcome(&mut text, &explanation.now);

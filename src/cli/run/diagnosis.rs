@@ -100,14 +100,17 @@ pub(super) fn causes(status: &Status) -> String {
 
 /// What to do, where andante was started by `run`, which has set all variables already.
 fn advice(incident: &IncidentStatus) -> String {
-    const ALONE: &str = "--intercept none, or a rule with https = \"tunnel\" for the host";
+    const ALONE: &str = "--intercept none, or a rule with https = \"turns\" for the host (keeps its limit)";
     match &*incident.kind {
         Incidents::UNTRUSTED => format!(
             "make the client read SSL_CERT_FILE, which names andante's CA besides the system's (docs/https.md says which \
              client reads what); one that accepts no certificate but the API's own needs {ALONE}"
         ),
         Incidents::UNUSED => format!("it may accept no certificate but the API's own (pinning): then it needs {ALONE}"),
-        Incidents::NOT_INTERCEPTED | Incidents::NOT_HTTP => format!("to let it pass unseen and unpaced: {ALONE}"),
+        Incidents::NOT_INTERCEPTED | Incidents::NOT_HTTP => {
+            "to let it pass unseen and unpaced: --intercept none, or a rule with https = \"tunnel\" for the host"
+                .to_owned()
+        }
         kind if kind.starts_with("tls_") => format!("{}; or leave it to the client: {ALONE}", incident.hint),
         _ => incident.hint.clone(),
     }

@@ -36,13 +36,13 @@ use crate::{
 
 /// What to do about a worker that does not trust us.
 const LET_TRUST: &str = "let it: `eval \"$(andante env)\"` in the client's shell (`andante run` does that itself, `andante ca \
-                         trust` is for the whole system, docs/https.md has the others), or set https = \"tunnel\" in a \
-                         rule for the host";
+                         trust` is for the whole system, docs/https.md has the others), or set https = \"turns\" in a \
+                         rule for the host (keeps its limit)";
 /// What to do about a host that cannot be intercepted.
 const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
 /// Why a worker may leave without a request.
-const PINNED: &str = "it may accept no certificate but the API's own (pinning): then set https = \"tunnel\" in a rule for \
-                      the host";
+const PINNED: &str = "it may accept no certificate but the API's own (pinning): then set https = \"turns\" in a rule for \
+                      the host (keeps its limit)";
 /// The fatal alert `access_denied` in a record of its own (RFC 8446 §6.2).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// The longest method that is looked for: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).

@@ -105,7 +105,7 @@ fn without_a_ca_there_are_proxy_variables_only_and_a_comment_says_so() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     assert!(stdout.contains("export NODE_USE_ENV_PROXY='1'\n") && !stdout.contains("SSL_CERT_FILE"), "{stdout}");
     let last = stdout.lines().last().unwrap();
-    assert!(last.starts_with("# no CA variables: there is no CA in \""), "{stdout}");
+    assert!(last.starts_with("# no CA variables: nothing is intercepted (\""), "{stdout}");
     // Also without quotes around it, which makes one line of all.
     for eval in ["eval \"$($ANDANTE env)\"", "eval $($ANDANTE env)"] {
         let seen = shell(dir.path(), &format!("{eval}; printf %s \"$http_proxy $ALL_PROXY ${{SSL_CERT_FILE-unset}}\""));

@@ -15,7 +15,9 @@ fn check_says_how_https_is_handled_and_which_keys_do_not_apply() {
     let rules = file(RULES);
     let (code, stdout, _) = outcome(andante(&["check", rules.path().to_str().unwrap()]));
     assert_eq!(code, Some(0));
-    for words in [TURNS, "tunnel: tunnelled, not paced", "path: for plain HTTP and gateway addresses only"] {
+    for words in
+        [TURNS, "tunnel: tunnelled: each tunnel takes one slot", "path: for plain HTTP and gateway addresses only"]
+    {
         assert!(stdout.contains(words), "no {words}: {stdout}");
     }
 }
@@ -24,10 +26,14 @@ fn check_says_how_https_is_handled_and_which_keys_do_not_apply() {
 fn serve_says_at_the_start_how_https_is_handled() {
     let andante = Andante::with_config(RULES);
     let log = andante.stderr();
-    for words in ["HTTPS is paced by turns", "HTTPS is tunnelled, not paced", "do not apply inside HTTPS tunnels"] {
+    for words in [
+        "HTTPS is paced by turns",
+        "HTTPS is tunnelled: each tunnel takes one slot",
+        "do not apply inside HTTPS tunnels",
+    ] {
         assert_eq!(log.lines().filter(|line| line.contains(words)).count(), 1, "{words}: {log}");
     }
-    let line = log.lines().find(|line| line.contains("not paced")).unwrap();
+    let line = log.lines().find(|line| line.contains("HTTPS is tunnelled")).unwrap();
     assert!(line.contains("WARN") && line.contains("host=blind.test"), "{line}");
 }
 
@@ -57,7 +63,8 @@ fn explain_says_how_https_is_handled() {
     let explain = |url| outcome(andante(&["explain", "--config", rules.path().to_str().unwrap(), url])).1;
     assert!(explain("https://localhost/").contains(TURNS), "{}", explain("https://localhost/"));
     assert!(
-        explain("https://blind.test/").contains("not seen inside, not paced"),
+        explain("https://blind.test/")
+            .contains("not seen inside: each tunnel takes one slot, requests inside are not paced"),
         "{}",
         explain("https://blind.test/")
     );

@@ -160,7 +160,7 @@ fn a_worker_that_does_not_trust_us_is_told_of_once_counted_each_time_and_never_l
     let log = andante.stderr();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("does not trust andante's certificates")).collect();
     assert_eq!(lines.len(), 1, "{log}");
-    for word in ["WARN", "host=localhost", "UnknownCA", "andante env", "https = \"tunnel\""] {
+    for word in ["WARN", "host=localhost", "UnknownCA", "andante env", "https = \"turns\""] {
         assert!(lines[0].contains(word), "no {word}: {log}");
     }
     assert!(upstream.requests().is_empty());
