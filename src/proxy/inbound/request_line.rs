@@ -26,8 +26,11 @@ impl RequestLine {
         if *self == Self::Over {
             return None;
         }
-        let start = read.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).filter(|_| *self == Self::Method);
-        let start = start.unwrap_or_default();
+        let start = match self {
+            // Empty lines before a request are passed over (RFC 9112 §2.2).
+            Self::Method => read.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(read.len()),
+            _ => 0,
+        };
         let end = memchr::memchr(b'\n', &read[start..]).map_or(read.len(), |end| start + end);
         let line = &read[start..end];
         let is_suspect = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`' | 0x80..);
@@ -101,6 +104,15 @@ mod tests {
             (0..whole.len()).filter(|_| ascii).for_each(|at| {
                 assert_eq!(escaped(&[&whole[..at], &whole[at..]]), line(sent));
             });
+        }
+    }
+
+    #[test]
+    fn empty_lines_before_a_request_may_come_in_reads_of_their_own() {
+        let line: &[u8] = b"GET /q?a=\"b\" HTTP/1.1\r\n\r\n";
+        for before in [&[&b"\r\n"[..]][..], &[b"\r", b"\n"], &[b"\n", b"\r\n\r", b"\n"]] {
+            let pieces: Vec<&[u8]> = before.iter().copied().chain([line]).collect();
+            assert_eq!(escaped(&pieces), [&before.concat(), &b"GET /q?a=%22b%22 HTTP/1.1\r\n\r\n"[..]].concat());
         }
     }
 

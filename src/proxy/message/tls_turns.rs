@@ -22,6 +22,8 @@ const FINISHED_BYTES: [usize; 2] = [4 + 32 + EXPANSION_BYTES, 4 + 48 + EXPANSION
 /// frame of HTTP/2 has 9 and a byte for each field: four that are required, and a `user-agent` or another one. Below are alerts,
 /// `EndOfEarlyData`, KeyUpdate, and HTTP/2's WINDOW_UPDATE, RST_STREAM (13 bytes) and acknowledgement of SETTINGS.
 const SHORTEST_REQUEST_BYTES: usize = 9 + 5 + EXPANSION_BYTES;
+/// The shortest plaintext of a record that may begin a request. Shorter ones begin a request together.
+const SHORTEST_PLAINTEXT_BYTES: usize = SHORTEST_REQUEST_BYTES - EXPANSION_BYTES;
 /// An encrypted Finished of TLS 1.2 is shorter, a second ClientHello after a `HelloRetryRequest` is longer.
 const LONGEST_OLD_FINISHED_BYTES: usize = 128;
 
@@ -36,6 +38,8 @@ pub(crate) struct TlsTurns {
     finished: bool,
     /// A turn has begun, and the server has sent no application data since.
     awaits_server: bool,
+    /// Plaintext of records that are too short for a request, since the server has sent application data.
+    short_bytes: usize,
 }
 
 /// Finds the headers of records in a stream of bytes.
@@ -80,7 +84,9 @@ impl TlsTurns {
         while let Some(record) = self.server.next(bytes, &mut at) {
             spoke |= record.kind == APPLICATION_DATA;
         }
-        self.awaits_server &= !spoke;
+        if spoke {
+            (self.awaits_server, self.short_bytes) = (false, 0);
+        }
         spoke
     }
 
@@ -93,8 +99,12 @@ impl TlsTurns {
             HANDSHAKE => self.finished |= self.changed && length <= LONGEST_OLD_FINISHED_BYTES,
             _ => {}
         }
-        if kind != APPLICATION_DATA || length < SHORTEST_REQUEST_BYTES {
+        if kind != APPLICATION_DATA {
             return false;
+        }
+        if length < SHORTEST_REQUEST_BYTES {
+            self.short_bytes += length.saturating_sub(EXPANSION_BYTES).max(1);
+            return self.short_bytes >= SHORTEST_PLAINTEXT_BYTES;
         }
         if !self.finished && FINISHED_BYTES.contains(&length) {
             self.finished = true;
@@ -275,6 +285,22 @@ mod tests {
                 Client(record(23, length)),
             ]);
             assert_eq!(turns(&flights, 1 << 16), expected, "a record of {length} bytes");
+        }
+    }
+
+    #[test]
+    fn request_in_records_that_are_each_too_short_is_one_turn() {
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".len();
+        // Ciphers of TLS 1.2 add 16 bytes or more, and its Finished is no application data.
+        let old_hellos = || vec![Client(records(&[(22, 512), (22, 70), (20, 1), (22, 40)])), Server(record(22, 40))];
+        for payload in 1..=13 {
+            for (mut flights, expansion) in [(after_hellos(vec![Client(record(23, 53))]), 17), (old_hellos(), 16), (old_hellos(), 24)] {
+                for _ in 0..3 {
+                    let pieces = vec![(23, payload + expansion); request.div_ceil(payload)];
+                    flights.extend([Client(records(&pieces)), Server(record(23, 300))]);
+                }
+                assert_eq!(turns(&flights, 1 << 16), 3, "{payload} bytes and {expansion}");
+            }
         }
     }
 
