@@ -33,8 +33,10 @@ impl RequestLine {
         };
         let end = memchr::memchr(b'\n', &read[start..]).map_or(read.len(), |end| start + end);
         let line = &read[start..end];
-        let is_suspect = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`' | 0x80..);
-        let escaped = line.iter().any(is_suspect).then(|| {
+        let is_plain = line.is_ascii()
+            && memchr::memchr3(b'"', b'<', b'>', line).is_none()
+            && memchr::memchr(b'`', line).is_none();
+        let escaped = (!is_plain).then(|| {
             let mut escaped = read[..start].to_vec();
             self.escape(line, &mut escaped);
             escaped.extend_from_slice(&read[end..]);
