@@ -33,6 +33,7 @@ use crate::{
     proxy::{
         call::{Answered, BoxedCall, Call, Step},
         message::{
+            in_order,
             incoming_body::{BodyDigest, Fingerprint},
             request_body::{RequestBody, copy_without_body},
             server_timing,
@@ -198,7 +199,7 @@ fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Respo
     let mut answer = Response::from_parts(shared.head.clone(), ResponseBody::Shared(Box::new(reader)));
     // Without them it is the answer all the same: to send the request once more would do the thing twice.
     if shared.cookies_taken.swap(true, Ordering::Relaxed) {
-        answer.headers_mut().remove(SET_COOKIE);
+        in_order::remove(answer.headers_mut(), |name| name == SET_COOKIE);
     }
     note(&mut answer, status);
     Some(answer)
