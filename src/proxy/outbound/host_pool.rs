@@ -137,7 +137,8 @@ impl HostPool {
 
     /// An empty pool to the same upstream, for one session.
     pub(crate) fn exclusive(&self) -> Self {
-        Self { is_exclusive: true, ..Self::new(self.clock, self.limits.of_any_age(), self.unused.clone()) }
+        let empty = Self::new(self.clock, self.limits.of_any_age(), self.unused.clone());
+        Self { is_exclusive: true, no_pings: self.no_pings.clone(), ..empty }
     }
 
     /// A connection that is ready for a request `now`; of HTTP/1 if only that will do.

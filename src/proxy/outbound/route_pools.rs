@@ -38,3 +38,16 @@ impl RoutePools {
         self.own.get().is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::Clock, config::Timeouts, proxy::outbound::lifespan::ReuseLimits};
+
+    #[test]
+    fn complaint_about_pings_holds_for_connections_of_the_session_and_of_all() {
+        let limits = ReuseLimits::of(&Timeouts::default());
+        let pools = RoutePools::new(Arc::new(HostPool::new(Clock::start(), limits, Arc::default())));
+        assert!(Arc::ptr_eq(&pools.own().no_pings, &pools.shared().no_pings));
+    }
+}
