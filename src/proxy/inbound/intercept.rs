@@ -239,8 +239,8 @@ async fn shake_hands(
     // What the upstream speaks is what the worker is offered. If it cannot be reached the worker is to hear that in
     // an answer, which it can read, and not as a failed handshake.
     let alpn = match route.protocol(&exchange.session.pool).await {
-        Ok(Protocol::Http1) => Alpn::Http1First,
-        Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
+        Some(Protocol::Http1) => Alpn::Http1First,
+        Some(Protocol::Http2) | None => Alpn::Http2First,
     };
     if exchange.session.client.has_left() {
         // A client that does not wait for that has not rejected our certificate.

@@ -68,6 +68,8 @@ pub(crate) struct HostPool {
     pub(crate) no_pings: Arc<AtomicBool>,
     /// Held while a connection is made that others may be able to share.
     pub(crate) dialling: tokio::sync::Mutex<()>,
+    /// Connections that were made to learn the protocol, and failed.
+    pub(crate) failed_probes: AtomicU64,
     unused: Arc<AtomicUsize>,
     /// Its connections are logged in as one worker: see [`RoutePools`](super::route_pools::RoutePools).
     is_exclusive: bool,
@@ -127,6 +129,7 @@ impl HostPool {
             requires_http1: AtomicBool::new(false),
             no_pings: Arc::default(),
             dialling: tokio::sync::Mutex::new(()),
+            failed_probes: AtomicU64::new(0),
             unused,
             is_exclusive: false,
             reported: Mutex::default(),

@@ -255,20 +255,33 @@ impl Route {
         }
     }
 
-    /// The upstream's protocol. If it is not known yet, makes a connection, which the next request will use.
-    pub(crate) async fn protocol(&self, pool: &Pool) -> Result<Protocol, Error> {
-        if let Some(known) = self.pools.shared().protocol() {
-            return Ok(known);
+    /// The upstream's protocol, if it can be learned. If it is not known yet, makes a connection, which the next request
+    /// will use: one for all who ask meanwhile, because it takes no permit.
+    pub(crate) async fn protocol(&self, pool: &Pool) -> Option<Protocol> {
+        let shared = self.pools.shared();
+        if let Some(known) = shared.protocol() {
+            return Some(known);
         }
-        // Not for long: behind an upstream that hangs they would come one after the other.
-        let _first = tokio::time::timeout(HEAD_START, self.pools.shared().dialling.lock()).await;
-        if let Some(known) = self.pools.shared().protocol() {
-            return Ok(known);
+        let failed = shared.failed_probes.load(Ordering::Relaxed);
+        let _first = shared.dialling.lock().await;
+        if let Some(known) = shared.protocol() {
+            return Some(known);
         }
-        let connection = pool.with_room(&self.outbound.drain, || self.dial(ConnectionNeeds::ANY)).await?;
-        let protocol = connection.protocol();
-        connection.release(self.outbound.clock.now());
-        Ok(protocol)
+        if shared.failed_probes.load(Ordering::Relaxed) != failed {
+            return None;
+        }
+        match pool.with_room(&self.outbound.drain, || self.dial(ConnectionNeeds::ANY)).await {
+            Ok(connection) => {
+                let protocol = connection.protocol();
+                connection.release(self.outbound.clock.now());
+                Some(protocol)
+            }
+            Err(error) => {
+                debug!(%error, "could not connect to learn what an upstream speaks");
+                shared.failed_probes.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
     }
 
     /// Puts `request` into the form that a connection of `protocol` wants.
