@@ -88,10 +88,13 @@ impl SharedConnection {
     /// Room for one more request, if the upstream allows it.
     pub(crate) fn open(self: &Arc<Self>) -> Option<Stream> {
         // The pool is one thread's: nothing comes in between.
-        self.has_room().then(|| {
-            self.active.fetch_add(1, Ordering::Relaxed);
-            Stream(self.clone())
-        })
+        self.has_room().then(|| self.occupy())
+    }
+
+    /// The part of a request that is on it already, or for which there is room.
+    pub(super) fn occupy(self: &Arc<Self>) -> Stream {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Stream(self.clone())
     }
 
     /// Whether a request may be sent, which would be answered as far as is known.
