@@ -4,8 +4,8 @@
 //! with its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with
 //! the first one whose turn comes: sharing makes no request wait for longer.
 //!
-//! A worker may give each request a flow of its own, so a call may have as many tickets as members. What happens to one
-//! ticket costs the same however many there are; what happens to the call costs one pass over them.
+//! A worker may give each request a flow of its own, so a call may have as many tickets as members. An event of one
+//! ticket takes constant time; an event of the call takes one pass over its tickets.
 
 mod candidate;
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl StreamReader {
         self.stream.is_end_stream()
     }
 
-    /// How much there is in all, as far as the answer's head says so.
+    /// Length of the whole body, if the answer's head states it.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.expected
     }
@@ -85,7 +85,7 @@ fn failure(error: h2::Error) -> Option<Result<Frame<Bytes>, BoxError>> {
     (error.reason() != Some(Reason::NO_ERROR)).then(|| Err(unwrapped(error)))
 }
 
-/// The system's error where the library has wrapped one: it does not name it as its source.
+/// The I/O error inside of `error`, if there is one: h2 does not return it as its source.
 pub(crate) fn unwrapped(error: h2::Error) -> BoxError {
     if !error.is_io() {
         return error.into();

@@ -138,7 +138,7 @@ impl SharedConnection {
         &self.state.window
     }
 
-    /// An error of one of its streams, in words that say what has happened to the connection.
+    /// Returns the error of one of its streams, or the dead connection's error that caused it.
     pub(super) fn explain(&self, error: h2::Error) -> BoxError {
         if !self.state.is_dead.load(Ordering::Relaxed) {
             return unwrapped(error);
@@ -161,7 +161,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // While others are in flight nobody asks since when none is. It is noted before that can be asked.
+        // The time is read only while nothing is in flight. So it is stored before the count becomes 0.
         let note = || self.0.since.store(self.0.state.clock.now().as_nanos(), Ordering::Relaxed);
         let is_last = self.0.active.load(Ordering::Relaxed) == 1;
         if is_last {

@@ -97,7 +97,7 @@ impl Future for Upload {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            // So that a reset is seen while nothing is to be sent.
+            // Registers for resets also while nothing is to be sent.
             if this.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(UploadError::Stream));
             }
@@ -121,7 +121,7 @@ impl Future for Upload {
                 // The end has a frame of its own.
                 Ok(piece) if piece.is_empty() => {}
                 Ok(piece) => {
-                    // Room is asked for once there is something to send: it is taken from other streams.
+                    // Capacity is reserved only for data at hand, as other streams share it.
                     this.stream.reserve_capacity(1);
                     this.waiting = Some((piece, this.body.is_end_stream()));
                 }

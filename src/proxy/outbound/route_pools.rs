@@ -1,8 +1,8 @@
 //! Pools that a route takes connections from: the one that all workers share, and the session's own.
 //!
-//! A connection that a worker has logged in with NTLM or Negotiate is that worker's, whoever sends the next request on it.
-//! As soon as such a scheme is seen, the session's requests to the origin use connections of a pool of their own, which
-//! nobody else can reach, and which ends with the session. See docs/decisions/connection-auth.md.
+//! NTLM and Negotiate log in a connection: the server takes every later request on it for that worker's. Once such a
+//! scheme is seen, the session's requests to the origin use a pool of their own. Nobody else can reach that pool, and
+//! it ends with the session. See docs/decisions/connection-auth.md.
 
 use std::sync::{Arc, OnceLock};
 

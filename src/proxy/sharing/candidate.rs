@@ -69,7 +69,7 @@ impl SharedCall for Candidate {
         if again {
             state.set_stage(&CallStage::Waiting);
         } else if place.members > 1 {
-            // Before it is sent only those wait for this ticket that hold it, and its owner knows.
+            // Until it is elected, only its members wait for this ticket, and its owner knows the time.
             place.stage.send_modify(|_| {});
         }
     }
@@ -78,7 +78,7 @@ impl SharedCall for Candidate {
         let Some(group) = self.group.upgrade() else { return false };
         let mut state = group.state.lock();
         let Some(place) = state.remaining(self.place) else { return false };
-        // Under the lock: a request that joins now does not wait. A request that is sent again at once was never seen to wait.
+        // Under the lock, so that a request that joins now does not wait. A retry without a wait changes no stage.
         if matches!(*place.stage.borrow(), CallStage::Sent) {
             return true;
         }

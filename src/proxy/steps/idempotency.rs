@@ -191,8 +191,8 @@ async fn fingerprint(call: &mut Call) -> Result<Fingerprint, Error> {
     digest.fingerprint().ok_or_else(|| Error::Body { source: "it ended early".into() })
 }
 
-/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already. The first of all workers gets the
-/// cookies that the API sets.
+/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already. Only the first worker gets the
+/// API's cookies.
 fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Response<ResponseBody>> {
     let reader = shared.body.reader(call.exchange.progress.clone(), ())?;
     call.exchange.progress.moves();
