@@ -8,6 +8,7 @@
 //! ticket takes constant time; an event of the call takes one pass over its tickets.
 
 mod candidate;
+mod key;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-pub(crate) use self::candidate::Candidate;
+pub(crate) use self::{candidate::Candidate, key::Key};
 use crate::{
     clock::Instant,
     error::Error,
@@ -44,15 +45,6 @@ const ALONE_FOR: Duration = Duration::from_secs(60);
 const ALONE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).expect("more than none");
 /// Origins are told apart by this many counters; two that share one are only shared a little less.
 const EPOCHS: usize = 64;
-
-/// What makes two requests the same; a keyed hash of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    /// Of the request.
-    pub(crate) request: [u64; 2],
-    /// Of its origin.
-    pub(crate) origin: u64,
-}
 
 /// The calls that are shared now.
 pub(crate) struct SharedCalls {
@@ -397,15 +389,5 @@ impl CallFollower for CallMember {
 impl Drop for CallMember {
     fn drop(&mut self) {
         self.group.state.lock().remove_member(self.place);
-    }
-}
-
-// === impl Key ===
-
-impl Key {
-    /// Two hashes, as 64 bits are few where a collision hands out another request's answer. `hash` is told which one it
-    /// makes.
-    pub(crate) fn new(origin: u64, hash: impl Fn(u8) -> u64) -> Self {
-        Self { request: [hash(0), hash(1)], origin }
     }
 }
