@@ -48,7 +48,7 @@ pub(crate) struct Call {
     pub(crate) now: Option<Instant>,
     /// It has been looked through for credentials, and has none.
     pub(crate) anonymous: bool,
-    /// It may log in its connection, or come on one that is logged in: its answer is for nobody else.
+    /// Whether the request may log in its connection, or the session has done so: its answer is never shared.
     pub(crate) bound: bool,
     /// It asks for another protocol.
     pub(crate) upgrades: bool,

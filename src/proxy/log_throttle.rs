@@ -49,7 +49,7 @@ pub(crate) enum LogTopic {
     Unread,
 }
 
-/// Of no more clients and hosts than this is it logged that HTTP/2 is offered.
+/// Pairs of host and client at most for which an offer of HTTP/2 is logged.
 const MOST_HTTP2_OFFERS: usize = 1000;
 
 /// What was said, and when.
@@ -59,7 +59,7 @@ pub(crate) struct LogThrottle {
     said: Mutex<HashMap<(LogTopic, Arc<str>), Instant>>,
     /// Hosts whose blind tunnels were told of.
     unseen: Mutex<HashSet<Arc<str>>>,
-    /// Hosts, and clients of theirs, of which it was logged that HTTP/2 is offered.
+    /// Pairs of host and client for which an offer of HTTP/2 was logged.
     http2_offers: Mutex<HashSet<(Arc<str>, IpAddr)>>,
 }
 
@@ -79,7 +79,7 @@ impl LogThrottle {
         false
     }
 
-    /// Whether it is to be logged that `client` offers HTTP/2 to `host`; from then on it was.
+    /// Records that `client` offers HTTP/2 to `host`. Returns whether that is new, and to be logged.
     pub(crate) fn is_new_http2_offer(&self, host: &Arc<str>, client: IpAddr) -> bool {
         let mut offers = self.http2_offers.lock();
         offers.len() < MOST_HTTP2_OFFERS && offers.insert((host.clone(), client))

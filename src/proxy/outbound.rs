@@ -39,7 +39,7 @@ pub(crate) struct Outbound {
     pub(crate) connect: Duration,
     pub(crate) known: Arc<KnownOrigins>,
     pub(crate) drain: Arc<Drain>,
-    /// How much answers may send ahead of their readers, over all HTTP/2 connections.
+    /// Memory for windows beyond the first size, over all HTTP/2 connections.
     pub(crate) windows: Arc<WindowBudget>,
     /// Tells connections that were made another way from those that may carry a request.
     pub(crate) way: u64,

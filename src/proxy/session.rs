@@ -124,13 +124,13 @@ impl Session {
         }
     }
 
-    /// The same sender, whose requests go to the address of `pin`.
+    /// Returns the session with its requests sent to the address of `pin`.
     pub(crate) fn pinned(self, pin: Pin) -> Self {
         Self { pin: Some(pin.into()), ..self }
     }
 
-    /// The lane of `origin` and the rules for some of its requests. A tunnel to an address with a rule goes by that where the
-    /// name inside has none.
+    /// The lane of `origin` and the rules for some of its requests. In a tunnel to an address, the address's rule
+    /// applies if the name has none.
     pub(crate) fn ruling(&self, origin: &Origin) -> (Arc<Lane>, Box<[AddedRule]>) {
         let lanes = &self.proxy.lanes;
         let ruling = match &self.pin {

@@ -4,10 +4,11 @@
 //! with its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with
 //! the first one whose turn comes: sharing makes no request wait for longer.
 //!
-//! A worker may give each request a flow of its own, so a call may have as many tickets as members. What happens to one
-//! ticket costs the same however many there are; what happens to the call costs one pass over them.
+//! A worker may give each request a flow of its own, so a call may have as many tickets as members. An event of one
+//! ticket takes constant time; an event of the call takes one pass over its tickets.
 
 mod candidate;
+mod key;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-pub(crate) use self::candidate::Candidate;
+pub(crate) use self::{candidate::Candidate, key::Key};
 use crate::{
     clock::Instant,
     error::Error,
@@ -44,15 +45,6 @@ const ALONE_FOR: Duration = Duration::from_secs(60);
 const ALONE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).expect("more than none");
 /// Origins are told apart by this many counters; two that share one are only shared a little less.
 const EPOCHS: usize = 64;
-
-/// What makes two requests the same; a keyed hash of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    /// Of the request.
-    pub(crate) request: [u64; 2],
-    /// Of its origin.
-    pub(crate) origin: u64,
-}
 
 /// The calls that are shared now.
 pub(crate) struct SharedCalls {
@@ -95,16 +87,21 @@ pub(crate) struct SharedAnswer {
 
 #[derive(Default)]
 struct GroupState {
-    /// The tickets; each has its index for its number, and none is removed.
-    places: Vec<SharedTicket>,
+    /// Tickets with members, and the elected one.
+    places: HashMap<PlaceId, SharedTicket>,
+    last_place: PlaceId,
     /// The ticket of each claim that has not failed.
-    open: HashMap<Claim, u32>,
+    open: HashMap<Claim, PlaceId>,
     members: usize,
     /// The place with which the call was sent, and what its origin had answered by then.
-    elected: Option<(u32, u64)>,
+    elected: Option<(PlaceId, u64)>,
     /// Nothing more is to be had of it.
     over: bool,
 }
+
+/// Number of a ticket, never used again for another ticket of its call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct PlaceId(u64);
 
 /// A ticket of the call, and the members that claim their turn as it does.
 struct SharedTicket {
@@ -122,7 +119,7 @@ struct SharedTicket {
 /// One request that shares a call.
 pub(crate) struct CallMember {
     group: Arc<CallGroup>,
-    place: u32,
+    place: PlaceId,
     /// It is its request that is sent.
     pub(crate) is_owner: bool,
     stage: watch::Receiver<CallStage>,
@@ -241,15 +238,15 @@ impl CallGroup {
             Some((elected, _)) => Some(elected),
             None => state.open.get(&claim).copied(),
         };
-        let (number, is_owner) = known.map_or_else(|| (state.add_place(claim), true), |known| (known, false));
-        let place = state.place(number);
+        let (id, is_owner) = known.map_or_else(|| (state.add_place(claim), true), |known| (known, false));
+        let place = state.place(id).expect("open and elected tickets are kept");
         place.members += 1;
         let mut stage = place.stage.subscribe();
         stage.mark_changed();
         state.members += 1;
         drop(state);
-        let candidate = is_owner.then(|| Arc::new(Candidate { group: Arc::downgrade(self), place: number }));
-        Some((CallMember { group: self.clone(), place: number, is_owner, stage }, candidate))
+        let candidate = is_owner.then(|| Arc::new(Candidate { group: Arc::downgrade(self), place: id }));
+        Some((CallMember { group: self.clone(), place: id, is_owner, stage }, candidate))
     }
 
     /// Closes the call: no further request may share it.
@@ -270,40 +267,62 @@ impl Drop for CallGroup {
 // === impl GroupState ===
 
 impl GroupState {
-    fn place(&mut self, number: u32) -> &mut SharedTicket {
-        &mut self.places[number as usize]
+    /// The ticket `id`; `None` once it was removed.
+    fn place(&mut self, id: PlaceId) -> Option<&mut SharedTicket> {
+        self.places.get_mut(&id)
     }
 
-    /// Adds a ticket for `claim`, and returns its number.
-    fn add_place(&mut self, claim: Claim) -> u32 {
-        let number = u32::try_from(self.places.len()).expect("fewer requests than there are numbers");
-        let stage = watch::Sender::new(CallStage::Waiting);
+    /// The ticket `id`, if the call may still be sent with it.
+    fn remaining(&mut self, id: PlaceId) -> Option<&mut SharedTicket> {
+        if self.has_lost(id) { None } else { self.place(id) }
+    }
+
+    /// Adds a ticket for `claim`, which needs a member at once.
+    fn add_place(&mut self, claim: Claim) -> PlaceId {
+        self.last_place.0 += 1;
+        let (id, stage) = (self.last_place, watch::Sender::new(CallStage::Waiting));
         let (members, task, expected, failed, error) = Default::default();
-        self.places.push(SharedTicket { claim, stage, members, task, expected, failed, error });
-        self.open.insert(claim, number);
-        number
+        self.places.insert(id, SharedTicket { claim, stage, members, task, expected, failed, error });
+        self.open.insert(claim, id);
+        id
     }
 
-    /// Closes the ticket `number`: nobody joins it any more.
-    fn fail(&mut self, number: u32) {
-        let place = self.place(number);
-        place.failed = true;
-        let claim = place.claim;
-        if self.open.get(&claim) == Some(&number) {
+    /// Removes a member from ticket `id`. A ticket without members leaves the queue; once the request was sent, it belongs
+    /// to all members, and leaves with the last one.
+    fn remove_member(&mut self, id: PlaceId) {
+        let elected = self.elected.map(|(elected, _)| elected);
+        let place = self.place(id).expect("a ticket with members is kept");
+        place.members -= 1;
+        if place.members == 0 && elected != Some(id) {
+            place.abort();
+            self.close(id);
+            self.places.remove(&id);
+        }
+        self.members -= 1;
+        if self.members == 0 {
+            self.over = true;
+            elected.and_then(|elected| self.place(elected)).into_iter().for_each(SharedTicket::abort);
+        }
+    }
+
+    /// Closes the ticket `id`: nobody joins it any more.
+    fn close(&mut self, id: PlaceId) {
+        let Some(claim) = self.place(id).map(|place| place.claim) else { return };
+        if self.open.get(&claim) == Some(&id) {
             self.open.remove(&claim);
         }
     }
 
     /// Sets how far the call has come, for the members of every ticket.
     fn set_stage(&self, stage: &CallStage) {
-        for place in &self.places {
+        for place in self.places.values() {
             place.stage.send_replace(stage.clone());
         }
     }
 
     /// Whether the call was sent with another place than this one.
-    fn has_lost(&self, number: u32) -> bool {
-        self.elected.is_some_and(|(elected, _)| elected != number)
+    fn has_lost(&self, id: PlaceId) -> bool {
+        self.elected.is_some_and(|(elected, _)| elected != id)
     }
 }
 
@@ -324,7 +343,7 @@ impl CallMember {
     fn waits(&self) -> CallEvent<SharedOutcome> {
         let mut state = self.group.state.lock();
         let (elected, leads) = (state.elected, self.is_owner && !state.has_lost(self.place));
-        let place = state.place(elected.map_or(self.place, |(place, _)| place));
+        let place = state.place(elected.map_or(self.place, |(place, _)| place)).expect("it has members, or is elected");
         if place.failed && elected.is_none() {
             // Only the one whose request it is has the error.
             let error = if self.is_owner { place.error.take() } else { None };
@@ -337,7 +356,7 @@ impl CallMember {
     fn failed(&self) -> SharedOutcome {
         let mut state = self.group.state.lock();
         let own = self.is_owner && !state.has_lost(self.place);
-        let error = if own { state.place(self.place).error.take() } else { None };
+        let error = state.place(self.place).filter(|_| own).and_then(|place| place.error.take());
         error.map_or(SharedOutcome::Alone, SharedOutcome::Error)
     }
 
@@ -369,30 +388,6 @@ impl CallFollower for CallMember {
 
 impl Drop for CallMember {
     fn drop(&mut self) {
-        let mut state = self.group.state.lock();
-        state.members -= 1;
-        state.place(self.place).members -= 1;
-        // A ticket without members leaves the queue; once the request was sent, it belongs to all members. Where the last
-        // member goes, other tickets have lost theirs before, but the elected one.
-        let (last, elected) = (state.members == 0, state.elected.map(|(place, _)| place));
-        let left = match elected {
-            Some(elected) => last.then_some(elected),
-            None => (state.place(self.place).members == 0).then_some(self.place),
-        };
-        if let Some(left) = left {
-            state.fail(left);
-            state.place(left).abort();
-        }
-        state.over |= last;
-    }
-}
-
-// === impl Key ===
-
-impl Key {
-    /// Two hashes, as 64 bits are few where a collision hands out another request's answer. `hash` is told which one it
-    /// makes.
-    pub(crate) fn new(origin: u64, hash: impl Fn(u8) -> u64) -> Self {
-        Self { request: [hash(0), hash(1)], origin }
+        self.group.state.lock().remove_member(self.place);
     }
 }

@@ -27,7 +27,8 @@ pub(crate) struct TunnelTerms {
     pub(crate) claim: Claim,
     /// How long a turn inside may wait.
     pub(crate) patience: Duration,
-    /// Only plain HTTP may be inside, as the absolute form of the same requests may be sent: its port is for no other tunnels.
+    /// Only plain HTTP may be inside, which the client might as well send in absolute form. No rule opens the port for
+    /// other tunnels.
     pub(crate) plain_http_only: bool,
 }
 
@@ -44,7 +45,7 @@ pub(crate) enum TunnelPace {
 // === impl TunnelPace ===
 
 impl TunnelPace {
-    /// Gives a slot back that no byte was sent for: requests or turns inside take some of their own.
+    /// Gives back an unspent slot: requests or turns inside take their own.
     pub(crate) fn give_back(self) {
         if let Self::Slot(mut permit) = self {
             permit.not_connected();

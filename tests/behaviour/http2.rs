@@ -8,4 +8,5 @@ mod shared;
 mod stream_and_connection_ends;
 pub(crate) mod streams;
 mod translation;
+mod uploads;
 mod upstreams;

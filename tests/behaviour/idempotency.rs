@@ -302,6 +302,21 @@ fn the_cookie_of_an_answer_goes_to_one_worker() {
 }
 
 #[test]
+fn fields_keep_their_order_where_a_cookie_is_left_out() {
+    const WITH_COOKIE: &str =
+        "HTTP/1.1 201 Created\r\nX-A: 1\r\nSet-Cookie: sid=1\r\nX-B: 2\r\nX-C: 3\r\nContent-Length: 4\r\n\r\ndone";
+    let upstream = Upstream::always(WITH_COOKIE);
+    let andante = keeping(&upstream, "");
+    for cookies in [1, 0] {
+        let answer = post(&andante, &upstream, "one", "", "hi").answer();
+        let names: Vec<_> = answer.fields().into_iter().map(|(name, _)| name.to_lowercase()).collect();
+        let known: Vec<_> = names.iter().filter(|name| name.starts_with("x-") || *name == "set-cookie").collect();
+        let expected = ["x-a", "set-cookie", "x-b", "x-c"];
+        assert!(known.iter().eq(expected.iter().filter(|name| cookies == 1 || **name != "set-cookie")), "{names:?}");
+    }
+}
+
+#[test]
 fn the_cookie_goes_to_the_next_worker_if_the_first_has_left() {
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);

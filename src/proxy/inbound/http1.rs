@@ -52,7 +52,7 @@ where
         exchange.set_answering(true);
         exchange.interim.open(request.version());
         exchange.stats.begin(exchange.progress.awaits_answer());
-        // What follows one that asks for another protocol need not be HTTP.
+        // Bytes after a request for another protocol need not be HTTP.
         let asks_for_takeover = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
         let body_bytes = request.body().size_hint().exact().filter(|_| !asks_for_takeover);
         exchange.progress.head_parsed(body_bytes);
@@ -63,7 +63,7 @@ where
             // Made here: what is made outside is kept once more, beside where it is awaited.
             let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
             exchange.interim.close();
-            // hyper closes the connection then, which a worker in the middle of its upload has to know (RFC 9112 §9.6).
+            // hyper closes the connection then. A worker in the middle of its upload has to be told (RFC 9112 §9.6).
             if exchange.progress.is_unread() && answer.status().as_u16() >= 400 {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -38,8 +38,8 @@ use crate::{
     },
 };
 
-/// As many requests as may be under way on one connection, if their heads leave room. Channels of gRPC with more wait
-/// without a word; other proxies allow 100 to 1,000.
+/// Requests in flight on one connection at most, if their heads leave room. A gRPC channel with more waits silently;
+/// other proxies allow 100 to 1,000.
 const MAX_STREAMS: u32 = 1000;
 /// How much of a request's body is taken from the worker before its turn has come.
 const STREAM_WINDOW: u32 = 64 * 1024;
@@ -147,8 +147,8 @@ where
     .await;
 }
 
-/// Takes one stream's request through the stack. `next_look` is when its connection looks whether it is late. A request for
-/// which no memory is `held` is refused.
+/// Takes one stream's request through the stack. `next_look` is the time of its connection's next check of deadlines. A
+/// request without `held` memory is refused.
 async fn answer(
     arrival: Arrival,
     next_look: Arc<NextLook>,

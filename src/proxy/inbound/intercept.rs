@@ -104,7 +104,7 @@ pub(super) struct LeftAlone {
     pub(super) hello: ClientHello,
 }
 
-/// Serves what comes through the tunnel to an intercepted host. Returns it if it is to be a blind one.
+/// Serves the requests in a tunnel to an intercepted host. Returns the tunnel if it is to be relayed blindly.
 pub(super) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Arc<Route>) -> Option<LeftAlone> {
     let (proxy, metrics, patience) = (&exchange.proxy, route.lane.metrics(), exchange.progress.timeouts().head);
     let first = tokio::select! {
@@ -168,7 +168,7 @@ pub(super) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
     None
 }
 
-/// Ends a tunnel to a port that takes plain HTTP only. A TLS client reads why in an alert.
+/// Ends a tunnel to a port that takes plain HTTP only. A TLS client gets an alert with the reason.
 pub(crate) async fn end_other_port(exchange: &Exchange, route: &Route, mut client: Socket) {
     let (proxy, host, port) = (&exchange.proxy, &route.origin.host, route.origin.port);
     let tls = tokio::select! {
@@ -191,7 +191,7 @@ pub(crate) async fn end_other_port(exchange: &Exchange, route: &Route, mut clien
     }
 }
 
-/// What the server name in a ClientHello makes of a tunnel that is intercepted by its target.
+/// Decision by the server name in a ClientHello, for a tunnel to an intercepted target.
 enum Named {
     /// Its requests come from this session and go this way.
     Intercepted(Arc<Session>, Arc<Route>),
@@ -201,8 +201,9 @@ enum Named {
     Blind(ClientHello),
 }
 
-/// Reads the server name that `client` asks for in a tunnel to `route`. At an address it is the host that is asked for: of the
-/// certificate, of the rules, and of the API's own certificate. Beside another name it may only be refused.
+/// Reads the server name that `client` asks for in a tunnel to `route`. If the target is an address, the
+/// rules and both certificates go by that name. If the target is another name, the server name can only refuse the
+/// tunnel.
 async fn by_name(exchange: &Arc<Exchange>, client: &mut Socket, route: &Arc<Route>) -> Named {
     let (target, rules) = (&route.origin, exchange.proxy.lanes.rules());
     let inside = |origin: &Origin| exchange.session.inside(origin.clone(), Protocol::Http1);
@@ -239,8 +240,8 @@ async fn shake_hands(
     // What the upstream speaks is what the worker is offered. If it cannot be reached the worker is to hear that in
     // an answer, which it can read, and not as a failed handshake.
     let alpn = match route.protocol(&exchange.session.pool).await {
-        Ok(Protocol::Http1) => Alpn::Http1First,
-        Ok(Protocol::Http2) | Err(_) => Alpn::Http2First,
+        Some(Protocol::Http1) => Alpn::Http1First,
+        Some(Protocol::Http2) | None => Alpn::Http2First,
     };
     if exchange.session.client.has_left() {
         // A client that does not wait for that has not rejected our certificate.

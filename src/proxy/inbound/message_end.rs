@@ -1,12 +1,12 @@
 //! The end of a request in the stream of bytes that a worker sends.
 //!
-//! hyper reads ahead: what it asks for need not be the beginning of a request. So the end of the head is found here, and the
-//! length of the body is the one that hyper has parsed. After a body of unstated length, or a pipelined request, the places
-//! of later requests stay unknown.
+//! hyper reads ahead, so a read need not start with a request. The end of the head is found here, and hyper has parsed
+//! the length of the body. After a body of unstated length, or a pipelined request, the starts of later requests stay
+//! unknown.
 
 use crate::proxy::message::progress::Progress;
 
-/// The place in a request up to which it was read.
+/// Position of the next byte in a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum MessageEnd {
     /// No byte of it was read.

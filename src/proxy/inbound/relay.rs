@@ -29,7 +29,7 @@ use crate::{
 /// What is copied at a time, each way: 0.8 GB/s where tokio's 8 KiB reach 0.58. An idle tunnel costs 16 KiB all in all.
 const BUFFER: usize = 32 * 1024;
 
-/// The slots of what is in flight, of one lane mostly.
+/// The slots of a tunnel or turn in flight, mostly of one lane.
 pub(crate) type Permits = SmallVec<[Permit; 2]>;
 
 /// Counts the tunnel while it is open.
@@ -88,8 +88,8 @@ where
     }
 }
 
-/// Ends when nothing has moved for too long, or at the end of the drain. As long as `answers` says so, an answer may be
-/// awaited, for which an API has no less time than in other ways. The log has it if `host` is that of a tunnel.
+/// Ends when nothing has moved for too long, or at the end of the drain. While `answers` returns true an answer may be
+/// awaited, and the `answer` timeout applies if it is longer. With a tunnel's `host`, the end is logged.
 pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answers: impl Fn() -> bool) {
     let (proxy, timeouts) = (&exchange.proxy, exchange.progress.timeouts());
     loop {

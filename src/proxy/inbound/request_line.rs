@@ -1,10 +1,10 @@
 //! Bytes of a target that the parser refuses, escaped before it sees them.
 //!
-//! Clients send `"`, `<` and `>` in queries (PromQL, JSON filters), a grave accent in paths, and text in Latin-1. RFC 3986
-//! has none of these in a URI, and servers take them. Browsers escape exactly these bytes (WHATWG URL §1.3), and servers read
-//! both spellings alike. A request line without them is not touched.
+//! Clients send `"`, `<` and `>` in queries (PromQL, JSON filters), a grave accent in paths, and text in Latin-1. RFC
+//! 3986 allows none of these in a URI, but servers accept them. Browsers escape exactly these bytes (WHATWG URL §1.3),
+//! and servers treat both spellings alike. A request line without such bytes is not touched.
 
-/// The place in a request line up to which it was read.
+/// Position of the next byte in a request line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RequestLine {
     /// In the method, or before it.

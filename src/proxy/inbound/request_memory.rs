@@ -1,7 +1,7 @@
 //! The memory that unanswered requests of one HTTP/2 connection may hold.
 //!
-//! A channel of gRPC opens no second connection when the first is full: it waits, and says nothing. So a connection may have
-//! many streams. A hundred with the longest heads have room, and a thousand with usual ones. A request beyond that is refused
+//! A gRPC channel opens no second connection when the first is full: it waits silently. So a connection may have many
+//! streams: a hundred with the longest heads, or a thousand with usual ones. A request beyond that is refused
 //! unprocessed, and may be sent again at once (RFC 9113 §8.7).
 
 use std::sync::{

@@ -43,7 +43,7 @@ struct RequestReading {
     heard: HeadProgress,
     line: RequestLine,
     end: MessageEnd,
-    /// Bytes that were read, and that hyper had no room for once they were escaped.
+    /// Escaped bytes that did not fit into hyper's buffer.
     unread: Option<Bytes>,
 }
 
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
         Self { stream, exchange, first: 0, request: Box::default(), unwritten: None, between: false, instead: false }
     }
 
-    /// The connection, and what was read from it and hyper has not taken.
+    /// The connection, and bytes read from it that hyper has not taken.
     pub(crate) fn into_inner(self) -> (S, Bytes) {
         (self.stream, self.request.unread.unwrap_or_default())
     }
@@ -124,8 +124,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
 }
 
 impl<S> RewriteErrorsIo<S> {
-    /// Goes on with what was `read` of a request. Only the beginning of a read can be known to be the beginning of a request;
-    /// a body, or the rest of a pipelined head, must not be taken for one: escapes change bytes, and their number.
+    /// Goes on with what was `read` of a request. A request is known to begin only at the beginning of a read. A body,
+    /// or the rest of a pipelined head, must not be taken for one, as escapes change its bytes and its length.
     fn find_line(&mut self, read: &[u8]) {
         if !read.is_empty() && self.request.end.is_reached(&self.exchange.progress) {
             (self.request.line, self.request.end) = Default::default();

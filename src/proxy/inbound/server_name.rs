@@ -1,4 +1,4 @@
-//! The server name in the ClientHello with which a client begins in a tunnel. Reads it, and takes nothing away.
+//! The server name in the ClientHello that begins a tunnel. Peeks at the bytes, and leaves them to be read.
 
 use std::io;
 
@@ -16,17 +16,17 @@ use crate::{
     },
 };
 
-/// A longer ClientHello is not read to its end; the longest in use, with post-quantum keys, are some 2 KiB.
+/// Bytes of a ClientHello that are read at most. The longest in use, with post-quantum keys, have some 2 KiB.
 const LONGEST_HELLO_BYTES: usize = 64 * 1024;
 /// The first byte of a TLS handshake (RFC 8446 §5.1).
 pub(super) const HANDSHAKE: u8 = 22;
 
-/// What `name` in a handshake is called as an origin, on the port of `target`.
+/// Returns `name` of a handshake as an origin on the port of `target`.
 pub(super) fn origin_of(name: &str, target: &Origin) -> Option<Origin> {
     Origin::parse(Scheme::Https, name, Some(target.port)).ok().map(|origin| Origin { port: target.port, ..origin })
 }
 
-/// The name in a ClientHello belongs to a host whose rule refuses tunnels.
+/// Logs and counts a tunnel whose server name belongs to a host with `https = "refuse"`.
 pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>) {
     let (proxy, host) = (&exchange.proxy, name.map_or(&route.origin.host, |name| &name.host));
     route.lane.metrics().count(CallOutcome::Rejected);

@@ -31,7 +31,7 @@ pub(crate) struct Socket {
     ahead: Option<Box<Bytes>>,
 }
 
-/// How long a client may be silent that has not noticed yet that we have closed our side.
+/// How long a client may be silent after we have closed our side, before the connection is dropped.
 const LINGER: Duration = Duration::from_secs(2);
 /// The same while the process ends.
 const HURRY: Duration = Duration::from_millis(100);
@@ -67,8 +67,7 @@ impl Socket {
 }
 
 impl Socket {
-    /// Reads on behind what was peeked at, without taking anything away. Returns how many bytes came; 0: the client has
-    /// closed its side.
+    /// Peeks at bytes beyond those peeked at before. Returns their number; 0 if the client has closed its side.
     pub(crate) async fn peek_on(&mut self) -> io::Result<usize> {
         let mut more = vec![0; PEEK];
         let read = poll_fn(|cx| {

@@ -1,7 +1,7 @@
-//! Serves a tunnel whose connection is made: by what its client sends first, it is a blind tunnel, one that is paced by
-//! turns, an intercepted one, or plain HTTP that is paced request by request.
+//! Serves a tunnel whose connection is made. The client's first bytes decide: it becomes a blind tunnel, one paced by
+//! turns, an intercepted one, or plain HTTP paced by request.
 //!
-//! Looks at the first bytes only where a rule may need that. Tunnels of an andante without rules are copied at once.
+//! The first bytes are looked at only if a rule may need that. Without rules, tunnels are relayed at once.
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -40,7 +40,8 @@ use crate::{
 /// How long a silent tunnel keeps its slot. Unspent, a slot holds up its lane: silent tunnels could take all slots of a
 /// limit.
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
-/// What a client begins to speak.
+
+/// Protocol that a client begins to speak.
 #[derive(Debug)]
 enum FirstBytes {
     Http(Protocol),
@@ -63,7 +64,7 @@ pub(super) async fn serve(
     }
     match first_bytes(&exchange, &mut client, &upstream, &mut terms.pace).await {
         FirstBytes::Http(protocol) if plain_http_only || !matches!(terms.pace, TunnelPace::Unpaced) => {
-            // The slot was not spent, if that came soon. The tunnel's connection serves the first of the requests.
+            // An unspent slot goes back. The tunnel's connection serves the first of the requests.
             terms.pace.give_back();
             intercept::plain(exchange, route, client, protocol, upstream).await;
         }
@@ -150,8 +151,8 @@ async fn by_hello(
     lane.metrics().count(CallOutcome::Tunnelled);
 }
 
-/// The lane of the tunnel's own host, if it is limited. A slot that the tunnel has goes back: it is asked for in the order
-/// of all lanes.
+/// The lane of the tunnel's own host, if that has limits. A slot that the tunnel holds is given back, as lanes are
+/// asked in a fixed order.
 fn own_lane(exchange: &Exchange, route: &Route, terms: &mut TunnelTerms) -> Option<TurnLane> {
     match std::mem::replace(&mut terms.pace, TunnelPace::Unpaced) {
         TunnelPace::Unpaced => None,
@@ -163,7 +164,7 @@ fn own_lane(exchange: &Exchange, route: &Route, terms: &mut TunnelTerms) -> Opti
     }
 }
 
-/// Relays what is not seen, for one slot of each lane that limits it: `others`, and that of the tunnel's own host.
+/// Relays a blind tunnel for one slot of each limited lane: of the tunnel's own host, and of `others`.
 async fn blind(
     exchange: Arc<Exchange>,
     route: Arc<Route>,
@@ -234,7 +235,7 @@ fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
     }
 }
 
-/// The lane of `origin`, if it limits what cannot be seen, and what each turn asks of it.
+/// The lane of `origin`, if it limits unseen requests, with the terms of each turn.
 fn lane_of(exchange: &Exchange, origin: &Origin, terms: &TunnelTerms) -> Result<Option<TurnLane>, crate::error::Error> {
     let lanes = &exchange.proxy.lanes;
     let (lane, added) = (lanes.find(origin), lanes.added(origin));
@@ -258,7 +259,7 @@ fn lane_of(exchange: &Exchange, origin: &Origin, terms: &TunnelTerms) -> Result<
     Ok(Some(TurnLane { lane, ask }))
 }
 
-/// What the worker begins to speak. A slot that waits for it too long is spent.
+/// Waits for the client's first bytes. A slot is spent if they take too long.
 async fn first_bytes(
     exchange: &Exchange,
     client: &mut Socket,

@@ -1,5 +1,5 @@
-//! Relays a blind tunnel turn by turn: the bytes of a new turn are held until each of its lanes gives a slot, nothing else is
-//! delayed, and no byte is changed. Looks at the headers of TLS records only: see `message::tls_turns`.
+//! Relays a blind tunnel turn by turn. The bytes of a new turn are held until each lane gives a slot; nothing else is
+//! delayed or changed. Only headers of TLS records are looked at: see `message::tls_turns`.
 
 use std::{future::poll_fn, io, sync::Arc, task::Poll, time::Duration};
 
@@ -26,12 +26,12 @@ use crate::{
 
 /// Size of the buffers, as of other relays.
 const BUFFER_BYTES: usize = 32 * 1024;
-/// A turn whose answer has begun is in flight no more once the server is silent for this long. Streams pause for less.
+/// Silence of the server that ends a turn whose answer has begun. Streamed answers pause for less.
 const ANSWERED_AFTER: Duration = Duration::from_secs(3);
-/// The same for the first turn of a connection: session tickets, which follow a handshake, look like an answer.
+/// Silence that ends the first turn of a connection: longer, as session tickets after a handshake look like an answer.
 const FIRST_ANSWERED_AFTER: Duration = Duration::from_secs(30);
 
-/// How often a tunnel whose turn waits is kept from being taken for a silent one.
+/// Interval at which a tunnel with a waiting turn is marked as active.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Lanes that a tunnel draws on, each once: more than one if its TLS handshake names another host than its CONNECT.
@@ -166,7 +166,7 @@ impl TurnRelay<'_> {
                 {
                     let mut state = self.state.lock();
                     state.ended = true;
-                    // Whatever was in flight, no more of its answer comes.
+                    // The answer in flight ends with the connection.
                     state.permits.clear();
                 }
                 self.server_ended.notify_one();
@@ -188,7 +188,7 @@ impl TurnRelay<'_> {
         self.waits.notify_one();
         let taken = tokio::select! {
             biased;
-            // First: nobody would answer, whether there is a slot or not.
+            // Checked first: without a server a slot would be wasted.
             () = self.server_ended.notified() => Err(Broken::Closed),
             taken = take(self.exchange, self.lanes) => taken.map_err(Broken::Refused),
             () = client_left(self.exchange) => Err(Broken::Left),
@@ -226,7 +226,7 @@ impl TurnRelay<'_> {
         }
     }
 
-    /// Takes turns out of flight whose answers have ended, as far as that can be seen.
+    /// Releases the slots of turns whose answers seem to have ended.
     async fn answers_end(&self) {
         let clock = self.exchange.proxy.clock;
         loop {
@@ -256,7 +256,7 @@ impl TurnRelay<'_> {
         let (proxy, idle) = (&self.exchange.proxy, self.exchange.progress.timeouts().idle);
         let waits = || self.state.lock().waits;
         loop {
-            // Only while nothing waits it is a matter of the tunnel that nothing moves.
+            // Silence counts only while no turn waits.
             if waits() {
                 proxy
                     .clock
@@ -277,7 +277,7 @@ impl TurnRelay<'_> {
     }
 }
 
-/// Takes the slots of a tunnel that is one turn from its beginning to its end. `None` if it may not have them.
+/// Takes the slots of a tunnel that counts as one turn as a whole. `None` if they are refused or the client leaves.
 pub(crate) async fn take_once(exchange: &Exchange, lanes: &TurnLanes) -> Option<Permits> {
     let taken = tokio::select! {
         biased;
@@ -319,7 +319,7 @@ async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal
     Ok(permits)
 }
 
-/// No answer can be given: the client finds its connection closed.
+/// Logs that a refused turn closed its tunnel. The client cannot be answered inside TLS.
 fn refused(exchange: &Exchange, lanes: &TurnLanes, refusal: &Refusal) {
     let proxy = &exchange.proxy;
     let Some(TurnLane { lane, .. }) = lanes.lanes.first() else { return };
@@ -335,7 +335,7 @@ fn refused(exchange: &Exchange, lanes: &TurnLanes, refusal: &Refusal) {
     }
 }
 
-/// The client finds its connection closed, although its request was never sent.
+/// Logs that the API closed a connection while a turn waited. The request was never sent.
 fn closed(exchange: &Exchange, lanes: &TurnLanes) {
     let proxy = &exchange.proxy;
     let Some(TurnLane { lane, .. }) = lanes.lanes.first() else { return };

@@ -1,7 +1,7 @@
-//! What a TLS client says in the clear before anything is encrypted: the server's name and the protocols that it offers.
+//! The unencrypted first message of a TLS client: the server's name and the protocols that it offers.
 //!
-//! Reads what a relay has peeked at, and takes nothing away. rustls reads the message itself, however it is cut into
-//! records and pieces, up to 64 KiB of it.
+//! Reads bytes that a relay has peeked at. rustls parses the message, however it is cut into records and pieces, up to
+//! 64 KiB.
 
 use std::io;
 

@@ -237,7 +237,7 @@ fn announce_others(fields: &mut HeaderMap, named: &HashSet<HeaderName>) {
     let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
     match HeaderValue::try_from(announced) {
         Ok(announced) if !announced.is_empty() => drop(fields.insert(TRAILER, announced)),
-        _ => drop(fields.remove(TRAILER)),
+        _ => in_order::remove(fields, |name| name == TRAILER),
     }
 }
 
@@ -308,10 +308,14 @@ pub(crate) fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
         let name = member.split(';').next().unwrap_or_default();
         name.trim().trim_matches('"').eq_ignore_ascii_case("andante")
     };
+    let has_ours = |line: &HeaderValue| members(line).any(is_ours);
+    if !fields.get_all(&name).iter().any(has_ours) {
+        return;
+    }
     let lines: Vec<HeaderValue> = fields.get_all(&name).into_iter().cloned().collect();
-    fields.remove(&name);
+    in_order::remove(fields, |other| *other == name);
     for line in lines {
-        if !members(&line).any(is_ours) {
+        if !has_ours(&line) {
             fields.append(&name, line);
         }
     }

@@ -37,7 +37,7 @@ const ACK: u8 = 1;
 /// streams at once sends as many.
 const MAX_EMPTY_IN_A_ROW: u32 = 1000;
 
-/// A stream of frames from a peer, and what is called when some of them have come.
+/// A stream of frames from a peer, and a callback after each read.
 pub(crate) struct FrameFilter<S, F> {
     stream: S,
     cursor: FrameCursor,
@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin, F: FnMut(Received) + Unpin> AsyncRead for FrameFilter
 }
 
 impl<S: AsyncWrite + Unpin, F> FrameFilter<S, F> {
-    /// Writes by `act`, or does as if, where the peer has closed: `unwritten` is what it would have returned.
+    /// Writes by `act`. Once the peer has closed, returns `unwritten` instead, as if all had been written.
     fn poll_writing<T>(
         &mut self,
         unwritten: T,

@@ -6,8 +6,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header::Entry};
 use smallvec::SmallVec;
 
-/// Removes the fields whose names `is_removed`. Fields before the first of them are not touched; those behind it are taken
-/// out, the last one first, and put back.
+/// Removes the fields for whose names `is_removed` returns true. Fields before the first removed one are not touched.
+/// Later fields are taken out, last first, and put back.
 pub(crate) fn remove(fields: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
     let Some(first) = fields.keys().position(&is_removed) else { return };
     let names: SmallVec<[HeaderName; 16]> = fields.keys().skip(first).cloned().collect();

@@ -1,4 +1,4 @@
-//! `Keep-Alive`: how long an upstream keeps a connection that it has answered on, and for how many more requests.
+//! `Keep-Alive` of answers: how long an upstream keeps the connection, and for how many requests.
 //!
 //! The field is no standard; RFC 9112 Appendix C.2.2 mentions it. Apache, Node, gunicorn and uvicorn send it, with the
 //! parameters `timeout`, in seconds, and `max`.
@@ -21,8 +21,7 @@ pub(crate) struct KeepAlive {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// Reads all lines of the field. Of values that contradict each other the smallest holds; what is no number is passed
-    /// over.
+    /// Reads all lines of the field. The smallest of several values holds; values that are no numbers are ignored.
     pub(crate) fn read(fields: &HeaderMap) -> Self {
         let mut read = Self::default();
         let parameters = fields.get_all(KEEP_ALIVE).iter().flat_map(parameters);

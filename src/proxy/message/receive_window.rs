@@ -1,4 +1,4 @@
-//! How much the streams of a connection to an API may send ahead of their readers.
+//! Flow-control windows of the streams of a connection to an API.
 //!
 //! A stream moves no faster than its window in each round trip, and a window may fill with bytes that nobody reads. So a
 //! connection begins with small windows. They grow while an answer is read as fast as it comes, within a budget of the
@@ -29,7 +29,8 @@ const GROWTH: u32 = 4;
 const SHARE_BYTES: u32 = 4 * MAX_WINDOW_BYTES;
 /// Windows beyond the first size, of all connections of the process together.
 const BUDGET_BYTES: usize = 256 * 1024 * 1024;
-/// An answer that takes longer for half of its window is not held up by it, unless the round trip is longer than twice this.
+/// Time for half of a window. A slower answer is not held up by the window, unless the round trip is longer than twice
+/// this.
 const FAST: Duration = Duration::from_secs(1);
 /// A connection whose answers have not filled their windows for so long has small ones again.
 const UNUSED: Duration = Duration::from_secs(30);
@@ -117,7 +118,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// Wakes `driver`, and no other, when [`change`](Self::change) has something to say.
+    /// Makes `driver` the only task that is woken when [`change`](Self::change) has a new size.
     pub(crate) fn set_driver(&self, driver: &Waker) {
         let mut set = self.driver.lock();
         if !set.as_ref().is_some_and(|set| set.will_wake(driver)) {

@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -106,6 +107,11 @@ impl RequestBody {
         let sized = self.size_hint().exact().is_some();
         let keep = || (Arc::new(ReplayBuffer::new(most, sized, memory.clone())), 0);
         Some(self.content.as_mut()?.kept.get_or_insert_with(keep).0.clone())
+    }
+
+    /// How long it may be silent in its middle.
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        self.progress.timeouts().idle
     }
 
     /// Notes in `written` when the last of it is written.

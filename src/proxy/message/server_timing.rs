@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::quoted_list::quoted_members;
+use super::{in_order, quoted_list::quoted_members};
 use crate::proxy::request_stats::Wait;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -43,8 +43,12 @@ pub(crate) fn remove(fields: &mut HeaderMap) {
         let name = metric.split(|byte| *byte == b';').next().unwrap_or_default();
         OUR_METRICS.iter().any(|ours| name.trim_ascii().eq_ignore_ascii_case(ours.as_bytes()))
     };
+    let has_ours = |line: &HeaderValue| quoted_members(line.as_bytes()).iter().any(is_ours);
+    if !fields.get_all(SERVER_TIMING).iter().any(has_ours) {
+        return;
+    }
     let lines: Vec<HeaderValue> = fields.get_all(SERVER_TIMING).into_iter().cloned().collect();
-    fields.remove(SERVER_TIMING);
+    in_order::remove(fields, |name| name == SERVER_TIMING);
     for line in lines {
         let metrics = quoted_members(line.as_bytes());
         if !metrics.iter().any(is_ours) {
@@ -57,5 +61,28 @@ pub(crate) fn remove(fields: &mut HeaderMap) {
         {
             fields.append(SERVER_TIMING, others);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn removed(lines: &[(&'static str, &'static str)]) -> Vec<(String, String)> {
+        let lines =
+            lines.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value)));
+        let mut fields = HeaderMap::from_iter(lines);
+        remove(&mut fields);
+        fields.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
+    }
+
+    #[test]
+    fn other_fields_and_metrics_keep_their_order() {
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let others = [("a", "1"), ("server-timing", "db;dur=5"), ("b", "2"), ("c", "3")];
+        assert_eq!(removed(&others), others.map(|(name, value)| field(name, value)));
+        let ours = [("a", "1"), ("server-timing", "andante;dur=1, db;dur=5"), ("b", "2"), ("c", "3")];
+        let expected = [field("a", "1"), field("b", "2"), field("c", "3"), field("server-timing", "db;dur=5")];
+        assert_eq!(removed(&ours), expected);
     }
 }

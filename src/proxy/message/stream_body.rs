@@ -177,7 +177,7 @@ impl Buffer {
                 Poll::Ready(Some(Ok(frame))) => self.keep(frame),
                 Poll::Ready(Some(Err(error))) => (self.incoming, self.broken) = (None, Some(error)),
                 Poll::Ready(None) => {
-                    // A stream that is reset for no error has ended; not so one that has said how long it is.
+                    // A stream that is reset with NO_ERROR has ended, unless its stated length is not reached.
                     if !incoming.is_end_stream() && self.expected.lower() > self.ahead as u64 {
                         self.broken = Some(Short.into());
                     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, header::CONTENT_LENGTH};
 use http_body::{Frame, SizeHint};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
 use crate::error::BoxError;
 
@@ -19,16 +19,19 @@ pub(crate) struct StreamReader {
     expected: SizeHint,
     /// Only trailers are left.
     is_data_over: bool,
-    /// The task that sends the rest of the request's body.
-    upload: Option<AbortHandle>,
+    /// Tells the task that sends the rest of the request's body how this ends.
+    upload: Option<oneshot::Sender<AnswerRead>>,
 }
+
+/// The whole answer was read.
+pub(crate) struct AnswerRead;
 
 // === impl StreamReader ===
 
 impl StreamReader {
-    /// The body of the answer that these `fields` belong to.
-    /// `upload` sends the rest of the request's body.
-    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap, upload: Option<AbortHandle>) -> Self {
+    /// The body of the answer that these `fields` belong to. If the rest of the request's body is still being sent,
+    /// `upload` learns of the answer's end, or that it was dropped before.
+    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap, upload: Option<oneshot::Sender<AnswerRead>>) -> Self {
         let length = fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let expected = match length {
             _ if stream.is_end_stream() => SizeHint::with_exact(0),
@@ -62,7 +65,7 @@ impl StreamReader {
         self.stream.is_end_stream()
     }
 
-    /// How much there is in all, as far as the answer's head says so.
+    /// Length of the whole body, if the answer's head states it.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.expected
     }
@@ -71,9 +74,9 @@ impl StreamReader {
 impl Drop for StreamReader {
     fn drop(&mut self) {
         // The library resets a stream once both of its halves are dropped. The upload may wait for room, and would not
-        // notice that its worker has left. Behind a whole answer it goes on: the API may still read it.
-        if !self.stream.is_end_stream() {
-            self.upload.iter().for_each(AbortHandle::abort);
+        // notice that its worker has left. After a whole answer it goes on: the API may still read it.
+        if let Some(upload) = self.upload.take().filter(|_| self.stream.is_end_stream()) {
+            let _ = upload.send(AnswerRead);
         }
     }
 }
@@ -82,7 +85,7 @@ fn failure(error: h2::Error) -> Option<Result<Frame<Bytes>, BoxError>> {
     (error.reason() != Some(Reason::NO_ERROR)).then(|| Err(unwrapped(error)))
 }
 
-/// The system's error where the library has wrapped one: it does not name it as its source.
+/// The I/O error inside of `error`, if there is one: h2 does not return it as its source.
 pub(crate) fn unwrapped(error: h2::Error) -> BoxError {
     if !error.is_io() {
         return error.into();

@@ -117,8 +117,8 @@ impl TlsTurns {
 // === impl Records ===
 
 impl Records {
-    /// The next record whose header is complete in `bytes`, from `at` on, which is moved behind the header. Of what is no
-    /// TLS each piece counts as one record of application data.
+    /// The next record whose header is complete in `bytes` from `at` on; `at` moves behind that header. Bytes that are
+    /// no TLS count as one record of application data for each piece.
     fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Record> {
         let passed = self.left.min(bytes.len() - *at);
         self.left -= passed;

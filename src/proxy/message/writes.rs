@@ -26,7 +26,7 @@ pub(crate) struct Writes {
     last: AtomicU64,
     /// Something was written, and perhaps not all of it.
     unfinished: AtomicBool,
-    /// How a write failed after which the upstream may still be read.
+    /// Kind of error of a failed write. The upstream may still be read.
     failure: OnceLock<io::ErrorKind>,
     /// The requests whose next write is to be noted.
     waiting: Mutex<PendingWrites>,

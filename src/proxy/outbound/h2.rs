@@ -88,10 +88,13 @@ impl SharedConnection {
     /// Room for one more request, if the upstream allows it.
     pub(crate) fn open(self: &Arc<Self>) -> Option<Stream> {
         // The pool is one thread's: nothing comes in between.
-        self.has_room().then(|| {
-            self.active.fetch_add(1, Ordering::Relaxed);
-            Stream(self.clone())
-        })
+        self.has_room().then(|| self.occupy())
+    }
+
+    /// The part of a request that is on it already, or for which there is room.
+    pub(super) fn occupy(self: &Arc<Self>) -> Stream {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Stream(self.clone())
     }
 
     /// Whether a request may be sent, which would be answered as far as is known.
@@ -135,7 +138,7 @@ impl SharedConnection {
         &self.state.window
     }
 
-    /// An error of one of its streams, in words that say what has happened to the connection.
+    /// Returns the error of one of its streams, or the dead connection's error that caused it.
     pub(super) fn explain(&self, error: h2::Error) -> BoxError {
         if !self.state.is_dead.load(Ordering::Relaxed) {
             return unwrapped(error);
@@ -158,7 +161,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // While others are in flight nobody asks since when none is. It is noted before that can be asked.
+        // The time is read only while nothing is in flight. So it is stored before the count becomes 0.
         let note = || self.0.since.store(self.0.state.clock.now().as_nanos(), Ordering::Relaxed);
         let is_last = self.0.active.load(Ordering::Relaxed) == 1;
         if is_last {

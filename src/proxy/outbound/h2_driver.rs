@@ -22,7 +22,7 @@ use super::{
     liveness::Check,
 };
 
-/// Bound that h2 assumes until the upstream has announced one. An odd number, which no upstream announces.
+/// Bound on streams that h2 assumes until the upstream has announced one: a value that no upstream announces.
 pub(super) const UNTOLD: usize = 7919;
 
 /// Drives a connection until it has ended.
@@ -31,9 +31,9 @@ pub(super) struct Driver<S: AsyncRead + AsyncWrite + Unpin> {
     ping: PingPong,
     shared: Weak<SharedConnection>,
     state: Arc<ConnectionState>,
-    /// Told once the upstream has said how many requests it allows.
+    /// Notified once the upstream has announced how many requests it allows.
     told: Option<oneshot::Sender<()>>,
-    /// Until the connection has to be looked at, if requests are unanswered.
+    /// Timer of the next check, while requests are unanswered.
     look: Option<Pin<Box<Sleep>>>,
 }
 
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     self.look = Some(Box::pin(tokio::time::sleep_until(state.clock.to_tokio(at))));
                 }
                 Check::Ping => {
-                    // Fails if the last one is unanswered, which is looked at already.
+                    // Fails while a PING is unanswered. Its deadline is watched already.
                     let _ = self.ping.send_ping(Ping::opaque());
                 }
                 Check::End => {
@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
                 Poll::Ready(())
             }
             Poll::Pending => {
-                // So that the next one may be sent.
+                // Takes the PONG, so that another PING may be sent.
                 let _ = this.ping.poll_pong(cx);
                 let ended = this.poll_life(cx);
                 if ended.is_ready() {

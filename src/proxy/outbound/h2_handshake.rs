@@ -76,8 +76,8 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEAD as u32)
         .max_send_buffer_size(SEND_BUFFER_BYTES)
-        // Workers that leave in the middle of their answers end their own streams: what is still on its way to those
-        // is no fault of the API's, for which h2 would end the connection.
+        // A worker that leaves resets its stream, and frames of that stream may still arrive. They are no fault of the
+        // API's, but h2 would end the connection for too many.
         .max_concurrent_reset_streams(4 * MOST_STREAMS)
         .max_local_error_reset_streams(None)
         .enable_push(false)

@@ -11,6 +11,7 @@ use http::{
     header::{CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE},
 };
 use http_body::Body as _;
+use tokio::sync::oneshot;
 
 use super::{
     h2::Stream,
@@ -70,7 +71,11 @@ impl Stream {
             Pin::new(&mut answer).poll(cx).map_err(failed)
         })
         .await?;
-        let upload = upload.map(|upload| tokio::spawn(upload).abort_handle());
+        let upload = upload.map(|upload| {
+            let (read, answer) = oneshot::channel();
+            tokio::spawn(upload.finish(connection.clone(), answer));
+            read
+        });
         let (parts, stream) = answer.into_parts();
         let stream = StreamReader::new(stream, &parts.headers, upload);
         Ok(Response::from_parts(parts, stream))

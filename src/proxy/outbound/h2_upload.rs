@@ -5,14 +5,19 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body as _;
+use tokio::{sync::oneshot, time::timeout};
 
-use super::h2::ConnectionState;
-use crate::{error::BoxError, proxy::message::request_body::RequestBody};
+use super::h2::{ConnectionState, SharedConnection};
+use crate::{
+    error::BoxError,
+    proxy::message::{request_body::RequestBody, stream_reader::AnswerRead},
+};
 
 /// The body, and the stream. Dropped before its end, it resets the stream.
 pub(super) struct Upload {
@@ -20,6 +25,10 @@ pub(super) struct Upload {
     stream: SendStream<Bytes>,
     /// A piece that waits for room, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
+    /// Pieces handed over to be sent.
+    sent: u64,
+    /// How long the API may take none of it once it has answered.
+    idle: Duration,
     connection: Arc<ConnectionState>,
 }
 
@@ -36,7 +45,33 @@ pub(super) enum UploadError {
 
 impl Upload {
     pub(super) fn new(body: RequestBody, stream: SendStream<Bytes>, connection: Arc<ConnectionState>) -> Self {
-        Self { body, stream, waiting: None, connection }
+        let idle = body.idle_timeout();
+        Self { body, stream, waiting: None, sent: 0, idle, connection }
+    }
+
+    /// Sends the rest of the body behind the answer's head. Ends early, and resets the stream, if the answer is dropped
+    /// before its end, or if the API takes nothing for too long after it.
+    pub(super) async fn finish(
+        mut self: Pin<Box<Self>>,
+        connection: Arc<SharedConnection>,
+        answer: oneshot::Receiver<AnswerRead>,
+    ) {
+        tokio::select! {
+            biased;
+            _ = &mut self => return,
+            end = answer => if end.is_err() {
+                return;
+            },
+        }
+        // The stream stays open, though its request is over.
+        let _stream = connection.occupy();
+        loop {
+            let sent = self.sent;
+            let is_over = timeout(self.idle, &mut self).await.is_ok();
+            if is_over || self.waiting.is_some() && self.sent == sent {
+                return;
+            }
+        }
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
@@ -51,6 +86,7 @@ impl Upload {
 
     fn send(&mut self, piece: Bytes, last: bool) -> Result<(), UploadError> {
         self.connection.on_request();
+        self.sent += 1;
         self.stream.send_data(piece, last).map_err(|_| UploadError::Stream)
     }
 }
@@ -61,7 +97,7 @@ impl Future for Upload {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            // So that a reset is seen while nothing is to be sent.
+            // Registers for resets also while nothing is to be sent.
             if this.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(UploadError::Stream));
             }
@@ -85,7 +121,7 @@ impl Future for Upload {
                 // The end has a frame of its own.
                 Ok(piece) if piece.is_empty() => {}
                 Ok(piece) => {
-                    // Room is asked for once there is something to send: it is taken from other streams.
+                    // Capacity is reserved only for data at hand, as other streams share it.
                     this.stream.reserve_capacity(1);
                     this.waiting = Some((piece, this.body.is_end_stream()));
                 }

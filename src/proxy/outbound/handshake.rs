@@ -32,7 +32,7 @@ pub(super) struct Handshake<'a> {
 // === impl Handshake ===
 
 impl<'a> Handshake<'a> {
-    /// Begins on `stream`, which leads to `origin`. Returns it with what notes its writes.
+    /// Begins on `stream`, which leads to `origin`. Returns the stream in a wrapper that notes its writes.
     pub(super) fn begin(
         outbound: &'a Outbound,
         origin: &'a Origin,

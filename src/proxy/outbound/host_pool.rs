@@ -41,10 +41,10 @@ const MOST_UNUSED: usize = 1024;
 /// upstream answered before it had read the whole request.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// A name that could not be resolved is not asked for again before.
+/// Pause after a name could not be resolved.
 const ADDRESS_CHECK_RETRY: Duration = Duration::from_secs(10);
 
-/// How often a name is resolved again at most while connections to it are used, however short its TTL is.
+/// Shortest interval at which the name of a used connection is resolved, however short its TTL is.
 pub(crate) const LEAST_RECHECK: Duration = Duration::from_secs(2);
 
 /// What an upstream speaks, as far as that is known.
@@ -68,10 +68,12 @@ pub(crate) struct HostPool {
     pub(crate) no_pings: Arc<AtomicBool>,
     /// Held while a connection is made that others may be able to share.
     pub(crate) dialling: tokio::sync::Mutex<()>,
+    /// Connections that were made to learn the protocol, and failed.
+    pub(crate) failed_probes: AtomicU64,
     unused: Arc<AtomicUsize>,
     /// Its connections are logged in as one worker: see [`RoutePools`](super::route_pools::RoutePools).
     is_exclusive: bool,
-    /// Where the upstream was last reported to be, and when that is to be asked again, in nanoseconds of the clock.
+    /// Addresses last reported for the upstream, and the time of the next look-up, in nanoseconds of the clock.
     reported: Mutex<Option<ReportedAddresses>>,
     next_address_check: AtomicU64,
 }
@@ -127,6 +129,7 @@ impl HostPool {
             requires_http1: AtomicBool::new(false),
             no_pings: Arc::default(),
             dialling: tokio::sync::Mutex::new(()),
+            failed_probes: AtomicU64::new(0),
             unused,
             is_exclusive: false,
             reported: Mutex::default(),
@@ -137,7 +140,8 @@ impl HostPool {
 
     /// An empty pool to the same upstream, for one session.
     pub(crate) fn exclusive(&self) -> Self {
-        Self { is_exclusive: true, ..Self::new(self.clock, self.limits.of_any_age(), self.unused.clone()) }
+        let empty = Self::new(self.clock, self.limits.of_any_age(), self.unused.clone());
+        Self { is_exclusive: true, no_pings: self.no_pings.clone(), ..empty }
     }
 
     /// A connection that is ready for a request `now`; of HTTP/1 if only that will do.
@@ -151,7 +155,7 @@ impl HostPool {
         }
         let mut idle = self.idle.lock();
         while let Some(unused) = idle.pop() {
-            // A login goes on where it began, even if the last request on the connection is still being written.
+            // A login continues on its connection, even if the last request on it is still being written.
             let ready = unused.sender.is_ready() || self.is_exclusive && !unused.sender.is_closed();
             if ready && unused.life.is_reusable(now, &self.limits) {
                 let Idle { sender, writes, life, .. } = unused;
@@ -219,7 +223,7 @@ impl HostPool {
         self.shared.lock().retain(|shared| shared.is_busy());
     }
 
-    /// Whether the upstream's addresses are to be asked for `now`. Whoever is told so does it, and others are not told
+    /// Returns whether the upstream's addresses are to be looked up `now`. The caller does so, and others get `false`
     /// meanwhile.
     pub(crate) fn takes_address_check(&self, now: Instant) -> bool {
         let due = self.next_address_check.load(Ordering::Relaxed);
@@ -235,8 +239,8 @@ impl HostPool {
         self.next_address_check.store(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Gives up connections to addresses that are not among those `reported`: unused ones at once, and others when their
-    /// requests are over.
+    /// Drops connections to addresses that are not among those `reported`: unused ones at once, others after their
+    /// requests.
     pub(crate) fn on_addresses(&self, reported: ReportedAddresses) {
         self.idle.lock().retain(|idle| !idle.life.has_moved(&reported));
         self.shared.lock().retain(|shared| !shared.life().has_moved(&reported));
@@ -327,7 +331,7 @@ impl PooledConnection {
         }
     }
 
-    /// An answer's head has come on it, which announces this of its end.
+    /// Notes the limits `announced` by an answer's head.
     pub(crate) fn on_answer(&mut self, announced: KeepAlive) {
         if let Connection::Own(_, life, _) = &mut self.connection {
             life.on_answer(announced);
@@ -339,7 +343,7 @@ impl PooledConnection {
         self.written.as_ref().map_or_else(|| self.writes.last(), Written::at)
     }
 
-    /// Why the request could not be written to its end, if the upstream read no more of it.
+    /// Error of a write of the request, if the upstream stopped reading.
     pub(crate) fn write_failure(&self) -> Option<io::ErrorKind> {
         self.writes.failure()
     }

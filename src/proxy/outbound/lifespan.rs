@@ -5,8 +5,8 @@ use std::{net::IpAddr, time::Duration};
 
 use crate::{clock::Instant, config::Timeouts, proxy::message::keep_alive::KeepAlive};
 
-/// No request is put on a connection that the upstream is about to close: it may be on its way when that happens, and
-/// one that may not be sent twice would be lost. undici keeps the same distance.
+/// No request is sent on a connection that the upstream is about to close: a request that may not be repeated would be
+/// lost. undici keeps the same margin.
 const MARGIN_BEFORE_ANNOUNCED_END: Duration = Duration::from_secs(1);
 
 /// Bounds of the configuration on how long a connection is used.
@@ -25,11 +25,11 @@ pub(crate) struct Lifespan {
     last_used: Instant,
     /// How long the upstream keeps it after an answer, if it says so.
     announced_idle: Option<Duration>,
-    /// What the upstream last said about the number of requests.
+    /// Last `max` that the upstream announced.
     announced_max: Option<u32>,
     /// How many answers it has brought.
     answered: u32,
-    /// With so many answers it has done its work.
+    /// Number of answers after which the upstream closes it.
     last_answer: Option<u32>,
     /// Where it leads to, if that is known.
     peer: Option<IpAddr>,
@@ -53,7 +53,7 @@ impl ReuseLimits {
         Self { age: Duration::MAX, ..self }
     }
 
-    /// Whether a connection may not be used any more that was without a request `since` then.
+    /// Whether a connection that is unused `since` then is too old to be used.
     pub(crate) fn is_idle_over(&self, since: Instant, now: Instant) -> bool {
         now.since(since) >= self.idle
     }
@@ -75,12 +75,12 @@ impl Lifespan {
         }
     }
 
-    /// An answer's head has come, which announces this, if anything.
+    /// Notes an answer's head and the limits that it `announced`.
     pub(crate) fn on_answer(&mut self, announced: KeepAlive) {
         self.answered = self.answered.saturating_add(1);
         self.announced_idle = announced.timeout.or(self.announced_idle);
         if let Some(max) = announced.max {
-            // Counted down, it is how many are left; otherwise how many there are in all.
+            // A value that falls counts the requests left; a constant one counts all.
             let counts_down = self.announced_max.is_some_and(|before| max < before);
             let left = if counts_down { max } else { max.saturating_sub(self.answered) };
             self.last_answer = Some(self.answered.saturating_add(left));

@@ -1,9 +1,9 @@
 //! Whether an HTTP/2 connection still leads to its API.
 //!
-//! A connection may be cut without a word: by a NAT, a load balancer, a cable. A PING finds out. But gRPC servers end a
-//! connection on which more than two PINGs come within five minutes while they send nothing (`too_many_pings`, gRFC A8).
-//! So a PING is sent once after each part of a request or an answer that nothing has followed, and at most twice while no
-//! part of an answer comes. A call that is silent for hours costs one.
+//! A connection may be cut silently: by a NAT, a load balancer, a cable. A PING finds out. But gRPC servers end a
+//! connection on which more than two PINGs come within five minutes while they send nothing (`too_many_pings`, gRFC
+//! A8). So one PING is sent after a part of a message that nothing has followed, and at most two while no part of an
+//! answer comes. A call that is silent for hours costs one PING.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) struct Liveness(Mutex<Signs>);
 
 #[derive(Default)]
 struct Signs {
-    /// When a part of a request was sent, or one of an answer came, that nothing has followed.
+    /// Time of the last part of a message that nothing has followed.
     silent_since: Option<Instant>,
     /// When the API was asked, if it has not answered.
     pinged: Option<Instant>,
@@ -56,7 +56,7 @@ impl Liveness {
         self.0.lock().silent_since.get_or_insert(now);
     }
 
-    /// Bytes have come, among them a part of an answer or not. `now` is called if the time matters.
+    /// Notes that bytes have come. `of_answer`: a part of an answer is among them. `now` is called if the time matters.
     pub(super) fn on_read(&self, of_answer: bool, now: impl FnOnce() -> Instant) {
         let mut signs = self.0.lock();
         signs.pinged = None;
@@ -70,7 +70,7 @@ impl Liveness {
         }
     }
 
-    /// Decides what is to be done at `now`. `may_ping`: requests are under way, and the API has not complained.
+    /// Decides what is to be done at `now`. `may_ping`: requests are in flight, and the API has not complained.
     pub(super) fn check(&self, now: Instant, may_ping: bool) -> Check {
         let mut signs = self.0.lock();
         if let Some(pinged) = signs.pinged {

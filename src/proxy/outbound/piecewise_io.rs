@@ -75,9 +75,9 @@ fn poll_piece<S: AsyncRead + Unpin>(
 impl<S: AsyncRead + AsyncWrite + Unpin> PiecewiseIo<S> {
     /// What `act` waits for wakes the connection's task, even where hyper's waker would not.
     ///
-    /// An upstream that answers early and closes resets what is still written to it, with its answer unread in our socket.
-    /// hyper would end with the error of that write, and never read. So a write that fails in this way is never over, and
-    /// what the socket still has, or its end, decides (RFC 9112 §9.6).
+    /// An upstream that answers early and closes resets later writes, while its answer lies unread in our socket. hyper
+    /// would end with the error of the write. So such a write stays pending, and the bytes or the end read from the
+    /// socket decide (RFC 9112 §9.6).
     fn poll_writing<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -25,7 +25,7 @@ use crate::{
 
 /// How many milliseconds it takes until connections that are let go are closed, and on a busy machine.
 const CLOSING: [u64; 3] = [10, 40, 150];
-/// So often is a connection tried at most while workers' connections end: about four seconds.
+/// Attempts at most to connect while workers' connections end: about four seconds.
 const MAX_TRIES: usize = 60;
 
 /// The connections of one runtime thread that may carry another request.

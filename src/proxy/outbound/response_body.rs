@@ -219,7 +219,7 @@ impl UpstreamBody {
         self.usage = Some(usage);
     }
 
-    /// Its head announces this of its connection's end.
+    /// Notes the limits on its connection that its head `announced`.
     pub(crate) fn announce(&mut self, announced: KeepAlive) {
         self.connection.iter_mut().for_each(|connection| connection.on_answer(announced));
     }

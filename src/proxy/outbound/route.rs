@@ -159,12 +159,12 @@ impl Route {
         self.answered.load(Ordering::Relaxed) || self.outbound.known.has(&self.origin)
     }
 
-    /// The connections of the session to the upstream are its own from now on: a login is bound to one of them.
+    /// Gives the session connections of its own to the upstream from now on, as a login is bound to one of them.
     pub(crate) fn bind(&self) -> &Arc<HostPool> {
         self.pools.own()
     }
 
-    /// Whether the session's connections may be logged in, so that what comes on them is for nobody else.
+    /// Whether the session's connections may be logged in. Answers on them are never shared.
     pub(crate) fn is_bound(&self) -> bool {
         self.pools.is_bound()
     }
@@ -188,7 +188,7 @@ impl Route {
         }
     }
 
-    /// Gives up connections to addresses that the name does not lead to any more; none if it cannot be resolved now.
+    /// Drops connections to addresses that the name no longer resolves to. Keeps all if it cannot be resolved now.
     async fn check_addresses(self: Arc<Self>) {
         let (Outbound { clock, dialer, .. }, pool) = (&*self.outbound, self.pools.shared());
         let asked_at = clock.now();
@@ -208,7 +208,7 @@ impl Route {
         if needs.own { self.pools.own() } else { self.pools.shared() }
     }
 
-    /// Whether only HTTP/1 will do. Servers refuse logins that are bound to a connection in HTTP/2, with HTTP_1_1_REQUIRED.
+    /// Whether only HTTP/1 will do. By HTTP/2, servers refuse connection-bound logins with HTTP_1_1_REQUIRED.
     fn needs_http1(&self, needs: ConnectionNeeds) -> bool {
         needs.http1 || needs.own && !self.way.h2c || self.pools.shared().requires_http1()
     }
@@ -255,20 +255,33 @@ impl Route {
         }
     }
 
-    /// The upstream's protocol. If it is not known yet, makes a connection, which the next request will use.
-    pub(crate) async fn protocol(&self, pool: &Pool) -> Result<Protocol, Error> {
-        if let Some(known) = self.pools.shared().protocol() {
-            return Ok(known);
+    /// The upstream's protocol, if it can be learned. If it is not known yet, makes a connection, which the next request
+    /// will use: one for all who ask meanwhile, because it takes no permit.
+    pub(crate) async fn protocol(&self, pool: &Pool) -> Option<Protocol> {
+        let shared = self.pools.shared();
+        if let Some(known) = shared.protocol() {
+            return Some(known);
         }
-        // Not for long: behind an upstream that hangs they would come one after the other.
-        let _first = tokio::time::timeout(HEAD_START, self.pools.shared().dialling.lock()).await;
-        if let Some(known) = self.pools.shared().protocol() {
-            return Ok(known);
+        let failed = shared.failed_probes.load(Ordering::Relaxed);
+        let _first = shared.dialling.lock().await;
+        if let Some(known) = shared.protocol() {
+            return Some(known);
         }
-        let connection = pool.with_room(&self.outbound.drain, || self.dial(ConnectionNeeds::ANY)).await?;
-        let protocol = connection.protocol();
-        connection.release(self.outbound.clock.now());
-        Ok(protocol)
+        if shared.failed_probes.load(Ordering::Relaxed) != failed {
+            return None;
+        }
+        match pool.with_room(&self.outbound.drain, || self.dial(ConnectionNeeds::ANY)).await {
+            Ok(connection) => {
+                let protocol = connection.protocol();
+                connection.release(self.outbound.clock.now());
+                Some(protocol)
+            }
+            Err(error) => {
+                debug!(%error, "could not connect to learn what an upstream speaks");
+                shared.failed_probes.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
     }
 
     /// Puts `request` into the form that a connection of `protocol` wants.
@@ -319,7 +332,7 @@ impl Route {
         Ok(())
     }
 
-    /// Makes a connection, unless another request just has. Calls `dials` before it begins to.
+    /// Makes a connection, or shares one that was just made. Calls `dials` before it connects.
     pub(crate) async fn dial_or_share(
         &self,
         pool: &Pool,

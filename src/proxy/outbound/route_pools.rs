@@ -1,8 +1,8 @@
 //! Pools that a route takes connections from: the one that all workers share, and the session's own.
 //!
-//! A connection that a worker has logged in with NTLM or Negotiate is that worker's, whoever sends the next request on it.
-//! As soon as such a scheme is seen, the session's requests to the origin use connections of a pool of their own, which
-//! nobody else can reach, and which ends with the session. See docs/decisions/connection-auth.md.
+//! NTLM and Negotiate log in a connection: the server takes every later request on it for that worker's. Once such a
+//! scheme is seen, the session's requests to the origin use a pool of their own. Nobody else can reach that pool, and
+//! it ends with the session. See docs/decisions/connection-auth.md.
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,5 +36,18 @@ impl RoutePools {
     /// Whether the session uses connections of its own.
     pub(crate) fn is_bound(&self) -> bool {
         self.own.get().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::Clock, config::Timeouts, proxy::outbound::lifespan::ReuseLimits};
+
+    #[test]
+    fn complaint_about_pings_holds_for_connections_of_the_session_and_of_all() {
+        let limits = ReuseLimits::of(&Timeouts::default());
+        let pools = RoutePools::new(Arc::new(HostPool::new(Clock::start(), limits, Arc::default())));
+        assert!(Arc::ptr_eq(&pools.own().no_pings, &pools.shared().no_pings));
     }
 }

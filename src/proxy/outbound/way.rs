@@ -9,11 +9,11 @@ use crate::policy::Origin;
 pub(crate) struct Way {
     /// It speaks HTTP/2 in the clear.
     pub(crate) h2c: bool,
-    /// The address to connect to, in the place of what the name resolves to.
+    /// The address to connect to instead of the name's.
     pub(crate) pin: Option<Arc<Pin>>,
 }
 
-/// The address that a CONNECT names, where the client names the host in its TLS handshake only.
+/// The address in a CONNECT whose client names the host only in its TLS handshake.
 pub(crate) struct Pin {
     /// The address, as a target.
     pub(crate) target: Origin,

@@ -4,13 +4,13 @@ use std::sync::{Arc, Weak, atomic::Ordering};
 
 use tokio::task::AbortHandle;
 
-use super::{CallGroup, CallStage, SharedAnswer, SharedCall};
+use super::{CallGroup, CallStage, PlaceId, SharedAnswer, SharedCall};
 use crate::{clock::Instant, error::Error};
 
 /// A place in the hands of the task that waits for its slot.
 pub(crate) struct Candidate {
     pub(super) group: Weak<CallGroup>,
-    pub(super) place: u32,
+    pub(super) place: PlaceId,
 }
 
 // === impl Candidate ===
@@ -20,26 +20,25 @@ impl Candidate {
     pub(crate) fn runs_in(&self, task: AbortHandle) {
         let Some(group) = self.group.upgrade() else { return task.abort() };
         let mut state = group.state.lock();
-        let lost = state.has_lost(self.place);
-        let place = state.place(self.place);
-        if place.members > 0 && !lost { place.task = Some(task) } else { task.abort() }
+        match state.remaining(self.place) {
+            Some(place) => place.task = Some(task),
+            None => task.abort(),
+        }
     }
 
     /// The call has failed, with its slot or for want of one.
     pub(crate) fn failed(&self, error: Error) {
         let Some(group) = self.group.upgrade() else { return };
         let mut state = group.state.lock();
-        if state.has_lost(self.place) {
-            return;
-        }
-        state.fail(self.place);
-        state.place(self.place).error = Some(error);
         let elected = state.elected.is_some();
+        let Some(place) = state.remaining(self.place) else { return };
+        (place.failed, place.error) = (true, Some(error));
+        // Members with other tickets wait on.
+        place.stage.send_modify(|_| {});
+        state.close(self.place);
         state.over |= elected || state.open.is_empty();
-        match elected {
-            true => state.set_stage(&CallStage::Failed),
-            // Those with other tickets wait on.
-            false => state.place(self.place).stage.send_modify(|_| {}),
+        if elected {
+            state.set_stage(&CallStage::Failed);
         }
     }
 
@@ -63,17 +62,14 @@ impl SharedCall for Candidate {
     fn expects(&self, expected: Instant) {
         let Some(group) = self.group.upgrade() else { return };
         let mut state = group.state.lock();
-        if state.has_lost(self.place) {
-            return;
-        }
         let again = state.elected.is_some();
-        let place = state.place(self.place);
+        let Some(place) = state.remaining(self.place) else { return };
         place.expected = Some(expected).filter(|expected| *expected != Instant::FAR);
         // Under the lock: no other place is elected meanwhile.
         if again {
             state.set_stage(&CallStage::Waiting);
         } else if place.members > 1 {
-            // Before it is sent only those wait for this ticket that hold it, and its owner knows.
+            // Until it is elected, only its members wait for this ticket, and its owner knows the time.
             place.stage.send_modify(|_| {});
         }
     }
@@ -81,18 +77,17 @@ impl SharedCall for Candidate {
     fn elect(&self) -> bool {
         let Some(group) = self.group.upgrade() else { return false };
         let mut state = group.state.lock();
-        if state.has_lost(self.place) {
-            return false;
+        let Some(place) = state.remaining(self.place) else { return false };
+        // Under the lock, so that a request that joins now does not wait. A retry without a wait changes no stage.
+        if matches!(*place.stage.borrow(), CallStage::Sent) {
+            return true;
         }
         if state.elected.is_none() {
             state.elected = Some((self.place, group.sharing.epoch(group.key.origin).load(Ordering::SeqCst)));
-            let others = state.places.iter_mut().zip(0..).filter(|(_, number)| *number != self.place);
-            others.for_each(|(place, _)| place.abort());
+            let others = state.places.iter_mut().filter(|(id, _)| **id != self.place);
+            others.for_each(|(_, place)| place.abort());
         }
-        // Under the lock: a request that joins now does not wait. What is sent again at once was never seen to wait.
-        if !matches!(*state.place(self.place).stage.borrow(), CallStage::Sent) {
-            state.set_stage(&CallStage::Sent);
-        }
+        state.set_stage(&CallStage::Sent);
         true
     }
 }

@@ -105,3 +105,51 @@ async fn failed_ticket_wakes_its_own_members_only() {
     assert!(waits.unwrap().elect());
     assert!(matches!(other.next().await, CallEvent::Sent));
 }
+
+/// Retries with a flow each may come and go for as long as one request waits.
+#[tokio::test]
+async fn tickets_leave_with_their_members() {
+    let sharing = SharedCalls::new();
+    let (member, _waits) = sharing.join(key(), Claim::USUAL);
+    for flow in 1..100 {
+        let (left, ticket) = sharing.join(key(), Claim { flow: FlowId(flow), ..Claim::USUAL });
+        if flow % 2 == 0 {
+            ticket.unwrap().failed(Error::UriTooLong);
+        }
+        drop(left);
+    }
+    let state = member.group.state.lock();
+    assert_eq!((state.places.len(), state.open.len(), state.members), (1, 1, 1));
+}
+
+/// The task of such a ticket is aborted, and could not bring the others their answer.
+#[tokio::test]
+async fn ticket_that_its_members_have_left_is_not_elected() {
+    let sharing = SharedCalls::new();
+    let (left, lost) = sharing.join(key(), Claim::USUAL);
+    let (mut member, waits) = sharing.join(key(), urgent());
+    drop(left);
+    assert!(!lost.unwrap().elect());
+    assert!(matches!(member.next().await, CallEvent::Leads));
+    assert!(waits.unwrap().elect());
+    assert!(matches!(member.next().await, CallEvent::Sent));
+}
+
+#[tokio::test]
+async fn elected_ticket_stays_for_members_of_others_and_ends_with_the_last() {
+    let sharing = SharedCalls::new();
+    let (owner, elected) = sharing.join(key(), Claim::USUAL);
+    let (other, _lost) = sharing.join(key(), urgent());
+    let elected = elected.unwrap();
+    let task = tokio::spawn(std::future::pending::<()>());
+    elected.runs_in(task.abort_handle());
+    assert!(elected.elect());
+    drop(owner);
+    let (late, none) = sharing.join(key(), urgent());
+    assert!(none.is_none() && !late.is_elected());
+    drop(other);
+    tokio::task::yield_now().await;
+    assert!(!task.is_finished());
+    drop(late);
+    assert!(task.await.unwrap_err().is_cancelled());
+}

@@ -22,8 +22,8 @@ const RESERVE: &str = "reserve";
 
 pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
 
-/// The budgets that `request` draws on, of those of `rules`: each rule that is for it has one, and one more where servers may
-/// read its path in two ways. They end at the first rule that says `only`.
+/// The budgets of `rules` that `request` draws on: one of each rule that matches it, or two if servers may read its
+/// path in two ways. They end at the first rule with `only`.
 pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, cost: Cost) -> Result<Draws, Error> {
     if rules.is_empty() {
         return Ok(None);
@@ -83,7 +83,7 @@ fn of_fields<'a, B>(added: &'a Added, request: &Request<B>, path: &PathReadings<
     added.mismatch(request.method().as_str(), path, |name| request.headers().contains_key(name))
 }
 
-/// What the key of a rule says of `request`, whose path is read so.
+/// Values of a rule's key in `request`, with this reading of its `path`.
 pub(crate) fn values<'a, B>(
     added: &Added,
     request: &'a Request<B>,

@@ -195,7 +195,7 @@ async fn send(
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
         route.prepare_for(connection.protocol(), &mut request);
-        // What is copied anyway is not sent anew from here, and HTTP/1 returns nothing unprocessed.
+        // A request with a replay is sent again by the retry step, and HTTP/1 returns none unprocessed.
         let is_copied = unseen > 0 && connection.protocol() == Protocol::Http2;
         let memory = &exchange.proxy.replay_memory;
         let copy = is_copied.then(|| ReplayRequest::of(&mut request, UNSEEN_BODY_BYTES, memory));

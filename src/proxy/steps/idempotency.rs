@@ -33,6 +33,7 @@ use crate::{
     proxy::{
         call::{Answered, BoxedCall, Call, Step},
         message::{
+            in_order,
             incoming_body::{BodyDigest, Fingerprint},
             request_body::{RequestBody, copy_without_body},
             server_timing,
@@ -190,15 +191,15 @@ async fn fingerprint(call: &mut Call) -> Result<Fingerprint, Error> {
     digest.fingerprint().ok_or_else(|| Error::Body { source: "it ended early".into() })
 }
 
-/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already. The first of all workers gets the
-/// cookies that the API sets.
+/// `shared` as the worker of `call` gets it; `None` if its beginning is gone already. Only the first worker gets the
+/// API's cookies.
 fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Response<ResponseBody>> {
     let reader = shared.body.reader(call.exchange.progress.clone(), ())?;
     call.exchange.progress.moves();
     let mut answer = Response::from_parts(shared.head.clone(), ResponseBody::Shared(Box::new(reader)));
     // Without them it is the answer all the same: to send the request once more would do the thing twice.
     if shared.cookies_taken.swap(true, Ordering::Relaxed) {
-        answer.headers_mut().remove(SET_COOKIE);
+        in_order::remove(answer.headers_mut(), |name| name == SET_COOKIE);
     }
     note(&mut answer, status);
     Some(answer)

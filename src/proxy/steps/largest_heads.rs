@@ -1,4 +1,4 @@
-//! What the steps do with the largest head that a peer may send takes time linear in its size.
+//! Tests that the steps process the largest heads in time linear in their size.
 //!
 //! The bound is ten times what the test profile takes on a slow machine, and a tenth of what a pass over all pairs of
 //! members would take.

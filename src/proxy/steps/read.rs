@@ -258,8 +258,8 @@ fn find_route(
     Ok(route)
 }
 
-/// Where workers on other machines are let in, a tunnel for anything but plain HTTP leads to port 443, or to a port that a
-/// rule names.
+/// If workers on other machines are let in, tunnels other than for plain HTTP are allowed to port 443 and to ports that
+/// a rule names.
 pub(crate) fn check_tunnel(origin: &Origin, rules: &Rules) -> Result<(), Error> {
     let named = |rules: &Rules| {
         let mut hosts = rules.iter().flat_map(|rule| &rule.hosts);

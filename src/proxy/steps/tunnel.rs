@@ -1,5 +1,5 @@
-//! CONNECT: connects, and leaves a blind tunnel behind. It takes a permit like any request, unless it is paced by turns. Only
-//! in a tunnel to a host with limits the permit stays in flight until its end.
+//! CONNECT: connects, and hands over a tunnel. It takes a permit like any request, unless the tunnel is paced by turns.
+//! The permit stays in flight until the tunnel's end only if the host has limits.
 
 use http::{Method, Response};
 use tokio::net::TcpStream;
@@ -36,7 +36,7 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let pace = if route.lane.policy().is_limited() || is_plain_http_only(exchange, route) {
         TunnelPace::Slot(permit)
     } else {
-        // Nothing limits it, and nothing is to count it as in flight.
+        // Without limits it does not count as in flight.
         permit.sent();
         permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
         say_unseen(exchange, route);
@@ -89,7 +89,7 @@ fn say_unseen(exchange: &Exchange, route: &Route) {
     }
 }
 
-/// Says that requests inside are told apart by turns only, unless that was asked for.
+/// Logs that requests are only counted by turns, unless a rule asks for that.
 fn say_turns(exchange: &Exchange, route: &Route) {
     let host = &route.origin.host;
     if route.lane.policy().https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {

@@ -266,3 +266,27 @@ fn a_worker_that_leaves_while_the_api_is_connected_to_is_not_told_to_trust_us() 
     assert_eq!(status["incidents"][0]["kind"], "left_early", "{status:#}");
     assert_eq!(status["interceptions"]["untrusted"], 0);
 }
+
+/// The first contact takes no permit, so nothing else would bound it.
+#[test]
+fn first_contact_with_an_api_is_one_connection_however_many_workers_ask() {
+    let silent = Upstream::scripted(|mut connection| {
+        let _ = connection.rest();
+    });
+    let config = "[timeouts]\nconnect = \"4s\"\n";
+    let interceptor = Interceptor::with_config(config, &["--intercept", "localhost", "--threads", "1"]);
+    let target = localhost(&silent);
+    let hello = interceptor.trusting(&target).hello();
+    let mut workers: Vec<_> = (0..100)
+        .map(|_| {
+            let mut worker = interceptor.tunnel(&target);
+            worker.send(&hello);
+            worker
+        })
+        .collect();
+    // Each is answered: a handshake that does not depend on the API.
+    for worker in &mut workers {
+        assert_eq!(worker.bytes(3), b"\x16\x03\x03");
+    }
+    assert_eq!(silent.connections(), 1);
+}

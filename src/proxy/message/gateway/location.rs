@@ -10,7 +10,7 @@ use http::{
 
 use crate::{
     policy::{Origin, Scheme},
-    proxy::message::gateway::cookie,
+    proxy::message::{gateway::cookie, in_order},
 };
 
 /// Where a client is: needed when the answer comes.
@@ -51,7 +51,7 @@ impl LocationRewriter {
     /// Rewrites what leads away from the gateway. Everything else keeps its bytes, and so does what makes no sense.
     pub(crate) fn rewrite(&self, fields: &mut HeaderMap) {
         // Another way to the API, past the gateway and its pace.
-        fields.remove(ALT_SVC);
+        in_order::remove(fields, |name| name == ALT_SVC);
         each(fields, LOCATION, |value| self.reference(value));
         each(fields, CONTENT_LOCATION, |value| self.reference(value));
         each(fields, LINK, |value| self.links(value));

@@ -26,8 +26,8 @@ use crate::{
 /// Fields that say how a stored answer may be used, and not which one is wanted, nor whose it is.
 const OF_USE: [&str; 4] = ["cache-control", "pragma", "if-none-match", "if-modified-since"];
 
-/// Whether the answer to `call` may be a stored one: a GET or HEAD for all of a resource, on a
-/// connection that is nobody's.
+/// Whether the answer to `call` may be a stored one: a GET or HEAD for a whole resource, on a connection without a
+/// login.
 pub(super) fn is_plain(call: &Call) -> bool {
     const OTHER: [HeaderName; 5] = [RANGE, IF_RANGE, IF_MATCH, IF_UNMODIFIED_SINCE, UPGRADE];
     let (request, fields) = (&call.request, call.request.headers());

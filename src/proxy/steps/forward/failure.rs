@@ -13,8 +13,8 @@ use crate::{
     tls,
 };
 
-/// The error that ends an attempt without an answer. If its request could not be `written`, that is what is reported: the end
-/// of the connection only follows from it.
+/// The error of an attempt without an answer. A failed write, `written`, is reported first: it causes the end of the
+/// connection.
 pub(crate) fn of_attempt(error: BoxError, written: Option<io::ErrorKind>, route: &Route) -> Error {
     match written {
         Some(kind) => {
@@ -54,8 +54,8 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     Error::Broken { origin, source: error }
 }
 
-/// Whether the upstream says that it has not looked at the request (RFC 9113 §7, §8.7): it has refused the stream, wants
-/// HTTP/1.1, or has gone away before this stream, for whatever reason.
+/// Whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7): a refused stream, HTTP/1.1 required, or
+/// a GOAWAY before this stream.
 pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {
     let Some(error) = of_http2(error).filter(|error| error.is_remote()) else { return false };
     // The library reports GOAWAY for streams beyond its last stream alone.

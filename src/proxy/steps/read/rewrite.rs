@@ -9,8 +9,8 @@ use http_body::Body;
 
 use crate::proxy::message::fields::{self, FoundFields};
 
-/// Rewrites `request` to `host` in place, into the form that HTTP/1.1 wants. `via` is our own name, unless its rule leaves
-/// `Via` out, `found` what it has of fields, and `path` what it asks for, if its target does not say.
+/// Rewrites `request` to `host` in place, into the form of HTTP/1.1. `via` is our own name, unless the rule omits
+/// `Via`. `found` are its fields, and `path` is what it asks for, if not its target.
 pub(crate) fn rewrite<B: Body>(
     via: Option<&[HeaderValue; 3]>,
     host: &HeaderValue,

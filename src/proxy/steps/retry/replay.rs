@@ -25,7 +25,7 @@ pub(crate) struct ReplayRequest {
     version: Version,
     /// No map: nothing is looked up in them.
     fields: Vec<(HeaderName, HeaderValue)>,
-    /// They hold how the names of the fields are spelled.
+    /// Spelling of the fields' names. Cloned ahead, as hyper drops it with the request and offers no access to it.
     extensions: Extensions,
     /// `None` if it has no body.
     kept: Option<Arc<ReplayBuffer>>,
