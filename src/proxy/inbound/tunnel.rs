@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use super::{
     intercept::{self, LeftAlone},
     relay,
-    server_name::{self, HANDSHAKE},
+    server_name,
     socket::Socket,
     turn_relay::{self, Lanes, TurnLane, TurnLanes},
 };
@@ -70,6 +70,9 @@ pub(super) async fn serve(
         _ if plain_http_only => intercept::end_other_port(&exchange, &route, client).await,
         FirstBytes::Tls => {
             let hello = server_name::client_hello(&exchange, &mut client).await;
+            let Some(hello) = hello.or_else(|| (!may_name).then(ClientHello::default)) else {
+                return server_name::unreadable(&exchange, &route);
+            };
             by_hello(exchange, route, client, upstream, terms, hello).await;
         }
         FirstBytes::Http(_) | FirstBytes::Other => {
@@ -285,7 +288,7 @@ async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpSt
         biased;
         first = client.peek() => first.map(|first| match intercept::protocol(first) {
             Some(protocol) => FirstBytes::Http(protocol),
-            None if first.first() == Some(&HANDSHAKE) => FirstBytes::Tls,
+            None if server_name::is_tls(first) => FirstBytes::Tls,
             None => FirstBytes::Other,
         }),
         // A client that waits for the upstream to send first speaks neither HTTP nor TLS. Looked at, because a connection
