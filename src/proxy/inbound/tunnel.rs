@@ -12,8 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     intercept::{self, LeftAlone},
-    relay,
-    server_name,
+    relay, server_name,
     socket::Socket,
     turn_relay::{self, Lanes, TurnLane, TurnLanes},
 };
@@ -45,8 +44,10 @@ const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
 enum FirstBytes {
     Http(Protocol),
     Tls,
-    /// Something else, or the upstream speaks first, or nobody does.
+    /// Something else, or the upstream speaks first.
     Other,
+    /// Nobody has spoken for as long as `idle`.
+    Nothing,
 }
 
 /// Serves the tunnel to its end.
@@ -66,6 +67,11 @@ pub(super) async fn serve(
             // The slot was not spent, if that came soon. The tunnel's connection serves the first of the requests.
             terms.pace.give_back();
             intercept::plain(exchange, route, client, protocol, upstream).await;
+        }
+        // A blind tunnel would let requests of any number through for one slot, and to any name.
+        FirstBytes::Nothing => {
+            let (host, silent_s) = (&route.origin.host, exchange.progress.timeouts().idle.as_secs_f64());
+            info!(%host, client = %exchange.session.address, silent_s, timeout = "idle", "ended a silent tunnel");
         }
         _ if plain_http_only => intercept::end_other_port(&exchange, &route, client).await,
         FirstBytes::Tls => {
@@ -294,7 +300,7 @@ async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpSt
         // A client that waits for the upstream to send first speaks neither HTTP nor TLS. Looked at, because a connection
         // that a parent proxy has made is still noted as readable after its answer.
         _ = upstream.peek(&mut there) => Ok(FirstBytes::Other),
-        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Other),
+        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Nothing),
         () = proxy.drain.begun() => Ok(FirstBytes::Other),
     }
 }

@@ -294,7 +294,9 @@ mod tests {
         // Ciphers of TLS 1.2 add 16 bytes or more, and its Finished is no application data.
         let old_hellos = || vec![Client(records(&[(22, 512), (22, 70), (20, 1), (22, 40)])), Server(record(22, 40))];
         for payload in 1..=13 {
-            for (mut flights, expansion) in [(after_hellos(vec![Client(record(23, 53))]), 17), (old_hellos(), 16), (old_hellos(), 24)] {
+            for (mut flights, expansion) in
+                [(after_hellos(vec![Client(record(23, 53))]), 17), (old_hellos(), 16), (old_hellos(), 24)]
+            {
                 for _ in 0..3 {
                     let pieces = vec![(23, payload + expansion); request.div_ceil(payload)];
                     flights.extend([Client(records(&pieces)), Server(record(23, 300))]);

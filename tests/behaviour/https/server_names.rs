@@ -63,6 +63,13 @@ fn a_handshake_that_cannot_be_read_for_its_name_is_not_passed_on() {
 }
 
 #[test]
+fn a_tunnel_whose_client_says_nothing_for_idle_ends_before_it_names_a_host() {
+    let (api, andante) = (secure(), ruled("https = \"refuse\"\n[timeouts]\nidle = \"300ms\""));
+    andante.tunnel(&api.address().to_string()).closed();
+    assert!(andante.andante.stderr().contains("ended a silent tunnel"));
+}
+
+#[test]
 fn a_name_whose_rule_refuses_is_refused_in_an_intercepted_tunnel() {
     let rule = "[[rule]]\nhost = \"a.localhost\"\nhttps = \"refuse\"\n";
     let (api, andante) = (secure(), Interceptor::with_config(rule, &["--intercept", "*"]));
