@@ -27,6 +27,8 @@ pub(crate) enum LogTopic {
     TurnClosed,
     /// A server name that its rule does not let through a tunnel to another host.
     NameRefused,
+    /// A tunnel was closed because its ClientHello could not be read.
+    HelloUnreadable,
     /// Limits that a blind tunnel gets around.
     BlindTunnel,
     /// A client that does not take our certificates, by its address: the remedy is the same for all hosts.

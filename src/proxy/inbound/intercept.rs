@@ -212,7 +212,7 @@ async fn by_name(exchange: &Arc<Exchange>, client: &mut Socket, route: &Arc<Rout
     if !address && !rules.may_name() {
         return unnamed();
     }
-    let hello = server_name::client_hello(exchange, client).await;
+    let hello = server_name::client_hello(exchange, client).await.unwrap_or_default();
     let name = hello.server_name.as_deref().and_then(|name| server_name::origin_of(name, target));
     let Some(name) = name.filter(|name| name.host != target.host) else { return unnamed() };
     match rules.named(target, &name).https {

@@ -21,6 +21,11 @@ const LONGEST_HELLO_BYTES: usize = 64 * 1024;
 /// The first byte of a TLS handshake (RFC 8446 §5.1).
 pub(super) const HANDSHAKE: u8 = 22;
 
+/// Whether `first` may be the first bytes of TLS. Some servers pass over an alert before the handshake.
+pub(super) fn is_tls(first: &[u8]) -> bool {
+    matches!(first, [20..=24] | [20..=24, 3, ..])
+}
+
 /// Returns `name` of a handshake as an origin on the port of `target`.
 pub(super) fn origin_of(name: &str, target: &Origin) -> Option<Origin> {
     Origin::parse(Scheme::Https, name, Some(target.port)).ok().map(|origin| Origin { port: target.port, ..origin })
@@ -40,21 +45,36 @@ pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>)
     }
 }
 
-/// The ClientHello with which `client` begins; an empty one if it cannot be read, or does not come in time.
-pub(super) async fn client_hello(exchange: &Exchange, client: &mut Socket) -> ClientHello {
+/// Rules are for names, and a handshake cannot be read for one. Its server may read more than we do: passed on, it could name
+/// any host.
+pub(super) fn unreadable(exchange: &Exchange, route: &Route) {
+    let (proxy, host) = (&exchange.proxy, &route.origin.host);
+    route.lane.metrics().count(CallOutcome::Rejected);
+    if proxy.reports.throttle.is_due(LogTopic::HelloUnreadable, host, proxy.clock.now()) {
+        warn!(
+            %host,
+            client = %exchange.session.address,
+            "closed a tunnel: its TLS handshake began with no ClientHello that could be read, or the ClientHello took longer \
+             than timeouts.head, so that the rules of the host that it names could not be found"
+        );
+    }
+}
+
+/// The ClientHello with which `client` begins; `None` if it cannot be read, or does not come in time.
+pub(super) async fn client_hello(exchange: &Exchange, client: &mut Socket) -> Option<ClientHello> {
     let patience = exchange.progress.timeouts().head;
     let read = async {
         let (mut reader, mut read) = (HelloReader::default(), 0);
         loop {
             let bytes = client.peek().await?;
             if let Some(hello) = reader.read(&bytes[read..])? {
-                return Ok(hello);
+                return Ok(Some(hello));
             }
             read = bytes.len();
             if read > LONGEST_HELLO_BYTES || client.peek_on().await? == 0 {
-                return io::Result::Ok(ClientHello::default());
+                return io::Result::Ok(None);
             }
         }
     };
-    tokio::time::timeout(patience, read).await.ok().and_then(Result::ok).unwrap_or_default()
+    tokio::time::timeout(patience, read).await.ok()?.ok()?
 }

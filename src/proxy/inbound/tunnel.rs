@@ -12,8 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     intercept::{self, LeftAlone},
-    relay,
-    server_name::{self, HANDSHAKE},
+    relay, server_name,
     socket::Socket,
     turn_relay::{self, Lanes, TurnLane, TurnLanes},
 };
@@ -46,8 +45,10 @@ const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
 enum FirstBytes {
     Http(Protocol),
     Tls,
-    /// Something else, or the upstream speaks first, or nobody does.
+    /// Something else, or the upstream speaks first.
     Other,
+    /// Nobody has spoken for as long as `idle`.
+    Nothing,
 }
 
 /// Serves the tunnel to its end.
@@ -68,9 +69,17 @@ pub(super) async fn serve(
             terms.pace.give_back();
             intercept::plain(exchange, route, client, protocol, upstream).await;
         }
+        // A blind tunnel would let requests of any number through for one slot, and to any name.
+        FirstBytes::Nothing => {
+            let (host, silent_s) = (&route.origin.host, exchange.progress.timeouts().idle.as_secs_f64());
+            info!(%host, client = %exchange.session.address, silent_s, timeout = "idle", "ended a silent tunnel");
+        }
         _ if plain_http_only => intercept::end_other_port(&exchange, &route, client).await,
         FirstBytes::Tls => {
             let hello = server_name::client_hello(&exchange, &mut client).await;
+            let Some(hello) = hello.or_else(|| (!may_name).then(ClientHello::default)) else {
+                return server_name::unreadable(&exchange, &route);
+            };
             by_hello(exchange, route, client, upstream, terms, hello).await;
         }
         FirstBytes::Http(_) | FirstBytes::Other => {
@@ -286,13 +295,13 @@ async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpSt
         biased;
         first = client.peek() => first.map(|first| match intercept::protocol(first) {
             Some(protocol) => FirstBytes::Http(protocol),
-            None if first.first() == Some(&HANDSHAKE) => FirstBytes::Tls,
+            None if server_name::is_tls(first) => FirstBytes::Tls,
             None => FirstBytes::Other,
         }),
         // A client that waits for the upstream to send first speaks neither HTTP nor TLS. Looked at, because a connection
         // that a parent proxy has made is still noted as readable after its answer.
         _ = upstream.peek(&mut there) => Ok(FirstBytes::Other),
-        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Other),
+        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Nothing),
         () = proxy.drain.begun() => Ok(FirstBytes::Other),
     }
 }

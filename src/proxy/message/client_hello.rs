@@ -5,7 +5,7 @@
 
 use std::io;
 
-use rustls::server::Acceptor;
+use rustls::{Error, server::Acceptor};
 
 /// The protocol of HTTP/2 in TLS (RFC 9113 §3.2).
 const HTTP2: &[u8] = b"h2";
@@ -33,7 +33,12 @@ impl HelloReader {
     pub(crate) fn read(&mut self, mut bytes: &[u8]) -> io::Result<Option<ClientHello>> {
         while !bytes.is_empty() {
             self.0.read_tls(&mut bytes)?;
-            let accepted = self.0.accept().map_err(|(error, _)| io::Error::other(error))?;
+            let accepted = match self.0.accept() {
+                Ok(accepted) => accepted,
+                // Too old for rustls: clients of TLS 1.1 say nothing of signatures. The name of such a one is not looked at.
+                Err((Error::PeerIncompatible(_), _)) => return Ok(Some(ClientHello::default())),
+                Err((error, _)) => return Err(io::Error::other(error)),
+            };
             if let Some(accepted) = accepted {
                 let hello = accepted.client_hello();
                 let offers_http2 = hello.alpn().is_some_and(|mut offered| offered.any(|name| name == HTTP2));

@@ -49,6 +49,26 @@ fn a_name_whose_rule_refuses_is_refused_at_its_address_and_behind_another_name()
     assert!(andante.andante.stderr().contains("closed a tunnel: the rule of the host that its TLS handshake names"));
 }
 
+/// OpenSSL passes over an empty record, and Go over an alert: the API would read the name that follows.
+#[test]
+fn a_handshake_that_cannot_be_read_for_its_name_is_not_passed_on() {
+    let (api, andante) = (secure(), ruled("https = \"refuse\"\n[timeouts]\nhead = \"300ms\""));
+    for begun in [&b"\x16\x03\x01\x00\x00"[..], b"\x15\x03\x01\x00\x02\x01\x5a", b"\x16\x03\x01\x02\x00\x01\x00"] {
+        let mut client = andante.tunnel(&api.address().to_string());
+        client.send(begun);
+        client.closed();
+    }
+    assert!(api.hellos().is_empty());
+    assert!(andante.andante.stderr().contains("began with no ClientHello that could be read"));
+}
+
+#[test]
+fn a_tunnel_whose_client_says_nothing_for_idle_ends_before_it_names_a_host() {
+    let (api, andante) = (secure(), ruled("https = \"refuse\"\n[timeouts]\nidle = \"300ms\""));
+    andante.tunnel(&api.address().to_string()).closed();
+    assert!(andante.andante.stderr().contains("ended a silent tunnel"));
+}
+
 #[test]
 fn a_name_whose_rule_refuses_is_refused_in_an_intercepted_tunnel() {
     let rule = "[[rule]]\nhost = \"a.localhost\"\nhttps = \"refuse\"\n";
