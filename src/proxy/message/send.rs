@@ -21,8 +21,16 @@ const QUIET: SendFlags = SendFlags::NOSIGNAL;
 /// As many bytes in pieces are copied together rather than sent as a list: the head of a usual answer and its small body.
 const TOGETHER: usize = 1024;
 
+/// A longer send is part of an upload: heads are shorter.
+#[cfg(target_os = "linux")]
+const UPLOAD_BYTES: usize = 4096;
+
 /// A connection to an upstream.
-pub(crate) struct UpstreamSocket(pub(crate) TcpStream);
+pub(crate) struct UpstreamSocket {
+    stream: TcpStream,
+    /// Whether TLS is spoken on it.
+    tls: bool,
+}
 
 /// Sends as much of `bytes` as `stream` takes.
 pub(crate) fn poll_send(stream: &TcpStream, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -65,15 +73,41 @@ fn poll_try(
 
 // === impl UpstreamSocket ===
 
+impl UpstreamSocket {
+    /// `tls` says whether TLS is spoken on `stream`.
+    pub(crate) fn new(stream: TcpStream, tls: bool) -> Self {
+        Self { stream, tls }
+    }
+
+    /// Acknowledges at once what the upstream sends during an upload. `sent` is the length of the last send.
+    ///
+    /// A TLS server sends session tickets while the first request of a connection comes. Until they are acknowledged, up to
+    /// 40 ms later, Nagle's algorithm holds an early answer in the server's socket. A server that then closes, with the
+    /// upload unread, discards the answer. The option is set with each send because each send may clear it.
+    #[cfg(target_os = "linux")]
+    fn acknowledge(&self, sent: usize) {
+        if self.tls && sent >= UPLOAD_BYTES {
+            // Without the option acknowledgements are late, and nothing else changes.
+            let _ = rustix::net::sockopt::set_tcp_quickack(&self.stream, true);
+        }
+    }
+
+    /// Other systems have no such option.
+    #[cfg(not(target_os = "linux"))]
+    fn acknowledge(&self, _: usize) {}
+}
+
 impl AsyncRead for UpstreamSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for UpstreamSocket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        poll_send(&self.0, cx, buf)
+        let sent = ready!(poll_send(&self.stream, cx, buf))?;
+        self.acknowledge(sent);
+        Poll::Ready(Ok(sent))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -81,7 +115,7 @@ impl AsyncWrite for UpstreamSocket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -135,5 +169,46 @@ mod tests {
             }
         };
         assert!(matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{error}");
+    }
+
+    /// Milliseconds until the second of two short sends of `server` arrives, of which Nagle's algorithm holds the second back
+    /// until the first is acknowledged.
+    #[cfg(target_os = "linux")]
+    async fn second_send_takes(server: &mut TcpStream, client: &mut UpstreamSocket) -> u128 {
+        use tokio::io::AsyncWriteExt as _;
+
+        // By now the socket has found that it is sent answers, and acknowledges late.
+        for _ in 0..4 {
+            server.write_all(b"answer").await.unwrap();
+            client.read_exact(&mut [0; 6]).await.unwrap();
+            client.write_all(&[0; UPLOAD_BYTES]).await.unwrap();
+        }
+        let begun = std::time::Instant::now();
+        server.write_all(b"ticket").await.unwrap();
+        server.write_all(b"answer").await.unwrap();
+        // Read together: a read of the first would acknowledge it.
+        while client.stream.peek(&mut [0; 12]).await.unwrap() < 12 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        client.read_exact(&mut [0; 12]).await.unwrap();
+        begun.elapsed().as_millis()
+    }
+
+    /// Linux acknowledges after 40 ms or more where it does so late (`TCP_DELACK_MIN`).
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn tls_socket_acknowledges_at_once_during_an_upload() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut shortest = [u128::MAX; 2];
+        for (tls, shortest) in [false, true].into_iter().zip(&mut shortest) {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut server, _) = listener.accept().await.unwrap();
+            let mut client = UpstreamSocket::new(client, tls);
+            for _ in 0..5 {
+                *shortest = second_send_takes(&mut server, &mut client).await.min(*shortest);
+            }
+        }
+        let [late, at_once] = shortest;
+        assert!(late >= 30 && at_once < 30, "{late} ms without TLS, {at_once} ms with it");
     }
 }

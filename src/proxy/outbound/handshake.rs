@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    policy::Origin,
+    policy::{Origin, Scheme},
     proxy::message::{send::UpstreamSocket, writes::Writes},
 };
 
@@ -41,7 +41,7 @@ impl<'a> Handshake<'a> {
     ) -> (Self, SensorIo<UpstreamSocket, impl Fn(Moved) + use<>>) {
         let peer = stream.peer_addr().ok().map(|peer| peer.ip());
         let (writes, life) = (Writes::new(outbound.clock), Lifespan::new(outbound.clock.now(), peer));
-        let stream = SensorIo::new(UpstreamSocket(stream), note(writes.clone()));
+        let stream = SensorIo::new(UpstreamSocket::new(stream, origin.scheme == Scheme::Https), note(writes.clone()));
         (Self { outbound, origin, pool, writes, life }, stream)
     }
 
