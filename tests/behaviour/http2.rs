@@ -1,5 +1,6 @@
 //! HTTP/2 towards workers and towards upstreams.
 
+mod early_answers;
 mod floods;
 mod idle_timeouts;
 mod malformed;

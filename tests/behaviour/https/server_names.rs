@@ -149,3 +149,39 @@ fn inside_of_a_tunnel_the_port_and_in_http_1_0_the_host_may_be_left_out() {
         400
     );
 }
+
+/// One tunnel has in its handshake the name that the other has in its CONNECT. Each lane lets one turn in flight.
+#[test]
+fn turns_of_tunnels_that_draw_on_crossing_lanes_do_not_wait_for_each_other() {
+    let api = secure();
+    let rule = |host: &str| format!("[[rule]]\nhost = \"{host}\"\nlimits = \"in-flight 1\"\n");
+    let andante = Interceptor::with_config(&(rule("a.localhost") + &rule("localhost")), &[]);
+    let by_name = |connect: &str, name: &str| {
+        let worker = Worker { name: Some(name.to_owned()), ..fronting(TRUSTED.file().as_ref()) };
+        worker.secure(andante.tunnel(&format!("{connect}:{}", api.port()))).expect("the API itself")
+    };
+    std::thread::scope(|scope| {
+        for (connect, name) in [("localhost", "a.localhost"), ("a.localhost", "localhost")] {
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    // Its end takes the turn out of flight.
+                    assert_eq!(answered(&mut by_name(connect, name), get(name)), 200, "{connect} {name}");
+                }
+            });
+        }
+    });
+    assert_eq!(api.requests().len(), 40);
+}
+
+/// An encrypted ClientHello (ECH) shows the public name of the API's provider alone, for which there is no rule.
+#[test]
+fn handshake_that_shows_a_name_without_a_rule_goes_by_its_connect() {
+    let rule = "[[rule]]\nhost = \"localhost\"\nlimits = \"1/h\"\nmax-wait = \"500ms\"\n";
+    let (api, andante) = (secure(), Interceptor::with_config(rule, &[]));
+    let worker = Worker { name: Some("b.localhost".to_owned()), ..fronting(TRUSTED.file().as_ref()) };
+    let mut client = worker.secure(andante.tunnel(&localhost(&api))).expect("the API itself");
+    assert_eq!(answered(&mut client, get("b.localhost")), 200);
+    client.send(get("b.localhost"));
+    client.cut_off();
+    assert_eq!(api.requests().len(), 1);
+}

@@ -9,6 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustix::process::Signal;
 
 use super::{localhost, server};
 use crate::support::{
@@ -262,4 +263,69 @@ fn tunnels_of_a_rule_that_asks_for_them_hold_a_slot_each() {
     let status = andante.status();
     assert_eq!((&status["lanes"][0]["in_flight"], turns(&andante, "sent")), (&2.into(), 0));
     assert!(andante.stderr().contains("only tunnels to it are counted"), "{}", andante.stderr());
+}
+
+/// A client whose second turn waits.
+fn waiting(andante: &Andante, target: &str) -> Client {
+    let mut client = connect(andante, target);
+    client.send(get(target));
+    assert_eq!(client.answer().status(), 200);
+    client.send(get(target));
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
+    client
+}
+
+#[test]
+fn a_turn_that_waits_may_be_sent_within_the_drain() {
+    let (api, _) = limiting(1000);
+    let (mut andante, target) = (Andante::serve(&["--limit", "localhost=1/2s"]), localhost(&api));
+    let mut client = waiting(&andante, &target);
+    andante.signal(Signal::TERM);
+    assert_eq!(client.answer().status(), 200);
+    drop(client);
+    assert!(andante.ended().success());
+}
+
+#[test]
+fn a_turn_that_waits_is_cut_off_at_the_end_of_the_drain() {
+    let (api, seen) = limiting(1000);
+    let target = localhost(&api);
+    let rule = "drain = \"500ms\"\n[[rule]]\nhost = \"localhost\"\nlimits = \"1/h\"\n";
+    let mut andante = Andante::with_config(rule);
+    let mut client = waiting(&andante, &target);
+    andante.signal(Signal::TERM);
+    client.cut_off();
+    assert!(andante.ended().success());
+    assert_eq!(seen.lock().accepted.len(), 1);
+}
+
+#[test]
+fn a_reloaded_limit_holds_for_the_turns_of_open_tunnels() {
+    let (api, seen) = limiting(1000);
+    let (target, folder) = (localhost(&api), tempfile::tempdir().unwrap());
+    let file = folder.path().join("andante.toml");
+    let write = |limit: &str| {
+        let rule = format!("[[rule]]\nhost = \"localhost\"\nlimits = \"{limit}\"\nmax-wait = \"1s\"\n");
+        std::fs::write(&file, rule).unwrap();
+    };
+    write("1/h");
+    let andante = Andante::serve(&["--config", file.to_str().unwrap()]);
+    let reload = |limit: &str| {
+        let before = andante.status()["config"]["reloads_total"].as_u64().unwrap();
+        write(limit);
+        andante.signal(Signal::HUP);
+        andante.wait_for(|status| status["config"]["reloads_total"] == before + 1);
+    };
+    let mut client = connect(&andante, &target);
+    client.send(get(&target));
+    assert_eq!(client.answer().status(), 200);
+    reload("100/s");
+    for _ in 0..5 {
+        client.send(get(&target));
+        assert_eq!(client.answer().status(), 200);
+    }
+    reload("1/h");
+    client.send(get(&target));
+    client.cut_off();
+    assert_eq!(seen.lock().accepted.len(), 6);
 }

@@ -58,6 +58,38 @@ fn answer_before_a_reset_reaches_the_worker_by_gateway_and_under_interception() 
 }
 
 #[test]
+fn answer_before_an_orderly_close_reaches_the_worker_under_interception() {
+    let leaf = TRUSTED.leaf(&["localhost"]);
+    let upstream = Upstream::secure(Server::new(&leaf, &["http/1.1"]), |mut connection| {
+        if connection.head().is_some() {
+            connection.send(TOO_LARGE);
+            connection.finish();
+            let _ = connection.rest();
+        }
+    });
+    let andante = Interceptor::serve(&["--breaker", "off", "--intercept", "localhost"]);
+    let target = format!("localhost:{}", upstream.address().port());
+    for _ in 0..6 {
+        let answer = upload(andante.worker(&target), "/", &target, &length());
+        assert_eq!((answer.status(), answer.text().as_str()), (413, "too big"), "{answer:?}");
+    }
+}
+
+#[test]
+fn answer_to_a_large_body_with_an_idempotency_key_reaches_the_worker() {
+    let upstream = Upstream::scripted(refusing(TOO_LARGE));
+    let host = upstream.address().to_string();
+    let rule = format!("[[rule]]\nhost = \"{host}\"\nidempotency-keys = \"1m\"\nbreaker = \"off\"\n");
+    for andante in [Andante::serve(&["--breaker", "off"]), Andante::with_config(&rule)] {
+        for number in 0..6 {
+            let fields = format!("{}\r\nIdempotency-Key: \"{number}\"", length());
+            let answer = upload(Client::connect(andante.proxy()), &upstream.url("/"), &host, &fields);
+            assert_eq!((answer.status(), answer.text().as_str()), (413, "too big"), "{answer:?}");
+        }
+    }
+}
+
+#[test]
 fn reset_without_an_answer_is_a_502_at_once() {
     let (upstream, andante) = (Upstream::scripted(refusing("")), Andante::serve(&["--breaker", "off"]));
     let host = upstream.address().to_string();
