@@ -17,6 +17,10 @@ use crate::error::BoxError;
 pub(crate) struct StreamReader {
     stream: RecvStream,
     expected: SizeHint,
+    /// Bytes of data that were read.
+    received: u64,
+    /// All data that the answer has was read: a failure of stream or connection comes too late to matter.
+    is_whole: bool,
     /// Only trailers are left.
     is_data_over: bool,
     /// Tells the task that sends the rest of the request's body how this ends.
@@ -38,26 +42,34 @@ impl StreamReader {
             Some(length) => SizeHint::with_exact(length),
             None => SizeHint::new(),
         };
-        Self { stream, expected, is_data_over: false, upload }
+        Self { stream, expected, received: 0, is_whole: false, is_data_over: false, upload }
     }
 
-    /// The next piece, or trailers. A stream that is reset with `NO_ERROR` has ended (RFC 9113 §8.1).
+    /// The next piece, or trailers. A stream that is reset with `NO_ERROR` has ended (RFC 9113 §8.1), and so has one whose
+    /// whole data was read, whatever becomes of it then.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if !self.is_data_over {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(piece)) => {
                     // Fails only for more than there is.
                     let _ = self.stream.flow_control().release_capacity(piece.len());
+                    self.received += piece.len() as u64;
+                    self.is_whole = self.expected.exact() == Some(self.received) || self.stream.is_end_stream();
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
-                Some(Err(error)) => return Poll::Ready(failure(error)),
+                Some(Err(error)) => return Poll::Ready(self.failure(error)),
                 None => self.is_data_over = true,
             }
         }
         match ready!(self.stream.poll_trailers(cx)) {
             Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
-            Err(error) => Poll::Ready(failure(error)),
+            Err(error) => Poll::Ready(self.failure(error)),
         }
+    }
+
+    fn failure(&self, error: h2::Error) -> Option<Result<Frame<Bytes>, BoxError>> {
+        let is_end = self.is_whole || error.reason() == Some(Reason::NO_ERROR);
+        (!is_end).then(|| Err(unwrapped(error)))
     }
 
     /// Whether nothing more is to come.
@@ -79,10 +91,6 @@ impl Drop for StreamReader {
             let _ = upload.send(AnswerRead);
         }
     }
-}
-
-fn failure(error: h2::Error) -> Option<Result<Frame<Bytes>, BoxError>> {
-    (error.reason() != Some(Reason::NO_ERROR)).then(|| Err(unwrapped(error)))
 }
 
 /// The I/O error inside of `error`, if there is one: h2 does not return it as its source.

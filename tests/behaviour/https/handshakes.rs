@@ -117,7 +117,7 @@ fn what_is_neither_tls_nor_http_is_ended_and_the_log_says_so_once() {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("neither TLS nor HTTP/1")).collect();
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains("WARN") && lines[0].contains("host=localhost"), "{log}");
-    assert!(lines[0].contains("https = \"turns\""), "{log}");
+    assert!(lines[0].contains("https = \"tunnel\""), "{log}");
     assert_eq!(upstream.connections(), 0, "it was let through");
 }
 
