@@ -74,8 +74,8 @@ struct TurnState {
     /// A turn waits for its slots.
     waits: bool,
     ended: bool,
-    /// When the server has last sent anything.
-    last_bytes: Option<Instant>,
+    /// When the server has last sent application data, in whichever turn.
+    last_answer: Option<Instant>,
     /// When the server has closed its side.
     server_ended: Option<Instant>,
 }
@@ -170,8 +170,11 @@ impl TurnRelay<'_> {
     fn heard(&self, bytes: &[u8]) {
         let now = self.exchange.proxy.clock.now();
         let mut state = self.state.lock();
-        state.last_bytes = Some(now);
-        if !state.turns.on_server(bytes) || state.permits.is_empty() {
+        if !state.turns.on_server(bytes) {
+            return;
+        }
+        state.last_answer = Some(now);
+        if state.permits.is_empty() {
             return;
         }
         state.heard = Some(now);
@@ -275,7 +278,7 @@ impl TurnState {
     /// had closed it before, or closed it with an answer: then the turn may be the rest of an upload.
     fn was_idle(&self, since: Instant) -> bool {
         self.server_ended.is_some_and(|ended| {
-            let silent = self.last_bytes.map_or(Duration::MAX, |last| ended.since(last));
+            let silent = self.last_answer.map_or(Duration::MAX, |last| ended.since(last));
             ended >= since && silent >= CLOSES_WITH_ANSWER
         })
     }
