@@ -147,6 +147,11 @@ impl Metrics {
         sums(&self.shared.families.interceptions, "outcome")
     }
 
+    /// Turns inside of tunnels so far, over all rules and hosts, by [`TurnOutcome`].
+    pub fn turns(&self) -> BTreeMap<String, u64> {
+        sums(&self.shared.families.turns, "outcome")
+    }
+
     /// Answers of upstreams that reached workers so far, over all rules and hosts, by status code.
     pub fn answers(&self) -> BTreeMap<String, u64> {
         sums(&self.shared.families.answers, "code")

@@ -7,6 +7,7 @@
 
 mod cache;
 mod call;
+mod client_aborts;
 mod context;
 mod drain;
 mod exchange;

@@ -13,7 +13,7 @@ pub use self::{
     fleet::{FleetStatus, ShareStatus},
     limits::{AddedRuleStatus, AtOnceStatus, BudgetStatus, LimitSource, LimitStatus, OwnLimitStatus},
 };
-use crate::metrics::{CallOutcome, Metrics, TunnelContent};
+use crate::metrics::{CallOutcome, Metrics, TunnelContent, TurnOutcome};
 
 /// andante at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct Status {
     pub answers: BTreeMap<String, u64>,
     /// Tunnels that were intercepted so far, by what came through them.
     pub interceptions: Interceptions,
+    /// Turns inside of tunnels that are paced by turns so far, by what became of them.
+    #[serde(default)]
+    pub turns: Turns,
     /// How many times a request was sent again so far.
     pub retries_total: u64,
     /// How many requests needed no slot so far, since they shared the answer of another one.
@@ -123,6 +126,20 @@ pub struct Interceptions {
     pub failed: u64,
     /// Neither TLS nor HTTP.
     pub stranger: u64,
+}
+
+/// Turns inside of tunnels so far, by [`TurnOutcome`]. A turn is what a worker sends before the API answers: with HTTP/1.1 a
+/// request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    /// It had its slot and was sent.
+    pub sent: u64,
+    /// It could not have a slot in time, and its tunnel was closed.
+    pub refused: u64,
+    /// One side left while it waited.
+    pub left: u64,
+    /// The API closed the connection while it waited.
+    pub closed: u64,
 }
 
 /// One thing that went wrong, however often.
@@ -303,6 +320,22 @@ impl Interceptions {
             untrusted: of(TunnelContent::Untrusted),
             failed: of(TunnelContent::Failed),
             stranger: of(TunnelContent::NotHttp),
+        }
+    }
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// What `metrics` counted, over all rules.
+    pub fn counted(metrics: &Metrics) -> Self {
+        let counted = metrics.turns();
+        let of = |outcome: TurnOutcome| counted.get(outcome.as_str()).copied().unwrap_or(0);
+        Self {
+            sent: of(TurnOutcome::Sent),
+            refused: of(TurnOutcome::Refused),
+            left: of(TurnOutcome::Left),
+            closed: of(TurnOutcome::Closed),
         }
     }
 }

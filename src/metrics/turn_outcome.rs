@@ -9,14 +9,16 @@ pub enum TurnOutcome {
     Refused,
     /// A side closed the tunnel while the turn waited.
     Left,
-    /// The API closed the connection while the turn waited.
+    /// The API closed the idle connection while the turn waited.
     Closed,
+    /// The API had closed the connection, or closed it with an answer: the turn may be the rest of an upload.
+    Ended,
 }
 
 // === impl TurnOutcome ===
 
 impl TurnOutcome {
-    pub(super) const ALL: [Self; 4] = [Self::Sent, Self::Refused, Self::Left, Self::Closed];
+    pub(super) const ALL: [Self; 5] = [Self::Sent, Self::Refused, Self::Left, Self::Closed, Self::Ended];
 
     /// The value of the `outcome` label.
     pub fn as_str(self) -> &'static str {
@@ -25,6 +27,7 @@ impl TurnOutcome {
             Self::Refused => "refused",
             Self::Left => "left",
             Self::Closed => "closed",
+            Self::Ended => "ended",
         }
     }
 }

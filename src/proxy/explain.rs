@@ -18,7 +18,7 @@ use super::{
         ask::{self, Asking, RequestTerms},
         costs::SeenBody,
         credential, draws, keyed_hash,
-        read::{check_tunnel, rewrite},
+        read::{check_tunnel, rewrite, target as requested_target},
     },
 };
 use crate::{
@@ -197,12 +197,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
 /// Where `request` leads: what its target says, or the path of an address of ours.
 fn target(context: &ExplainContext<'_>, request: &Request<()>) -> Result<ExplainedTarget, Error> {
     let uri = request.uri();
-    let scheme = match uri.scheme_str() {
-        None => None,
-        Some("http") => Some(Scheme::Http),
-        Some("https") => Some(Scheme::Https),
-        Some(other) => return Err(Error::Scheme { scheme: other.to_owned() }),
-    };
+    let scheme = requested_target::scheme(uri, request.headers())?;
     let path = uri.path_and_query().ok_or(Error::NoTarget)?;
     let by_gateway = || gateway::target(path, context.gateways);
     let found = match (scheme, uri.authority()) {

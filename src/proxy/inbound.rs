@@ -1,5 +1,6 @@
 //! Workers' connections: finds out what they speak, serves that to its end, and then what a request has made of them.
 
+mod both_ways;
 mod detect;
 mod http1;
 mod http2;
@@ -14,6 +15,7 @@ mod socket;
 mod takeover;
 mod tunnel;
 mod turn_relay;
+mod turn_reports;
 mod watchdog;
 
 pub use detect::serve;

@@ -14,7 +14,7 @@ pub struct Incidents(Mutex<Vec<Incident>>);
 /// One thing that went wrong, however often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    /// What kind of thing: an error type of RFC 9209, what became of an intercepted tunnel, or [`Self::UNREAD`](Incidents::UNREAD).
+    /// What kind of thing: an error type of RFC 9209, what became of a tunnel, or [`Self::UNREAD`](Incidents::UNREAD).
     pub kind: &'static str,
     /// What happened, and on which host; never a credential.
     pub detail: String,
@@ -44,6 +44,8 @@ impl Incidents {
     pub const NOT_INTERCEPTED: &str = "interception_failed";
     /// The kind of an intercepted tunnel that holds neither TLS nor HTTP.
     pub const NOT_HTTP: &str = "not_http";
+    /// The kind of requests inside of tunnels whose connection the API closed while they waited.
+    pub const CLOSED_IN_QUEUE: &str = "closed_in_queue";
     /// The kind of answers that were cut because their worker did not read them.
     pub const UNREAD: &str = "unread";
 
@@ -64,6 +66,16 @@ impl Incidents {
     /// An intercepted tunnel has come to nothing.
     pub(crate) fn not_intercepted(&self, kind: &'static str, detail: String, hint: impl Into<String>, now: Instant) {
         let (hint, blame) = (hint.into(), name(Blame::Client));
+        self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
+    }
+
+    /// An API of `host` has closed the connection of a request inside of a tunnel, which waited for its slot.
+    pub(crate) fn closed_in_queue(&self, host: &str, now: Instant) {
+        let detail = format!("{host}: the API closed a connection while a request in a tunnel waited for its slot");
+        let hint = format!(
+            "send fewer requests at once, or start with --intercept {host}: then no connection is needed while a request waits"
+        );
+        let (kind, blame) = (Self::CLOSED_IN_QUEUE, name(Blame::Us));
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
     }
 

@@ -15,6 +15,7 @@ mod requests;
 mod run;
 mod secrets;
 mod server_names;
+mod tunnel_ends;
 mod turns;
 mod upstreams;
 

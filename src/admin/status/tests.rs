@@ -55,6 +55,7 @@ fn the_json_is_the_contract() {
         left_seconds_max: 5.0,
         ..lane("api.example.com", 2)
     };
+    let turns = Turns { sent: 8, refused: 2, left: 1, closed: 0 };
     let (version, retries_total, slots_saved_total) = ("1.2.3".into(), 7, 5);
     let incident = IncidentStatus {
         kind: "dns_error".into(),
@@ -67,6 +68,7 @@ fn the_json_is_the_contract() {
     let status = Status {
         version,
         uptime_s: 1.5,
+        turns,
         answers: [("200".into(), 3)].into(),
         retries_total,
         slots_saved_total,
@@ -102,6 +104,7 @@ fn the_json_is_the_contract() {
         "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
         "answers": {"200": 3},
         "interceptions": {"tls": 0, "plain": 0, "untrusted": 0, "failed": 0, "stranger": 0},
+        "turns": {"sent": 8, "refused": 2, "left": 1, "closed": 0},
         "retries_total": 7,
         "slots_saved_total": 5,
         "incidents": [{

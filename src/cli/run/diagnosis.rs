@@ -5,7 +5,7 @@ use std::{fmt::Write as _, os::unix::process::ExitStatusExt as _, process::ExitS
 use crate::{
     admin::{
         Status,
-        status::{IncidentStatus, LaneStatus},
+        status::{IncidentStatus, LaneStatus, Turns},
     },
     app::Unmatched,
     cli::wording,
@@ -138,6 +138,27 @@ fn breakers(status: &Status) -> String {
     text
 }
 
+/// Requests inside of tunnels that failed before they had a slot: a client gave up, or found its connection closed.
+pub(super) fn turns(status: &Status) -> String {
+    let Turns { refused, left, closed, .. } = status.turns;
+    let failed = refused + left + closed;
+    if failed == 0 {
+        return String::new();
+    }
+    let usual = status.lanes.iter().filter(|lane| lane.left_after_s.is_some()).max_by_key(|lane| lane.left_total);
+    let usual = usual.filter(|_| left > 0).and_then(|lane| lane.left_after_s);
+    let usual = usual.map_or_else(String::new, |usual| format!(" (most after {})", wording::seconds(usual)));
+    format!(
+        "  {} in tunnels failed: {} given up by the client{usual}, {} refused (max-wait), {} closed by the API\n    \
+         hint: raise the client's time-out or max-wait, or send fewer requests at once; intercepted, they need no \
+         connection while they wait, and a refusal is an answer\n",
+        wording::several(failed, "request"),
+        wording::count(left),
+        wording::count(refused),
+        wording::count(closed),
+    )
+}
+
 /// Clients that gave up.
 pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
     if status.requests.left == 0 {
@@ -145,6 +166,8 @@ pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
     }
     let lanes = status.lanes.iter();
     let queued: u64 = lanes.clone().map(|lane| lane.left_queued_total).sum();
+    // Lanes count turns, too: all of them in the queue.
+    let queued = queued.saturating_sub(status.turns.left);
     let longest = lanes.clone().map(|lane| lane.left_seconds_max).fold(0.0, f64::max);
     // Whoever ends a program does not want to hear of its time-outs.
     let stopped = ended.signal().is_some() || ended.code().is_some_and(|code| code > SIGNALS);
@@ -186,7 +209,7 @@ pub(super) fn unmatched(rules: &[Unmatched]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{turns as turns_of, *};
     use crate::admin::status::{GateStatus, Interceptions, LastError, Requests};
 
     fn ended(raw: i32) -> Circumstances<'static> {
@@ -313,6 +336,22 @@ mod tests {
             let stopped = super::departures(&status(vec![lane(29, Some(5.0))]), ExitStatus::from_raw(raw));
             assert!(stopped.ends_with("29 of them in the queue: the command was ended by a signal\n"), "{stopped}");
         }
+    }
+
+    #[test]
+    fn requests_in_tunnels_that_failed_are_told_of_by_cause() {
+        let lane =
+            LaneStatus { left_total: 19, left_queued_total: 19, left_after_s: Some(5.0), ..LaneStatus::default() };
+        let turns = Turns { sent: 11, left: 19, ..Turns::default() };
+        let status = Status { lanes: vec![lane], turns, ..Status::default() };
+        let text = turns_of(&status);
+        let line = "  19 requests in tunnels failed: 19 given up by the client (most after 5.0 s), 0 refused (max-wait), \
+                    0 closed by the API\n    hint: ";
+        assert!(text.starts_with(line), "{text}");
+        let turns = Turns { refused: 1, ..Turns::default() };
+        let text = turns_of(&Status { turns, ..status.clone() });
+        assert!(text.starts_with("  1 request in tunnels failed: 0 given up by the client, 1 refused"), "{text}");
+        assert_eq!(turns_of(&Status { turns: Turns { sent: 7, ..Turns::default() }, ..status }), "");
     }
 
     #[test]

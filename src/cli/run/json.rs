@@ -26,6 +26,7 @@ pub(super) fn summary(status: &Status, elapsed: Duration, exit_code: u8, unmatch
         "failed": diagnosis::failed(status),
         "left": status.requests.left,
         "tunnels": status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0),
+        "turns": status.turns,
         "used": !diagnosis::is_unused(status),
         "answers": status.answers,
         "incidents": status.incidents,

@@ -10,9 +10,10 @@ use crate::cli::wording;
 use crate::{
     admin::{
         Status,
-        status::{LaneStatus, LimitSource},
+        status::{LaneStatus, LimitSource, Turns},
     },
     limit::{LimitSpec, Unit},
+    policy::Https,
 };
 
 /// How much of a limit was used.
@@ -37,12 +38,23 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
     text += &queue(status, "given up by the client");
     let tunnels = status.requests.tunnelled + u64::try_from(status.tunnels).unwrap_or(0);
     if tunnels > 0 {
-        let _ = writeln!(text, "  {}; nobody sees the requests inside", wording::several(tunnels, "tunnel"));
+        let _ = writeln!(text, "  {}{}", wording::several(tunnels, "tunnel"), pacing_inside(status));
     }
-    text + &diagnosis::departures(status, circumstances.ended)
+    text + &diagnosis::turns(status)
+        + &diagnosis::departures(status, circumstances.ended)
         + &diagnosis::causes(status)
         + &lanes(status)
         + &diagnosis::unmatched(circumstances.unmatched)
+}
+
+/// What andante has seen and paced inside of tunnels.
+fn pacing_inside(status: &Status) -> &'static str {
+    let by_turns = |lane: &LaneStatus| lane.https == Https::Turns.as_str();
+    match status.turns == Turns::default() {
+        true => "; nobody sees the requests inside",
+        false if status.lanes.iter().all(by_turns) => ", paced by turns: their answers are not seen",
+        false => ", some of them paced by turns: the answers inside are not seen",
+    }
 }
 
 /// How long requests have waited, and what became of them; `left` says what those did that nobody waits for any more.
@@ -174,6 +186,25 @@ andante: 1,236 requests sent in 2m 30s
   www.example.com: 2 sent
 ";
         assert_eq!(render(&status, Duration::from_secs(150)), expected);
+    }
+
+    #[test]
+    fn tunnels_that_were_paced_by_turns_are_told_from_blind_ones() {
+        let status = |turns, ways: &[&str]| Status {
+            tunnels: 8,
+            turns,
+            lanes: ways.iter().map(|https| LaneStatus { https: (*https).into(), ..lane("a", &[], 1, 0.0) }).collect(),
+            ..Status::default()
+        };
+        let sent = || Turns { sent: 10, ..Turns::default() };
+        for (status, line) in [
+            (status(Turns::default(), &["tunnel"]), "  8 tunnels; nobody sees the requests inside\n"),
+            (status(sent(), &["turns"]), "  8 tunnels, paced by turns: their answers are not seen\n"),
+            (status(sent(), &["turns", "tunnel"]), "  8 tunnels, some of them paced by turns: "),
+        ] {
+            let text = render(&status, Duration::ZERO);
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Relays bytes both ways, unseen: blind tunnels, and connections that have switched to another protocol.
 
 use std::{
-    io,
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,23 +11,15 @@ use std::{
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, info};
 
+use super::both_ways::{self, Gate};
 use crate::{
     lane::Permit,
     metrics,
-    proxy::{
-        exchange::Exchange,
-        outbound::{
-            route::Route,
-            sensor_io::{Moved, SensorIo},
-        },
-    },
+    proxy::{exchange::Exchange, outbound::route::Route},
 };
-
-/// What is copied at a time, each way: 0.8 GB/s where tokio's 8 KiB reach 0.58. An idle tunnel costs 16 KiB all in all.
-const BUFFER: usize = 32 * 1024;
 
 /// The slots of a tunnel or turn in flight, mostly of one lane.
 pub(crate) type Permits = SmallVec<[Permit; 2]>;
@@ -35,8 +27,15 @@ pub(crate) type Permits = SmallVec<[Permit; 2]>;
 /// Counts the tunnel while it is open.
 pub(crate) struct OpenTunnel<'a>(&'a Exchange);
 
-/// Relays a blind tunnel to its end, and counts it. `_permits` are in flight until then.
-pub(crate) async fn tunnel<C, U>(exchange: Arc<Exchange>, route: &Route, client: C, upstream: U, _permits: Permits)
+/// Lets all bytes pass at once.
+struct OpenGate<'a> {
+    exchange: &'a Exchange,
+    /// One side has closed.
+    ended: AtomicBool,
+}
+
+/// Relays a blind tunnel to its end, and counts it. `permits` are in flight until then.
+pub(crate) async fn tunnel<C, U>(exchange: Arc<Exchange>, route: &Route, client: C, upstream: U, permits: Permits)
 where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
@@ -45,15 +44,18 @@ where
     let open = OpenTunnel::new(&exchange);
     copy(&exchange, client, upstream, Some(&route.origin.host)).await;
     route.lane.metrics().count(metrics::CallOutcome::Tunnelled);
-    drop(open);
+    drop((open, permits));
+    exchange.session.client.linger().await;
 }
 
 /// Relays what both sides speak after they have switched. The permit is in flight for as long as they do.
-pub(crate) async fn upgraded(exchange: Arc<Exchange>, worker: OnUpgrade, upstream: OnUpgrade, _permit: Permit) {
+pub(crate) async fn upgraded(exchange: Arc<Exchange>, worker: OnUpgrade, upstream: OnUpgrade, permit: Permit) {
     match tokio::try_join!(worker, upstream) {
         Ok((worker, upstream)) => {
-            let _open = OpenTunnel::new(&exchange);
+            let open = OpenTunnel::new(&exchange);
             copy(&exchange, TokioIo::new(worker), TokioIo::new(upstream), None).await;
+            drop((open, permit));
+            exchange.session.client.linger().await;
         }
         Err(error) => debug!(%error, "one side left before the protocol was switched"),
     }
@@ -61,30 +63,19 @@ pub(crate) async fn upgraded(exchange: Arc<Exchange>, worker: OnUpgrade, upstrea
 
 /// Copies both ways until both sides have closed, one of them breaks, nothing moves for too long, or the process ends.
 /// `host` is that of a blind tunnel, in which an answer may be awaited.
-async fn copy<C, U>(exchange: &Exchange, mut client: C, upstream: U, host: Option<&Arc<str>>)
+async fn copy<C, U>(exchange: &Exchange, client: C, upstream: U, host: Option<&Arc<str>>)
 where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
     exchange.progress.moves();
-    let ended = AtomicBool::new(false);
-    let mut upstream = SensorIo::new(upstream, |moved| {
-        match moved {
-            Moved::Flushed => return,
-            Moved::Ended => ended.store(true, Ordering::Relaxed),
-            Moved::In | Moved::Out => {}
-        }
-        exchange.progress.moves();
-    });
-    let copied = tokio::select! {
-        copied = copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER, BUFFER) => copied,
-        () = too_long(exchange, host, || host.is_some() && !ended.load(Ordering::Relaxed)) => {
-            Err(io::ErrorKind::TimedOut.into())
-        }
-    };
-    match copied {
-        Ok((up, down)) => debug!(up, down, "a tunnel has ended"),
-        Err(error) => debug!(%error, "a tunnel broke"),
+    let gate = OpenGate { exchange, ended: AtomicBool::new(false) };
+    tokio::select! {
+        copied = both_ways::copy(client, upstream, &gate) => match copied {
+            Ok(()) => debug!("a tunnel has ended"),
+            Err(error) => debug!(%error, "a tunnel broke"),
+        },
+        () = too_long(exchange, host, || host.is_some() && !gate.ended.load(Ordering::Relaxed)) => {}
     }
 }
 
@@ -116,6 +107,37 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
             () = proxy.clock.sleep_until(deadline.min(now + timeouts.idle)) => {}
             () = drain => {}
         }
+    }
+}
+
+// === impl OpenGate ===
+
+impl Gate for OpenGate<'_> {
+    type Closed = Infallible;
+
+    fn next_turn(&self, _: &[u8], _: &mut usize) -> Option<usize> {
+        None
+    }
+
+    async fn pass(&self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn on_answer(&self, _: &[u8]) {
+        self.on_progress();
+    }
+
+    fn on_progress(&self) {
+        self.exchange.progress.moves();
+    }
+
+    fn on_api_end(&self) {
+        self.on_worker_end();
+    }
+
+    fn on_worker_end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.on_progress();
     }
 }
 

@@ -1,35 +1,34 @@
 //! Relays a blind tunnel turn by turn. The bytes of a new turn are held until each lane gives a slot; nothing else is
 //! delayed or changed. Only headers of TLS records are looked at: see `message::tls_turns`.
 
-use std::{future::poll_fn, io, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split},
-    net::TcpStream,
-    sync::Notify,
-};
-use tracing::{debug, warn};
+use tokio::{net::TcpStream, sync::Notify};
+use tracing::debug;
 
 use super::{
+    both_ways::{self, Gate},
     relay::{self, Permits},
     socket::Socket,
+    turn_reports,
 };
 use crate::{
     clock::Instant,
     lane::{Admission, AdmitRequest, Lane, Refusal},
     learn::AnswerReport,
     metrics::TurnOutcome,
-    proxy::{exchange::Exchange, log_throttle::LogTopic, message::tls_turns::TlsTurns, steps::retry::patience_ends},
+    proxy::{exchange::Exchange, message::tls_turns::TlsTurns, steps::retry::patience_ends},
 };
 
-/// Size of the buffers, as of other relays.
-const BUFFER_BYTES: usize = 32 * 1024;
 /// Silence of the server that ends a turn whose answer has begun. Streamed answers pause for less.
 const ANSWERED_AFTER: Duration = Duration::from_secs(3);
 /// Silence that ends the first turn of a connection: longer, as session tickets after a handshake look like an answer.
 const FIRST_ANSWERED_AFTER: Duration = Duration::from_secs(30);
+
+/// Time after its last bytes within which an API closes the connection of an answer. Time-outs of idle connections are longer.
+const CLOSES_WITH_ANSWER: Duration = Duration::from_millis(100);
 
 /// Interval at which a tunnel with a waiting turn is marked as active.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -75,24 +74,26 @@ struct TurnState {
     /// A turn waits for its slots.
     waits: bool,
     ended: bool,
+    /// When the server has last sent application data, in whichever turn.
+    last_answer: Option<Instant>,
+    /// When the server has closed its side.
+    server_ended: Option<Instant>,
 }
 
-/// Why a tunnel ends before both sides have closed it.
+/// Reason why a turn is not sent.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("the client left while a turn waited")]
-    Left,
-    #[error("the API closed the connection while a turn waited")]
-    Closed,
+enum Unsent {
     #[error("a turn was refused: {0}")]
     Refused(Refusal),
+    #[error("the client left while a turn waited")]
+    Left,
+    #[error("the API closed the connection before a turn had its slot")]
+    Closed,
 }
 
 /// Relays what both sides say until both have closed, one breaks or a turn may not wait any longer.
 pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: TcpStream, lanes: TurnLanes) {
-    let _open = relay::OpenTunnel::new(&exchange);
+    let open = relay::OpenTunnel::new(&exchange);
     exchange.progress.moves();
     let relay = TurnRelay {
         exchange: &exchange,
@@ -102,19 +103,16 @@ pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: Tcp
         server_ended: Notify::new(),
         waits: Notify::new(),
     };
-    let ((client, to_client), (upstream, to_upstream)) = (split(client), split(upstream));
-    let both = async { tokio::try_join!(relay.up(client, to_upstream), relay.down(upstream, to_client)) };
-    let ended = tokio::select! {
-        ended = both => ended.map(drop),
-        () = relay.silent() => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+    tokio::select! {
+        ended = both_ways::copy(client, upstream, &relay) => match ended {
+            Ok(()) => debug!("a tunnel has ended"),
+            Err(error) => debug!(%error, "a tunnel broke"),
+        },
+        () = relay.silent() => {}
         () = relay.answers_end() => unreachable!("it watches for as long as the tunnel is open"),
-    };
-    match ended {
-        Ok(()) => debug!("a tunnel has ended"),
-        Err(Broken::Refused(refusal)) => refused(&exchange, &lanes, &refusal),
-        Err(Broken::Closed) => closed(&exchange, &lanes),
-        Err(error) => debug!(%error, "a tunnel broke"),
     }
+    drop((open, relay));
+    exchange.session.client.linger().await;
 }
 
 // === impl TurnLanes ===
@@ -132,54 +130,10 @@ impl TurnLanes {
 // === impl TurnRelay ===
 
 impl TurnRelay<'_> {
-    /// Copies what the client says.
-    async fn up(&self, mut client: ReadHalf<Socket>, mut upstream: WriteHalf<TcpStream>) -> Result<(), Broken> {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            let read = client.read(&mut buffer).await?;
-            if read == 0 {
-                self.state.lock().ended = true;
-                return Ok(upstream.shutdown().await?);
-            }
-            let bytes = &buffer[..read];
-            let (mut looked, mut written) = (0, 0);
-            while looked < read {
-                let turn = self.state.lock().turns.on_client(bytes, &mut looked);
-                let until = turn.unwrap_or(read);
-                upstream.write_all(&bytes[written..until]).await?;
-                written = until;
-                if turn.is_some() {
-                    self.begin().await?;
-                }
-            }
-            upstream.write_all(&bytes[written..]).await?;
-            self.moved();
-        }
-    }
-
-    /// Copies what the server says.
-    async fn down(&self, mut upstream: ReadHalf<TcpStream>, mut client: WriteHalf<Socket>) -> Result<(), Broken> {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            let read = upstream.read(&mut buffer).await?;
-            if read == 0 {
-                {
-                    let mut state = self.state.lock();
-                    state.ended = true;
-                    // The answer in flight ends with the connection.
-                    state.permits.clear();
-                }
-                self.server_ended.notify_one();
-                return Ok(client.shutdown().await?);
-            }
-            self.heard(&buffer[..read]);
-            client.write_all(&buffer[..read]).await?;
-            self.moved();
-        }
-    }
-
     /// Takes the slots of a new turn. The one before is over.
-    async fn begin(&self) -> Result<(), Broken> {
+    async fn begin(&self) -> Result<(), Unsent> {
+        let clock = self.exchange.proxy.clock;
+        let since = clock.now();
         {
             let mut state = self.state.lock();
             state.permits.clear();
@@ -189,20 +143,21 @@ impl TurnRelay<'_> {
         let taken = tokio::select! {
             biased;
             // Checked first: without a server a slot would be wasted.
-            () = self.server_ended.notified() => Err(Broken::Closed),
-            taken = take(self.exchange, self.lanes) => taken.map_err(Broken::Refused),
-            () = client_left(self.exchange) => Err(Broken::Left),
+            () = self.server_ended.notified() => Err(Unsent::Closed),
+            taken = take(self.exchange, self.lanes) => taken.map_err(Unsent::Refused),
+            () = client_left(self.exchange) => Err(Unsent::Left),
         };
-        let now = self.exchange.proxy.clock.now();
+        let now = clock.now();
+        let (outcome, refusal) = match &taken {
+            Ok(_) => (TurnOutcome::Sent, None),
+            Err(Unsent::Refused(refusal)) => (TurnOutcome::Refused, Some(refusal)),
+            Err(Unsent::Closed) if self.state.lock().was_idle(since) => (TurnOutcome::Closed, None),
+            Err(Unsent::Closed) => (TurnOutcome::Ended, None),
+            Err(Unsent::Left) => (TurnOutcome::Left, None),
+        };
+        turn_reports::on_outcome(self.exchange, self.lanes, outcome, refusal, now.since(since));
         let mut state = self.state.lock();
         state.waits = false;
-        let outcome = match &taken {
-            Ok(_) => TurnOutcome::Sent,
-            Err(Broken::Refused(_)) => TurnOutcome::Refused,
-            Err(Broken::Closed) => TurnOutcome::Closed,
-            Err(_) => TurnOutcome::Left,
-        };
-        self.lanes.lanes.iter().for_each(|of| of.lane.metrics().turned(outcome));
         state.permits = taken?;
         state.permits.iter_mut().for_each(|permit| permit.sent_at(now));
         (state.begun, state.heard) = (state.begun + 1, None);
@@ -213,11 +168,15 @@ impl TurnRelay<'_> {
 
     /// The server has sent `bytes`.
     fn heard(&self, bytes: &[u8]) {
+        let now = self.exchange.proxy.clock.now();
         let mut state = self.state.lock();
-        if !state.turns.on_server(bytes) || state.permits.is_empty() {
+        if !state.turns.on_server(bytes) {
             return;
         }
-        let now = self.exchange.proxy.clock.now();
+        state.last_answer = Some(now);
+        if state.permits.is_empty() {
+            return;
+        }
         state.heard = Some(now);
         if !state.answered {
             state.answered = true;
@@ -277,6 +236,54 @@ impl TurnRelay<'_> {
     }
 }
 
+impl Gate for TurnRelay<'_> {
+    type Closed = Unsent;
+
+    fn next_turn(&self, bytes: &[u8], looked: &mut usize) -> Option<usize> {
+        self.state.lock().turns.on_client(bytes, looked)
+    }
+
+    async fn pass(&self) -> Result<(), Unsent> {
+        self.begin().await
+    }
+
+    fn on_answer(&self, bytes: &[u8]) {
+        self.heard(bytes);
+    }
+
+    fn on_progress(&self) {
+        self.moved();
+    }
+
+    fn on_api_end(&self) {
+        {
+            let mut state = self.state.lock();
+            state.ended = true;
+            state.server_ended = Some(self.exchange.proxy.clock.now());
+            // The answer in flight ends with the connection.
+            state.permits.clear();
+        }
+        self.server_ended.notify_one();
+    }
+
+    fn on_worker_end(&self) {
+        self.state.lock().ended = true;
+    }
+}
+
+// === impl TurnState ===
+
+impl TurnState {
+    /// Whether the API has closed the connection because it was idle while the turn waited that has begun at `since`. Otherwise it
+    /// had closed it before, or closed it with an answer: then the turn may be the rest of an upload.
+    fn was_idle(&self, since: Instant) -> bool {
+        self.server_ended.is_some_and(|ended| {
+            let silent = self.last_answer.map_or(Duration::MAX, |last| ended.since(last));
+            ended >= since && silent >= CLOSES_WITH_ANSWER
+        })
+    }
+}
+
 /// Takes the slots of a tunnel that counts as one turn as a whole. `None` if they are refused or the client leaves.
 pub(crate) async fn take_once(exchange: &Exchange, lanes: &TurnLanes) -> Option<Permits> {
     let taken = tokio::select! {
@@ -285,7 +292,7 @@ pub(crate) async fn take_once(exchange: &Exchange, lanes: &TurnLanes) -> Option<
         taken = take(exchange, lanes) => taken,
         () = exchange.proxy.drain.begun() => return None,
     };
-    taken.inspect_err(|refusal| refused(exchange, lanes, refusal)).ok()
+    taken.inspect_err(|refusal| turn_reports::on_refusal(exchange, lanes, refusal)).ok()
 }
 
 /// Ends when the client has closed its side.
@@ -317,36 +324,4 @@ async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal
         permits.push(permit);
     }
     Ok(permits)
-}
-
-/// Logs that a refused turn closed its tunnel. The client cannot be answered inside TLS.
-fn refused(exchange: &Exchange, lanes: &TurnLanes, refusal: &Refusal) {
-    let proxy = &exchange.proxy;
-    let Some(TurnLane { lane, .. }) = lanes.lanes.first() else { return };
-    let host = lane.host();
-    if proxy.reports.throttle.is_due(LogTopic::TurnRefused, host, proxy.clock.now()) {
-        warn!(
-            %host,
-            client = %exchange.session.address,
-            %refusal,
-            "closed a tunnel: a request inside may not wait for its slot any longer, and there is no other answer; \
-             raise max-wait or the client's time-out, send fewer requests at once, or start with --intercept {host}"
-        );
-    }
-}
-
-/// Logs that the API closed a connection while a turn waited. The request was never sent.
-fn closed(exchange: &Exchange, lanes: &TurnLanes) {
-    let proxy = &exchange.proxy;
-    let Some(TurnLane { lane, .. }) = lanes.lanes.first() else { return };
-    let host = lane.host();
-    if proxy.reports.throttle.is_due(LogTopic::TurnClosed, host, proxy.clock.now()) {
-        warn!(
-            %host,
-            client = %exchange.session.address,
-            "the API closed a connection while a request in it waited for its slot: the wait was longer than the API \
-             keeps idle connections; send fewer requests at once, or start with --intercept {host}, which needs no \
-             connection while a request waits"
-        );
-    }
 }

@@ -16,6 +16,8 @@ const HEADER_BYTES: usize = 5;
 const LONGEST_RECORD_BYTES: usize = (1 << 14) + 2048;
 /// TLS 1.3 adds the real type and a tag of 16 bytes to what a record holds (RFC 8446 §5.2).
 const EXPANSION_BYTES: usize = 17;
+/// An alert of TLS 1.3, such as the `close_notify` before the end of a connection: level and description.
+const ALERT_BYTES: usize = 2 + EXPANSION_BYTES;
 /// Finished with SHA-256 and with SHA-384 (RFC 8446 §4.4.4), as the only message of its record.
 const FINISHED_BYTES: [usize; 2] = [4 + 32 + EXPANSION_BYTES, 4 + 48 + EXPANSION_BYTES];
 /// Length of the shortest record that may begin a request. The request line of HTTP/1.1 alone has 16 bytes, and a HEADERS
@@ -78,11 +80,11 @@ impl TlsTurns {
         None
     }
 
-    /// Looks at `bytes` of the server. Returns whether there is application data in them.
+    /// Looks at `bytes` of the server. Returns whether there is application data in them, other than an alert.
     pub(crate) fn on_server(&mut self, bytes: &[u8]) -> bool {
         let (mut at, mut spoke) = (0, false);
         while let Some(record) = self.server.next(bytes, &mut at) {
-            spoke |= record.kind == APPLICATION_DATA;
+            spoke |= record.kind == APPLICATION_DATA && record.length > ALERT_BYTES;
         }
         if spoke {
             (self.awaits_server, self.short_bytes) = (false, 0);
@@ -303,6 +305,18 @@ mod tests {
                 }
                 assert_eq!(turns(&flights, 1 << 16), 3, "{payload} bytes and {expansion}");
             }
+        }
+    }
+
+    #[test]
+    fn an_alert_of_the_server_is_no_answer() {
+        for (length, expected) in [(ALERT_BYTES, 1), (ALERT_BYTES + 1, 2)] {
+            let flights = after_hellos(vec![
+                Client(records(&[(20, 1), (23, 53), (23, 180)])),
+                Server(record(23, length)),
+                Client(record(23, 180)),
+            ]);
+            assert_eq!(turns(&flights, 1 << 16), expected, "a record of {length} bytes");
         }
     }
 

@@ -3,9 +3,8 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::Poll,
-    time::Duration,
 };
 
 use http::{Method, Response, StatusCode, uri::PathAndQuery};
@@ -17,8 +16,8 @@ use crate::{
     metrics,
     proxy::{
         call::{Answered, BoxedCall, Call, Step},
+        client_aborts,
         exchange::Exchange,
-        log_throttle::LogTopic,
         message::progress::Phase,
         outbound::{response_body::ResponseBody, route::Route},
         steps::access_log::{self, SaidFields},
@@ -158,26 +157,13 @@ impl CountedRequest {
         self.path.as_ref().map(PathAndQuery::path)
     }
 
-    /// Its client has left. Clients that keep doing so after the same time have a time-out that is too short for the
-    /// queue, and only andante can see that.
+    /// Its client has left.
     fn left(&self) {
         let Self { exchange, route, .. } = self;
-        let (proxy, lane) = (&exchange.proxy, &route.lane);
+        let lane = &route.lane;
         lane.metrics().count(metrics::CallOutcome::ClientLeft);
-        let (now, queued) = (proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
-        let Some(usual) = lane.departures().record(now, now.since(exchange.stats.begun()), queued) else { return };
-        if proxy.reports.own_clients.load(Ordering::Relaxed) {
-            return;
-        }
-        if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
-            let (host, rule, stats) = (lane.host(), &lane.policy().name, lane.departures().stats());
-            warn!(
-                %host, %rule, after_s = Duration::from_millis(usual.as_millis() as u64).as_secs_f64(), left = stats.total,
-                in_queue = stats.queued,
-                "clients keep leaving before their answer, most of them after the same time: probably a time-out of their \
-                 own; raise it in the client (docs/troubleshooting.md names the usual ones), or send fewer requests at once"
-            );
-        }
+        let (now, queued) = (exchange.proxy.clock.now(), exchange.progress.phase() == Phase::Waiting);
+        client_aborts::record(&exchange.proxy, lane, now.since(exchange.stats.begun()), queued);
     }
 }
 

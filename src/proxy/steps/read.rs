@@ -1,7 +1,7 @@
 //! Reads a request: is it one that can be forwarded, where to, and in whose lane?
 
 pub(crate) mod rewrite;
-mod target;
+pub(crate) mod target;
 
 use std::sync::Arc;
 

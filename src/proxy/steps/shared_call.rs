@@ -172,7 +172,8 @@ fn waits_until(call: &Call, expected: Option<Instant>) -> Result<(), Error> {
 
 /// The call which `call` shares has a slot: its own watch sees to it that it ends.
 fn is_sent(call: &Call) {
-    wait::stayed(&call.exchange, &call.route);
+    let waited = call.exchange.proxy.clock.now().since(call.exchange.stats.begun());
+    wait::stayed(&call.route.lane, waited);
     call.exchange.progress.enter_until(Phase::Answer, Instant::FAR);
 }
 

@@ -14,7 +14,7 @@ use tower::service_fn;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, Permit, Waiting},
+    lane::{Admission, Lane, Permit, Waiting},
     proxy::{
         call::{Admitted, BoxedCall, Step},
         exchange::Exchange,
@@ -131,7 +131,7 @@ pub(crate) fn wait<'a>(
         exchange.progress.awaits_answer();
         let now = exchange.proxy.clock.now();
         if exchange.shared.is_none() {
-            stayed(exchange, route);
+            stayed(&route.lane, now.since(exchange.stats.begun()));
         }
         if warms {
             // The next one's connection, if it is so far off that ours will not be kept until then.
@@ -145,10 +145,10 @@ pub(crate) fn wait<'a>(
     }
 }
 
-/// Notes that the client of a request has waited until its slot.
-pub(crate) fn stayed(exchange: &Exchange, route: &Route) {
-    if route.lane.policy().learns_patience {
-        route.lane.departures().stayed(exchange.proxy.clock.now().since(exchange.stats.begun()));
+/// Notes that the client of a request has `waited` until its slot.
+pub(crate) fn stayed(lane: &Lane, waited: Duration) {
+    if lane.policy().learns_patience {
+        lane.departures().stayed(waited);
     }
 }
 

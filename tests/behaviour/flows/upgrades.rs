@@ -55,6 +55,31 @@ fn lane(status: &Value, of: &str) -> u64 {
     status["lanes"][0][of].as_u64().unwrap_or(0)
 }
 
+/// aiohttp writes the URL of the WebSocket, with its scheme, into the request line.
+#[test]
+fn ws_in_the_target_of_an_upgrade_is_http() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::scripted(switching));
+    for scheme in ["ws", "WS"] {
+        let mut client = Client::connect(andante.proxy());
+        client.send(ask(&upstream, WEBSOCKET).replacen("http:", &format!("{scheme}:"), 1));
+        converse(&mut client);
+    }
+    let (request, mut client) = (upstream.requests().remove(0), Client::connect(andante.proxy()));
+    assert_eq!(request.line(), "GET /chat HTTP/1.1");
+    client.send(ask(&upstream, "").replacen("http:", "ws:", 1));
+    rejected(&client.answer(), 501, "http_request_error", "ws without an upgrade");
+}
+
+#[test]
+fn wss_in_the_target_of_an_upgrade_is_https() {
+    let api = Upstream::secure(Server::new(&TRUSTED.leaf(&["localhost"]), &["http/1.1"]), switching);
+    let andante = Interceptor::serve(&[]);
+    let mut client = Client::connect(andante.andante.proxy());
+    let host = format!("localhost:{}", api.address().port());
+    client.send(format!("GET wss://{host}/chat HTTP/1.1\r\nHost: {host}\r\n{WEBSOCKET}\r\n"));
+    converse(&mut client);
+}
+
 #[test]
 fn bytes_flow_both_ways_after_an_upgrade() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::scripted(switching));

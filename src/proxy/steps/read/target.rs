@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use http::{Method, Request, Uri, Version, header::HOST};
+use http::{
+    Method, Request, Uri, Version,
+    header::{HOST, HeaderMap, UPGRADE},
+};
 
 use crate::{
     error::Error,
@@ -63,12 +66,7 @@ pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -
             _ => Err(bad_target(request)),
         };
     }
-    let scheme = match uri.scheme_str() {
-        None => None,
-        Some("http") => Some(Scheme::Http),
-        Some("https") => Some(Scheme::Https),
-        Some(other) => return Err(Error::Scheme { scheme: other.to_owned() }),
-    };
+    let scheme = scheme(uri, request.headers())?;
     check_path(request)?;
     if let Some(inside) = &exchange.session.inside {
         return by_tunnel(inside, scheme, authority, request);
@@ -82,6 +80,20 @@ pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -
         },
         (None, Some(_)) => Err(Error::NoTarget),
         _ => by_gateway(exchange, request),
+    }
+}
+
+/// The scheme of a target in absolute form. `ws` and `wss` are names of `http` and `https` in requests for an upgrade, as some
+/// clients of WebSocket write them (RFC 6455 §3 knows them in URIs only).
+pub(crate) fn scheme(uri: &Uri, fields: &HeaderMap) -> Result<Option<Scheme>, Error> {
+    let upgrade = || fields.contains_key(UPGRADE);
+    match uri.scheme_str() {
+        None => Ok(None),
+        Some("http") => Ok(Some(Scheme::Http)),
+        Some("https") => Ok(Some(Scheme::Https)),
+        Some(scheme) if scheme.eq_ignore_ascii_case("ws") && upgrade() => Ok(Some(Scheme::Http)),
+        Some(scheme) if scheme.eq_ignore_ascii_case("wss") && upgrade() => Ok(Some(Scheme::Https)),
+        Some(other) => Err(Error::Scheme { scheme: other.to_owned() }),
     }
 }
 

@@ -1,0 +1,28 @@
+//! Records clients that leave before their answer, of requests and of turns inside of tunnels.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use tracing::warn;
+
+use super::{context::Proxy, log_throttle::LogTopic};
+use crate::lane::Lane;
+
+/// Records that a client of `lane` has left, `waited` after its request had come; `queued` says that the request was waiting for
+/// a slot. Clients that keep leaving after the same time have a time-out that is too short for the queue, and only andante can see
+/// that.
+pub(crate) fn record(proxy: &Proxy, lane: &Lane, waited: Duration, queued: bool) {
+    let now = proxy.clock.now();
+    let Some(usual) = lane.departures().record(now, waited, queued) else { return };
+    if proxy.reports.own_clients.load(Ordering::Relaxed) {
+        return;
+    }
+    if proxy.reports.throttle.is_due(LogTopic::Departures, lane.host(), now) {
+        let (host, rule, stats) = (lane.host(), &lane.policy().name, lane.departures().stats());
+        warn!(
+            %host, %rule, after_s = Duration::from_millis(usual.as_millis() as u64).as_secs_f64(), left = stats.total,
+            in_queue = stats.queued,
+            "clients keep leaving before their answer, most of them after the same time: probably a time-out of their \
+             own; raise it in the client (docs/troubleshooting.md names the usual ones), or send fewer requests at once"
+        );
+    }
+}
