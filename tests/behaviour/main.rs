@@ -24,6 +24,7 @@ mod https;
 mod idempotency;
 mod lifecycle;
 mod order;
+mod problem_types;
 mod reload;
 mod rules;
 mod scenario;

@@ -95,7 +95,8 @@ impl Route {
             return Error::DroppedByOperator;
         }
         let (host, obstacle) = (self.origin.host.to_string(), self.lane.obstacle().map(Box::new));
-        Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
+        let rule = refusal.rule().unwrap_or(&self.lane.policy().name).clone();
+        Error::Refused { host, why: refusal.to_string(), rule, obstacle, retry_after: refusal.retry_after() }
     }
 
     /// The way to `destination`, on connections of `pool`, as `way` says. `None` if its authority does not fit into a field.
