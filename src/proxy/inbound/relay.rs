@@ -91,15 +91,15 @@ where
 /// Ends when nothing has moved for too long, or at the end of the drain. As long as `answers` says so, an answer may be
 /// awaited, for which an API has no less time than in other ways. The log has it if `host` is that of a tunnel.
 pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answers: impl Fn() -> bool) {
-    let (proxy, timeouts) = (&exchange.proxy, exchange.progress.timeouts());
+    let (proxy, answer, idle) = (&exchange.proxy, exchange.progress.answer(), exchange.progress.idle());
     loop {
         // Before looking at what it tells of: it must not come in between.
         let drain = proxy.drain.notified();
-        let (timeout, silence) = match answers() && timeouts.answer > timeouts.idle {
-            true => ("answer", timeouts.answer),
-            false => ("idle", timeouts.idle),
+        let (timeout, silence) = match answers() && answer > idle {
+            true => ("answer", answer),
+            false => ("idle", idle),
         };
-        let silent_until = exchange.progress.deadline() + (silence - timeouts.idle);
+        let silent_until = exchange.progress.deadline() + (silence - idle);
         let deadline = silent_until.min(proxy.drain.cut_off());
         let now = proxy.clock.now();
         if now >= silent_until
@@ -113,7 +113,7 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
         }
         // Once a side has ended, the deadline is an earlier one.
         tokio::select! {
-            () = proxy.clock.sleep_until(deadline.min(now + timeouts.idle)) => {}
+            () = proxy.clock.sleep_until(deadline.min(now + idle)) => {}
             () = drain => {}
         }
     }

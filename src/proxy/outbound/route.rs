@@ -379,8 +379,9 @@ impl Route {
                 Protocol::Http2 => handshake.http2(stream).await,
             }
         };
-        let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: outbound.connect };
-        tokio::time::timeout(outbound.connect, secured).await.unwrap_or_else(|_| Err(late()))
+        let connect = policy.egress.timeouts.connect.unwrap_or(outbound.connect);
+        let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: connect };
+        tokio::time::timeout(connect, secured).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

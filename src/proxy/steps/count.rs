@@ -56,10 +56,10 @@ where
 
 /// What took too long, if something did.
 pub(super) fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
-    let (origin, limits) = (|| route.origin.to_string(), exchange.progress.timeouts());
+    let (origin, limits) = (|| route.origin.to_string(), &exchange.progress);
     match exchange.progress.phase() {
-        Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
-        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),
+        Phase::LateUpload => Some(Error::Stalled { after: limits.idle() }),
+        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer() }),
         Phase::CutOff => Some(Error::Draining),
         _ => None,
     }
