@@ -41,8 +41,8 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
         for reading in added.matching(&path) {
             // A lane has one reserve, whatever its rule is called.
             let budget = match added.patient {
-                true => keyed_hash::of(RESERVE),
-                false => Draw::budget_of(&rule.name, keyed_hash::of(&*values(added, request, reading, claim))),
+                true => keyed_hash::lasting(RESERVE),
+                false => Draw::budget_of(&rule.name, keyed_hash::lasting(&*values(added, request, reading, claim))),
             };
             if draws.last().is_none_or(|last| last.budget != budget) {
                 draws.push(Draw { budget, rule: rule.clone(), apart });
