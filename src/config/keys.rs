@@ -79,7 +79,7 @@ pub(super) const CLIENTS: Key<ClientEntry> = Key::new(
 .flags("--clients", "ANDANTE_CLIENTS", LIST, None);
 pub(super) const DRAIN: Key<Duration> =
     Key::new("drain", value::DURATION, One("duration"), "how long requests may take to finish after SIGTERM")
-        .default("\"30s\"");
+        .default("\"2m\"");
 pub(super) const INTERCEPT: Key<Option<HostPattern>> = Key::new(
     "intercept",
     value::INTERCEPT,

@@ -171,7 +171,10 @@ pub enum Error {
     DroppedByOperator,
     /// The process is about to end.
     #[error("the proxy is shutting down, and this request would not have finished in time")]
-    Draining,
+    Draining {
+        /// How long until this process has ended.
+        retry_after: Duration,
+    },
     /// The name could not be resolved.
     #[error("could not resolve {host}")]
     Dns {

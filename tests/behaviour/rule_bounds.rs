@@ -166,7 +166,7 @@ fn a_body_with_the_option_is_sent_again_when_it_is_refused() {
         let status = if *tries == 1 { "429 No" } else { "200 OK" };
         format!("HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{{}}")
     });
-    let rule = "include-usage = true\nusage = [\"tokens=total_tokens\"]";
+    let rule = "include-usage = true\nusage = [\"tokens=total_tokens\"]\nlimits = [\"1000 tokens/min\"]";
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\n{rule}\n", upstream.address()));
     let mut client = Client::connect(andante.proxy());
     let (url, host) = (upstream.url("/chat/completions"), upstream.address());

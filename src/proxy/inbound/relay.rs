@@ -100,7 +100,7 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
             false => ("idle", idle),
         };
         let silent_until = exchange.progress.deadline() + (silence - idle);
-        let deadline = silent_until.min(proxy.drain.cut_off());
+        let deadline = silent_until.min(proxy.drain.tunnels_cut_off());
         let now = proxy.clock.now();
         if now >= silent_until
             && let Some(host) = host

@@ -60,7 +60,7 @@ pub(super) fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
     match exchange.progress.phase() {
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle() }),
         Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer() }),
-        Phase::CutOff => Some(Error::Draining),
+        Phase::CutOff => Some(Error::Draining { retry_after: Duration::from_secs(1) }),
         _ => None,
     }
 }

@@ -84,7 +84,7 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
-    if !matches!(error, Error::Draining) {
+    if !matches!(error, Error::Draining { .. }) {
         proxy.reports.incidents.failed(error, &text, proxy.clock.now());
     }
     for_error(exchange, error, &text)
