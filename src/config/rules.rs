@@ -226,13 +226,7 @@ impl RawRule {
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
         policy.turns.reserve = reader.one(table, &keys::RESERVE).and_then(|reserve| reserve.value);
-        policy.cache = cache(reader, table);
-        policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
-        policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
-        policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
-        let deduplicate = reader.one(table, &keys::DEDUPLICATE).map(|keep| keep.value.unwrap_or_default());
-        // A narrower rule may switch off what its host's own says.
-        policy.deduplicate = deduplicate.filter(|keep| policy.added.is_some() || !keep.is_zero());
+        sharing(reader, table, &mut policy);
         policy.include_usage = include_usage(reader, table, &policy);
         let margin = reader.one(table, &keys::MARGIN);
         let https = reader.one(table, &keys::HTTPS);
@@ -321,6 +315,17 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<
         reader.problems.push(Diagnostic::warning(header, "this rule limits nothing", hint));
     }
     limits
+}
+
+/// What requests share by a rule: answers, calls and slots.
+fn sharing<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &mut Policy) {
+    policy.cache = cache(reader, table);
+    policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
+    policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
+    policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
+    let deduplicate = reader.one(table, &keys::DEDUPLICATE).map(|keep| keep.value.unwrap_or_default());
+    // A narrower rule may switch off what its host's own says.
+    policy.deduplicate = deduplicate.filter(|keep| policy.added.is_some() || !keep.is_zero());
 }
 
 /// Whether a rule asks for the usage of streams.

@@ -1,6 +1,8 @@
 //! Equal requests are one call for a time, where the rule says so (`deduplicate`).
 
-use std::{sync::Mutex, thread, time::Duration};
+use std::{thread, time::Duration};
+
+use parking_lot::Mutex;
 
 use crate::{
     coalesce::{connected, counts_saved, held},
@@ -28,7 +30,7 @@ fn post(andante: &Andante, upstream: &Upstream, fields: &str, body: &str) -> Mes
 fn counting(status: &'static str, fields: &'static str) -> Upstream {
     let count = Mutex::new(0);
     Upstream::answering(move |_| {
-        let mut count = count.lock().unwrap();
+        let mut count = count.lock();
         *count += 1;
         let body = count.to_string();
         format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())

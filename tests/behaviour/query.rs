@@ -1,6 +1,8 @@
 //! QUERY (RFC 10008): safe, idempotent, and known by its body. Cached, shared and sent again as a GET is.
 
-use std::{process::Command, sync::Mutex};
+use std::process::Command;
+
+use parking_lot::Mutex;
 
 use crate::support::{Andante, Client, Message, Upstream, h2::Client2};
 
@@ -11,7 +13,7 @@ const HIT: &str = "andante; hit";
 fn counting() -> Upstream {
     let count = Mutex::new(0);
     Upstream::answering(move |_| {
-        let mut count = count.lock().unwrap();
+        let mut count = count.lock();
         *count += 1;
         let body = count.to_string();
         format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n{body}", body.len())
@@ -120,7 +122,7 @@ fn a_query_whose_connection_breaks_is_sent_again_with_its_body() {
         let tries = Mutex::new(0);
         let upstream = Upstream::scripted(move |mut connection| {
             while connection.request().is_some() {
-                let mut tries = tries.lock().unwrap();
+                let mut tries = tries.lock();
                 *tries += 1;
                 // The first request of all is answered, so that it is known that somebody is there.
                 if *tries == 2 {
@@ -142,7 +144,7 @@ fn a_query_whose_connection_breaks_is_sent_again_with_its_body() {
 fn a_query_that_is_refused_before_any_of_it_was_read_is_sent_again_with_its_body() {
     let tries = Mutex::new(0);
     let upstream = Upstream::answering(move |_| {
-        let mut tries = tries.lock().unwrap();
+        let mut tries = tries.lock();
         *tries += 1;
         let status = if *tries == 1 { "503 Busy" } else { "200 OK" };
         format!("HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")

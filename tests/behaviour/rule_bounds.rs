@@ -1,8 +1,9 @@
 //! How often a request is sent, and how long an API may take, as its rule says.
 
-use std::{sync::Mutex, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use andante::clock::{Clock, Instant};
+use parking_lot::Mutex;
 
 use crate::support::{Andante, Client, Message, Upstream, rejected};
 
@@ -161,7 +162,7 @@ fn a_stream_of_completions_is_asked_for_its_usage_which_is_counted() {
 fn a_body_with_the_option_is_sent_again_when_it_is_refused() {
     let tries = Mutex::new(0);
     let upstream = Upstream::answering(move |_| {
-        let mut tries = tries.lock().unwrap();
+        let mut tries = tries.lock();
         *tries += 1;
         let status = if *tries == 1 { "429 No" } else { "200 OK" };
         format!("HTTP/1.1 {status}\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{{}}")
