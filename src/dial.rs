@@ -62,7 +62,7 @@ impl Dialer {
     pub async fn connect(&self, origin: &Origin, egress: &Egress, allow_private: bool) -> Result<TcpStream, Error> {
         let mut resolved = false;
         let reaching = self.reach(origin, egress, self.guarded && !allow_private, &mut resolved);
-        let outcome = tokio::time::timeout(self.timeout, reaching).await;
+        let outcome = tokio::time::timeout(self.timeout(egress), reaching).await;
         let host = egress.via.as_ref().map_or(&origin.host, |parent| &parent.host);
         match outcome {
             Ok(outcome) => outcome,
@@ -84,7 +84,7 @@ impl Dialer {
         if host.parse::<IpAddr>().is_ok() {
             return None;
         }
-        let resolving = tokio::time::timeout(self.timeout, self.resolve(host, origin)).await;
+        let resolving = tokio::time::timeout(self.timeout(egress), self.resolve(host, origin)).await;
         Some(resolving.unwrap_or_else(|_| Err(Error::DnsTimeout { host: host.to_string() })))
     }
 
@@ -153,7 +153,11 @@ impl Dialer {
             Some(parent) => format!("{origin} through {parent}"),
             None => origin.to_string(),
         };
-        Error::ConnectTimeout { origin, after: self.timeout }
+        Error::ConnectTimeout { origin, after: self.timeout(egress) }
+    }
+
+    fn timeout(&self, egress: &Egress) -> Duration {
+        egress.timeouts.connect.unwrap_or(self.timeout)
     }
 
     fn refuse_own(&self, stream: TcpStream, origin: String) -> Result<TcpStream, Error> {

@@ -6,6 +6,6 @@ mod kind;
 
 pub use self::{
     causes::{BoxError, io_error, is_exhaustion},
-    facts::{Blame, ErrorFacts, MORE_DESCRIPTORS, Retryable},
+    facts::{Blame, ErrorFacts, MORE_DESCRIPTORS, ProblemType, Retryable},
     kind::{Error, Obstacle},
 };

@@ -24,7 +24,7 @@ pub use self::{
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
     cost::{CostSource, MemberPath, PerByte, RuleCost},
     cross_site::{Names, is_page_of_others},
-    egress::{Egress, Identity, Parent, ParentProtocol},
+    egress::{Egress, Identity, Parent, ParentProtocol, RuleTimeouts},
     gateway::Gateway,
     host_pattern::HostPattern,
     named::{NamedTunnel, address},

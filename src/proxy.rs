@@ -37,3 +37,4 @@ pub use incidents::{Incident, Incidents};
 pub use outbound::pool::Pool;
 pub use settings::Reload;
 pub use steps::access_log::ACCESS;
+pub(crate) use steps::keyed_hash::{new_secret, set_secret};

@@ -70,6 +70,8 @@ pub struct Header {
     pub gap: Option<Gap>,
     /// Before then, nothing is known of lanes that are not in the store: an earlier one could not be read.
     pub lost: Option<Instant>,
+    /// What hashes of clients' words are keyed with that the records have; zeros if there is none yet.
+    pub secret: [u64; 2],
 }
 
 /// Why a store does not do what it should.

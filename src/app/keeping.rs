@@ -26,7 +26,7 @@ use crate::{
     lane::{KeepRequest, KeptLanes, Lane, Lanes, Past, UnreadLane, write_down},
     limit::Gap,
     metrics::Metrics,
-    proxy::Proxy,
+    proxy::{self, Proxy},
     store::{Aside, Batch, Header, OpenError, Opened, Reading, StateFile, Store, StoreError, Stored},
 };
 
@@ -147,7 +147,11 @@ impl Keeping {
             info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "going on where the last andante ended");
         }
         let stamp = readings().stamp(now);
-        let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap, lost };
+        let secret = before.as_ref().map(|header| header.secret).filter(|secret| *secret != [0; 2]);
+        let secret = secret.unwrap_or_else(proxy::new_secret);
+        // Before any request: what is kept of budgets is found by it.
+        proxy::set_secret(secret);
+        let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap, lost, secret };
         let report = Arc::new(StateReport { path, last: Mutex::default() });
         let mut keeping = Self { file, store: Box::new(store), header, requests, sender, clock, readings, report };
         let rows: Vec<_> = unread.into_iter().map(|UnreadLane { id, text, .. }| (id, text)).collect();

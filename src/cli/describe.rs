@@ -7,15 +7,16 @@ use crate::{
     config::{AccessLog, Dns, FleetConfig, StatePlace},
     fleet::{Floor, StoreDown},
     limit::{LimitSpec, MarginSpec},
-    policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, Turns},
+    policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, RuleTimeouts, Turns},
 };
 
 /// `off`; `on, with bodies up to 64 KiB`.
 pub(super) fn again(retry: Option<RetryPolicy>) -> String {
-    match retry {
-        None => "off".to_owned(),
-        Some(RetryPolicy { body: 0 }) => "on, without bodies".to_owned(),
-        Some(RetryPolicy { body }) => format!("on, with bodies up to {}", wording::size(body)),
+    let Some(RetryPolicy { body, tries }) = retry else { return "off".to_owned() };
+    let tries = tries.map(|tries| format!(", {tries} tries at most")).unwrap_or_default();
+    match body {
+        0 => format!("on, without bodies{tries}"),
+        _ => format!("on, with bodies up to {}{tries}", wording::size(body)),
     }
 }
 
@@ -74,7 +75,7 @@ pub(super) fn margin(margin: MarginSpec) -> String {
 
 /// The settings on the way out that differ from a direct connection, by their keys.
 pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
-    let Egress { secure, via, unannounced, resolve, source, sni, identity } = egress;
+    let Egress { secure, via, unannounced, resolve, source, sni, identity, timeouts } = egress;
     let mut rows = Vec::new();
     if *secure {
         rows.push(("upstream", "https, also where http is asked for".to_owned()));
@@ -97,6 +98,10 @@ pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
     if let Some(identity) = identity {
         rows.push(("client-cert", shown(&identity.certificate)));
         rows.push(("client-key", shown(&identity.key)));
+    }
+    let RuleTimeouts { connect, answer, idle } = *timeouts;
+    for (key, timeout) in [("timeouts.connect", connect), ("timeouts.answer", answer), ("timeouts.idle", idle)] {
+        rows.extend(timeout.map(|timeout| (key, wording::duration(timeout))));
     }
     rows
 }
@@ -129,10 +134,15 @@ pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
         ("cache", format!("{} of answers are kept for their credentials{always}", wording::size(cache.bytes as u64)))
     });
     let free = policy.free_not_modified.then(|| ("not-modified", "a 304 gives its slot back".to_owned()));
-    let coalesce = policy.coalesce.then(|| ("coalesce", "identical GET and HEAD requests share one call".to_owned()));
+    let coalesce =
+        policy.coalesce.then(|| ("coalesce", "identical GET, HEAD and QUERY requests share one call".to_owned()));
     let keep = policy.idempotency_keys;
     let keep = keep.map(|keep| ("idempotency-keys", format!("answers are kept for {}", wording::duration(keep))));
-    cache.into_iter().chain(free).chain(coalesce).chain(keep).collect()
+    let equal = policy.deduplicate.map(|keep| match keep.is_zero() {
+        true => ("deduplicate", "off".to_owned()),
+        false => ("deduplicate", format!("equal requests are one call for {}", wording::duration(keep))),
+    });
+    cache.into_iter().chain(free).chain(coalesce).chain(keep).chain(equal).collect()
 }
 
 /// `http://corp:3128, with user name and password`, and never these themselves.

@@ -1,6 +1,8 @@
 //! Reads the keys on an API's answers (`spend`, `trust`, `retry`, `breaker`): of a rule, and the defaults of the file,
 //! the environment and the flags.
 
+use std::num::NonZeroU32;
+
 use super::{
     keys,
     reader::{Reader, Table},
@@ -15,6 +17,8 @@ pub(super) struct AnswerKeys {
     pub(super) retry: Option<bool>,
     /// Bytes of a body that is kept. Apart from `retry`: `"on"` leaves the size to weaker sources.
     pub(super) body: Option<u64>,
+    /// How often a request is sent at most. Apart from `retry`, for the same reason.
+    pub(super) tries: Option<NonZeroU32>,
     pub(super) breaker: Option<bool>,
 }
 
@@ -23,12 +27,13 @@ pub(super) struct AnswerKeys {
 impl AnswerKeys {
     /// What `table`, a rule or the whole file, says.
     pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
-        let (retry, body) = retry(reader, table);
+        let (retry, body, tries) = retry(reader, table);
         Self {
             spend: reader.one(table, &keys::SPEND).map(|spend| spend.value),
             trust: reader.one(table, &keys::TRUST).map(|trust| trust.value),
             retry,
             body,
+            tries,
             breaker: reader.one(table, &keys::BREAKER).map(|breaker| breaker.value),
         }
     }
@@ -40,6 +45,7 @@ impl AnswerKeys {
             trust: self.trust.or(weaker.trust),
             retry: self.retry.or(weaker.retry),
             body: self.body.or(weaker.body),
+            tries: self.tries.or(weaker.tries),
             breaker: self.breaker.or(weaker.breaker),
         }
     }
@@ -47,10 +53,11 @@ impl AnswerKeys {
     /// `policy`, except for what is said here.
     pub(super) fn over(self, policy: Policy) -> Policy {
         let body = self.body.or(policy.retry.map(|retry| retry.body)).unwrap_or(RetryPolicy::BODY);
+        let tries = self.tries.or(policy.retry.and_then(|retry| retry.tries));
         Policy {
             spend: self.spend.unwrap_or(policy.spend),
             trust: self.trust.unwrap_or(policy.trust),
-            retry: self.retry.unwrap_or(policy.retry.is_some()).then_some(RetryPolicy { body }),
+            retry: self.retry.unwrap_or(policy.retry.is_some()).then_some(RetryPolicy { body, tries }),
             breaker: self.breaker.unwrap_or(policy.breaker),
             ..policy
         }
@@ -58,11 +65,12 @@ impl AnswerKeys {
 }
 
 /// `retry` is a word, or a table that means "on" and says more.
-fn retry<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Option<bool>, Option<u64>) {
+fn retry<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Option<bool>, Option<u64>, Option<NonZeroU32>) {
     if !table.has_table(keys::RETRY.entry.name) {
-        return (reader.one(table, &keys::RETRY).map(|on| on.value), None);
+        return (reader.one(table, &keys::RETRY).map(|on| on.value), None, None);
     }
-    let Some(inner) = reader.table(table, keys::RETRY.entry.name, "retry.") else { return (None, None) };
+    let Some(inner) = reader.table(table, keys::RETRY.entry.name, "retry.") else { return (None, None, None) };
     reader.only(&inner, &keys::RETRY_TABLE);
-    (Some(true), reader.one(&inner, &keys::BODY).map(|body| body.value))
+    let body = reader.one(&inner, &keys::BODY).map(|body| body.value);
+    (Some(true), body, reader.one(&inner, &keys::TRIES).map(|tries| tries.value))
 }

@@ -8,7 +8,13 @@ mod entry;
 mod fleet;
 mod rule;
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 pub(super) use self::admin::{ADMIN, ADMIN_TOKEN};
 use self::entry::Form::{Number, One, OneOrList, OneOrTable, Table, Tables, Words};
@@ -16,9 +22,10 @@ pub(super) use self::entry::Key;
 pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
 pub(super) use self::fleet::{FLEET_SIZE, FLOOR, IN_FLIGHT_HOLD, LEASE, STORE, STORE_DOWN};
 pub(super) use self::rule::{
-    ALLOW_PRIVATE, CACHE, CLIENT_CERT, CLIENT_KEY, COALESCE, COST, HEADER, HOST, HTTPS, IDEMPOTENCY_KEYS, IN_FLIGHT,
-    KEY, LIMITS, MARGIN, MAX_WAIT, MAX_WAITING, METHOD, NAME, NOT_MODIFIED, ONLY, PATIENCE, PRESET, READ_BODY, RESERVE,
-    RESOLVE, REVALIDATE, RULE, RULE_PATH, SNI, SOURCE, STRICT, UPSTREAM, URGENT, USAGE, VIA, VIA_FIELD, WEIGHTS,
+    ALLOW_PRIVATE, CACHE, CLIENT_CERT, CLIENT_KEY, COALESCE, COST, DEDUPLICATE, HEADER, HOST, HTTPS, IDEMPOTENCY_KEYS,
+    IN_FLIGHT, INCLUDE_USAGE, KEY, LIMITS, MARGIN, MAX_WAIT, MAX_WAITING, METHOD, NAME, NOT_MODIFIED, ONLY, PATIENCE,
+    PRESET, READ_BODY, RESERVE, RESOLVE, REVALIDATE, RULE, RULE_PATH, SNI, SOURCE, STRICT, UPSTREAM, URGENT, USAGE,
+    VIA, VIA_FIELD, WEIGHTS,
 };
 use super::{
     model::{AccessLog, LogFormat, StatePlace},
@@ -72,7 +79,7 @@ pub(super) const CLIENTS: Key<ClientEntry> = Key::new(
 .flags("--clients", "ANDANTE_CLIENTS", LIST, None);
 pub(super) const DRAIN: Key<Duration> =
     Key::new("drain", value::DURATION, One("duration"), "how long requests may take to finish after SIGTERM")
-        .default("\"30s\"");
+        .default("\"2m\"");
 pub(super) const INTERCEPT: Key<Option<HostPattern>> = Key::new(
     "intercept",
     value::INTERCEPT,
@@ -145,6 +152,13 @@ pub(super) const BREAKER: Key<bool> =
 pub(super) const BODY: Key<u64> =
     Key::new("body", answers::BODY, Number("size"), "the largest request body that is kept to be sent again")
         .default("\"1MiB\"");
+pub(super) const TRIES: Key<NonZeroU32> = Key::new(
+    "tries",
+    answers::TRIES,
+    Number("number from 1 to 100"),
+    "how often a request is sent at most, the first time included, whatever became of it",
+)
+.otherwise("five after failures; refusals until the request may wait no longer");
 
 pub(super) const CONNECT: Key<Duration> = Key::timeout("connect", "resolving and connecting to an API", "\"10s\"");
 pub(super) const ANSWER: Key<Duration> =
@@ -162,6 +176,10 @@ pub(super) const UPSTREAM_KEEP_ALIVE: Key<Duration> =
     Key::timeout("upstream-keep-alive", "an unused connection to an API", "\"1m\"");
 pub(super) const UPSTREAM_MAX_AGE: Key<Duration> =
     Key::timeout("upstream-max-age", "a connection to an API that requests use again, since it was made", "\"1h\"");
+
+pub(super) const RULE_CONNECT: Key<Duration> = CONNECT.in_rule();
+pub(super) const RULE_ANSWER: Key<Duration> = ANSWER.in_rule();
+pub(super) const RULE_IDLE: Key<Duration> = IDLE.in_rule();
 
 pub(super) const PATH: Key<Arc<str>> =
     Key::new("path", gateway::PATH, One("path"), "what the paths of requests begin with; it is taken off");
@@ -234,8 +252,11 @@ pub(super) const TIMEOUT: Section = Section {
 };
 /// The keys of a `[[gateway]]`.
 pub(super) const GATEWAY: Section = Section { title: "a [[gateway]]", keys: &[PATH.entry, TO.entry] };
+/// The keys of a rule's `timeouts`.
+pub(super) const RULE_TIMEOUT: Section =
+    Section { title: "timeouts", keys: &[RULE_CONNECT.entry, RULE_ANSWER.entry, RULE_IDLE.entry] };
 /// The keys of `retry`, if it is a table.
-pub(super) const RETRY_TABLE: Section = Section { title: "retry", keys: &[BODY.entry] };
+pub(super) const RETRY_TABLE: Section = Section { title: "retry", keys: &[BODY.entry, TRIES.entry] };
 
 /// The tables of a file, the outermost last: a key that several have is missed in the first of them.
 pub const SECTIONS: [&Section; 4] = [&TIMEOUT, &RULE, &GATEWAY, &TOP];

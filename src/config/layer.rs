@@ -279,6 +279,7 @@ impl Layer {
             trust: words.one(said.trust.as_deref(), &keys::TRUST).map(|said| said.value),
             retry: words.one(said.retry.as_deref(), &keys::RETRY).map(|said| said.value),
             body: None,
+            tries: None,
             breaker: words.one(said.breaker.as_deref(), &keys::BREAKER).map(|said| said.value),
         };
         let listen = words.several(&said.listen, &keys::LISTEN);

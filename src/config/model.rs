@@ -157,7 +157,7 @@ impl Default for Config {
             log: LogFormat::Text,
             access_log: None,
             clients: Clients::Loopback,
-            drain: Duration::from_secs(30),
+            drain: Duration::from_secs(120),
             timeouts: Timeouts::default(),
             rules: Rules::default(),
             gateways: Vec::new(),

@@ -226,10 +226,8 @@ impl RawRule {
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
         policy.turns.reserve = reader.one(table, &keys::RESERVE).and_then(|reserve| reserve.value);
-        policy.cache = cache(reader, table);
-        policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
-        policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
-        policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
+        sharing(reader, table, &mut policy);
+        policy.include_usage = include_usage(reader, table, &policy);
         let margin = reader.one(table, &keys::MARGIN);
         let https = reader.one(table, &keys::HTTPS);
         policy.https = https.as_ref().map(|https| https.value);
@@ -317,6 +315,27 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<
         reader.problems.push(Diagnostic::warning(header, "this rule limits nothing", hint));
     }
     limits
+}
+
+/// What requests share by a rule: answers, calls and slots.
+fn sharing<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &mut Policy) {
+    policy.cache = cache(reader, table);
+    policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
+    policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
+    policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
+    let deduplicate = reader.one(table, &keys::DEDUPLICATE).map(|keep| keep.value.unwrap_or_default());
+    // A narrower rule may switch off what its host's own says.
+    policy.deduplicate = deduplicate.filter(|keep| policy.added.is_some() || !keep.is_zero());
+}
+
+/// Whether a rule asks for the usage of streams.
+fn include_usage<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &Policy) -> bool {
+    let Some(asks) = reader.switch(table, &keys::INCLUDE_USAGE).filter(|asks| asks.value) else { return false };
+    if policy.usage.is_empty() && !table.has(keys::USAGE.entry.name) {
+        let hint = "write preset = \"openai\", or usage = [\"tokens=total_tokens\"]";
+        reader.problems.push(Diagnostic::warning(&asks, "nothing counts the usage that streams report", hint));
+    }
+    true
 }
 
 /// What a rule stores of answers.

@@ -29,6 +29,19 @@ pub struct ErrorFacts {
     pub retry_after: Option<Duration>,
     /// Whether it counts as a failure of the host that its breaker guards.
     pub trips_breaker: bool,
+    /// The problem type of the answer's body.
+    pub problem: ProblemType,
+}
+
+/// The `type` of a problem document (RFC 9457 §3.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemType {
+    /// The status code says it all.
+    Blank,
+    /// The requests exceed a quota policy (draft-ietf-httpapi-ratelimit-headers-11).
+    QuotaExceeded,
+    /// The quota would allow the request, but capacity is reduced for a while (the same draft).
+    ReducedCapacity,
 }
 
 /// The party that has to do something about an error.
@@ -135,11 +148,13 @@ fn facts(error: &Error) -> ErrorFacts {
             OWN_PROXY),
         Error::Refused { retry_after, obstacle, .. } => row(S::TOO_MANY_REQUESTS, "http_request_denied", Us, Never, KeepAlive,
             obstacle.as_ref().and_then(|obstacle| obstacle.hint)
-                .unwrap_or("try again after Retry-After, or raise `max-wait`, `max-waiting`, or the worker's `Prefer: wait`")).wait(*retry_after),
+                .unwrap_or("try again after Retry-After, or raise `max-wait`, `max-waiting`, or the worker's `Prefer: wait`"))
+            .wait(*retry_after)
+            .problem(if obstacle.is_some() { ProblemType::ReducedCapacity } else { ProblemType::QuotaExceeded }),
         Error::DroppedByOperator => row(S::SERVICE_UNAVAILABLE, "http_request_denied", Us, Never, KeepAlive,
             "ask whoever runs this proxy before you send it again"),
-        Error::Draining => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
-            "try again: another instance may be up").wait(SOON),
+        Error::Draining { retry_after } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
+            "try again: another instance may be up").wait(*retry_after).problem(ProblemType::ReducedCapacity),
         Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,
             "check the host's spelling and this machine's resolver").without_upstream(),
         Error::DnsTimeout { .. } => row(S::GATEWAY_TIMEOUT, "dns_timeout", Upstream, Unreached, KeepAlive,
@@ -155,7 +170,7 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::ConnectTimeout { .. } => row(S::GATEWAY_TIMEOUT, "connection_timeout", Upstream, Unreached, KeepAlive,
             UNREACHABLE),
         Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
-            MORE_DESCRIPTORS).wait(SOON),
+            MORE_DESCRIPTORS).wait(SOON).problem(ProblemType::ReducedCapacity),
         Error::Connect { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Unreached, KeepAlive,
             UNREACHABLE),
         Error::Broken { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, IfRepeatable, KeepAlive,
@@ -181,8 +196,8 @@ fn row(
     after: AfterAnswer,
     hint: &'static str,
 ) -> ErrorFacts {
-    let trips_breaker = blame == Upstream;
-    ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None, trips_breaker }
+    let (trips_breaker, problem) = (blame == Upstream, ProblemType::Blank);
+    ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None, trips_breaker, problem }
 }
 
 /// The Proxy-Status of a connection that did not come about.
@@ -194,12 +209,39 @@ fn unreachable(source: &BoxError) -> &'static str {
     }
 }
 
+// === impl ProblemType ===
+
+impl ProblemType {
+    /// The URI that names the type.
+    pub fn uri(self) -> &'static str {
+        match self {
+            Self::Blank => "about:blank",
+            Self::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            Self::ReducedCapacity => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        }
+    }
+
+    /// The title of the type; `None` if it is the status code's phrase (RFC 9457 §4.2.1).
+    pub fn title(self) -> Option<&'static str> {
+        match self {
+            Self::Blank => None,
+            Self::QuotaExceeded => Some("Request cannot be satisfied as assigned quota has been exceeded"),
+            Self::ReducedCapacity => Some("Request cannot be satisfied due to temporary server capacity constraints"),
+        }
+    }
+}
+
 // === impl ErrorFacts ===
 
 impl ErrorFacts {
     /// The same, with the time after which to try again.
     fn wait(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
+    }
+
+    /// The same facts, with this problem type.
+    fn problem(self, problem: ProblemType) -> Self {
+        Self { problem, ..self }
     }
 
     /// An error of the name or of its servers: no upstream was asked, and other names of a lane may resolve.
@@ -254,6 +296,16 @@ impl Error {
     /// Whether it counts as a failure of the host that its breaker guards.
     pub fn trips_breaker(&self) -> bool {
         self.facts().trips_breaker
+    }
+
+    /// The problem type of the answer's body.
+    pub fn problem(&self) -> ProblemType {
+        self.facts().problem
+    }
+
+    /// The rule whose policy the request exceeds, if it is refused for one.
+    pub fn violated_policy(&self) -> Option<&str> {
+        if let Error::Refused { rule, .. } = self { Some(rule) } else { None }
     }
 
     /// What happened, with its causes, in one line.

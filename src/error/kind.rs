@@ -1,6 +1,6 @@
 //! Every way in which a request fails. What follows from each stands in `facts`.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use super::causes::BoxError;
 
@@ -159,6 +159,8 @@ pub enum Error {
         host: String,
         /// The reason that the lane gives.
         why: String,
+        /// The name of the rule whose limits hold it up.
+        rule: Arc<str>,
         /// What holds it up beside its limits.
         obstacle: Option<Box<Obstacle>>,
         /// How long until the lane would accept a request like this one.
@@ -169,7 +171,10 @@ pub enum Error {
     DroppedByOperator,
     /// The process is about to end.
     #[error("the proxy is shutting down, and this request would not have finished in time")]
-    Draining,
+    Draining {
+        /// How long until this process has ended.
+        retry_after: Duration,
+    },
     /// The name could not be resolved.
     #[error("could not resolve {host}")]
     Dns {

@@ -173,6 +173,14 @@ impl AddedRule {
 // === impl Refusal ===
 
 impl Refusal {
+    /// The rule for some of the host's requests that holds it up, if it is not the host's own.
+    pub fn rule(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Full { rule, .. } | Self::GaveWay { rule, .. } | Self::TooLong { rule, .. } => rule.as_ref(),
+            Self::DroppedByOperator | Self::Late { .. } => None,
+        }
+    }
+
     /// When to try again.
     pub fn retry_after(&self) -> Duration {
         match self {

@@ -1,5 +1,7 @@
 //! How an API's answers are used: whether its limits are believed, and what happens when it fails.
 
+use std::num::NonZeroU32;
+
 /// How andante spends an allowance that the API reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spend {
@@ -29,6 +31,8 @@ pub enum Trust {
 pub struct RetryPolicy {
     /// Request bodies up to this many bytes are kept, to be sent again.
     pub body: u64,
+    /// How often a request is sent at most, whatever became of it; `None` leaves it to the reason.
+    pub tries: Option<NonZeroU32>,
 }
 
 /// What is stored of an API's answers, to be used again.
@@ -75,6 +79,6 @@ impl RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { body: Self::BODY }
+        Self { body: Self::BODY, tries: None }
     }
 }

@@ -1,7 +1,7 @@
 //! The way out: how the upstreams of a rule are reached.
 
 use core::net::IpAddr;
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::HeaderValue;
@@ -25,6 +25,19 @@ pub struct Egress {
     pub sni: Option<String>,
     /// The client certificate, for upstreams that ask for one.
     pub identity: Option<Identity>,
+    /// How long they may take.
+    pub timeouts: RuleTimeouts,
+}
+
+/// Bounds for the hosts of one rule; `None` leaves a bound to those of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleTimeouts {
+    /// Resolving and connecting to an upstream.
+    pub connect: Option<Duration>,
+    /// From the request's last byte to the answer's head.
+    pub answer: Option<Duration>,
+    /// Silence in the middle of a body or a tunnel, in either direction.
+    pub idle: Option<Duration>,
 }
 
 /// A parent proxy.

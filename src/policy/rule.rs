@@ -122,6 +122,10 @@ pub struct Policy {
     /// For how long the answer to a request with an `Idempotency-Key` is kept for further ones with it; `None` leaves the
     /// key to the API.
     pub idempotency_keys: Option<Duration>,
+    /// For how long the answer to a request is that of further ones that equal it; zero switches it off.
+    pub deduplicate: Option<Duration>,
+    /// Whether streams of completions are asked to report their usage.
+    pub include_usage: bool,
 }
 
 // === impl Policy ===
@@ -240,6 +244,8 @@ impl Policy {
             free_not_modified: false,
             coalesce: false,
             idempotency_keys: None,
+            deduplicate: None,
+            include_usage: false,
         }
     }
 }

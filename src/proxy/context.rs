@@ -210,9 +210,11 @@ impl Proxy {
         self.settings.read().ca.is_some()
     }
 
-    /// Asks all connections to finish what they are at; at `cut_off` the rest is answered 503 or cut.
+    /// Asks all connections to finish what they are at; at `cut_off` the rest is answered 503 or cut. Requests that
+    /// certainly wait for longer are answered 503 at once.
     pub fn drain(&self, cut_off: Instant) {
-        self.drain.begin(cut_off);
+        self.drain.begin(self.clock.now(), cut_off);
+        self.lanes.all().iter().for_each(|lane| lane.ends_at(cut_off));
     }
 
     /// Whether the process is about to end.

@@ -15,6 +15,8 @@ pub(crate) struct Drain {
     draining: AtomicBool,
     /// From when on what is unfinished is cut off, in nanoseconds of the clock.
     cut_off: AtomicU64,
+    /// The same for blind tunnels.
+    tunnels_cut_off: AtomicU64,
     /// Wakes every connection, to look at the two above.
     begins: Notify,
     open: AtomicUsize,
@@ -29,6 +31,8 @@ pub(crate) struct Drain {
 /// So many silent connections end at a time, and for so long idle ones do as well.
 const ROOM: usize = 256;
 const FULL: Duration = Duration::from_secs(1);
+/// How long a blind tunnel may last in a drain: it may be silent for hours, and nobody sees whether anything is to come.
+const TUNNELS_END: Duration = Duration::from_secs(30);
 /// Not before this is more room made.
 const AGAIN: Duration = Duration::from_millis(90);
 /// No room makes who has just connected, and is about to say something; nor who rests for a moment between two requests, or is
@@ -44,6 +48,7 @@ impl Default for Drain {
         Self {
             draining: AtomicBool::new(false),
             cut_off: AtomicU64::new(u64::MAX),
+            tunnels_cut_off: AtomicU64::new(u64::MAX),
             begins: Notify::new(),
             open: AtomicUsize::new(0),
             empty: Notify::new(),
@@ -54,8 +59,9 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Asks all connections to end, and at `cut_off` to break off.
-    pub(crate) fn begin(&self, cut_off: Instant) {
+    /// Asks all connections to end `now`, and at `cut_off` to break off.
+    pub(crate) fn begin(&self, now: Instant, cut_off: Instant) {
+        self.tunnels_cut_off.store(cut_off.min(now + TUNNELS_END).as_nanos(), Ordering::Relaxed);
         self.cut_off.store(cut_off.as_nanos(), Ordering::Relaxed);
         self.draining.store(true, Ordering::Release);
         self.begins.notify_waiters();
@@ -87,6 +93,11 @@ impl Drain {
     /// From when on what is unfinished is cut off.
     pub(crate) fn cut_off(&self) -> Instant {
         Instant::from_nanos(self.cut_off.load(Ordering::Relaxed))
+    }
+
+    /// From when on blind tunnels are cut off.
+    pub(crate) fn tunnels_cut_off(&self) -> Instant {
+        Instant::from_nanos(self.tunnels_cut_off.load(Ordering::Relaxed))
     }
 
     /// Wakes the task when the drain begins. [`is_draining`](Self::is_draining) is to be asked after it is enabled.

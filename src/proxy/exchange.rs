@@ -82,7 +82,7 @@ impl Exchange {
 
     /// A request begins `now`, which the upstream has to answer.
     pub(crate) fn begins(&self, now: Instant) {
-        self.progress.enter_until(Phase::Answer, now + self.progress.timeouts().answer);
+        self.progress.enter_until(Phase::Answer, now + self.progress.answer());
         self.stats.begin(now);
     }
 

@@ -103,7 +103,7 @@ impl Proxy {
     /// Why andante would refuse it before it looks for a lane.
     pub fn explain(&self, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
         if self.is_draining() {
-            return Err(Error::Draining);
+            return Err(Error::Draining { retry_after: Duration::from_secs(1) });
         }
         let (clients, gateways) = {
             let settings = self.settings.read();

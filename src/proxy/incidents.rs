@@ -140,7 +140,13 @@ mod tests {
         }
         for waiting in 1..4 {
             let why = format!("it would wait behind {waiting} others");
-            let error = Error::Refused { host: "c.test".into(), why, obstacle: None, retry_after: Duration::ZERO };
+            let error = Error::Refused {
+                host: "c.test".into(),
+                why,
+                rule: "c.test".into(),
+                obstacle: None,
+                retry_after: Duration::ZERO,
+            };
             incidents.failed(&error, &error.to_string(), at(4));
         }
         let told: Vec<_> = incidents.all().into_iter().map(|one| (one.kind, one.total, one.last)).collect();

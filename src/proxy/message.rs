@@ -21,6 +21,7 @@ pub(crate) mod kept_head;
 pub(crate) mod priority;
 pub(crate) mod progress;
 pub(crate) mod quoted_list;
+pub(crate) mod read_ahead;
 pub(crate) mod receive_window;
 pub(crate) mod recorded_body;
 pub(crate) mod replay_buffer;

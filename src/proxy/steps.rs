@@ -11,6 +11,7 @@ pub(crate) mod credential;
 pub(crate) mod draws;
 pub(crate) mod forward;
 mod idempotency;
+mod include_usage;
 pub(crate) mod keyed_hash;
 #[cfg(test)]
 mod largest_heads;
@@ -23,3 +24,4 @@ pub(crate) mod share;
 mod shared_call;
 pub(crate) mod tunnel;
 pub(crate) mod wait;
+pub(crate) mod whole_body;

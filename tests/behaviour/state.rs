@@ -271,3 +271,63 @@ fn a_full_disk_is_said_once_and_written_to_once_there_is_room() {
         assert_eq!((count("cannot be written"), count("is written again")), (1, 1), "{said}");
     }
 }
+
+/// Sends a request for `path` with `fields`, and little patience; says whether it was sent.
+fn passes(andante: &Andante, api: &Mock, path: &str, fields: &str) -> bool {
+    let (url, host) = (api.url(path), api.address());
+    let ask = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n{fields}\r\n");
+    Client::ask(andante.proxy(), ask).status() == 200
+}
+
+/// An andante with these rules beside one for all of `api`, on the state in `folder`.
+fn narrower(api: &Mock, folder: &Path, rules: &[&str]) -> Andante {
+    let host = api.address();
+    let rules: Vec<_> = rules.iter().map(|rule| format!("[[rule]]\nhost = \"{host}\"\n{rule}\n")).collect();
+    let state = folder.join("limits.redb");
+    let toml = format!("[[rule]]\nhost = \"{host}\"\n{}", rules.concat());
+    Andante::with_config_and(&toml, &["--state", state.to_str().unwrap()])
+}
+
+#[test]
+fn quotas_of_rules_with_a_path_method_header_or_key_survive_an_orderly_restart() {
+    let (api, folder) = (Mock::start(&["--limit", "1000/s"]), tempfile::tempdir().unwrap());
+    let rules = [
+        "path = \"/day\"\nlimits = [\"3/day in UTC\"]",
+        "path = \"/five\"\nmethod = \"GET\"\nlimits = [\"2/5min burst 2\"]",
+        "header = \"x-batch\"\nlimits = [\"2/h burst 2\"]",
+        "name = \"key\"\npath = \"/key\"\nkey = \"header:authorization\"\nlimits = [\"2/h burst 2\"]",
+    ];
+    let mut andante = narrower(&api, folder.path(), &rules);
+    let (batch, one, two) = ("X-Batch: 1\r\n", "Authorization: Bearer one\r\n", "Authorization: Bearer two\r\n");
+    assert_eq!([(); 4].map(|()| passes(&andante, &api, "/day", "")), [true, true, true, false]);
+    assert_eq!([(); 3].map(|()| passes(&andante, &api, "/five", "")), [true, true, false]);
+    assert!(passes(&andante, &api, "/", batch));
+    assert!(passes(&andante, &api, "/key", one) && passes(&andante, &api, "/key", one));
+    assert!(passes(&andante, &api, "/key", two));
+    for _ in 0..2 {
+        andante.signal(Signal::TERM);
+        assert!(andante.ended().success());
+        andante = narrower(&api, folder.path(), &rules);
+    }
+    assert!(!passes(&andante, &api, "/day", ""), "three were used today");
+    assert!(!passes(&andante, &api, "/five", ""), "two were used in five minutes");
+    assert_eq!([(); 2].map(|()| passes(&andante, &api, "/", batch)), [true, false], "one of two was left");
+    assert!(!passes(&andante, &api, "/key", one), "the first credential has used its two");
+    assert_eq!([(); 2].map(|()| passes(&andante, &api, "/key", two)), [true, false], "the second has one left");
+    let written = fs::read(folder.path().join("limits.redb")).unwrap();
+    assert!(!written.windows(10).any(|bytes| bytes == b"Bearer one"), "no credential is written");
+}
+
+#[test]
+fn a_kill_forgets_no_quota_of_a_narrower_rule_that_is_older_than_two_seconds() {
+    let (api, folder) = (Mock::start(&["--limit", "1000/s"]), tempfile::tempdir().unwrap());
+    let rules = ["path = \"/day\"\nlimits = [\"3/day in UTC\"]", "path = \"/h\"\nlimits = [\"2/h burst 2\"]"];
+    let andante = narrower(&api, folder.path(), &rules);
+    assert!(passes(&andante, &api, "/day", "") && passes(&andante, &api, "/day", ""));
+    assert!(passes(&andante, &api, "/h", ""));
+    thread::park_timeout(Duration::from_millis(2500));
+    drop(andante);
+    let andante = narrower(&api, folder.path(), &rules);
+    assert_eq!([(); 2].map(|()| passes(&andante, &api, "/day", "")), [true, false], "two of three were used");
+    assert_eq!([(); 2].map(|()| passes(&andante, &api, "/h", "")), [true, false], "one of two was used");
+}

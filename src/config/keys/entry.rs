@@ -151,4 +151,9 @@ impl Key<Duration> {
     pub(in crate::config) const fn timeout(name: &'static str, doc: &'static str, default: &'static str) -> Self {
         Self::new(name, value::TIMEOUT, Form::One("duration"), doc).default(default)
     }
+
+    /// The timeout for the hosts of one rule.
+    pub(in crate::config) const fn in_rule(self) -> Self {
+        self.otherwise("that of `[timeouts]`")
+    }
 }

@@ -5,8 +5,8 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use ipnet::IpNet;
 
 use super::{
-    BREAKER, Key, RETRY, SPEND, Section, TRUST,
-    entry::Form::{Number, One, OneOrList, Switch, Words},
+    BREAKER, Fallback, Key, KeyEntry, RETRY, RULE_TIMEOUT, SPEND, Section, TRUST,
+    entry::Form::{Number, One, OneOrList, Switch, Table, Words},
 };
 use crate::{
     config::value::{
@@ -161,7 +161,7 @@ pub(in crate::config) const COALESCE: Key<bool> = Key::new(
     "coalesce",
     value::BOOLEAN,
     Switch,
-    "identical GET and HEAD requests that wait or are under way share one call, and its slot",
+    "identical GET, HEAD and QUERY requests that wait or are in flight share one call, and its slot",
 )
 .default("false")
 .purpose();
@@ -173,6 +173,28 @@ pub(in crate::config) const IDEMPOTENCY_KEYS: Key<Option<Duration>> = Key::new(
 )
 .default("\"off\"")
 .purpose();
+pub(in crate::config) const DEDUPLICATE: Key<Option<Duration>> = Key::new(
+    "deduplicate",
+    value::KEEP,
+    One("duration or `\"off\"`"),
+    "requests with the same method, URL, fields and body within this time are one call",
+)
+.default("\"off\"")
+.purpose();
+pub(in crate::config) const INCLUDE_USAGE: Key<bool> = Key::new(
+    "include-usage",
+    value::BOOLEAN,
+    Switch,
+    "asks for the usage of streams: `stream_options.include_usage` is added to bodies for paths that end in `/completions`",
+)
+.default("false")
+.purpose();
+const TIMEOUTS: KeyEntry = KeyEntry::new(
+    "timeouts",
+    Table(&RULE_TIMEOUT),
+    "bounds for its hosts, in the place of those of `[timeouts]`",
+    Fallback::Prose("those of `[timeouts]`"),
+);
 pub(in crate::config) const MARGIN: Key<MarginSpec> =
     Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
         .default("\"auto\"");
@@ -255,6 +277,7 @@ pub(in crate::config) const RULE: Section = Section {
         COST.entry,
         READ_BODY.entry,
         USAGE.entry,
+        INCLUDE_USAGE.entry,
         IN_FLIGHT.entry,
         MAX_WAIT.entry,
         MAX_WAITING.entry,
@@ -267,6 +290,7 @@ pub(in crate::config) const RULE: Section = Section {
         NOT_MODIFIED.entry,
         COALESCE.entry,
         IDEMPOTENCY_KEYS.entry,
+        DEDUPLICATE.entry,
         MARGIN.entry,
         STRICT.entry,
         ALLOW_PRIVATE.entry,
@@ -283,5 +307,6 @@ pub(in crate::config) const RULE: Section = Section {
         TRUST.entry,
         RETRY.entry,
         BREAKER.entry,
+        TIMEOUTS,
     ],
 };

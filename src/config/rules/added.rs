@@ -10,10 +10,11 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 25] = [
+const OF_HOSTS: [&str; 27] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
+    keys::INCLUDE_USAGE.entry.name,
     keys::URGENT.entry.name,
     keys::WEIGHTS.entry.name,
     keys::RESERVE.entry.name,
@@ -36,6 +37,7 @@ const OF_HOSTS: [&str; 25] = [
     keys::TRUST.entry.name,
     keys::RETRY.entry.name,
     keys::BREAKER.entry.name,
+    "timeouts",
 ];
 
 /// What a rule says of requests; a rule that says nothing of them is its hosts' own.

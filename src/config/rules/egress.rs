@@ -8,7 +8,7 @@ use crate::config::{
     keys,
     reader::{Reader, Table},
 };
-use crate::policy::{Egress, Identity};
+use crate::policy::{Egress, Identity, RuleTimeouts};
 
 /// How a rule's hosts are reached, and the files that it names for that.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Egress, Vec<FileRef>) {
@@ -29,8 +29,23 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Egress, V
         source: source.map(|source| source.value),
         sni: reader.one(table, &keys::SNI).map(|sni| sni.value),
         identity,
+        timeouts: timeouts(reader, table),
     };
     (egress, files.unwrap_or_default())
+}
+
+fn timeouts<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> RuleTimeouts {
+    let mut timeouts = RuleTimeouts::default();
+    let Some(table) = reader.table(table, "timeouts", "timeouts.") else { return timeouts };
+    reader.only(&table, &keys::RULE_TIMEOUT);
+    for (key, timeout) in [
+        (keys::RULE_CONNECT, &mut timeouts.connect),
+        (keys::RULE_ANSWER, &mut timeouts.answer),
+        (keys::RULE_IDLE, &mut timeouts.idle),
+    ] {
+        *timeout = reader.one(&table, &key).map(|written| written.value);
+    }
+    timeouts
 }
 
 /// No connection goes from IPv4 to IPv6, or the other way round.

@@ -97,8 +97,9 @@ fn row(section: &str, entry: &KeyEntry) -> String {
         Form::One(text) | Form::Number(text) | Form::OneOrList(text) => text.to_owned(),
         Form::Words(words) => quoted(words),
         Form::OneOrTable(words, table) => {
-            let inner: Vec<String> = table.names().map(|name| format!("`{{ {name} = SIZE }}`")).collect();
-            format!("{}, {}", quoted(words), inner.join(", "))
+            let number = |form| if matches!(form, Form::Number("size")) { "SIZE" } else { "N" };
+            let inner = table.keys.iter().map(|key| format!("{} = {}", key.name, number(key.form)));
+            format!("{}, `{{ {} }}`", quoted(words), inner.collect::<Vec<_>>().join(", "))
         }
         Form::Switch => "`true`, `false`".to_owned(),
         Form::Table(_) | Form::Tables(_) => unreachable!("tables have sections, not rows"),

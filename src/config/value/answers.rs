@@ -1,5 +1,7 @@
 //! How it is written what becomes of an API's answers: whether its word is taken, and what happens when it fails.
 
+use std::num::NonZeroU32;
+
 use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Reserve, Spend, Trust};
 
@@ -40,6 +42,16 @@ pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;
 pub(in crate::config) const BODY: Grammar<u64> =
     Grammar { expected: "a size", example: "\"1MiB\", \"64KiB\" or \"0\"", read: body };
 
+/// How often a request is sent at most.
+pub(in crate::config) const TRIES: Grammar<NonZeroU32> = Grammar {
+    expected: "a number from 1 to 100",
+    example: "3",
+    read: |text| {
+        let tries = text.parse().map_err(|_| ParseHint::default())?;
+        NonZeroU32::new(tries).filter(|tries| tries.get() <= MOST_TRIES).ok_or_else(ParseHint::default)
+    },
+};
+
 /// How much of each limit is kept for urgent requests.
 pub(in crate::config) const RESERVE: Grammar<Option<Reserve>> =
     Grammar { expected: "a percentage from 0% to 90%", example: "\"10%\" or \"off\"", read: reserve };
@@ -72,6 +84,9 @@ pub(in crate::config) const NOT_MODIFIED: Grammar<bool> = Grammar {
 };
 
 const SWITCH: Grammar<bool> = Grammar { expected: "\"on\" or \"off\"", example: "\"on\" or \"off\"", read: switch };
+
+/// The largest number of tries: more would be a mistake, and 100 with back-off take the better part of an hour.
+const MOST_TRIES: u32 = 100;
 
 /// The largest body that is kept. Every request on its way may hold as much in memory: a hundred of them 6.4 GB.
 const MOST: u64 = 64 << 20;

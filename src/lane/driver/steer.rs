@@ -40,6 +40,11 @@ impl Lane {
         dropped
     }
 
+    /// The process ends at this instant. Requests that certainly leave later are refused now.
+    pub fn ends_at(self: &Arc<Self>, at: Instant) {
+        self.tell(|state, now| state.ends_at(now, at));
+    }
+
     /// The one of the `wanted` requests that came first goes before all others. Returns whether one waits.
     pub fn let_first(self: &Arc<Self>, wanted: impl Fn(&Claim) -> bool) -> bool {
         let found = self.tell(|state, _| state.let_first(wanted));

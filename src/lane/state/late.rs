@@ -32,6 +32,8 @@ use crate::{
 pub(super) struct Lateness {
     delayed: bool,
     looked: Option<Instant>,
+    /// When the process ends, if it drains.
+    ends: Option<Instant>,
 }
 
 /// The last one of a flow in a line for which it was projected when it leaves.
@@ -55,6 +57,8 @@ struct Projection<'a> {
     pauses_alone: bool,
     /// Whether answers say what was used: so much less of it may be than was said before that nobody is certainly late for it.
     settles: bool,
+    /// Nothing leaves after this: the process ends.
+    ends: Instant,
 }
 
 /// What leaves before requests of lower urgencies.
@@ -90,7 +94,7 @@ impl<T> State<T> {
 
     /// When what waits is to be looked at again; [`Instant::FAR`] if nothing has delayed it.
     pub(super) fn next_look(&self) -> Instant {
-        let Lateness { delayed, looked } = self.lateness;
+        let Lateness { delayed, looked, .. } = self.lateness;
         looked.filter(|_| delayed).map_or(Instant::FAR, |looked| looked + LOOKS)
     }
 
@@ -98,7 +102,7 @@ impl<T> State<T> {
     /// them up, and those whose turns come first of all that the same things hold up. O(waiting), and only if something has
     /// [delayed](Self::delayed) them.
     pub(super) fn refuse_late(&mut self, now: Instant) {
-        let Lateness { delayed, looked } = self.lateness;
+        let Lateness { delayed, looked, ends } = self.lateness;
         if !delayed || looked.is_some_and(|looked| looked + LOOKS > now) {
             return;
         }
@@ -106,7 +110,7 @@ impl<T> State<T> {
         let unknown = self.learned.may_allow_more(now);
         // While the rate is a guess, or others may soon leave more to this one, only the ends of pauses are certain.
         let pauses_alone = self.learned.guesses() || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
-        self.lateness = Lateness { delayed: unknown, looked: Some(now) };
+        self.lateness = Lateness { delayed: unknown, looked: Some(now), ends };
         if unknown {
             return;
         }
@@ -131,6 +135,12 @@ impl<T> State<T> {
         }
     }
 
+    /// The process ends at this instant: requests that certainly leave later are refused now.
+    pub(in crate::lane) fn ends_at(&mut self, now: Instant, at: Instant) {
+        self.lateness = Lateness { delayed: true, looked: None, ends: Some(at) };
+        self.refuse_late(now);
+    }
+
     /// A request has waited for as long as it may, and goes away; says when one like it would be let wait. `None` if it does not
     /// wait any more.
     pub(in crate::lane) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {
@@ -153,6 +163,7 @@ impl<T> State<T> {
     fn late(&mut self, now: Instant, pauses_alone: bool) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let settles = !self.policy.usage.is_empty();
+        let ends = self.lateness.ends.unwrap_or(Instant::FAR);
         let Self { queue, budget, learned, narrow, .. } = self;
         let (mut groups, mut all_urgencies) = (Map::<_, BTreeMap<_, Vec<_>>>::default(), BTreeSet::new());
         for WaitingStrand { alike, claim, tickets } in queue.strands() {
@@ -163,7 +174,7 @@ impl<T> State<T> {
         let alone = groups.len() < 2;
         let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
-        let mut projection = Projection { now, held, budget, learned, narrow, alone, pauses_alone, settles };
+        let mut projection = Projection { now, held, budget, learned, narrow, alone, pauses_alone, settles, ends };
         for urgencies in groups.into_values() {
             let mut urgent = Urgent::default();
             for (urgency, strands) in urgencies {
@@ -215,7 +226,7 @@ impl Projection<'_> {
             let known =
                 looks.get(&(line, flow)).filter(|look| is_as_much(&before, 0, &look.before) && requests >= look.cost);
             let known = known.filter(|look| {
-                let (wait, patience) = (look.at.since(self.now), ticket.deadline.since(self.now));
+                let (wait, patience) = (look.at.since(self.now), ticket.deadline.min(self.ends).since(self.now));
                 wait > patience || is_as_much(&look.before, 1, &before) && wait + wait / 8 <= patience
             });
             let at = known.map(|look| look.at).unwrap_or_else(|| {
@@ -223,7 +234,7 @@ impl Projection<'_> {
                 looks.insert((line, flow), Look { before, cost: requests, at });
                 at
             });
-            if at > ticket.deadline {
+            if at > ticket.deadline.min(self.ends) {
                 late.push(place);
             } else {
                 in_turn.served(requests.into());

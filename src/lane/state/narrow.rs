@@ -3,6 +3,7 @@
 
 mod amounts;
 mod held_up;
+mod record;
 mod reserve;
 mod rules;
 mod trial;
@@ -12,9 +13,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use self::held_up::{HeldAt, Holders};
-pub(in crate::lane) use self::rules::NarrowerRules;
 pub(super) use self::{held_up::HeldUp, rules::LeftBudget};
+use self::{
+    held_up::{HeldAt, Holders},
+    record::StoredBudget,
+};
+pub(in crate::lane) use self::{record::NarrowRecord, rules::NarrowerRules};
 use super::{
     End,
     in_flight::InFlight,
@@ -43,6 +47,8 @@ pub(super) struct Narrow {
     pub(super) apart: bool,
     /// Up to when a process before this one may have drawn on them, without anybody writing it down.
     pub(super) unknown_until: Option<Instant>,
+    /// Budgets of the process before this one that nothing has drawn on since.
+    stored: BTreeMap<u64, StoredBudget>,
     /// Since when what is sent is known to the lane alone, as it has no reserve; `None` while it has one.
     unreserved_since: Option<Instant>,
     /// How many requests wait in each place and are held up by something slower.

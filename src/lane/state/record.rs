@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::State;
+use super::{State, narrow::NarrowRecord};
 use crate::{
     clock::Instant,
     learn::LearnedRecord,
@@ -22,6 +22,9 @@ pub(in crate::lane) struct LaneRecord {
     /// sent by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::lane) lost: Option<Instant>,
+    /// Budgets of narrower rules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::lane) narrow: Vec<NarrowRecord>,
     /// Where the first of its requests went, by which the rule is found that is for it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::lane) origin: Option<OriginRecord>,
@@ -51,7 +54,7 @@ impl LaneRecord {
     pub(in crate::lane) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
-        self.learned.is_over(now) && budget.is_idle(now)
+        self.learned.is_over(now) && budget.is_idle(now) && self.narrow.is_empty()
     }
 }
 
@@ -88,6 +91,9 @@ impl<T> State<T> {
             budget.set_yielding(policy.trust == Trust::Api);
             state.budget = budget;
             state.learned.restore(&record.learned, now);
+            // A process that ended in order leaves no gap that reaches to this one's start.
+            let killed = gap.is_some_and(|gap| Some(gap.until) == until);
+            state.narrow.restore(&record.narrow, now, epoch, killed);
         } else {
             if let Some(lost) = lost {
                 state.budget.presume(Gap::lost(lost));
@@ -109,7 +115,7 @@ impl<T> State<T> {
     pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
         let (budget, learned) = (self.budget.record(now, last), self.learned.record(now));
-        LaneRecord { budget, learned, ..LaneRecord::default() }
+        LaneRecord { budget, learned, narrow: self.narrow.record(now, last), ..LaneRecord::default() }
     }
 
     /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
@@ -121,7 +127,10 @@ impl<T> State<T> {
 
     /// Whether a new lane would behave differently from this one, once this one has been idle for a while.
     pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
-        !self.policy.limits.is_empty() || !self.policy.calendar.is_empty() || !self.learned.is_blank()
+        !self.policy.limits.is_empty()
+            || !self.policy.calendar.is_empty()
+            || !self.learned.is_blank()
+            || self.narrow.is_lasting()
     }
 
     /// Whether something has happened that is not written down.

@@ -82,16 +82,16 @@ where
 /// Ends when nothing has moved for too long, or at the end of the drain. While `answers` returns true an answer may be
 /// awaited, and the `answer` timeout applies if it is longer. With a tunnel's `host`, the end is logged.
 pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answers: impl Fn() -> bool) {
-    let (proxy, timeouts) = (&exchange.proxy, exchange.progress.timeouts());
+    let (proxy, answer, idle) = (&exchange.proxy, exchange.progress.answer(), exchange.progress.idle());
     loop {
         // Before looking at what it tells of: it must not come in between.
         let drain = proxy.drain.notified();
-        let (timeout, silence) = match answers() && timeouts.answer > timeouts.idle {
-            true => ("answer", timeouts.answer),
-            false => ("idle", timeouts.idle),
+        let (timeout, silence) = match answers() && answer > idle {
+            true => ("answer", answer),
+            false => ("idle", idle),
         };
-        let silent_until = exchange.progress.deadline() + (silence - timeouts.idle);
-        let deadline = silent_until.min(proxy.drain.cut_off());
+        let silent_until = exchange.progress.deadline() + (silence - idle);
+        let deadline = silent_until.min(proxy.drain.tunnels_cut_off());
         let now = proxy.clock.now();
         if now >= silent_until
             && let Some(host) = host
@@ -104,7 +104,7 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
         }
         // Once a side has ended, the deadline is an earlier one.
         tokio::select! {
-            () = proxy.clock.sleep_until(deadline.min(now + timeouts.idle)) => {}
+            () = proxy.clock.sleep_until(deadline.min(now + idle)) => {}
             () = drain => {}
         }
     }

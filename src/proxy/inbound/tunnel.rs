@@ -301,7 +301,7 @@ async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpSt
         // A client that waits for the upstream to send first speaks neither HTTP nor TLS. Looked at, because a connection
         // that a parent proxy has made is still noted as readable after its answer.
         _ = upstream.peek(&mut there) => Ok(FirstBytes::Other),
-        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.timeouts().idle) => Ok(FirstBytes::Nothing),
+        () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.idle()) => Ok(FirstBytes::Nothing),
         () = proxy.drain.begun() => Ok(FirstBytes::Other),
     }
 }

@@ -212,7 +212,7 @@ impl TurnRelay<'_> {
 
     /// Ends when nothing has moved for too long, except for a turn that waits; or at the end of the drain.
     async fn silent(&self) {
-        let (proxy, idle) = (&self.exchange.proxy, self.exchange.progress.timeouts().idle);
+        let (proxy, idle) = (&self.exchange.proxy, self.exchange.progress.idle());
         let waits = || self.state.lock().waits;
         loop {
             // Silence counts only while no turn waits.

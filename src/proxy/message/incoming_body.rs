@@ -41,7 +41,7 @@ struct DigestState {
 }
 
 /// What tells one body from another. Two hashes, as 64 bits are few where a mistake hands out another request's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint {
     hashes: [u64; 2],
     length: u64,
@@ -150,6 +150,17 @@ impl Tap {
     }
 }
 
+// === impl Fingerprint ===
+
+impl Fingerprint {
+    /// Of a body of these bytes.
+    pub(crate) fn of(data: &[u8]) -> Self {
+        let digest = BodyDigest::new();
+        digest.add(data);
+        digest.so_far().1
+    }
+}
+
 // === impl BodyDigest ===
 
 impl BodyDigest {
@@ -161,7 +172,7 @@ impl BodyDigest {
         Arc::new(Self(Mutex::new(DigestState { hashers, length: 0, complete: false })))
     }
 
-    fn add(&self, data: &[u8]) {
+    pub(super) fn add(&self, data: &[u8]) {
         let mut state = self.0.lock();
         state.hashers.iter_mut().for_each(|hasher| hasher.write(data));
         state.length += data.len() as u64;
@@ -174,9 +185,15 @@ impl BodyDigest {
 
     /// What the body is known by; `None` before all of it has passed.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        let (complete, fingerprint) = self.so_far();
+        complete.then_some(fingerprint)
+    }
+
+    /// Whether all of the body has passed, and what that which has passed is known by.
+    fn so_far(&self) -> (bool, Fingerprint) {
         let state = self.0.lock();
         let hashes = [state.hashers[0].finish(), state.hashers[1].finish()];
-        state.complete.then_some(Fingerprint { hashes, length: state.length })
+        (state.complete, Fingerprint { hashes, length: state.length })
     }
 }
 

@@ -9,14 +9,18 @@ use std::{
 };
 
 use crate::{
-    clock::{Clock, Instant},
+    clock::{Clock, Instant, nanos},
     config::Timeouts,
+    policy::RuleTimeouts,
 };
 
 /// The phase of one exchange, and its deadline. Bodies move it on, and the connection's watchdog looks at it.
 pub(crate) struct Progress {
     clock: Clock,
     timeouts: Arc<Timeouts>,
+    /// `timeouts.answer` and `timeouts.idle` of the request's rule, in nanoseconds.
+    answer: AtomicU64,
+    idle: AtomicU64,
     phase: AtomicU8,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
@@ -72,6 +76,8 @@ impl Progress {
         let deadline = now + timeouts.head;
         Self {
             clock,
+            answer: AtomicU64::new(nanos(timeouts.answer)),
+            idle: AtomicU64::new(nanos(timeouts.idle)),
             timeouts,
             phase: AtomicU8::new(Phase::Idle as u8),
             deadline: AtomicU64::new(deadline.as_nanos()),
@@ -116,6 +122,25 @@ impl Progress {
         &self.timeouts
     }
 
+    /// How long the upstream may take to answer.
+    pub(crate) fn answer(&self) -> Duration {
+        Duration::from_nanos(self.answer.load(Ordering::Relaxed))
+    }
+
+    /// How long a body or a tunnel may be silent.
+    pub(crate) fn idle(&self) -> Duration {
+        Duration::from_nanos(self.idle.load(Ordering::Relaxed))
+    }
+
+    /// The request under way, which the upstream has to answer, is for a rule with these timeouts.
+    pub(crate) fn set_rule(&self, rule: &RuleTimeouts) {
+        let answer = nanos(rule.answer.unwrap_or(self.timeouts.answer));
+        self.idle.store(nanos(rule.idle.unwrap_or(self.timeouts.idle)), Ordering::Relaxed);
+        if self.answer.swap(answer, Ordering::Relaxed) != answer {
+            self.awaits_answer();
+        }
+    }
+
     /// Enters `phase`, which may take `at_most`. Returns the time, for those who need it, too.
     pub(crate) fn enter(&self, phase: Phase, at_most: Duration) -> Instant {
         let now = self.now();
@@ -131,12 +156,12 @@ impl Progress {
 
     /// The upstream has to answer now. Returns the time.
     pub(crate) fn awaits_answer(&self) -> Instant {
-        self.enter(Phase::Answer, self.timeouts.answer)
+        self.enter(Phase::Answer, self.answer())
     }
 
     /// A body moves, and has to move on. Returns the time.
     pub(crate) fn moves(&self) -> Instant {
-        self.enter(Phase::Body, self.timeouts.idle)
+        self.enter(Phase::Body, self.idle())
     }
 
     /// The request is over: the next one may come. Returns the time.

@@ -1,21 +1,23 @@
 //! Requests' bodies on their way through: streamed, and kept if they are small, in case they have to be sent again.
 
 use std::{
+    future::poll_fn,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Request;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{
     fields,
-    incoming_body::{BodyDigest, IncomingBody},
+    incoming_body::{BodyDigest, Fingerprint, IncomingBody},
     progress::{Phase, Progress},
+    read_ahead::ReadAhead,
     replay_buffer::ReplayBuffer,
     replay_memory::ReplayMemory,
     writes::Written,
@@ -40,6 +42,8 @@ pub(crate) struct RequestBody {
 
 /// What is sent as a body.
 struct Content {
+    /// What was read ahead and is not sent yet.
+    ahead: Option<ReadAhead>,
     /// `None`: there is no more.
     incoming: Option<IncomingBody>,
     /// Where it is kept, and how much of what is kept was sent this time.
@@ -55,13 +59,13 @@ impl RequestBody {
             return Self::empty(progress);
         }
         progress.set_unread(incoming.size_hint().exact().is_none_or(|length| length > PASSED_OVER_BYTES));
-        Self::of(Content { incoming: Some(IncomingBody::new(incoming)), kept: None }, progress)
+        Self::of(Content { ahead: None, incoming: Some(IncomingBody::new(incoming)), kept: None }, progress)
     }
 
     /// The body that `kept` has the beginning of, once more; `None` if too much of it is gone.
     pub(crate) async fn again(kept: Arc<ReplayBuffer>, progress: Arc<Progress>) -> Option<Self> {
         let incoming = kept.reopen().await?;
-        Some(Self::of(Content { incoming, kept: Some((kept, 0)) }, progress))
+        Some(Self::of(Content { ahead: None, incoming, kept: Some((kept, 0)) }, progress))
     }
 
     /// No body at all.
@@ -80,6 +84,7 @@ impl RequestBody {
     /// Hashes what is read of it into `digest`, on an exchange with this `progress`.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, progress: Arc<Progress>) {
         let connection = std::mem::replace(&mut self.progress, progress);
+        self.beginning().into_iter().for_each(|read| digest.add(read));
         match self.incoming_mut() {
             Some(incoming) => incoming.hash_into(digest, connection),
             None => digest.end(),
@@ -89,6 +94,9 @@ impl RequestBody {
     /// Reads its first `most` bytes, and keeps them until they are sent. `false`: nothing was read, as there is no body or
     /// no memory for it.
     pub(crate) async fn read_beginning(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<bool, BoxError> {
+        if self.ahead().is_some() {
+            return Ok(true);
+        }
         let Some(incoming) = self.incoming_mut() else { return Ok(false) };
         let known = incoming.read_beginning(most, memory).await?;
         if incoming.has_trailers_ahead() {
@@ -99,14 +107,85 @@ impl RequestBody {
 
     /// What was read of it, as far as it has not been sent.
     pub(crate) fn beginning(&self) -> Option<&[u8]> {
-        self.content.as_ref()?.incoming.as_ref()?.beginning()
+        match self.ahead() {
+            Some(ahead) => Some(ahead.data()),
+            None => self.content.as_ref()?.incoming.as_ref()?.beginning(),
+        }
+    }
+
+    /// Reads all of it, unless that is more than `most` bytes or there is no memory for as many. What was read is sent
+    /// from memory.
+    pub(crate) async fn read_ahead(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<(), BoxError> {
+        let length = self.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        let fits = length.is_none_or(|length| length <= most);
+        if self.is_end_stream() || self.ahead().is_some() || !fits {
+            return Ok(());
+        }
+        let Some(mut share) = memory.share(length.unwrap_or(most)) else { return Ok(()) };
+        let (mut data, mut trailers, mut ended) = (BytesMut::new(), None, false);
+        while !ended && data.len() <= most {
+            match poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await.transpose()?.map(Frame::into_data) {
+                Some(Ok(piece)) => data.extend_from_slice(&piece),
+                Some(Err(frame)) => trailers = frame.into_trailers().ok(),
+                None => ended = true,
+            }
+            ended |= self.is_end_stream();
+        }
+        share.shrink_to(data.len());
+        let data = data.freeze();
+        let ahead = match ended && trailers.is_none() {
+            true => ReadAhead::whole(data, share),
+            // Nobody compares trailers: a body with some is like no other.
+            false => ReadAhead::beginning(data, trailers, share),
+        };
+        if let Some(content) = &mut self.content {
+            content.ahead = Some(ahead);
+        }
+        Ok(())
+    }
+
+    /// What it is known by: nothing of it is left to be read from its connection. `None` if that is not so.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        match self.ahead() {
+            Some(ahead) => ahead.fingerprint(),
+            None => self.is_end_stream().then(|| Fingerprint::of(&[])),
+        }
+    }
+
+    /// All of its bytes, if they were [read ahead](Self::read_ahead).
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        self.ahead().filter(|ahead| ahead.fingerprint().is_some()).map(ReadAhead::data)
+    }
+
+    /// Sends `data` in the place of its bytes, all of which were read ahead.
+    pub(crate) fn replace(&mut self, data: Bytes) {
+        if let Some(content) = &mut self.content {
+            content.ahead = content.ahead.take().map(|ahead| ahead.replaced(data));
+        }
+    }
+
+    /// The same body once more, on an exchange with this `progress`, if all of it was read ahead; none at all if not.
+    pub(crate) fn copy(&self, progress: Arc<Progress>) -> Self {
+        match self.ahead().filter(|ahead| ahead.fingerprint().is_some()) {
+            Some(ahead) => Self::of(Content { ahead: Some(ahead.clone()), incoming: None, kept: None }, progress),
+            None => Self::empty(progress),
+        }
+    }
+
+    fn ahead(&self) -> Option<&ReadAhead> {
+        self.content.as_ref()?.ahead.as_ref()
     }
 
     /// Keeps up to `most` bytes of what is sent of it, beside what is kept already; `None` if there is nothing of it.
     pub(crate) fn keep(&mut self, most: u64, memory: &Arc<ReplayMemory>) -> Option<Arc<ReplayBuffer>> {
         let sized = self.size_hint().exact().is_some();
-        let keep = || (Arc::new(ReplayBuffer::new(most, sized, memory.clone())), 0);
-        Some(self.content.as_mut()?.kept.get_or_insert_with(keep).0.clone())
+        let content = self.content.as_mut()?;
+        if content.kept.is_none() {
+            let buffer = ReplayBuffer::new(most, sized, memory.clone());
+            content.keep_ahead(&buffer);
+            content.kept = Some((Arc::new(buffer), 0));
+        }
+        content.kept.as_ref().map(|(kept, _)| kept.clone())
     }
 
     /// How long it may be silent in its middle.
@@ -123,6 +202,21 @@ impl RequestBody {
 // === impl Content ===
 
 impl Content {
+    /// Has `buffer` send what was read ahead, if it has room: otherwise it would be gone if no connection took it.
+    fn keep_ahead(&mut self, buffer: &ReplayBuffer) {
+        let Some(mut ahead) = self.ahead.clone() else { return };
+        let Some(data) = ahead.pop().filter(Frame::is_data) else { return };
+        if buffer.keep(Some(&data)).is_some() {
+            if let Some(trailers) = ahead.pop() {
+                buffer.keep(Some(&trailers));
+            }
+            if self.incoming.as_ref().is_none_or(IncomingBody::is_end_stream) {
+                buffer.keep(None);
+            }
+            self.ahead = None;
+        }
+    }
+
     /// What was kept and has to be sent before anything is read.
     fn replay(&mut self) -> Option<Frame<Bytes>> {
         let (kept, sent) = self.kept.as_mut()?;
@@ -165,12 +259,17 @@ impl http_body::Body for RequestBody {
             note_write();
             return Poll::Ready(Some(Ok(frame)));
         }
+        if let Some(frame) = content.ahead.as_mut().and_then(ReadAhead::pop) {
+            note_write();
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        content.ahead = None;
         let Some(incoming) = &mut content.incoming else { return Poll::Ready(None) };
         let mut frame = match incoming.poll_frame(cx) {
             Poll::Pending => {
                 // Once: asking again does not make a silence shorter.
                 if progress.phase() == Phase::Answer {
-                    progress.enter(Phase::Upload, progress.timeouts().idle);
+                    progress.enter(Phase::Upload, progress.idle());
                 }
                 return Poll::Pending;
             }
@@ -211,14 +310,21 @@ impl http_body::Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let Some(Content { incoming, kept }) = self.content.as_deref() else { return true };
-        let read = incoming.as_ref().is_none_or(IncomingBody::is_end_stream);
+        let Some(Content { ahead, incoming, kept }) = self.content.as_deref() else { return true };
+        let read =
+            ahead.as_ref().is_none_or(ReadAhead::is_sent) && incoming.as_ref().is_none_or(IncomingBody::is_end_stream);
         read && kept.as_ref().is_none_or(|(kept, sent)| kept.is_all(*sent))
     }
 
     fn size_hint(&self) -> SizeHint {
-        let Some(Content { incoming, kept }) = self.content.as_deref() else { return SizeHint::with_exact(0) };
+        let Some(Content { ahead, incoming, kept }) = self.content.as_deref() else { return SizeHint::with_exact(0) };
         let mut hint = incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), IncomingBody::size_hint);
+        if let Some(ahead) = ahead {
+            let read = ahead.data().len() as u64;
+            let (lower, upper) = (hint.lower() + read, hint.upper().map(|upper| upper + read));
+            upper.into_iter().for_each(|upper| hint.set_upper(upper));
+            hint.set_lower(lower);
+        }
         if let Some((kept, sent)) = kept {
             let Some(again) = kept.left(*sent) else { return SizeHint::new() };
             let (lower, upper) = (hint.lower() + again, hint.upper().map(|upper| upper + again));

@@ -92,7 +92,8 @@ pub(crate) fn refused(host: &str, lane: &Lane, refusal: &Refusal) -> Error {
         return Error::DroppedByOperator;
     }
     let (host, obstacle) = (host.to_owned(), lane.obstacle().map(Box::new));
-    Error::Refused { host, why: refusal.to_string(), obstacle, retry_after: refusal.retry_after() }
+    let rule = refusal.rule().unwrap_or(&lane.policy().name).clone();
+    Error::Refused { host, why: refusal.to_string(), rule, obstacle, retry_after: refusal.retry_after() }
 }
 
 // === impl Route ===
@@ -396,8 +397,9 @@ impl Route {
                 Protocol::Http2 => handshake.http2(stream).await,
             }
         };
-        let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: outbound.connect };
-        tokio::time::timeout(outbound.connect, secured).await.unwrap_or_else(|_| Err(late()))
+        let connect = policy.egress.timeouts.connect.unwrap_or(outbound.connect);
+        let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: connect };
+        tokio::time::timeout(connect, secured).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

@@ -14,6 +14,7 @@ use http::{
 use http_body::Body as _;
 
 use self::status::Forwarded;
+use super::whole_body;
 use crate::{
     clock::Instant,
     error::Error,
@@ -53,7 +54,7 @@ pub(super) struct ResourceChange {
 }
 
 /// Answers `call` from the cache of its rule, or has `inner` do it.
-pub(super) async fn answer<S>(mut inner: S, call: BoxedCall) -> Answered
+pub(super) async fn answer<S>(mut inner: S, mut call: BoxedCall) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
@@ -67,6 +68,9 @@ where
         return change(inner, cache, call).await;
     }
     let asked = RequestDirectives::of(request.headers());
+    if *request.method() == Method::QUERY && !asked.no_store {
+        whole_body::read(&mut call).await?;
+    }
     if asked.no_store || !key::is_plain(&call) {
         return if asked.only_if_cached { Err(Error::NotStored) } else { pass(inner, call, Forwarded::Bypass).await };
     }
@@ -108,7 +112,7 @@ where
     Ok(answer)
 }
 
-/// Answers a GET or HEAD from `cache`, if it may; passes it on if not.
+/// Answers a GET, HEAD or QUERY from `cache`, if it may; passes it on if not.
 async fn read<S>(mut inner: S, cache: Arc<Cache>, mut call: BoxedCall, asked: RequestDirectives) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,

@@ -29,7 +29,7 @@ pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Clai
     let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
     Claim {
         urgency,
-        flow: flow.map_or(FlowId::default(), |name| FlowId(keyed_hash::of(name))),
+        flow: flow.map_or(FlowId::default(), |name| FlowId(keyed_hash::lasting(name))),
         flow_weight: Weight(flow.map_or(std::num::NonZeroU16::MIN, |flow| turns.weight_of_flow(flow))),
         ..usual
     }
@@ -56,7 +56,7 @@ fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
         .weights
         .iter()
         .filter_map(|share| match &share.of {
-            ShareOf::Flow(name) => Some((FlowId(keyed_hash::of(name.as_bytes())), Weight(share.weight))),
+            ShareOf::Flow(name) => Some((FlowId(keyed_hash::lasting(name.as_bytes())), Weight(share.weight))),
             ShareOf::Clients(_) => None,
         })
         .collect();

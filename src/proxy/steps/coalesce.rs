@@ -8,10 +8,13 @@ mod key;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use http::Response;
+use http::{Method, Response};
 use http_body::Body as _;
 
-use super::shared_call::{self, note};
+use super::{
+    shared_call::{self, note},
+    whole_body,
+};
 use crate::{
     lane::order::Turn,
     metrics::Saving,
@@ -49,6 +52,9 @@ where
     if let Some(_change) = OriginChange::of(&call) {
         return inner.call(call).await;
     }
+    if *call.request.method() == Method::QUERY {
+        whole_body::read(&mut call).await?;
+    }
     let origin = key::origin(&call.route.origin);
     let Some(key) = key::of(&call, origin).filter(|key| !sharing.is_alone(*key, clock.now())) else {
         return inner.call(call).await;
@@ -58,7 +64,8 @@ where
         let (member, candidate) = sharing.join(key, call.claim);
         if let Some(candidate) = candidate {
             let exchange = shared_call::exchange(&call, candidate.clone());
-            let request = Box::new(copy_without_body(&call.request, exchange.progress.clone()));
+            let mut request = Box::new(copy_without_body(&call.request, exchange.progress.clone()));
+            *request.body_mut() = call.request.body().copy(exchange.progress.clone());
             let shared = shared_call::of(&call, request, exchange);
             let task = tokio::spawn(run(inner.clone(), shared, candidate.clone()));
             candidate.runs_in(task.abort_handle());

@@ -5,6 +5,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
 use http::{Method, Response, StatusCode, uri::PathAndQuery};
@@ -55,11 +56,11 @@ where
 
 /// What took too long, if something did.
 pub(super) fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
-    let (origin, limits) = (|| route.origin.to_string(), exchange.progress.timeouts());
+    let (origin, limits) = (|| route.origin.to_string(), &exchange.progress);
     match exchange.progress.phase() {
-        Phase::LateUpload => Some(Error::Stalled { after: limits.idle }),
-        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer }),
-        Phase::CutOff => Some(Error::Draining),
+        Phase::LateUpload => Some(Error::Stalled { after: limits.idle() }),
+        Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer() }),
+        Phase::CutOff => Some(Error::Draining { retry_after: Duration::from_secs(1) }),
         _ => None,
     }
 }

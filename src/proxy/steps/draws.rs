@@ -41,8 +41,8 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
         for reading in added.matching(&path) {
             // A lane has one reserve, whatever its rule is called.
             let budget = match added.patient {
-                true => keyed_hash::of(RESERVE),
-                false => Draw::budget_of(&rule.name, keyed_hash::of(&*values(added, request, reading, claim))),
+                true => keyed_hash::lasting(RESERVE),
+                false => Draw::budget_of(&rule.name, keyed_hash::lasting(&*values(added, request, reading, claim))),
             };
             if draws.last().is_none_or(|last| last.budget != budget) {
                 draws.push(Draw { budget, rule: rule.clone(), apart });
@@ -105,14 +105,25 @@ pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
 /// What its rule says that a request costs: that of the first narrower rule that matches it and has a cost, or else `own`,
 /// the rule of its host.
 pub(crate) fn cost<'a, B>(rules: &'a [AddedRule], request: &Request<B>, own: &'a Policy) -> Option<&'a RuleCost> {
-    let said = rules.iter().filter_map(|rule| Some((rule.policy.added.as_ref()?, rule.policy.cost.as_ref()?)));
+    said(rules, request, own, |policy| policy.cost.as_ref())
+}
+
+/// The value of a key for `request`: that of the first narrower rule that matches it and has the key, or else of `own`,
+/// the rule of its host. `key` reads it.
+pub(super) fn said<'a, B, T>(
+    rules: &'a [AddedRule],
+    request: &Request<B>,
+    own: &'a Policy,
+    key: impl Fn(&'a Policy) -> Option<T>,
+) -> Option<T> {
+    let said = rules.iter().filter_map(|rule| Some((rule.policy.added.as_ref()?, key(&rule.policy)?)));
     let mut said = said.peekable();
     if said.peek().is_none() {
-        return own.cost.as_ref();
+        return key(own);
     }
     let path = PathReadings::of(request.uri().path());
     let found = said.find(|(added, _)| of_fields(added, request, &path).is_none());
-    found.map(|(_, cost)| cost).or(own.cost.as_ref())
+    found.map(|(_, value)| value).or_else(|| key(own))
 }
 
 /// What one part of a key says of a request; `None` if it says nothing, for which there is a budget as well.

@@ -156,7 +156,7 @@ async fn in_time<T>(
     poll_fn(|cx| match answer.as_mut().poll(cx) {
         Poll::Pending if exchange.progress.phase() == Phase::LateAnswer => {
             let origin = route.origin.to_string();
-            Poll::Ready(Err(Error::AnswerTimeout { origin, after: exchange.progress.timeouts().answer }))
+            Poll::Ready(Err(Error::AnswerTimeout { origin, after: exchange.progress.answer() }))
         }
         polled => polled,
     })

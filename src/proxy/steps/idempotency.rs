@@ -1,5 +1,6 @@
 //! Sends a request with an `Idempotency-Key` once, and gives its answer to all that bring the key
-//! (draft-ietf-httpapi-idempotency-key-header-07).
+//! (draft-ietf-httpapi-idempotency-key-header-07). Where the rule says `deduplicate`, a request without one is known by
+//! its method, URL, fields and body.
 //!
 //! The first request's body is hashed while it is sent. Further ones leave theirs unread until there is an answer, so that
 //! one of them can be sent if the first one fails; then it is hashed, and they have the answer if it is the same.
@@ -48,28 +49,45 @@ use crate::{
 
 /// A hash of the client's credentials and fields, the target and the key, if `call` is to be sent once.
 pub(super) fn key(call: &Call) -> Option<Key> {
-    let (request, fields) = (&call.request, call.request.headers());
-    let mut keys = fields.get_all(retry::replay::IDEMPOTENCY_KEY).iter();
+    let mut keys = call.request.headers().get_all(retry::replay::IDEMPOTENCY_KEY).iter();
     let one = keys.next().is_some_and(|key| !key.is_empty()) && keys.next().is_none();
-    // Safe methods are idempotent without it (RFC 9110 §9.2.2). CONNECT has no answer that could be kept.
-    if !one
-        || call.bound
-        || request.method().is_safe()
-        || request.method() == http::Method::CONNECT
-        || fields.contains_key(UPGRADE)
-    {
-        return None;
-    }
+    // Safe methods are idempotent without it (RFC 9110 §9.2.2).
+    (one && has_answer_for_others(call) && !call.request.method().is_safe()).then(|| key_with(call, None))
+}
+
+/// A hash of the client's credentials and fields, the method, the target and the `body`.
+pub(super) fn key_of_equal(call: &Call, body: Fingerprint) -> Key {
+    key_with(call, Some(body))
+}
+
+/// Whether the answer to `call` may be kept at all.
+pub(super) fn has_answer_for_others(call: &Call) -> bool {
+    // CONNECT has no answer that could be kept.
+    let tunnel = call.request.method() == http::Method::CONNECT || call.request.headers().contains_key(UPGRADE);
+    !call.bound && !tunnel
+}
+
+fn key_with(call: &Call, body: Option<Fingerprint>) -> Key {
+    let (request, fields) = (&call.request, call.request.headers());
     // A gateway's answers lead back to where their worker came in.
     let location = call.location.as_ref().map(|location| format!("{location:?}"));
     let origin = keyed_hash::of(&call.route.origin);
     let target = (request.method().as_str(), request.uri().path_and_query());
-    Some(Key::new(origin, |half| keyed_hash::of((half, origin, target, fields_hash(fields, half), &location))))
+    Key::new(origin, |half| keyed_hash::of((half, origin, target, fields_hash(fields, half), body, &location)))
 }
 
-/// Sends `call`, unless another one with its `key` was sent: then it gets the answer to that one. An answer is kept for
-/// `keep`.
-pub(super) async fn once<S>(inner: S, mut call: BoxedCall, key: Key, keep: Duration) -> Answered
+/// Which answers are kept, and for how long.
+#[derive(Clone, Copy)]
+pub(super) struct Keep {
+    /// For how long.
+    pub(super) time: Duration,
+    /// Only those that say that it was done (2xx, 3xx): without a key, a request that follows a failure is a new try.
+    pub(super) only_done: bool,
+}
+
+/// Sends `call`, unless another one with its `key` was sent: then it gets the answer to that one. Answers are kept as
+/// `keep` says.
+pub(super) async fn once<S>(inner: S, mut call: BoxedCall, key: Key, keep: Keep) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
@@ -97,8 +115,14 @@ fn changes(call: &Call) -> Changes {
     (OriginChange::of(call), ResourceChange::of(call))
 }
 
+impl Keep {
+    fn is_for(self, status: StatusCode) -> bool {
+        !self.only_done || status.is_success() || status.is_redirection()
+    }
+}
+
 /// Sends `call` in `place`, in a task of its own.
-async fn lead<S>(inner: S, mut call: BoxedCall, place: KeyedPlace, keep: Duration) -> Answered
+async fn lead<S>(inner: S, mut call: BoxedCall, place: KeyedPlace, keep: Keep) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
@@ -118,7 +142,7 @@ where
 }
 
 /// Runs `call`, hands its outcome to the requests with its key, and keeps the answer for `keep`.
-async fn run<S>(mut inner: S, call: BoxedCall, place: KeyedPlace, keep: Duration, change: Changes)
+async fn run<S>(mut inner: S, call: BoxedCall, place: KeyedPlace, keep: Keep, change: Changes)
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
@@ -131,6 +155,7 @@ where
     };
     // What was answered before all of it was sent is known by nothing that another one could be compared with.
     let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
+    let kept = for_all && keep.is_for(head.status);
     let shared = SharedBody::new(body.size_hint(), place.memory().clone());
     place.answered(KeyedAnswer {
         head,
@@ -140,8 +165,8 @@ where
         cookies_taken: Arc::default(),
     });
     let end = shared_call::pump(body, &shared, &exchange).await;
-    if for_all && matches!(end, BodyEnd::Complete) {
-        place.keep(exchange.proxy.clock.now() + keep);
+    if kept && matches!(end, BodyEnd::Complete) {
+        place.keep(exchange.proxy.clock.now() + keep.time);
     }
     // An answer that is not kept is forgotten before a request can see that it is over.
     drop(place);

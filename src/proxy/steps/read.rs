@@ -93,6 +93,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         access_log::without_lane(&exchange, &request, CallOutcome::Answered, answer.status());
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
+    exchange.progress.set_rule(&route.lane.policy().egress.timeouts);
     let RequestTerms { claim, cost, patience } =
         ask::terms(request.headers(), found, exchange.session.address, &route.lane, &route.added);
     let cost = match cost {

@@ -84,7 +84,7 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
-    if !matches!(error, Error::Draining) {
+    if !matches!(error, Error::Draining { .. }) {
         proxy.reports.incidents.failed(error, &text, proxy.clock.now());
     }
     for_error(exchange, error, &text)
@@ -93,15 +93,19 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
 /// The answer to a request that failed with `error`, which `text` says with its causes.
 fn for_error(exchange: &Exchange, error: &Error, text: &str) -> Response<ResponseBody> {
     let (proxy, status) = (&exchange.proxy, error.status());
+    let of_type = error.problem();
     let mut problem = json!({
-        "type": "about:blank",
-        "title": status.canonical_reason().unwrap_or_default(),
+        "type": of_type.uri(),
+        "title": of_type.title().or(status.canonical_reason()).unwrap_or_default(),
         "status": status.as_u16(),
         "detail": text,
         "hint": hint(&proxy.access.admin, error),
         "blame": incidents::name(error.blame()),
         "request_id": exchange.request_id().to_string(),
     });
+    if let Some(policy) = error.violated_policy() {
+        problem["violated-policies"] = json!([policy]);
+    }
     let mut answer = Response::new(ResponseBody::Own(None));
     *answer.status_mut() = status;
     let fields = answer.headers_mut();

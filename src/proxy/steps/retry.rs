@@ -84,8 +84,14 @@ where
         let pause = reason.back_off(tries, fastrand::f64()).max(asked);
         let left = deadline.since(clock.now());
         let back_off = pause.max(lane.closed_for());
+        let spent = lane.policy().retry.and_then(|retry| retry.tries).is_some_and(|most| tries >= most.get());
         let in_vain = tries >= REFUSALS && lane.served() - others > tries.into();
-        if in_vain || reason.gives_up(tries, &route) || back_off > left || (reason.is_budgeted() && !lane.may_retry()) {
+        if spent
+            || in_vain
+            || reason.gives_up(tries, &route)
+            || back_off > left
+            || (reason.is_budgeted() && !lane.may_retry())
+        {
             return settle(&exchange, last);
         }
         let Some(request) = replay.once_more(progress).await else { return settle(&exchange, last) };

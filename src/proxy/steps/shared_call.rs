@@ -38,6 +38,7 @@ pub(super) fn exchange(call: &Call, shared: Arc<dyn SharedCall>) -> Arc<Exchange
     let Exchange { proxy, session, .. } = &*call.exchange;
     let now = proxy.clock.now();
     let exchange = Arc::new(Exchange::of_shared_call(session.clone(), now, shared));
+    exchange.progress.set_rule(&call.route.lane.policy().egress.timeouts);
     exchange.begins(now);
     exchange
 }
@@ -86,7 +87,7 @@ pub(super) async fn watched<T>(
             }
             if !progress.give_up(false) {
                 // What is read ahead has bounds of its own.
-                progress.enter(progress.phase(), progress.timeouts().idle);
+                progress.enter(progress.phase(), progress.idle());
             }
         }
     })
@@ -95,7 +96,7 @@ pub(super) async fn watched<T>(
 
 /// Reads `body` as fast as its readers do, and says how it ended.
 pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
-    let idle = exchange.progress.timeouts().idle;
+    let idle = exchange.progress.idle();
     while !body.is_end_stream() {
         while tokio::time::timeout(HOLD_UP, poll_fn(|cx| shared.poll_room(cx))).await.is_err() {
             if shared.is_abandoned() {
@@ -163,7 +164,8 @@ fn waits_until(call: &Call, expected: Option<Instant>) -> Result<(), Error> {
         let retry_after = late.since(exchange.proxy.clock.now().max(*deadline));
         let why = "the call that it would share leaves later than it may wait".into();
         let (host, obstacle) = (route.origin.host.to_string(), None);
-        return Err(Error::Refused { host, why, obstacle, retry_after });
+        let rule = route.lane.policy().name.clone();
+        return Err(Error::Refused { host, why, rule, obstacle, retry_after });
     }
     let patience_ends = retry::patience_ends(*deadline, expected.unwrap_or(Instant::FAR));
     exchange.progress.enter_until(Phase::Waiting, patience_ends);

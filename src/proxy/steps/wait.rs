@@ -14,7 +14,7 @@ use tower::service_fn;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, Lane, Permit, Waiting},
+    lane::{Admission, Lane, Permit, Refusal, Waiting},
     proxy::{
         call::{Admitted, BoxedCall, Step},
         exchange::Exchange,
@@ -124,7 +124,7 @@ pub(crate) fn wait<'a>(
             }
             polled => polled,
         });
-        let permit = granted.await.map_err(|refusal| route.refused(&refusal));
+        let permit = granted.await.map_err(|refusal| refused(record.exchange, route, &refusal));
         let WaitRecord { exchange, since } = record;
         drop(record);
         let permit = permit?;
@@ -143,6 +143,16 @@ pub(crate) fn wait<'a>(
         let expected = (expected != Instant::FAR).then(|| expected.since(since));
         Ok((permit, Wait { time: now.since(since), expected, ahead }))
     }
+}
+
+/// The error of a request that its lane refuses. In a drain that is no matter of its limits.
+fn refused(exchange: &Exchange, route: &Route, refusal: &Refusal) -> Error {
+    let drain = &exchange.proxy.drain;
+    if !drain.is_draining() || *refusal == Refusal::DroppedByOperator {
+        return route.refused(refusal);
+    }
+    // The next process begins when this one has ended.
+    Error::Draining { retry_after: drain.cut_off().since(exchange.proxy.clock.now()) }
 }
 
 /// Notes that the client of a request has `waited` until its slot.

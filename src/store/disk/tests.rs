@@ -13,7 +13,15 @@ fn disk(file: &FaultyFile) -> Disk {
 }
 
 fn header(commits: u64) -> Header {
-    Header { version: Header::VERSION, commits, stamp: Stamp::default(), clean: false, gap: None, lost: None }
+    Header {
+        version: Header::VERSION,
+        commits,
+        stamp: Stamp::default(),
+        clean: false,
+        gap: None,
+        lost: None,
+        secret: [0; 2],
+    }
 }
 
 fn rows(of: &[(u8, u16)]) -> Vec<(Arc<str>, Vec<u8>)> {

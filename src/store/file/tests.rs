@@ -10,7 +10,8 @@ use crate::{
 
 fn write(opened: &mut Opened, commits: u64) -> Header {
     let stamp = Reading::now().stamp(Instant::from_nanos(commits));
-    let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap: None, lost: None };
+    let header =
+        Header { version: Header::VERSION, commits, stamp, clean: false, gap: None, lost: None, secret: [0; 2] };
     let lanes = [(Arc::<str>::from("rule\nhost"), b"{}".to_vec())];
     opened.store.commit(&Batch { header: &header, lanes: &lanes, gone: &[] }).unwrap();
     header

@@ -150,3 +150,43 @@ fn a_second_signal_ends_it_at_once() {
         assert_eq!(andante.ended().code(), Some(code));
     }
 }
+
+#[test]
+fn a_request_that_cannot_leave_in_time_is_told_so_when_the_drain_begins() {
+    let upstream = Upstream::ok();
+    let mut andante = andante(&upstream, "1/s", "4s");
+    assert_eq!(ask(&andante, &upstream, "/first").answer().status(), 200);
+    let mut queued: Vec<_> = (0..12)
+        .map(|n| {
+            let client = ask(&andante, &upstream, "/queued");
+            andante.wait_for(|status| waiting(status) == n + 1);
+            client
+        })
+        .collect();
+    let clock = andante::clock::Clock::start();
+    andante.signal(Signal::TERM);
+    // At 1/s at most five can leave within 4 s: those behind them are refused at once, from the last one on.
+    let late = queued.split_off(6);
+    for mut client in late {
+        let answer = client.answer();
+        assert_eq!(answer.status(), 503, "{answer:?}");
+        let seconds: u64 = answer.field("retry-after").unwrap().parse().unwrap();
+        assert!((3..=4).contains(&seconds), "the next process begins when this one has ended: {seconds}");
+        assert_eq!(answer.field("connection").as_deref(), Some("close"));
+    }
+    let took = clock.now().since(andante::clock::Instant::START);
+    assert!(took < std::time::Duration::from_secs(2), "{took:?}");
+    let served = queued.iter_mut().map(|client| client.answer().status()).filter(|status| *status == 200).count();
+    assert!((3..=5).contains(&served), "{served}");
+    assert!(andante.ended().success());
+}
+
+#[test]
+fn by_default_a_drain_lasts_for_two_minutes() {
+    let upstream = Upstream::ok();
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"1/s\"]\n", upstream.address());
+    let mut andante = Andante::logging_with_config("info", &rule, &[]);
+    andante.signal(Signal::TERM);
+    assert!(andante.ended().success());
+    assert!(andante.stderr().contains("within_s=120"), "{}", andante.stderr());
+}

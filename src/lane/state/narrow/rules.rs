@@ -104,9 +104,12 @@ impl Narrow {
             return *number;
         }
         let rule = self.rules.as_ref().map_or_else(|| was.clone(), |rules| rules.of(was).unwrap_or_else(|| gone(was)));
-        let mut budget = Budget::new(&rule.limits, rule.margin, now).with_calendar(&rule.calendar, epoch);
+        let mut budget = self.take_stored(key, &rule, now, epoch).unwrap_or_else(|| {
+            let mut new = Budget::new(&rule.limits, rule.margin, now).with_calendar(&rule.calendar, epoch);
+            self.unknown_until.into_iter().for_each(|until| new.presume_short(until));
+            new
+        });
         budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
-        self.unknown_until.into_iter().for_each(|until| budget.presume_short(until));
         if rule.is_besides_reserve() {
             budget = Self::besides_reserve(&mut self.unreserved_since, budget, own, now);
         }

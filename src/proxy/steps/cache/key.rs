@@ -26,12 +26,16 @@ use crate::{
 /// Fields that say how a stored answer may be used, and not which one is wanted, nor whose it is.
 const OF_USE: [&str; 4] = ["cache-control", "pragma", "if-none-match", "if-modified-since"];
 
-/// Whether the answer to `call` may be a stored one: a GET or HEAD for a whole resource, on a connection without a
-/// login.
+/// Whether the answer to `call` may be a stored one: a GET or HEAD for a whole resource, or a QUERY whose body was read, on
+/// a connection without a login.
 pub(super) fn is_plain(call: &Call) -> bool {
     const OTHER: [HeaderName; 5] = [RANGE, IF_RANGE, IF_MATCH, IF_UNMODIFIED_SINCE, UPGRADE];
     let (request, fields) = (&call.request, call.request.headers());
-    let read = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
+    let read = match *request.method() {
+        Method::GET | Method::HEAD => request.body().is_end_stream(),
+        Method::QUERY => request.body().fingerprint().is_some(),
+        _ => false,
+    };
     read && !call.bound && !OTHER.iter().any(|name| fields.contains_key(name))
 }
 
@@ -47,8 +51,10 @@ pub(super) fn of(call: &Call) -> Key {
     let location = call.location.as_ref().map(|location| format!("{location:?}"));
     let (origin, fields) = (keyed_hash::of(&call.route.origin), call.request.headers());
     let target = call.request.uri().path_and_query();
+    // RFC 10008 §2.7: the key of a QUERY has its body. What describes that is among the fields.
+    let query = if *call.request.method() == Method::QUERY { call.request.body().fingerprint() } else { None };
     Key::new(origin, |half| {
-        keyed_hash::of((half, "cache", origin, target, fields_hash_without(fields, &OF_USE, half), &location))
+        keyed_hash::of((half, "cache", origin, target, query, fields_hash_without(fields, &OF_USE, half), &location))
     })
 }
 

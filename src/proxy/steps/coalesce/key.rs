@@ -26,19 +26,23 @@ pub(super) fn origin(origin: &Origin) -> u64 {
 }
 
 /// What makes `call` the same as another one: everything that an API could answer differently to, the credential among it.
-/// `None` if its answer is for it alone.
+/// `None` if its answer is for it alone. The body of a QUERY is a part of it (RFC 10008 §2.7), once it was read.
 pub(super) fn of(call: &Call, origin: u64) -> Option<Key> {
     let request = &call.request;
-    let fit = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
+    let body = match *request.method() {
+        Method::GET | Method::HEAD => request.body().is_end_stream().then_some(None)?,
+        Method::QUERY => Some(request.body().fingerprint()?),
+        _ => return None,
+    };
     let fields = request.headers();
-    if !fit || call.bound || fields.contains_key(UPGRADE) || says(fields, "no-store") {
+    if call.bound || fields.contains_key(UPGRADE) || says(fields, "no-store") {
         return None;
     }
     // A gateway's answers lead back to where their worker came in.
     let location = call.location.as_ref().map(|location| format!("{location:?}"));
     Some(Key::new(origin, |half| {
         let target = (request.method().as_str(), request.uri().to_string());
-        keyed_hash::of((half, origin, target, fields_hash(fields, half), call.cost, &location))
+        keyed_hash::of((half, origin, target, fields_hash(fields, half), body, call.cost, &location))
     }))
 }
 

@@ -85,6 +85,8 @@ impl RetryReason {
     /// Whether it is no use to try once more after `tries` of them.
     pub(crate) fn gives_up(self, tries: u32, route: &Route) -> bool {
         match self {
+            // Its rule says how many.
+            _ if route.lane.policy().retry.is_some_and(|retry| retry.tries.is_some()) => false,
             Self::Refused | Self::Crowded => false,
             Self::Unreached if !route.has_answered() => tries >= TRIES_UNKNOWN,
             // While the breaker is open, failures do not use up tries.

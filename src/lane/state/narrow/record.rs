@@ -1,0 +1,92 @@
+//! The budgets of narrower rules as they are written down, and how they begin with that.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Narrow, NarrowBudget};
+use crate::{
+    clock::Instant,
+    limit::{Budget, BudgetRecord, MarginSpec},
+    policy::Policy,
+};
+
+/// A budget of a narrower rule as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::lane) struct NarrowRecord {
+    /// What tells it from the lane's others.
+    key: u64,
+    budget: BudgetRecord,
+}
+
+/// A budget that was stored, and that nothing has drawn on since.
+#[derive(Debug)]
+pub(super) struct StoredBudget(Budget);
+
+/// Limits with longer windows than this are stored: shorter ones count as used up after a restart, and are soon free.
+const LASTING: Duration = Duration::from_secs(60);
+/// So many budgets of a lane are stored, those that were used last: each takes some 500 bytes of each write.
+const MOST_STORED: usize = 1024;
+
+/// Whether budgets of a rule are stored. What is not reserved of a lane's own budget is made of that again.
+fn lasts(rule: &Policy) -> bool {
+    !rule.is_besides_reserve()
+        && (!rule.calendar.is_empty() || rule.limits.iter().any(|limit| limit.rate.per > LASTING))
+}
+
+// === impl Narrow ===
+
+impl Narrow {
+    /// Whether something of it is worth storing.
+    pub(in crate::lane::state) fn is_lasting(&self) -> bool {
+        !self.stored.is_empty() || self.budgets.iter().any(|(_, narrow)| lasts(&narrow.rule))
+    }
+
+    /// The records to be stored.
+    pub(in crate::lane::state) fn record(&mut self, now: Instant, last: bool) -> Vec<NarrowRecord> {
+        let lasting = self.budgets.iter_mut().filter(|narrow| lasts(&narrow.rule));
+        let drawn_on = lasting.map(|NarrowBudget { key, budget, .. }| (*key, budget));
+        let before = self.stored.iter_mut().map(|(key, StoredBudget(budget))| (*key, budget));
+        let mut all: Vec<_> =
+            drawn_on.chain(before).filter_map(|(key, budget)| Some((budget.last()?, key, budget))).collect();
+        all.sort_unstable_by_key(|(last, key, _)| (std::cmp::Reverse(*last), *key));
+        all.truncate(MOST_STORED);
+        all.retain_mut(|(_, _, budget)| !budget.is_idle(now));
+        all.into_iter().map(|(_, key, budget)| NarrowRecord { key, budget: budget.record(now, last) }).collect()
+    }
+
+    /// Goes on from these `records`. After a process that was killed, the last second before its end is not in them.
+    pub(in crate::lane::state) fn restore(
+        &mut self,
+        records: &[NarrowRecord],
+        now: Instant,
+        epoch: Duration,
+        killed: bool,
+    ) {
+        let restored = records.iter().map(|NarrowRecord { key, budget }| {
+            let mut budget = Budget::restored(budget, MarginSpec::Auto, None, now, epoch);
+            if killed {
+                budget.presume_short(now);
+            }
+            (*key, budget)
+        });
+        let worth =
+            restored.filter_map(|(key, mut budget)| (!budget.is_idle(now)).then_some((key, StoredBudget(budget))));
+        self.stored = worth.collect::<BTreeMap<_, _>>();
+    }
+
+    /// The budget with this key of `rule`, as it was stored.
+    pub(super) fn take_stored(
+        &mut self,
+        key: u64,
+        rule: &Arc<Policy>,
+        now: Instant,
+        epoch: Duration,
+    ) -> Option<Budget> {
+        let StoredBudget(mut budget) = self.stored.remove(&key)?;
+        budget.reconfigure(&rule.limits, rule.margin, now);
+        budget.reconfigure_calendar(&rule.calendar, epoch);
+        Some(budget)
+    }
+}
