@@ -10,10 +10,11 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 25] = [
+const OF_HOSTS: [&str; 26] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
+    keys::REFUSED.entry.name,
     keys::URGENT.entry.name,
     keys::WEIGHTS.entry.name,
     keys::RESERVE.entry.name,

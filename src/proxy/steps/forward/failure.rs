@@ -55,11 +55,16 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
 }
 
 /// Whether the upstream says that it has not looked at the request (RFC 9113 §7, §8.7): it has refused the stream, wants
-/// HTTP/1.1, or has gone away before this stream, for whatever reason.
+/// HTTP/1.1, finds that there are too many, or has gone away before this stream, for whatever reason.
 pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {
     let Some(error) = of_http2(error).filter(|error| error.is_remote()) else { return false };
     // The library reports GOAWAY for streams beyond its last stream alone.
-    error.is_go_away() || matches!(error.reason(), Some(Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED))
+    error.is_go_away()
+        // gRPC, too, takes ENHANCE_YOUR_CALM before an answer for a refusal (its mapping of HTTP/2 errors).
+        || matches!(
+            error.reason(),
+            Some(Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED | Reason::ENHANCE_YOUR_CALM)
+        )
 }
 
 /// Whether the upstream wants HTTP/1.1 for this request (RFC 9113 §7).
