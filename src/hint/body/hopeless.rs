@@ -54,7 +54,8 @@ pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
     // "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC." (400)
     let capped = lower.contains("api usage limits") && has(&["reached", "exceeded"]);
     let spends = capped || has(&SPENDING);
-    let long = has(&LONG_SPANS) && has(&USED_UP) && !has(&SHORT_SPANS) || lower.contains(TOTALS);
+    let long = LONG_SPANS.iter().any(|span| names_span(lower, span)) && has(&USED_UP) && !has(&SHORT_SPANS)
+        || lower.contains(TOTALS);
     let why = if has(&TOO_LARGE) || asks_for_more(lower) {
         Hopeless::TooLarge
     } else if allows_nothing(lower) {
@@ -72,6 +73,12 @@ pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
     if capped {
         evidence.fatal.get_or_insert(why);
     }
+}
+
+/// Whether the sentence names this span as that of a limit: "(300 per day)" is a rate among others (Hugging Face).
+fn names_span(lower: &str, span: &str) -> bool {
+    let counted = |at: usize| lower[..at].trim_end().ends_with(|c: char| c.is_ascii_digit());
+    lower.match_indices(span).any(|(at, _)| !counted(at))
 }
 
 /// "Limit 30000, Requested 36278": more than the whole limit.
@@ -167,6 +174,7 @@ mod tests {
             "Rate limit reached on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000. Try again in 2s.",
             "Our standard API call frequency is 5 calls per minute and 500 calls per day.",
             "limit: 0.5 per second",
+            "You have exceeded the rate limit for repository creation (300 per day).",
             "API limit reached. Please try again later. Remaining Limit: 0",
             "Too many requests",
             "The daily report could not be made",

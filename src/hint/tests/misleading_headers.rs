@@ -305,7 +305,7 @@ fn resets_have_the_unit_of_their_name_or_of_their_digits() {
 #[test]
 fn a_limit_in_a_field_of_json_is_read() {
     let basecamp = r#"x-ratelimit: {"name":"API","period":10,"limit":50,"remaining":0,"until":"2026-06-01T12:00:03Z"}"#;
-    let hint = hint(&format!("429 | {basecamp} | {{{{}}}}"));
+    let hint = hint(&format!("429 | {basecamp} | {{}}"));
     assert_eq!((hint.signal, hint.wait), (Signal::Throttled, Some(Duration::from_secs(3))));
     let bucket = &hint.buckets[0];
     assert_eq!((bucket.limit, bucket.remaining, bucket.window), (Some(50.0), Some(0.0), Some(Duration::from_secs(10))));
