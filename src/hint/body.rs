@@ -53,7 +53,10 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
         {
             match json.as_array() {
                 Some(answers) => batch::read(answers, now, evidence),
-                None => served::read(&json, now, evidence),
+                None => {
+                    served::read(&json, now, evidence);
+                    batch::read_responses(&json, now, evidence);
+                }
             }
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    batch,
     codes::{self, Code},
     refusal, text,
 };
@@ -188,7 +187,6 @@ pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     kraken(json, now, evidence);
     plain(json, now, evidence);
     failure(json, now, evidence);
-    batch::read_responses(json, now, evidence);
     if json.get("ok") == Some(&Value::Bool(false)) {
         refusal::read(json, now, evidence);
     }
