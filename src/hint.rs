@@ -105,6 +105,8 @@ pub fn read_refused(answer: &Answer<'_>) -> Hint {
     look(Fields::pick(headers), status, now, &mut evidence);
     body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
     sum_up(&mut evidence);
+    // The rule knows better than words.
+    (evidence.in_words, evidence.fatal) = (None, None);
     classify::classify(status, evidence)
 }
 

@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let answer = Answer { status: raw.status, headers: &raw.headers, body, arrived };
     let declared = args.declared()?.iter().any(|of| of.matches(raw.status, &raw.headers, body));
     let mut hint = hint::read(&answer);
-    if declared && hint.cause == Cause::None {
+    if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
         hint = hint::read_refused(&answer);
     }
     let line = json_text::line(&Conclusion::of(&hint));

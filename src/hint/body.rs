@@ -117,7 +117,8 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
         _ => return false,
     };
     // A refusal is short mostly, also where nobody has counted its length.
-    legible && (is_small(glance) || is_of_unknown_length(glance)) && !retry_after::is_told(headers)
+    let says_more = status.is_client_error() || !retry_after::is_told(headers);
+    legible && says_more && (is_small(glance) || is_of_unknown_length(glance))
 }
 
 /// Whether it is a stream of events, whose first one may be a refusal.

@@ -86,7 +86,8 @@ fn a_cap_with_a_date_lets_requests_of_its_kind_wait_and_no_others() {
     let next = post(&andante, &upstream, "/bad");
     assert_eq!(next.status(), 429, "{next:?}");
     let retry_after: u64 = next.field("retry-after").unwrap().parse().unwrap();
-    assert!((80_000..=86_401).contains(&retry_after), "it is tried once a day: {retry_after}");
+    // A request may wait for two hours: it comes back so much before the day is over.
+    assert!((79_000..=86_401).contains(&retry_after), "it is tried once a day: {retry_after}");
     assert_eq!(post(&andante, &upstream, "/good").status(), 200);
     assert_eq!(upstream.requests().len(), 2, "the second one was not sent");
 }

@@ -162,7 +162,7 @@ async fn read_limits(
     let arrived = || exchange.proxy.clock.time_of_day();
     let mut hint = hint::read_at(status, headers, glance.told, beginning, arrived);
     let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning));
-    if declared && hint.cause == Cause::None {
+    if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
         hint = hint::read_refused(&Answer { status, headers, body: beginning, arrived: arrived() });
     }
     // A closer look only where there is something to see.
