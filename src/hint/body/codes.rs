@@ -25,6 +25,49 @@ pub(super) fn judge(code: &str, evidence: &mut Evidence) {
     evidence.coded = true;
 }
 
+/// Codes of a limit that is reached, in small letters and digits alone.
+const THROTTLES: [&str; 21] = [
+    "abnormalusagedetected",
+    "bandwidthlimitexceeded",
+    "complexitybudgetexhausted",
+    "dailylimitexceeded",
+    "priorrequestnotcomplete",
+    "provisionedthroughputexceeded",
+    "provisionedthroughputexceededexception",
+    "quotaexceeded",
+    "requestlimitexceeded",
+    "requestratetoolarge",
+    "resourceexhausted",
+    "slowdown",
+    "toomanyrequests",
+    "toomanyrequestsexception",
+    "toomanycalls",
+    "usagelimitreached",
+    "userratelimitexceeded",
+    "limitexceededperminute",
+    "overquerylimit",
+    "floodwait",
+    "querylimitexceeded",
+];
+/// Codes of an API that lacks capacity.
+const OVERLOADS: [&str; 5] = [
+    "modelnotready",
+    // Bedrock: "You can resubmit your request later."
+    "servicequotaexceededexception",
+    "overcapacity",
+    "serverbusy",
+    "temporaryreducedcapacity",
+];
+/// Codes of a payment that is due.
+const BILLING: [&str; 6] = [
+    "insufficientquota",
+    "billinghardlimitreached",
+    "billingnotactive",
+    "insufficientbalance",
+    "insufficientcredits",
+    "insufficientuserquota",
+];
+
 /// What a code means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Code {
@@ -55,45 +98,6 @@ impl Code {
         }
         let word: String = code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
         let word = word.as_str();
-        const THROTTLES: [&str; 21] = [
-            "abnormalusagedetected",
-            "bandwidthlimitexceeded",
-            "complexitybudgetexhausted",
-            "dailylimitexceeded",
-            "priorrequestnotcomplete",
-            "provisionedthroughputexceeded",
-            "provisionedthroughputexceededexception",
-            "quotaexceeded",
-            "requestlimitexceeded",
-            "requestratetoolarge",
-            "resourceexhausted",
-            "slowdown",
-            "toomanyrequests",
-            "toomanyrequestsexception",
-            "toomanycalls",
-            "usagelimitreached",
-            "userratelimitexceeded",
-            "limitexceededperminute",
-            "overquerylimit",
-            "floodwait",
-            "querylimitexceeded",
-        ];
-        const OVERLOADS: [&str; 5] = [
-            "modelnotready",
-            // Bedrock: "You can resubmit your request later."
-            "servicequotaexceededexception",
-            "overcapacity",
-            "serverbusy",
-            "temporaryreducedcapacity",
-        ];
-        const BILLING: [&str; 6] = [
-            "insufficientquota",
-            "billinghardlimitreached",
-            "billingnotactive",
-            "insufficientbalance",
-            "insufficientcredits",
-            "insufficientuserquota",
-        ];
         match word {
             // NetSuite: too many at once, of an account or of a session.
             "locktimeout" | "wsconcursessiondisallwd" | "wsrequestblocked" | "exceededrequestlimit" => {

@@ -126,8 +126,8 @@ pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
     evidence.refused |= complains(&lower);
     hopeless::read(&lower, now, evidence);
     if is_too_many_at_once(&lower) {
-        // Whatever the code beside it is called.
-        (evidence.refused, evidence.cause) = (true, Some(Cause::Concurrency));
+        evidence.refused = true;
+        evidence.cause.get_or_insert(Cause::Concurrency);
     } else if lower.contains("concurren") && lower.contains("limit") || lower.contains("too many concurren") {
         evidence.cause.get_or_insert(Cause::Concurrency);
     }
