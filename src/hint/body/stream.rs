@@ -44,7 +44,7 @@ pub(in crate::hint) fn start(bytes: &[u8]) -> StreamStart {
         let errors = json.filter(|json| {
             matches!(&*kind, "error" | "response.failed") || json.get("error").is_some_and(|error| !error.is_null())
         });
-        return match errors.filter(|json| refuses(json)) {
+        return match errors.filter(refuses) {
             Some(json) => StreamStart::Refused(Box::new(json)),
             None => StreamStart::Output,
         };
