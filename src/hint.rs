@@ -28,10 +28,10 @@ use http::{
     header::{AGE, DATE},
 };
 
-use self::{evidence::Evidence, fields::Fields, time::Now};
+use self::{body::StreamStart, evidence::Evidence, fields::Fields, time::Now};
 pub use self::{
     glance::Glance,
-    model::{Bucket, Cause, Dialect, Hint, Signal},
+    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal},
 };
 
 /// An answer, as far as hints are concerned.
@@ -96,9 +96,23 @@ pub fn read_at(
     }
 }
 
-/// Whether a JSON body only complains: it has errors, and brings no result.
-pub fn is_complaint(body: &[u8]) -> bool {
-    serde_json::from_slice(body).is_ok_and(|json| body::only_complains(&json))
+/// Reads an answer that a rule declares to be a refusal, whatever it looks like. How long to wait it may tell as others do.
+pub fn read_refused(answer: &Answer<'_>) -> Hint {
+    let &Answer { status, headers, body, arrived } = answer;
+    let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
+    let mut evidence = Evidence { refused: true, coded: true, ..Evidence::default() };
+    evidence.cause = Some(Cause::Quota);
+    look(Fields::pick(headers), status, now, &mut evidence);
+    body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
+    sum_up(&mut evidence);
+    // The rule knows better than words.
+    (evidence.in_words, evidence.fatal) = (None, None);
+    classify::classify(status, evidence)
+}
+
+/// Whether a body of status 200 only complains: it has errors, and brings no result.
+pub fn is_complaint(headers: &HeaderMap, body: &[u8]) -> bool {
+    body::only_complains(headers, body)
 }
 
 /// Whether a JSON body of an answer with status 200 tells of a refusal by itself, if only of a part of what was asked.
@@ -122,6 +136,31 @@ pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
 /// mostly.
 pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
     body::is_wanted(status, headers, glance) || body::is_graphql(status, path, glance)
+}
+
+/// Whether the answer is a stream of events (server-sent events) whose first one may be a refusal.
+pub fn is_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
+    body::is_readable_stream(status, glance)
+}
+
+/// What has come of a stream of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamProgress {
+    /// No event yet.
+    Nothing,
+    /// Only events that bring no output.
+    Preamble,
+    /// Output, or a refusal in the place of it.
+    Decided,
+}
+
+/// How far a stream of events has come, of which these are the first bytes.
+pub fn stream_progress(bytes: &[u8]) -> StreamProgress {
+    match body::stream_start(bytes) {
+        StreamStart::Nothing => StreamProgress::Nothing,
+        StreamStart::Preamble => StreamProgress::Preamble,
+        StreamStart::Output | StreamStart::Refused(_) => StreamProgress::Decided,
+    }
 }
 
 /// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.

@@ -222,15 +222,19 @@ impl Learned {
     /// An answer is here. Teaches `budget` what it says.
     pub fn heard(&mut self, seen: &Observation<'_>, budget: &mut Budget) -> Changes {
         let &Observation { heard: AnswerReport { hint, failed, .. }, charge, kind, sent, at: now, .. } = seen;
+        if hint.signal == Signal::FatalQuota {
+            return self.hear_hopeless(seen);
+        }
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
+        // Others are served, and it does not say that it lacks capacity for whatever it is asked.
+        let limits = hint.cause == Cause::Overload && !hint.undone && self.is_alive();
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
         let buckets = if tells { &hint.buckets[..] } else { &[] };
         let claims = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);
         self.unanswered = self.unanswered.saturating_sub(1);
         let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
-        let refused = quota && !matches!(hint.signal, Signal::Banned | Signal::FatalQuota)
-            || hint.cause == Cause::Overload && self.is_alive();
+        let refused = quota && hint.signal != Signal::Banned || limits;
         // All kinds are looked through for that: only where it matters.
         let unseen = (matters || refused) && claims.believed && self.is_elsewhere(hint, &kind);
         let own = self.kinds.is_own(&kind);
@@ -256,18 +260,8 @@ impl Learned {
         match hint.cause {
             Cause::None if failed => self.fail(now, charge.seq, &mut changes),
             Cause::None => self.serve(seen, &mut changes),
-            // Others are served: it is a refusal.
-            Cause::Overload if self.is_alive() => self.refuse(seen, &claims, budget, &mut changes),
-            Cause::Overload => match wait(hint).filter(|wait| !wait.is_zero()) {
-                Some(wait) => {
-                    self.estimator.unproven(answered(seen), self.refusal(seen, Some(wait), budget));
-                    self.close(now, wait, Reason::RetryAfter, &mut changes);
-                }
-                None => {
-                    self.estimator.failed(self.unanswered);
-                    self.fail(now, charge.seq, &mut changes);
-                }
-            },
+            Cause::Overload if limits => self.refuse(seen, &claims, budget, &mut changes),
+            Cause::Overload => self.hear_overload(seen, budget, &mut changes),
             Cause::Concurrency => {
                 self.gate.served(charge.seq);
                 if self.kinds.is_own(&kind) {
@@ -277,7 +271,7 @@ impl Learned {
                 }
             }
             // The lane is not to blame.
-            Cause::Quota if hint.signal == Signal::FatalQuota || other_scope && hint.signal != Signal::Banned => {
+            Cause::Quota if other_scope && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.seq) {
                     self.open(&mut changes);
                 }
@@ -314,8 +308,8 @@ impl Learned {
             if !claims.explains {
                 budget.refused(now, sent, charge.cost, tries, hint.wait);
             }
-            // A ban, and a bill that was not paid, have nothing to do with limits.
-            if !matches!(hint.signal, Signal::Banned | Signal::FatalQuota) {
+            // A ban has nothing to do with limits.
+            if hint.signal != Signal::Banned {
                 changes.push(LearnedChange::Unexplained { sent, at: now });
             }
         }

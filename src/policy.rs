@@ -11,6 +11,7 @@ mod named;
 mod network;
 pub mod normal_form;
 mod origin;
+mod refused;
 mod renamed;
 mod reserve;
 mod rest;
@@ -30,6 +31,7 @@ pub use self::{
     named::{NamedTunnel, address},
     network::{BadNetwork, network},
     origin::{HostError, Origin, Scheme},
+    refused::RefusedAnswer,
     renamed::RenamedRules,
     reserve::Reserve,
     rule::{Https, Policy, TooSmall},

@@ -51,6 +51,9 @@ pub struct Explanation {
     pub cost: String,
     /// What its rule says that it costs, as it is written, if that depends on what a request shows; `null` if not.
     pub rule_cost: Option<String>,
+    /// Answers that its rule declares to be refusals, as it is written.
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// By what it claims its turn.
     pub turn: TurnExplanation,
     /// For how long it may wait.

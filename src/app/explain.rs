@@ -68,6 +68,7 @@ pub(super) fn explanation(
         rules: rule_explanations(rules, asked.as_ref(), ends, now),
         cost: asked.as_ref().map(|(ask, _)| ask.cost.to_string()).unwrap_or_default(),
         rule_cost: rule_cost.map(|cost| cost.to_string()),
+        refused: lane.policy().refused.iter().map(ToString::to_string).collect(),
         turn: turn(&claim),
         max_wait_s: patience.as_secs_f64(),
         now: now_outcome,

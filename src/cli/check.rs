@@ -204,6 +204,9 @@ fn describe(text: &mut String, rule: &Policy) {
     if !rule.usage.is_empty() {
         row(text, 2, "usage", &listed(&rule.usage, "none"));
     }
+    if !rule.refused.is_empty() {
+        row(text, 2, "refused", &listed(&rule.refused, "none"));
+    }
     row(text, 2, "in-flight", &rule.in_flight.map_or_else(|| "unbounded".to_owned(), |count| count.to_string()));
     row(text, 2, "max-wait", &wording::duration(rule.max_wait));
     row(text, 2, "max-waiting", &rule.max_waiting.to_string());

@@ -12,8 +12,12 @@ use std::{
 use serde::Serialize;
 
 use self::raw::Raw;
-use super::{Failure, json_text};
-use crate::hint::{self, Answer, Bucket, Hint, Signal};
+use super::{Failure, json_text, serve, terminal};
+use crate::{
+    config::{Config, Sources},
+    hint::{self, Answer, Bucket, Cause, Hint, Hopeless, Signal},
+    policy::RefusedAnswer,
+};
 
 /// What andante concludes from one answer: whether it would wait, how long, and for what
 ///
@@ -29,6 +33,12 @@ pub struct Args {
     /// When the answer came, for resets that are told as a time of day [default: now]
     #[arg(long, value_name = "RFC3339", value_parser = instant)]
     now: Option<Duration>,
+    /// What makes an answer a refusal, as the key `refused` of a rule has it; may be repeated
+    #[arg(long, value_name = "PLACE = VALUE", value_parser = declared)]
+    refused: Vec<RefusedAnswer>,
+    /// Configuration file, whose rules may declare refusals by `refused`
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -37,6 +47,9 @@ Examples:
   andante hint answer.txt
   andante hint --now 2026-08-03T08:31:12Z answer.txt
       an answer of another day
+  andante hint --refused 'body.error.code = TOO_MANY' answer.txt
+  andante hint --config andante.toml answer.txt
+      with what rules declare to be refusals
 
 Exit codes: 0 understood, 1 no HTTP answer, or it could not be read, 2 wrong usage.";
 
@@ -57,7 +70,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let arrived =
         args.now.unwrap_or_else(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
     let body = Some(raw.body).filter(|body| !body.is_empty());
-    let hint = hint::read(&Answer { status: raw.status, headers: &raw.headers, body, arrived });
+    let answer = Answer { status: raw.status, headers: &raw.headers, body, arrived };
+    let declared = args.declared()?.iter().any(|of| of.matches(raw.status, &raw.headers, body));
+    let mut hint = hint::read(&answer);
+    if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
+        hint = hint::read_refused(&answer);
+    }
     let line = json_text::line(&Conclusion::of(&hint));
     writeln!(io::stdout().lock(), "{line}").map_err(Failure::writing)
 }
@@ -78,6 +96,10 @@ fn read(args: &Args) -> Result<Vec<u8>, Failure> {
     }
 }
 
+fn declared(text: &str) -> Result<RefusedAnswer, String> {
+    text.parse()
+}
+
 fn instant(text: &str) -> Result<Duration, String> {
     let wrong = || format!("expected a time of day, found {text:?}; write \"2026-08-03T08:31:12Z\"");
     hint::time_of_day(text).ok_or_else(wrong)
@@ -88,6 +110,21 @@ fn instant(text: &str) -> Result<Duration, String> {
 impl Args {
     fn is_stdin(&self) -> bool {
         self.file.as_os_str() == "-"
+    }
+
+    /// What the flags, and the rules of the configuration, declare to be refusals.
+    fn declared(&self) -> Result<Vec<RefusedAnswer>, Failure> {
+        let mut declared = self.refused.clone();
+        if let Some(file) = &self.config {
+            let sources = Sources { file: serve::config_file(Some(file)), ..Sources::default() };
+            let (config, _) = Config::load(&sources).map_err(|problems| {
+                terminal::problems(&problems);
+                Failure::new(format!("could not read the rules of {}", file.display()))
+                    .hinting("mend what is named above; andante check says the same")
+            })?;
+            declared.extend(config.rules.iter().flat_map(|rule| rule.refused.clone()));
+        }
+        Ok(declared)
     }
 
     fn name(&self) -> String {
@@ -107,6 +144,9 @@ struct Conclusion<'a> {
     wait_s: Option<JsonNumber>,
     scope: Option<&'a str>,
     dialect: &'static str,
+    /// Why waiting does not help, where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Hopeless>,
     buckets: Vec<ShownBucket<'a>>,
 }
 
@@ -144,6 +184,7 @@ impl<'a> Conclusion<'a> {
             wait_s: hint.wait.map(JsonNumber::seconds),
             scope: hint.scope.as_deref(),
             dialect: hint.dialect.as_str(),
+            reason: hint.hopeless,
             buckets,
         }
     }

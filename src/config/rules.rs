@@ -216,6 +216,7 @@ impl RawRule {
         let usage = reader.several(table, &keys::USAGE);
         policy.usage = values(usage.clone()).unwrap_or(preset.usage);
         let usage = usage.map(|usage| usage.value);
+        policy.refused = values(reader.several(table, &keys::REFUSED)).unwrap_or_default();
         if let Some(wait) = reader.one(table, &keys::MAX_WAIT) {
             policy.max_wait = wait.value;
         }

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
-    policy::{self, AssignedWeight, BadNetwork, BadShare, HostPattern, RuleCost, UsageSource},
+    policy::{self, AssignedWeight, BadNetwork, BadShare, HostPattern, RefusedAnswer, RuleCost, UsageSource},
 };
 
 /// One entry of `clients`.
@@ -102,6 +102,8 @@ pub(super) const USAGE: Grammar<UsageSource> = Grammar {
     example: "\"output-tokens=completion_tokens\"",
     read: usage,
 };
+pub(super) const REFUSED: Grammar<RefusedAnswer> =
+    Grammar { expected: "what makes an answer a refusal", example: "\"body.error.code = TOO_MANY\"", read: refused };
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
 const SEVERAL_HOSTS: &str = "write each host by itself: separated by ; in ANDANTE_LIMIT, or with a --limit of its own";
@@ -261,6 +263,10 @@ fn cost(text: &str) -> Result<RuleCost, ParseHint> {
 }
 
 fn usage(text: &str) -> Result<UsageSource, ParseHint> {
+    text.parse().map_err(|hint: String| ParseHint::hint(hint))
+}
+
+fn refused(text: &str) -> Result<RefusedAnswer, ParseHint> {
     text.parse().map_err(|hint: String| ParseHint::hint(hint))
 }
 

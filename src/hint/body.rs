@@ -1,18 +1,30 @@
 //! What a body says, if the head does not say it all. Nothing of it is kept or logged: bodies echo addresses and keys.
 
+mod batch;
 mod codes;
+mod hopeless;
 mod refusal;
 mod served;
+mod stream;
 mod text;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
-pub(super) use self::served::only_complains;
+pub(super) use self::stream::{StreamStart, start as stream_start};
 use super::{Dialect, evidence::Evidence, glance::Glance, retry_after, time::Now};
 
 /// A longer body is data, not a complaint.
 const LONGEST: usize = 16 * 1024;
+
+/// The media type of server-sent events.
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// Reads the body of an answer that is known to be a refusal, whatever its status is.
+pub(super) fn read_refusal(status: StatusCode, headers: &HeaderMap, body: &[u8], now: Now, evidence: &mut Evidence) {
+    let status = if status.as_u16() < 400 { StatusCode::TOO_MANY_REQUESTS } else { status };
+    read(status, headers, Some(body), now, evidence);
+}
 
 /// Reads `body`, and what AWS says about it in the head.
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, evidence: &mut Evidence) {
@@ -30,17 +42,52 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
             Err(_) => text::read(body, now, evidence),
         }
         text::payment(body, matches!(status.as_u16(), 402 | 429), evidence);
-    } else if status == StatusCode::OK
-        && body.starts_with('{')
-        && served::may_complain(body.as_bytes())
-        && let Ok(json) = serde_json::from_str::<Value>(body)
-    {
-        served::read(&json, now, evidence);
+        if status == StatusCode::SERVICE_UNAVAILABLE && evidence.cause.is_none() && is_overloaded(body) {
+            codes::judge("overloaded", evidence);
+        }
+    } else if status == StatusCode::OK && served::may_complain(body.as_bytes()) {
+        if is_stream(headers) {
+            stream::read(body, now, evidence);
+        } else if body.starts_with(['{', '['])
+            && let Ok(json) = serde_json::from_str::<Value>(body)
+        {
+            match json.as_array() {
+                Some(answers) => batch::read(answers, now, evidence),
+                None => {
+                    served::read(&json, now, evidence);
+                    batch::read_responses(&json, now, evidence);
+                }
+            }
+        }
     }
-    let said = evidence.refused || evidence.fatal || evidence.cause.is_some() || evidence.retry_after.is_some();
+    let said =
+        evidence.refused || evidence.fatal.is_some() || evidence.cause.is_some() || evidence.retry_after.is_some();
     if said || !evidence.budgets.is_empty() {
         evidence.speaks(Dialect::BODY);
     }
+}
+
+/// Gemini's 503: "The model is overloaded. Please try again later." A limiter's 503 does not say that.
+fn is_overloaded(body: &str) -> bool {
+    body.to_ascii_lowercase().contains("overloaded")
+}
+
+/// Whether a body of status 200 refuses all that was asked for, and brings no result.
+pub(super) fn only_complains(headers: &HeaderMap, body: &[u8]) -> bool {
+    if is_stream(headers) {
+        return stream::only_refusal(body).is_some();
+    }
+    match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Array(answers)) => !answers.is_empty() && answers.iter().all(batch::is_refused),
+        Ok(json) => served::only_complains(&json) || batch::is_all_refused(&json),
+        Err(_) => false,
+    }
+}
+
+/// Whether the body is a stream of events (server-sent events).
+fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
+    kind.get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
 }
 
 /// Whether `body` may say something to an answer with this status: found out without parsing it.
@@ -65,11 +112,21 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
         200 => return is_small(glance) && of_kind("json"),
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
         401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
-        500 | 529 => of_kind("json"),
+        413 | 498 | 529 => of_kind("json"),
+        500 => of_kind("json") || of_kind("xml"),
         _ => return false,
     };
     // A refusal is short mostly, also where nobody has counted its length.
-    legible && (is_small(glance) || is_of_unknown_length(glance)) && !retry_after::is_told(headers)
+    let says_more = status.is_client_error() || !retry_after::is_told(headers);
+    legible && says_more && (is_small(glance) || is_of_unknown_length(glance))
+}
+
+/// Whether it is a stream of events, whose first one may be a refusal.
+pub(super) fn is_readable_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
+    let kind = glance.kind().as_bytes().get(..EVENT_STREAM.len());
+    status == StatusCode::OK
+        && is_plain(glance)
+        && kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
 }
 
 /// Whether it is the answer to a query of GraphQL whose length is not known before its end. Most servers of it send such

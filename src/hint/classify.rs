@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::{
-    Cause, Dialect, Hint, Signal,
+    Cause, Dialect, Hint, Hopeless, Signal,
     evidence::{Evidence, ReportedBudget},
 };
 
@@ -27,8 +27,9 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
         evidence.retry_after = evidence.retry_after.or(evidence.said);
     }
     let used_up = || evidence.budgets.iter().filter(|budget| stops(budget));
-    let (signal, wait) = if evidence.fatal {
-        (Signal::FatalQuota, None)
+    let hopeless = if refused { hopeless(&evidence) } else { None };
+    let (signal, wait) = if hopeless.is_some() {
+        (Signal::FatalQuota, evidence.renewed)
     } else if refused {
         match wait_when_refused(&evidence) {
             wait if status == StatusCode::IM_A_TEAPOT => (Signal::Banned, wait),
@@ -44,15 +45,41 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     };
     let cause = if refused { cause(status, &evidence) } else { Cause::None };
     let dialect = evidence.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
+    // SOAP sends each fault with status 500 (SOAP 1.1 §6.2); others send it for what they may have done in part.
+    let undone = refused && (status.as_u16() == 529 || evidence.coded && (status != 500 || evidence.soap));
     let Evidence { budgets, retry_after, later, other_scope, scope, .. } = evidence;
     let later = retry_after.map_or(Duration::ZERO, |_| later);
     let buckets = budgets.into_iter().map(|budget| budget.bucket).collect();
-    Hint { signal, cause, wait, retry_after: retry_after.or(other_scope), later, scope, dialect, buckets }
+    Hint {
+        signal,
+        cause,
+        wait,
+        retry_after: retry_after.or(other_scope),
+        later,
+        scope,
+        dialect,
+        buckets,
+        hopeless,
+        undone,
+    }
+}
+
+/// Why waiting does not help a refused request, if it does not.
+///
+/// A cap on a day's use counts only where the answer says nothing of when it ends: otherwise it is a wait like others.
+/// A limit of 0 under a name of its own does not end; one without a name is how Okta reports a limit on what is in flight.
+fn hopeless(evidence: &Evidence) -> Option<Hopeless> {
+    let lasts = |why: &Hopeless| *why != Hopeless::Cap || evidence.spends || wait_when_refused(evidence).is_none();
+    let mut used_up = evidence.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()).peekable();
+    let nothing_allowed = |budget: &ReportedBudget| budget.bucket.limit == Some(0.0) && budget.bucket.name.is_some();
+    let not_on_plan = used_up.peek().is_some() && used_up.all(nothing_allowed);
+    let not_on_plan = not_on_plan.then_some(Hopeless::NotOnPlan);
+    evidence.fatal.or(evidence.in_words.filter(lasts)).or(not_on_plan)
 }
 
 /// Whether a request was refused because of a limit, or for lack of capacity.
 pub(super) fn is_refused(status: StatusCode, evidence: &Evidence) -> bool {
-    if evidence.refused || evidence.fatal || always_refuses(status) {
+    if evidence.refused || evidence.fatal.is_some() || always_refuses(status) {
         return true;
     }
     let asked = evidence.retry_after.is_some();

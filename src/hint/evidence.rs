@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::{
-    Bucket, Cause, Dialect, count,
+    Bucket, Cause, Dialect, Hopeless, count,
     time::{self, Now, When},
 };
 
 /// No real answer reports more budgets; a longer list is an attack or a mistake.
 const MOST_BUCKETS: usize = 32;
+/// Resets are rounded up to a second.
+const ROUNDED_UP: Duration = Duration::from_secs(1);
 /// Up to here it is worth waiting for a whole window, if nothing says when it ends.
 const SHORT_WINDOW: Duration = Duration::from_secs(60);
 
@@ -33,8 +35,18 @@ pub(super) struct Evidence {
     pub(super) warning: bool,
     /// The answer says that it is a refusal, whatever its status.
     pub(super) refused: bool,
-    /// Waiting will not help.
-    pub(super) fatal: bool,
+    /// Why waiting does not help, whatever else the answer says.
+    pub(super) fatal: Option<Hopeless>,
+    /// Why waiting does not help if the request was refused, as a sentence says. Anybody may have written it.
+    pub(super) in_words: Option<Hopeless>,
+    /// When a cap that the answer names is renewed.
+    pub(super) renewed: Option<Duration>,
+    /// It is a cap on spending, which lasts longer than any wait that is asked for.
+    pub(super) spends: bool,
+    /// The body is a fault of SOAP.
+    pub(super) soap: bool,
+    /// A code says that it is a refusal.
+    pub(super) coded: bool,
     /// The cause, if the answer reports it.
     pub(super) cause: Option<Cause>,
 }
@@ -50,6 +62,8 @@ pub(super) struct ReportedBudget {
     pub(super) binds: bool,
     /// The API says that this one is the nearest to its limit.
     pub(super) foremost: bool,
+    /// Its reset is a time of day, and nothing says how late it is by the clock that wrote it.
+    unclocked: bool,
 }
 
 // === impl Evidence ===
@@ -113,7 +127,7 @@ impl ReportedBudget {
             coarse: false,
             refills: false,
         };
-        Self { bucket, probe: None, binds: true, foremost: false }
+        Self { bucket, probe: None, binds: true, foremost: false, unclocked: false }
     }
 
     /// Whether nothing is left of it.
@@ -135,11 +149,16 @@ impl ReportedBudget {
     pub(super) fn resets(&mut self, when: Option<When>, now: Now) {
         self.bucket.coarse = matches!(when, Some(When::At { coarse: true, .. }));
         self.bucket.reset = when.and_then(|when| when.from(now));
+        self.unclocked = now.date.is_none() && matches!(when, Some(When::At { .. }));
     }
 
     /// Makes it agree with itself.
     fn settle(&mut self) {
-        let Self { bucket, probe, .. } = &mut *self;
+        let Self { bucket, probe, unclocked, .. } = &mut *self;
+        if let (true, Some(reset), Some(window)) = (*unclocked, bucket.reset, bucket.window) {
+            // No reset is further away than its window is long: the clock that wrote it is ahead of ours.
+            bucket.reset = Some(reset.min(window + ROUNDED_UP));
+        }
         for count in [&mut bucket.limit, &mut bucket.remaining] {
             *count = count.filter(|count| count.is_finite() && *count >= 0.0).map(|count| count.min(count::MOST));
         }

@@ -8,7 +8,7 @@ use http::{
 };
 
 /// What a name has to contain to be looked at, four letters of it at a time.
-const MARKS: [u32; 10] = [
+const MARKS: [u32; 12] = [
     mark(b"limi"), // limit
     mark(b"retr"), // retry-after
     mark(b"quot"), // quota
@@ -19,6 +19,8 @@ const MARKS: [u32; 10] = [
     mark(b"-mbx"),
     mark(b"odex"), // x-codex-primary-reset-at
     mark(b"grpc"),
+    mark(b"c-pr"), // anthropic-priority-input-tokens-reset
+    mark(b"c-fa"), // anthropic-fast-input-tokens-reset
 ];
 
 /// A field that is longer says nothing about limits: what reads lists need not be quick on long ones.

@@ -118,7 +118,7 @@ fn is_draft_7(item: &Item<'_>) -> bool {
 
 impl<'a> IetfPolicy<'a> {
     pub(super) fn counts_requests(&self) -> bool {
-        self.unit.is_none_or(|unit| unit.eq_ignore_ascii_case("requests"))
+        self.unit.is_none_or(|unit| unit.eq_ignore_ascii_case("requests") || unit.eq_ignore_ascii_case("request"))
     }
 
     fn new(item: &Item<'a>) -> Option<Self> {

@@ -162,10 +162,8 @@ impl<'a> Dimension<'a> {
                 self.left_window = ietf::policies(value).find_map(|policy| policy.window);
             }
             What::Used => self.used = self.used.or_else(|| count::count(value)),
-            What::Reset { after: false } => self.reset = self.reset.or_else(|| latest(value, name.milliseconds)),
-            What::Reset { after: true } => {
-                self.reset_after = self.reset_after.or_else(|| latest(value, name.milliseconds))
-            }
+            What::Reset { after: false } => self.reset = self.reset.or_else(|| latest(value, name)),
+            What::Reset { after: true } => self.reset_after = self.reset_after.or_else(|| latest(value, name)),
             What::Window => (self.window, self.window_ms) = (Some(value), name.milliseconds),
             What::Fill => self.fill = count::count(value),
             What::Label(_) => {}
@@ -248,8 +246,15 @@ fn least(value: &str) -> Option<f64> {
 }
 
 /// The time that a reset tells; the first, if the field was sent more than once.
-fn latest(value: &str, milliseconds: bool) -> Option<When> {
-    time::reset(value, milliseconds).or_else(|| value.split(',').find_map(|value| time::reset(value, milliseconds)))
+fn latest(value: &str, name: &Name<'_>) -> Option<When> {
+    let read = |value: &str| match (name.fine, count::decimal(value.trim())) {
+        // More than that of a unit is a time since 1970, whose digits tell the unit.
+        (Some(unit), Some(number)) if number < 1e8 * unit => {
+            Some(When::In { delay: time::duration(number / unit), spelled: false })
+        }
+        _ => time::reset(value, name.milliseconds),
+    };
+    read(value).or_else(|| value.split(',').find_map(read))
 }
 
 // === impl Labels ===

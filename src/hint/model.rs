@@ -21,6 +21,10 @@ pub struct Hint {
     pub dialect: Dialect,
     /// The budgets that it reports; the first is the binding one.
     pub buckets: Vec<Bucket>,
+    /// Why waiting does not help, if it does not.
+    pub hopeless: Option<Hopeless>,
+    /// The answer says by a code, or by status 529, that the request was refused before anything was done.
+    pub undone: bool,
 }
 
 /// What an answer comes to.
@@ -43,6 +47,20 @@ pub enum Signal {
     FatalQuota,
     /// Announced, but not enforced.
     Informational,
+}
+
+/// Why a refused request is not served later either, or not before an end that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hopeless {
+    /// A payment is due first.
+    Unpaid,
+    /// A cap on spending, or on the use of a day or a month, is reached.
+    Cap,
+    /// The request alone is more than the limit allows.
+    TooLarge,
+    /// The limit is 0: the plan does not include what was asked for.
+    NotOnPlan,
 }
 
 /// Why a request was refused.
@@ -105,6 +123,8 @@ impl Hint {
         scope: None,
         dialect: Dialect::NONE,
         buckets: Vec::new(),
+        hopeless: None,
+        undone: false,
     };
 
     /// The wait that the answer asks for explicitly, until it is certainly over.
@@ -115,6 +135,31 @@ impl Hint {
     /// It refuses nothing after all. What it says of limits stays.
     pub fn accept(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
+        (self.hopeless, self.undone) = (None, false);
+    }
+}
+
+// === impl Hopeless ===
+
+impl Hopeless {
+    /// As logs and `/status` have it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unpaid => "a payment is due",
+            Self::Cap => "a cap on spending, or on the use of a day or a month, is reached",
+            Self::TooLarge => "the request alone is larger than the limit",
+            Self::NotOnPlan => "the limit is 0: the plan does not include it",
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Unpaid => "pay, or add credit, at the provider",
+            Self::Cap => "raise the cap at the provider, or wait until it is renewed",
+            Self::TooLarge => "send less in one request, or raise the limit at the provider",
+            Self::NotOnPlan => "ask for something that the plan includes, or change the plan",
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! removes what it understands before the next one.
 
 mod anthropic;
+mod json_fields;
 mod names;
 mod pairs;
 mod usage;
@@ -11,6 +12,8 @@ use super::{evidence::Evidence, fields::Fields, time::Now};
 /// Reads them all.
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     anthropic::read(fields, now, evidence);
+    anthropic::tiers(fields, now, evidence);
+    json_fields::read(fields, now, evidence);
     pairs::read(fields, now, evidence);
     usage::read(fields, now, evidence);
     names::read(fields, now, evidence);

@@ -57,7 +57,7 @@ pub use self::{record::Past, usual::Usage};
 use super::snapshot::LaneStats;
 use crate::{
     clock::Instant,
-    hint::Cause,
+    hint::{Cause, Signal},
     lane::order::{Next, Queue, QueuePlace, Taken},
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::{Budget, Untold},
@@ -248,7 +248,7 @@ impl<T> State<T> {
         }
         if let Some(drawn) = &slot.drawn {
             self.narrow.answered(drawn, sent, now, heard);
-            if heard.hint.cause == Cause::Quota {
+            if heard.hint.cause == Cause::Quota && heard.hint.signal != Signal::FatalQuota {
                 self.narrow.refused(drawn, sent, now);
             }
         }

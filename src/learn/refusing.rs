@@ -51,6 +51,46 @@ impl Learned {
         }
     }
 
+    /// A request was refused that waiting does not help. It teaches nothing of how fast others may go. If a cap is renewed at a
+    /// known time, requests of its kind wait until then, or all if too many kinds are refused.
+    pub(super) fn hear_hopeless(&mut self, seen: &Observation<'_>) -> Changes {
+        let &Observation { heard: AnswerReport { hint, .. }, charge, kind, sent, at: now, .. } = seen;
+        let mut changes = Changes::new();
+        if self.gate.served(charge.seq) {
+            self.open(&mut changes);
+        }
+        self.ended(now, charge, &kind, true);
+        self.answered = true;
+        match hint.wait.filter(|wait| !wait.is_zero()) {
+            Some(wait) if self.routes.has_room(&kind, now) => {
+                let pause = self.routes.refused(&kind, Some(wait), sent, now);
+                changes.extend(pause.map(LearnedChange::Route));
+            }
+            Some(wait) => self.close(now, wait, Reason::Exhausted, &mut changes),
+            None => self.routes.return_unused(&kind, charge.seq, now),
+        }
+        changes
+    }
+
+    /// The API is in trouble, or says that it lacks capacity; the latter says nothing of how fast it may be asked.
+    pub(super) fn hear_overload(&mut self, seen: &Observation<'_>, budget: &Budget, changes: &mut Changes) {
+        let &Observation { heard: AnswerReport { hint, .. }, charge, at: now, .. } = seen;
+        match wait(hint).filter(|wait| !wait.is_zero()) {
+            Some(wait) => {
+                if !hint.undone {
+                    self.estimator.unproven(answered(seen), self.refusal(seen, Some(wait), budget));
+                }
+                self.close(now, wait, Reason::RetryAfter, changes);
+            }
+            None => {
+                if !hint.undone {
+                    self.estimator.failed(self.unanswered);
+                }
+                self.fail(now, charge.seq, changes);
+            }
+        }
+    }
+
     /// What the estimator is told of a refusal.
     pub(super) fn refusal(&self, seen: &Observation<'_>, wait: Option<Duration>, budget: &Budget) -> ApiRefusal {
         let &Observation { heard: AnswerReport { hint, .. }, waiting, .. } = seen;

@@ -73,7 +73,7 @@ impl Routes {
         }
     }
 
-    /// The request `seq` of this kind was not sent after all: if it was to try, another one may.
+    /// The request `seq` of this kind was not sent after all, or its answer says nothing of its kind: if it was to try, another one may.
     pub(super) fn return_unused(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
         if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying == Some(seq)) {
             (pause.until, pause.trying) = (now, None);

@@ -46,6 +46,8 @@ pub enum RetryReason {
     Refused,
     /// Too many at once.
     Crowded,
+    /// The API says that it lacks capacity, and has not done the request.
+    Overloaded,
     /// The upstream has answered that it, or something behind it, is in trouble.
     Failed,
     /// The connection broke off before the answer.
@@ -157,13 +159,15 @@ impl TunnelContent {
 // === impl RetryReason ===
 
 impl RetryReason {
-    const ALL: [Self; 6] = [Self::Refused, Self::Crowded, Self::Failed, Self::Cut, Self::Unreached, Self::NotProcessed];
+    const ALL: [Self; 7] =
+        [Self::Refused, Self::Crowded, Self::Overloaded, Self::Failed, Self::Cut, Self::Unreached, Self::NotProcessed];
 
     /// The value of the `reason` label, also in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::Crowded => "crowded",
+            Self::Overloaded => "overloaded",
             Self::Failed => "failed",
             Self::Cut => "cut",
             Self::Unreached => "unreached",

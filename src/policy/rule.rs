@@ -8,6 +8,7 @@ use super::{
     cost::RuleCost,
     egress::Egress,
     host_pattern::HostPattern,
+    refused::RefusedAnswer,
     turns::Turns,
     usage::UsageSource,
 };
@@ -85,6 +86,8 @@ pub struct Policy {
     pub read_body: Option<usize>,
     /// Where its answers say what their requests used.
     pub usage: Vec<UsageSource>,
+    /// Answers that are refusals, whatever else they look like.
+    pub refused: Vec<RefusedAnswer>,
     /// The units that its limits count, if none of them counts requests: 1 of each is what a request takes of which nobody says it.
     pub uncosted: Vec<Unit>,
     /// How many requests may be on their way at once.
@@ -148,6 +151,11 @@ impl Policy {
     /// How many wait in one lane at most unless a rule says otherwise.
     pub const MAX_WAITING: usize = 100_000;
 
+    /// Whether something is read of the bodies of its answers, so that they must not be compressed.
+    pub fn reads_bodies(&self) -> bool {
+        self.usage.iter().any(UsageSource::is_in_body) || self.refused.iter().any(RefusedAnswer::is_in_body)
+    }
+
     /// Whether it makes anybody wait.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty() || !self.calendar.is_empty() || self.in_flight.is_some()
@@ -163,6 +171,7 @@ impl Policy {
             ("key", added.is_some_and(|added| added.key.iter().any(|part| *part != KeyPart::Host))),
             ("cost", self.cost.is_some()),
             ("usage", !self.usage.is_empty()),
+            ("refused", !self.refused.is_empty()),
             ("read-body", self.read_body.is_some()),
         ];
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
@@ -226,6 +235,7 @@ impl Policy {
             cost: None,
             read_body: None,
             usage: Vec::new(),
+            refused: Vec::new(),
             uncosted: Vec::new(),
             in_flight: None,
             max_wait: Self::MAX_WAIT,

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use crate::{
     clock::Instant,
     error::{Blame, Error},
+    hint::Hopeless,
 };
 
 /// What went wrong in this process.
@@ -14,7 +15,7 @@ pub struct Incidents(Mutex<Vec<Incident>>);
 /// One thing that went wrong, however often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    /// What kind of thing: an error type of RFC 9209, what became of a tunnel, or [`Self::UNREAD`](Incidents::UNREAD).
+    /// The kind: an error type of RFC 9209, the outcome of a tunnel, [`Incidents::HOPELESS`] or [`Incidents::UNREAD`].
     pub kind: &'static str,
     /// What happened, and on which host; never a credential.
     pub detail: String,
@@ -46,6 +47,8 @@ impl Incidents {
     pub const NOT_HTTP: &str = "not_http";
     /// The kind of requests inside of tunnels whose connection the API closed while they waited.
     pub const CLOSED_IN_QUEUE: &str = "closed_in_queue";
+    /// The kind of refusals that do not end by waiting: a cap on spending, a request that is too large.
+    pub const HOPELESS: &str = "waiting_does_not_help";
     /// The kind of answers that were cut because their worker did not read them.
     pub const UNREAD: &str = "unread";
 
@@ -83,6 +86,13 @@ impl Incidents {
     pub(crate) fn unread(&self, detail: String, now: Instant) {
         let hint = "read answers as they come, or close the connection".to_owned();
         self.add(Incident { kind: Self::UNREAD, detail, hint, blame: name(Blame::Client), total: 1, last: now });
+    }
+
+    /// An API has refused a request, and waiting does not help it.
+    pub(crate) fn hopeless(&self, host: &str, why: Hopeless, now: Instant) {
+        let detail = format!("{host}: refused, and waiting does not help: {}", why.reason());
+        let hint = why.remedy().to_owned();
+        self.add(Incident { kind: Self::HOPELESS, detail, hint, blame: name(Blame::Client), total: 1, last: now });
     }
 
     /// All that are known, the most frequent first.

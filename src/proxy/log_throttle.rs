@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::clock::Instant;
+use crate::{clock::Instant, hint::Hopeless};
 
 /// The same is not said of the same host again within this.
 const PAUSE: Duration = Duration::from_secs(600);
@@ -47,6 +47,8 @@ pub(crate) enum LogTopic {
     AcceptFailed,
     /// Something in an intercepted tunnel that is neither TLS nor HTTP.
     NotHttp,
+    /// Requests that an API refuses, and that waiting does not help.
+    Hopeless(Hopeless),
     /// A worker whose answer was cut because it did not read.
     Unread,
 }

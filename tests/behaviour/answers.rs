@@ -7,6 +7,7 @@ mod gates;
 mod intercepted;
 mod kinds;
 mod leaving;
+mod outcomes;
 mod patience;
 mod refusals;
 mod retry_and_breaker_off;

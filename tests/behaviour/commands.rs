@@ -16,6 +16,7 @@ mod doctor;
 mod env;
 mod explain;
 mod health;
+mod hint;
 mod https_said;
 mod install;
 mod mock;

@@ -53,6 +53,9 @@ fn rule(policy: &Policy, rules: &Rules, good: bool) -> Value {
         "max_wait_s": policy.max_wait.as_secs_f64(),
         "max_waiting": policy.max_waiting,
     });
+    if !policy.refused.is_empty() {
+        report["refused"] = policy.refused.iter().map(ToString::to_string).collect();
+    }
     if policy.is_limited() {
         let mut ways: Vec<&str> = rules.https_of(policy).map(|(_, way)| way.as_str()).collect();
         ways.dedup();

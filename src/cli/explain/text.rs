@@ -44,6 +44,10 @@ pub(super) fn of(explanation: &Explanation, question: &Question, by_running: boo
             let by = explanation.rule_cost.as_ref().map_or_else(String::new, |cost| format!(" (by its rule: {cost})"));
             row(&mut text, "cost", &format!("{}{by}", explanation.cost));
         }
+        let mut name = "refused";
+        for answer in &explanation.refused {
+            row(&mut text, std::mem::take(&mut name), answer);
+        }
         let flow =
             turn.flow.as_ref().map_or_else(String::new, |flow| format!(", flow #{flow}{}", weight(turn.flow_weight)));
         let client = format!("client {}{}", turn.client, weight(turn.client_weight));

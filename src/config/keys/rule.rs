@@ -15,7 +15,9 @@ use crate::{
         upstream,
     },
     limit::{InFlightLimit, Limits, MarginSpec},
-    policy::{AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, Reserve, RuleCost, UsageSource},
+    policy::{
+        AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost, UsageSource,
+    },
 };
 
 pub(in crate::config) const NAME: Key<String> = Key::new(
@@ -86,6 +88,14 @@ pub(in crate::config) const USAGE: Key<UsageSource> = Key::new(
     "where answers say what their requests used: a member of JSON, or `header:NAME`",
 )
 .default("[]");
+pub(in crate::config) const REFUSED: Key<RefusedAnswer> = Key::new(
+    "refused",
+    value::REFUSED,
+    OneOrList("list of `PLACE = VALUE` or `PLACE ~ TEXT`"),
+    "answers that are refusals although andante does not know them as such: by `status`, `header.NAME`, `body`, or a member of JSON as in `body.error.code`; `~` means contains",
+)
+.default("[]")
+.purpose();
 pub(in crate::config) const IN_FLIGHT: Key<InFlightLimit> = Key::new(
     "in-flight",
     value::IN_FLIGHT,
@@ -278,6 +288,7 @@ pub(in crate::config) const RULE: Section = Section {
         READ_BODY.entry,
         USAGE.entry,
         INCLUDE_USAGE.entry,
+        REFUSED.entry,
         IN_FLIGHT.entry,
         MAX_WAIT.entry,
         MAX_WAITING.entry,

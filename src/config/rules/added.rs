@@ -10,11 +10,12 @@ use crate::{
 };
 
 /// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
-const OF_HOSTS: [&str; 27] = [
+const OF_HOSTS: [&str; 28] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
     keys::INCLUDE_USAGE.entry.name,
+    keys::REFUSED.entry.name,
     keys::URGENT.entry.name,
     keys::WEIGHTS.entry.name,
     keys::RESERVE.entry.name,

@@ -1,6 +1,6 @@
 //! The codes by which APIs name their refusals.
 
-use crate::hint::{Cause, evidence::Evidence};
+use crate::hint::{Cause, Hopeless, evidence::Evidence};
 
 /// Takes `code` for what it is, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
 /// `https://iana.org/assignments/http-problem-types#quota-exceeded`.
@@ -18,10 +18,55 @@ pub(super) fn judge(code: &str, evidence: &mut Evidence) {
             evidence.refused = true;
             evidence.cause.get_or_insert(Cause::Overload);
         }
-        Some(Code::Billing) => evidence.fatal = true,
-        None => {}
+        Some(Code::Billing) => _ = evidence.fatal.get_or_insert(Hopeless::Unpaid),
+        Some(Code::Cap) => _ = evidence.fatal.get_or_insert(Hopeless::Cap),
+        None => return,
     }
+    evidence.coded = true;
 }
+
+/// Codes of a limit that is reached, in small letters and digits alone.
+const THROTTLES: [&str; 21] = [
+    "abnormalusagedetected",
+    "bandwidthlimitexceeded",
+    "complexitybudgetexhausted",
+    "dailylimitexceeded",
+    "priorrequestnotcomplete",
+    "provisionedthroughputexceeded",
+    "provisionedthroughputexceededexception",
+    "quotaexceeded",
+    "requestlimitexceeded",
+    "requestratetoolarge",
+    "resourceexhausted",
+    "slowdown",
+    "toomanyrequests",
+    "toomanyrequestsexception",
+    "toomanycalls",
+    "usagelimitreached",
+    "userratelimitexceeded",
+    "limitexceededperminute",
+    "overquerylimit",
+    "floodwait",
+    "querylimitexceeded",
+];
+/// Codes of an API that lacks capacity.
+const OVERLOADS: [&str; 5] = [
+    "modelnotready",
+    // Bedrock: "You can resubmit your request later."
+    "servicequotaexceededexception",
+    "overcapacity",
+    "serverbusy",
+    "temporaryreducedcapacity",
+];
+/// Codes of a payment that is due.
+const BILLING: [&str; 6] = [
+    "insufficientquota",
+    "billinghardlimitreached",
+    "billingnotactive",
+    "insufficientbalance",
+    "insufficientcredits",
+    "insufficientuserquota",
+];
 
 /// What a code means.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +76,8 @@ pub(super) enum Code {
     Overload,
     /// A payment is due first.
     Billing,
+    /// A cap on spending is reached.
+    Cap,
 }
 
 // === impl Code ===
@@ -51,54 +98,32 @@ impl Code {
         }
         let word: String = code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
         let word = word.as_str();
-        const THROTTLES: [&str; 20] = [
-            "abnormalusagedetected",
-            "bandwidthlimitexceeded",
-            "complexitybudgetexhausted",
-            "dailylimitexceeded",
-            "priorrequestnotcomplete",
-            "provisionedthroughputexceeded",
-            "provisionedthroughputexceededexception",
-            "quotaexceeded",
-            "requestlimitexceeded",
-            "requestratetoolarge",
-            "resourceexhausted",
-            "slowdown",
-            "toomanyrequests",
-            "toomanyrequestsexception",
-            "toomanycalls",
-            "usagelimitreached",
-            "userratelimitexceeded",
-            "limitexceededperminute",
-            "overquerylimit",
-            "floodwait",
-        ];
-        const OVERLOADS: [&str; 6] = [
-            "overloaded",
-            "overloadederror",
-            "engineoverloaded",
-            "overcapacity",
-            "serverbusy",
-            "temporaryreducedcapacity",
-        ];
-        const BILLING: [&str; 6] = [
-            "insufficientquota",
-            "billinghardlimitreached",
-            "billingnotactive",
-            "insufficientbalance",
-            "insufficientcredits",
-            "insufficientuserquota",
-        ];
         match word {
-            "locktimeout" => Some(Self::Concurrency),
+            // NetSuite: too many at once, of an account or of a session.
+            "locktimeout" | "wsconcursessiondisallwd" | "wsrequestblocked" | "exceededrequestlimit" => {
+                Some(Self::Concurrency)
+            }
             _ if BILLING.contains(&word) => Some(Self::Billing),
             _ if word.contains("concurren")
                 && (word.contains("limit") || word.contains("toomany") || word.contains("exceed")) =>
             {
                 Some(Self::Concurrency)
             }
-            _ if OVERLOADS.contains(&word) => Some(Self::Overload),
-            _ if THROTTLES.contains(&word) || word.contains("ratelimit") || word.contains("throttl") => {
+            // `enforced_spend_limit_reached`
+            _ if ["spendlimit", "spendinglimit", "spendcap"].iter().any(|cap| word.contains(cap)) => Some(Self::Cap),
+            // `server_is_overloaded`, `engine_overloaded_error`; Groq's `capacity_exceeded`
+            _ if OVERLOADS.contains(&word) || word.contains("overloaded") || word.contains("capacityexceeded") => {
+                Some(Self::Overload)
+            }
+            _ if THROTTLES.contains(&word)
+                || word.contains("ratelimit")
+                || word.contains("throttl")
+                || word.contains("requestlimitexceeded")
+                || word.contains("toofrequent")
+                // Amap: `USER_DAILY_QUERY_OVER_LIMIT`, `CUQPS_HAS_EXCEEDED_THE_LIMIT`.
+                || word.contains("queryoverlimit")
+                || word.contains("qps") && word.contains("exceeded") =>
+            {
                 Some(Self::Throttle)
             }
             _ => None,

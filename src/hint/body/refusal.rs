@@ -59,8 +59,9 @@ fn word(key: &str, value: &Value, now: Now, evidence: &mut Evidence) {
         }
         "policyname" => return policy(&text, evidence),
         "violatedpolicies" => return evidence.concerns(&text),
-        "code" | "type" | "error" | "errors" | "status" | "reason" | "errorname" | "errortype" | "errorcode"
-        | "tag" => {
+        "code" | "type" | "error" | "errors" | "status" | "statuscode" | "httpstatus" | "reason" | "errorname"
+        | "errortype" | "errorcode" | "tag" => {
+            evidence.refused |= text == "429";
             return if value.is_string() {
                 codes::judge(&text, evidence)
             };

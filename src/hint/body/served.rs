@@ -16,15 +16,20 @@ use crate::hint::{
 };
 
 /// What may stand in a complaint. Whatever else there is, is a result.
-const ASIDE: [&str; 34] = [
+const ASIDE: [&str; 43] = [
+    "account_id",
     "backoff",
     "code",
+    "count",
     "debug",
     "description",
     "detail",
     "details",
     "documentation_url",
+    "errcode",
+    "errmsg",
     "error_code",
+    "error_data",
     "error_id",
     "error_message",
     "error_msg",
@@ -35,6 +40,8 @@ const ASIDE: [&str; 34] = [
     "errors",
     "extensions",
     "hint",
+    "info",
+    "infocode",
     "jsonrpc",
     "message",
     "msg",
@@ -46,6 +53,8 @@ const ASIDE: [&str; 34] = [
     "requestid",
     "retry_after",
     "status",
+    "status_code",
+    "statuscode",
     "success",
     "timestamp",
     "title",
@@ -54,20 +63,52 @@ const ASIDE: [&str; 34] = [
 ];
 
 /// Whether it has errors and brings nothing besides.
-pub(in crate::hint) fn only_complains(json: &Value) -> bool {
+pub(super) fn only_complains(json: &Value) -> bool {
     let Some(members) = json.as_object() else { return false };
     let fails = ["errors", "error"].iter().any(|name| members.get(*name).is_some_and(is_full))
         || members.get("ok") == Some(&false.into())
         || members.get("status").and_then(Value::as_str).and_then(Code::of).is_some();
+    if !fails && !is_failure(json) {
+        return is_note(json);
+    }
+    // Etherscan tells in `result` what is wrong.
+    let says_in_result = json.get("message").and_then(Value::as_str) == Some("NOTOK");
     let is_aside = |name: &str| {
         let name = name.to_ascii_lowercase();
         name == "error"
             || name == "ok"
             || name == "id" && members.contains_key("jsonrpc")
+            || name == "result" && says_in_result
             || ASIDE.contains(&name.as_str())
     };
-    fails && members.iter().all(|(name, value)| is_aside(name) || !is_full(value))
+    members.iter().all(|(name, value)| is_aside(name) || !is_full(value))
 }
+
+/// Whether it says of itself that it failed, without an `error`: `{"status":"0","message":"NOTOK"}` (Etherscan),
+/// `{"success":false}` (Marketo), `{"errcode":45009}` (WeChat), `{"code":99991400}` (Lark), `{"infocode":"10021"}` (Amap).
+fn is_failure(json: &Value) -> bool {
+    let text = |name: &str| json.get(name).and_then(Value::as_str);
+    let number = |name: &str| json.get(name).and_then(Value::as_i64);
+    json.get("success") == Some(&false.into())
+        || text("message") == Some("NOTOK")
+        || text("status").is_some_and(|status| matches!(status, "0" | "error" | "ERROR" | "fail" | "failed"))
+        || ["code", "errcode", "error_code"]
+            .iter()
+            .any(|name| number(name).is_some_and(|code| code != 0 && code != 200))
+        || number("status_code").is_some_and(|status| status >= 400)
+}
+
+/// `{"Note":"… Our standard API call frequency is 5 calls per minute …"}`, `{"Information":"… our standard API rate limit
+/// is 25 requests per day …"}` (Alpha Vantage): one sentence in the place of all data.
+fn is_note(json: &Value) -> bool {
+    let Some(members) = json.as_object().filter(|members| members.len() == 1) else { return false };
+    let Some((name, said)) = members.iter().next() else { return false };
+    let said = said.as_str().unwrap_or_default().to_ascii_lowercase();
+    matches!(name.as_str(), "Note" | "Information") && NOTES.iter().any(|note| said.contains(note))
+}
+
+/// Words of Alpha Vantage's notes.
+const NOTES: [&str; 3] = ["api call frequency", "api rate limit", "spreading out your free api requests"];
 
 /// Whether something stands in it.
 fn is_full(value: &Value) -> bool {
@@ -82,9 +123,17 @@ fn is_full(value: &Value) -> bool {
 }
 
 /// Each complaint and each report has one of these, so that a body without any need not be parsed.
-const WORDS: [&[u8]; 6] = [
+const WORDS: [&[u8]; 14] = [
     b"\"error\"",
     b"\"errors\"",
+    b"\"NOTOK\"",
+    b"\"Note\":",
+    b"\"Note\" ",
+    b"\"Information\"",
+    b"\"errcode\"",
+    b"\"infocode\"",
+    b"\"msg\":\"",
+    b"\"msg\": ",
     b"\"throttleStatus\"",
     b"\"backoff\"",
     b"\"quota_remaining\"",
@@ -137,6 +186,7 @@ pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     stack_exchange(json, evidence);
     kraken(json, now, evidence);
     plain(json, now, evidence);
+    failure(json, now, evidence);
     if json.get("ok") == Some(&Value::Bool(false)) {
         refusal::read(json, now, evidence);
     }
@@ -237,6 +287,52 @@ fn plain(json: &Value, now: Now, evidence: &mut Evidence) {
         evidence.refused = true;
         refusal::read(complaint, now, evidence);
     }
+}
+
+/// Errors that have a known code, the number 429, or a sentence that complains of a limit, in an answer that brings nothing
+/// besides: monday.com, Marketo, ArcGIS, JSON-RPC, Etherscan, Alpha Vantage, Lark, WeChat, Amap.
+fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
+    if !only_complains(json) {
+        return;
+    }
+    let lists = ["error", "errors"].into_iter().filter_map(|name| json.get(name));
+    let errors = lists.flat_map(|errors| errors.as_array().map_or(std::slice::from_ref(errors), Vec::as_slice));
+    let complaints: Vec<&Value> = std::iter::once(json).chain(errors).collect();
+    if !is_note(json) && !complaints.iter().any(|complaint| is_about_a_limit(complaint)) {
+        return;
+    }
+    evidence.refused = true;
+    refusal::read(json, now, evidence);
+    let names = ["Note", "Information", "result", "errmsg", "info"];
+    let said = complaints.iter().flat_map(|complaint| names.iter().filter_map(|name| complaint.get(*name)?.as_str()));
+    said.for_each(|said| text::message(said, now, evidence));
+}
+
+/// Whether this complaint, or this sentence, is about a limit.
+fn is_about_a_limit(complaint: &Value) -> bool {
+    if let Value::String(said) = complaint {
+        return complains_of_limit(said);
+    }
+    let member = |name: &str| complaint.get(name);
+    let codes = ["code", "type", "error_code", "errorCode", "status", "info"];
+    let is_known = |code: &str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
+    let numbers = ["code", "status", "status_code", "statusCode", "error_code"];
+    let is_429 = |number: &Value| number.as_u64() == Some(429) || number.as_str() == Some("429");
+    let texts = ["message", "msg", "errmsg", "error_message", "info", "result"];
+    let details = member("details").and_then(Value::as_array).into_iter().flatten();
+    codes.iter().filter_map(|name| member(name)?.as_str()).any(is_known)
+        || numbers.iter().filter_map(|name| member(name)).any(is_429)
+        || texts.iter().filter_map(|name| member(name)).chain(details).filter_map(Value::as_str).any(complains_of_limit)
+}
+
+/// The same of a sentence, which may stand in an answer about something else: it has to speak of a rate or a quota.
+fn complains_of_limit(said: &str) -> bool {
+    let lower = said.to_ascii_lowercase();
+    let speaks = ["rate limit", "ratelimit", "too many requests", "frequency limit", "quota", "per sec", "per minute"];
+    let quota = ["quota reached", "quota exceeded", "quota limit", "quota reach limit", "quota has been"];
+    speaks.iter().any(|word| lower.contains(word)) && text::complains(said)
+        || quota.iter().any(|word| lower.contains(word))
+        || text::is_too_many_at_once(&lower)
 }
 
 /// `{"error":["EAPI:Rate limit exceeded"]}`, `{"error":["EGeneral:Temporary lockout"]}`,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::codes;
+use super::{codes, hopeless};
 use crate::hint::{
-    Cause, count,
+    Cause, Hopeless, count,
     evidence::Evidence,
     time::{self, Now, When},
 };
@@ -31,7 +31,7 @@ const SECONDARY: [&str; 2] = ["secondary rate limit", "abuse detection mechanism
 /// "If no `retry-after` is sent and something remains, wait for at least one minute."
 const SECONDARY_WAIT: Duration = Duration::from_secs(60);
 /// What stands before the time to wait.
-const LEADS: [&str; 15] = [
+const LEADS: [&str; 17] = [
     "try again in",
     "try again after",
     "try again on",
@@ -43,25 +43,38 @@ const LEADS: [&str; 15] = [
     "wait for",
     "please wait",
     "limit resets in",
+    "resets in",
+    "reset in",
     "be replenished in",
     "request this after",
     "the request after",
     "banned until",
 ];
+/// How many letters may stand between two words that belong together.
+const NEAR_CHARS: usize = 24;
+/// The elements of XML beyond this number are not looked at.
+const MAX_ELEMENTS: usize = 200;
 /// What may stand between, and what stands around.
 const ASIDE: [&str; 6] = ["at", "least", "about", "another", "for", "and"];
 const AROUND: [char; 14] = [',', ';', ':', '!', '"', '\'', '(', ')', '<', '{', '}', '[', ']', '~'];
 /// Words that mean "pay first" where the answer asks for payment, and words that mean it anywhere.
-const UNPAID: [&str; 2] = ["insufficient balance", "insufficient credit"];
+const UNPAID: [&str; 3] = ["insufficient balance", "insufficient credit", "requires more credits"];
 const UNPAID_ANYWHERE: &str = "credit balance is too low";
 
 /// Reads a body that is no JSON.
 pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
-    // `<Error><Code>SlowDown</Code>…`
-    if let Some(code) =
-        body.split_once("<Code>").and_then(|(_, rest)| rest.split_once('<')).map(|(code, _)| code.trim())
-    {
-        codes::judge(code, evidence);
+    evidence.soap = ["Fault>", "Fault "].iter().any(|fault| body.contains(fault)) && body.contains("Envelope");
+    // `<Error><Code>SlowDown</Code>…`; of SOAP `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, and NetSuite's
+    // `<platformFaults:exceededConcurrentRequestLimitFault>` around `<platformFaults:code>`.
+    let elements = body.split('<').skip(1).filter_map(|rest| rest.split_once('>')).take(MAX_ELEMENTS);
+    for (tag, text) in elements {
+        let name = tag.split([' ', '/']).next().unwrap_or_default();
+        let name = name.rsplit(':').next().unwrap_or_default();
+        if name.to_ascii_lowercase().ends_with("code") {
+            codes::judge(text.trim().rsplit(':').next().unwrap_or_default(), evidence);
+        } else if let Some(fault) = name.strip_suffix("Fault") {
+            codes::judge(fault, evidence);
+        }
     }
     message(body, now, evidence);
 }
@@ -69,14 +82,37 @@ pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
 /// Whether a sentence complains about a limit.
 pub(super) fn complains(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
-    COMPLAINTS.iter().any(|complaint| said.contains(complaint))
+    COMPLAINTS.iter().any(|complaint| said.contains(complaint)) || is_exceeded(&said)
+}
+
+/// "Max rate limit '100' exceeded with in '20' secs" (Marketo): what the limit is stands in between.
+fn is_exceeded(lower: &str) -> bool {
+    lower.match_indices("rate limit").map(|(at, words)| &lower[at + words.len()..]).any(|rest| {
+        let rest = beginning(rest, NEAR_CHARS);
+        !rest.contains('.') && ["exceeded", "reached"].iter().any(|word| rest.contains(word))
+    })
+}
+
+fn beginning(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
+}
+
+/// "Concurrent request limit exceeded" (NetSuite), "ConcurrentRequests (Concurrent API Requests) Limit exceeded"
+/// (Salesforce), "Concurrent access limit reached" (Marketo).
+pub(super) fn is_too_many_at_once(lower: &str) -> bool {
+    lower.split_once("concurren").is_some_and(|(_, rest)| {
+        let rest = beginning(rest, 3 * NEAR_CHARS);
+        ["limit exceeded", "limit reached", "limit has been"].iter().any(|words| rest.contains(words))
+    })
 }
 
 /// Reads what a body says about payment. "Insufficient balance" is also why a transfer fails.
 pub(super) fn payment(body: &str, is_asked_for: bool, evidence: &mut Evidence) {
     let lower = body.to_ascii_lowercase();
     let unpaid = is_asked_for && UNPAID.iter().any(|unpaid| lower.contains(unpaid));
-    evidence.fatal |= unpaid || lower.contains(UNPAID_ANYWHERE);
+    if unpaid || lower.contains(UNPAID_ANYWHERE) {
+        evidence.fatal.get_or_insert(Hopeless::Unpaid);
+    }
 }
 
 /// Reads a sentence.
@@ -87,8 +123,12 @@ pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
         evidence.at_least = Some(SECONDARY_WAIT);
         evidence.concerns("secondary");
     }
-    evidence.refused |= COMPLAINTS.iter().any(|complaint| lower.contains(complaint));
-    if lower.contains("concurren") && lower.contains("limit") || lower.contains("too many concurren") {
+    evidence.refused |= complains(&lower);
+    hopeless::read(&lower, now, evidence);
+    if is_too_many_at_once(&lower) {
+        evidence.refused = true;
+        evidence.cause.get_or_insert(Cause::Concurrency);
+    } else if lower.contains("concurren") && lower.contains("limit") || lower.contains("too many concurren") {
         evidence.cause.get_or_insert(Cause::Concurrency);
     }
     if evidence.said.is_none() {

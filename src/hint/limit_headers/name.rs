@@ -17,6 +17,8 @@ pub(super) struct Name<'a> {
     pub(super) what: What,
     /// Its unit is told at its end.
     pub(super) milliseconds: bool,
+    /// How many of its unit make a second, if that is a finer one.
+    pub(super) fine: Option<f64>,
     pub(super) prefixed: bool,
     /// `limit-requests` rather than `requests-limit`.
     pub(super) field_first: bool,
@@ -77,16 +79,26 @@ impl<'a> Name<'a> {
             // `x-rate-limit: 400`, `x-hubspot-ratelimit-daily: 250000`.
             let limit = words.iter().all(|word| count::window(word).is_some());
             let (what, milliseconds, field_first) = (What::Limit, false, false);
-            return limit.then_some(Self { vendor, dimension: words, what, milliseconds, prefixed, field_first });
+            let fine = None;
+            return limit.then_some(Self { vendor, dimension: words, what, milliseconds, fine, prefixed, field_first });
         };
         let timed = matches!(what, What::Reset { .. } | What::Window);
         let milliseconds = timed && words.iter().any(|word| matches!(*word, "ms" | "milliseconds" | "millis"));
+        let fine = words.iter().filter(|_| timed).find_map(|word| fine_unit(word));
         if let What::Reset { after } = &mut what {
             *after = words.contains(&"after");
         }
         words.remove(at);
         words.retain(|word| !is_noise(word, what));
-        Some(Self { vendor, what, milliseconds, prefixed, field_first: at == 0 && !words.is_empty(), dimension: words })
+        Some(Self {
+            vendor,
+            what,
+            milliseconds,
+            fine,
+            prefixed,
+            field_first: at == 0 && !words.is_empty(),
+            dimension: words,
+        })
     }
 }
 
@@ -141,6 +153,15 @@ fn split(name: &str) -> Option<(&str, &str)> {
     limits.find_map(stem).or_else(quota)
 }
 
+/// `reset-us`, `reset-nanoseconds`: how many of the unit make a second.
+fn fine_unit(word: &str) -> Option<f64> {
+    match word {
+        "us" | "micros" | "microseconds" | "usec" => Some(1e6),
+        "ns" | "nanos" | "nanoseconds" | "nsec" => Some(1e9),
+        _ => None,
+    }
+}
+
 /// Whether `word` says nothing beside the field that tells `what`.
 fn is_noise(word: &str, what: What) -> bool {
     match word {
@@ -151,7 +172,7 @@ fn is_noise(word: &str, what: What) -> bool {
         "rate" => what == What::Fill,
         "ms" | "milliseconds" | "millis" | "seconds" | "secs" | "s" | "after" | "at" | "in" | "timestamp" | "utc"
         | "date" | "epoch" => matches!(what, What::Reset { .. } | What::Window),
-        _ => false,
+        word => fine_unit(word).is_some() && matches!(what, What::Reset { .. } | What::Window),
     }
 }
 

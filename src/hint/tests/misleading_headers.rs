@@ -1,5 +1,7 @@
 //! The traps of telling limits, as far as reading goes; docs/hints.md names the test of each.
 
+use std::time::Duration;
+
 use super::{hint, wait};
 use crate::hint::{Cause, Signal, wants_body};
 
@@ -179,7 +181,9 @@ fn only_small_legible_bodies_are_held_back() {
             && wanted(420, &[("content-type", "text/plain"), small])
     );
     assert!(wanted(429, &[json, small, ("retry-after", "0")]));
-    assert!(!wanted(429, &[json, small, ("retry-after", "30")]));
+    // Waiting may not help: a request that is too large is refused with a wait, too.
+    assert!(wanted(429, &[json, small, ("retry-after", "30")]));
+    assert!(!wanted(503, &[json, small, ("retry-after", "30")]));
     assert!(
         !wanted(200, &[json])
             && !wanted(200, &[json, ("content-length", "16385")])
@@ -195,7 +199,7 @@ fn only_small_legible_bodies_are_held_back() {
         assert!(wanted(status, &[json]), "{status}");
     }
     assert!(!wanted(404, &[json]) && !wanted(429, &[json, ("content-encoding", "gzip")]));
-    assert!(!wanted(429, &[json, ("retry-after", "30")]) && !wanted(429, &[json, ("content-length", "16385")]));
+    assert!(!wanted(503, &[json, ("retry-after", "30")]) && !wanted(429, &[json, ("content-length", "16385")]));
 }
 
 #[test]
@@ -270,6 +274,55 @@ fn times_are_measured_by_the_servers_clock_and_the_past_is_unknown() {
     assert_eq!(at("Mon, 01 Jun 2026 12:00:30 GMT"), None);
     // Neither a date nor of this year: our own clock.
     assert_eq!((at("soon"), at("Thu, 01 Jan 1970 00:00:00 GMT")), (Some(30.0), Some(30.0)));
+}
+
+#[test]
+fn a_clock_that_is_ahead_does_not_make_a_wait_longer_than_its_window() {
+    // Ten minutes ahead, and no `Date`.
+    let fields = "429 | x-ratelimit-limit: 30 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315810";
+    assert_eq!(wait(&format!("{fields} | x-ratelimit-window: 10")), Some(11.0));
+    assert_eq!(wait(fields), Some(610.0), "of a window of unknown length");
+    let dated = "date: Mon, 01 Jun 2026 12:10:00 GMT | x-ratelimit-window: 10";
+    assert_eq!(wait(&format!("{fields} | {dated}")), Some(10.0));
+}
+
+#[test]
+fn resets_have_the_unit_of_their_name_or_of_their_digits() {
+    let of = |name: &str, value: &str| wait(&format!("429 | x-ratelimit-remaining: 0 | {name}: {value}"));
+    for (name, value) in [
+        ("x-ratelimit-reset", "1780315230"),
+        ("x-ratelimit-reset", "1780315230000"),
+        ("x-ratelimit-reset", "1780315230000000"),
+        ("x-ratelimit-reset", "1780315230000000000"),
+        ("x-ratelimit-reset-ms", "30000"),
+        ("x-ratelimit-reset-us", "30000000"),
+        ("x-ratelimit-reset-microseconds", "30000000"),
+        ("x-ratelimit-reset-ns", "30000000000"),
+        ("x-ratelimit-reset-us", "1780315230000000"),
+    ] {
+        assert_eq!(of(name, value), Some(30.0), "{name}: {value}");
+    }
+}
+
+#[test]
+fn a_limit_in_a_field_of_json_is_read() {
+    let basecamp = r#"x-ratelimit: {"name":"API","period":10,"limit":50,"remaining":0,"until":"2026-06-01T12:00:03Z"}"#;
+    let hint = hint(&format!("429 | {basecamp} | {{}}"));
+    assert_eq!((hint.signal, hint.wait), (Signal::Throttled, Some(Duration::from_secs(3))));
+    let bucket = &hint.buckets[0];
+    assert_eq!((bucket.limit, bucket.remaining, bucket.window), (Some(50.0), Some(0.0), Some(Duration::from_secs(10))));
+}
+
+#[test]
+fn budgets_of_another_tier_are_not_the_standard_ones() {
+    let tier = "anthropic-fast-input-tokens-remaining: 0 | anthropic-fast-input-tokens-reset: 2026-06-01T12:00:30Z";
+    let standard = "anthropic-ratelimit-input-tokens-limit: 1000 | anthropic-ratelimit-input-tokens-remaining: 900";
+    let served = hint(&format!("200 | {tier} | {standard}"));
+    assert_eq!((served.signal, served.buckets.len()), (Signal::Ok, 1), "{served:?}");
+    assert_eq!(wait(&format!("429 | {tier} | {standard}")), Some(30.0));
+    assert!(
+        hint("200 | ratelimit-policy: \"a\";q=10;w=60;qu=\"request\" | ratelimit: \"a\";r=3;t=20").buckets[0].requests
+    );
 }
 
 #[test]

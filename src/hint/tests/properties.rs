@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::NOON;
-use crate::hint::{Answer, Hint, Signal, read, time::CAP, wants_body};
+use crate::hint::{Answer, Hint, Hopeless, Signal, read, time::CAP, wants_body};
 
 /// An answer that nobody sent.
 #[derive(Clone, Debug)]
@@ -67,7 +67,11 @@ fn assert_sound(hint: &Hint) {
         Signal::Ok | Signal::Slow | Signal::Informational => assert_eq!(hint.wait, Some(Duration::ZERO), "{hint:?}"),
         Signal::Throttled => assert!(hint.wait.is_some_and(|wait| !wait.is_zero()), "{hint:?}"),
         Signal::Exhausted | Signal::Banned => assert!(hint.wait.is_none_or(|wait| !wait.is_zero()), "{hint:?}"),
-        Signal::Backoff | Signal::FatalQuota => assert_eq!(hint.wait, None, "{hint:?}"),
+        Signal::Backoff => assert_eq!(hint.wait, None, "{hint:?}"),
+        // Only a cap may have an end.
+        Signal::FatalQuota => {
+            assert!(hint.wait.is_none() || hint.hopeless == Some(Hopeless::Cap), "{hint:?}");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::hint::{
 };
 
 const STEM: &str = "anthropic-ratelimit-unified-";
+const TIERS: [&str; 2] = ["anthropic-priority-", "anthropic-fast-"];
 
 #[derive(Default)]
 struct UnifiedWindow<'a> {
@@ -58,6 +59,19 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
         evidence.push(budget);
     }
     fields.retain_not(|field| field.name.starts_with(STEM));
+}
+
+/// `anthropic-priority-input-tokens-remaining`, `anthropic-fast-output-tokens-reset`: budgets of the priority tier and of fast
+/// mode, beside the standard ones. Requests beyond them are served by the standard tier, or refused alone: being used up is a
+/// wait for a refused request, and says nothing of others.
+pub(super) fn tiers(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
+    let of_tier = |name: &str| TIERS.iter().any(|tier| name.starts_with(tier));
+    let used_up = fields.iter().filter(|field| of_tier(field.name) && field.value.trim() == "0");
+    let stems = used_up.filter_map(|field| field.name.strip_suffix("remaining"));
+    let resets = stems.filter_map(|stem| fields.value(&format!("{stem}reset")));
+    let waits = resets.filter_map(|reset| time::reset(reset, false)?.from(now)).filter(|wait| !wait.is_zero());
+    evidence.other_scope = evidence.other_scope.max(waits.max());
+    fields.retain_not(|field| of_tier(field.name));
 }
 
 /// `five_hour` is what the other fields call `5h`.

@@ -156,9 +156,19 @@ impl UpstreamBody {
 
     /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
     pub(crate) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
+        self.read_until(most, at_most, |_| false).await
+    }
+
+    /// The same, but no further than until what has come is `enough`.
+    pub(crate) async fn read_until(
+        &mut self,
+        most: u64,
+        at_most: Duration,
+        mut enough: impl FnMut(&Self) -> bool,
+    ) -> bool {
         let whole = {
             let mut read = pin!(async {
-                while !self.ended && self.broken.is_none() && self.ahead.length() < most {
+                while !self.ended && self.broken.is_none() && self.ahead.length() < most && !enough(self) {
                     match poll_fn(|cx| self.poll_incoming(cx)).await {
                         Some(Ok(frame)) => self.ahead.push(frame),
                         // Kept for the next read: polled again, hyper would report the end.

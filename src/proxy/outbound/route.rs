@@ -21,7 +21,7 @@ use crate::{
     dial::{Addresses, Dialer},
     error::Error,
     lane::{AddedRule, Lane, Refusal},
-    policy::{Origin, Parent, Scheme, UsageSource},
+    policy::{Origin, Parent, Scheme},
     proxy::{
         message::request_body::RequestBody,
         outbound::{
@@ -293,7 +293,7 @@ impl Route {
     /// Puts `request` into the form that a connection of `protocol` wants.
     pub(crate) fn prepare_for(&self, protocol: Protocol, request: &mut Request<RequestBody>) {
         // What a compressed answer reports could not be read on the way.
-        if self.lane.policy().usage.iter().any(UsageSource::is_in_body) {
+        if self.lane.policy().reads_bodies() {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         let is_plain = request.version() == Version::HTTP_11 && request.uri().authority().is_none();

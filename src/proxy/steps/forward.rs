@@ -118,6 +118,9 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
             return failed(context, replay, error);
         }
     };
+    if let Some(why) = hint.hopeless {
+        answer::log_hopeless(&route, &exchange, &hint, why, parts.status);
+    }
     let reason =
         replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, done, replay, &route.lane));
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));

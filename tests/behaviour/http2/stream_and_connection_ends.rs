@@ -156,6 +156,28 @@ fn what_an_upstream_has_refused_unseen_is_sent_again() {
     assert_eq!(upstream.requests().len(), 3);
 }
 
+/// "Too many" before an answer is a refusal, as gRPC has it (PROTOCOL-HTTP2, errors): a POST, too, is sent again.
+#[test]
+fn a_stream_that_is_reset_for_excessive_load_is_sent_again() {
+    let count = Mutex::new(0);
+    let upstream = Upstream2::serving(move |mut exchange| {
+        *count.lock() += 1;
+        let first = *count.lock() <= 2;
+        async move {
+            if first {
+                return exchange.refuse(Reason::ENHANCE_YOUR_CALM);
+            }
+            exchange.read().await;
+            exchange.answer(200, &[], "seen");
+        }
+    });
+    let andante = andante(upstream.address().port(), "");
+    let (up, to) = (upstream.address(), upstream.url("/"));
+    let post = format!("POST {to} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi");
+    assert_eq!(Client::ask(andante.andante.proxy(), post).text(), "seen");
+    assert_eq!(upstream.requests().len(), 3);
+}
+
 #[test]
 fn a_stream_that_is_refused_every_time_becomes_a_502() {
     let upstream = Upstream2::serving(|exchange| async { exchange.refuse(Reason::REFUSED_STREAM) });
@@ -191,7 +213,7 @@ fn an_upstream_that_looks_at_nothing_is_asked_no_faster_for_it() {
 
 #[test]
 fn what_may_have_been_seen_is_not_sent_again() {
-    for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL, Reason::ENHANCE_YOUR_CALM] {
+    for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL] {
         let upstream = Upstream2::serving(move |exchange| async move { exchange.refuse(reason) });
         let andante = andante(upstream.address().port(), "");
         let (up, to) = (upstream.address(), upstream.url("/"));

@@ -1,7 +1,7 @@
 //! Fields that one vendor alone sends.
 
 use super::{GO, NONE, bucket, check, counts};
-use crate::hint::Signal::{Backoff, Exhausted, Ok, Slow, Throttled};
+use crate::hint::Signal::{Backoff, Exhausted, FatalQuota, Ok, Slow, Throttled};
 
 #[test]
 fn names_and_values_of_their_own_are_read() {
@@ -13,7 +13,7 @@ fn names_and_values_of_their_own_are_read() {
         ),
         (
             "403 | sforce-limit-info: api-usage=5000/5000 | [{\"errorCode\":\"REQUEST_LIMIT_EXCEEDED\",\"message\":\"TotalRequests Limit exceeded.\"}]",
-            (Backoff, None, counts(5000.0, 0.0)),
+            (FatalQuota, None, counts(5000.0, 0.0)),
         ),
         (
             "200 | sforce-limit-info: api-usage=25/5000; per-app-api-usage=17/250(appName=sample-connected-app)",

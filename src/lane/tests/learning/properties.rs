@@ -63,6 +63,8 @@ fn hint() -> impl Strategy<Value = Hint> {
             scope: None,
             dialect: Dialect::NONE,
             buckets,
+            hopeless: None,
+            undone: false,
         },
     )
 }

@@ -9,7 +9,7 @@ use super::failure;
 use crate::{
     clock::Instant,
     error::Error,
-    hint::{self, Cause, Glance, Hint},
+    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamProgress},
     lane::{Lane, Usage},
     learn::{AnswerReport, RouteName},
     limit::Unit,
@@ -37,6 +37,8 @@ use crate::{
 /// How much of an answer's body is looked at for what it says about limits, and how long that may take.
 const PEEK: u64 = 16 * 1024;
 const PEEKING: Duration = Duration::from_millis(200);
+/// How long the head of a stream is held back until its first event is here. An event itself is not held back.
+const FIRST_EVENT: Duration = Duration::from_secs(1);
 /// How much of an answer is kept while its request is sent again.
 const HELD: u64 = 64 * 1024;
 const HOLDING: Duration = Duration::from_secs(5);
@@ -70,31 +72,13 @@ pub(crate) async fn judge(
     let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
-    let told = glance.told;
     let announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
     body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
     }
-    let mut beginning = None;
-    let path = route_name.map_or("", |name| name.path);
-    if !head && hint::wants_body_of(path, parts.status, &parts.headers, &glance) {
-        let whole = body.read_ahead(PEEK, PEEKING).await;
-        // Without a length, what is not over yet is data and no complaint.
-        beginning = Some(body.beginning()).filter(|_| whole || parts.headers.contains_key(CONTENT_LENGTH));
-    }
-    let arrived = || exchange.proxy.clock.time_of_day();
-    let mut hint = hint::read_at(parts.status, &parts.headers, told, beginning.as_deref(), arrived);
-    // A closer look only where there is something to see.
+    let (hint, done) = read_limits(&in_flight, route_name, parts, body, &glance).await;
     let refused = hint.cause != Cause::None;
-    let body_says = beginning.as_deref().filter(|_| refused && parts.status.is_success());
-    let done = refused && parts.status.is_success() && !body_says.is_some_and(hint::is_complaint);
-    // A part of it was refused, as GraphQL has it: so much for what was asked, but the next one waits.
-    let complains = done && body_says.is_some_and(hint::complains);
-    if refused && (done && hint::asks_to_wait(&parts.headers) && !complains || !may_refuse(parts.status)) {
-        // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
-        hint.accept();
-    }
     if hint.dialect != hint::Dialect::NONE {
         route.lane.metrics().hinted(hint.dialect.as_str());
     }
@@ -148,6 +132,77 @@ pub(crate) async fn judge(
     }
     parts.version = Version::HTTP_11;
     Ok((hint, done))
+}
+
+/// Reads what the answer says about limits. Says, too, whether it brings a result, refused or not.
+async fn read_limits(
+    in_flight: &InFlight<'_>,
+    route_name: Option<RouteName<'_>>,
+    parts: &Parts,
+    body: &mut UpstreamBody,
+    glance: &Glance<'_>,
+) -> (Hint, bool) {
+    let &InFlight { exchange, route, head, .. } = in_flight;
+    let (status, headers, declared) = (parts.status, &parts.headers, &route.lane.policy().refused);
+    let mut beginning = None;
+    let path = route_name.map_or("", |name| name.path);
+    let asks = || declared.iter().any(|answer| answer.asks_for_body(status, headers));
+    if hint::is_stream(status, glance) {
+        // Models answer POST. The stream that a page subscribes to by GET may be silent for long.
+        if route_name.is_some_and(|name| name.method == "POST") {
+            begin_stream(body).await;
+            beginning = Some(body.beginning());
+        }
+    } else if !head && (hint::wants_body_of(path, status, headers, glance) || asks()) {
+        let whole = body.read_ahead(PEEK, PEEKING).await;
+        // Without a length, what is not over yet is data and no complaint.
+        beginning = Some(body.beginning()).filter(|_| whole || headers.contains_key(CONTENT_LENGTH));
+    }
+    let beginning = beginning.as_deref();
+    let arrived = || exchange.proxy.clock.time_of_day();
+    let mut hint = hint::read_at(status, headers, glance.told, beginning, arrived);
+    let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning));
+    if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
+        hint = hint::read_refused(&Answer { status, headers, body: beginning, arrived: arrived() });
+    }
+    // A closer look only where there is something to see.
+    let refused = hint.cause != Cause::None;
+    let body_says = beginning.filter(|_| refused && status.is_success());
+    let complaint = declared || body_says.is_some_and(|body| hint::is_complaint(headers, body));
+    let done = refused && status.is_success() && !complaint;
+    // A part of it was refused, as GraphQL has it: so much for what was asked, but the next one waits.
+    let complains = done && body_says.is_some_and(hint::complains);
+    let hopeless = status.is_client_error() && hint.hopeless.is_some();
+    let refuses = may_refuse(status) || hint.undone || declared || hopeless;
+    if refused && (done && hint::asks_to_wait(headers) && !complains || !refuses) {
+        // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
+        hint.accept();
+    }
+    (hint, done)
+}
+
+/// Reads a stream of events ahead until it is known whether it begins with a refusal. The first event goes on as soon as it
+/// is complete; only those that bring no output wait for the one behind them, for a moment.
+async fn begin_stream(body: &mut UpstreamBody) {
+    let progress = |body: &UpstreamBody| hint::stream_progress(&body.beginning());
+    body.read_until(PEEK, FIRST_EVENT, |body| progress(body) != StreamProgress::Nothing).await;
+    if progress(body) == StreamProgress::Preamble {
+        body.read_until(PEEK, PEEKING, |body| progress(body) == StreamProgress::Decided).await;
+    }
+}
+
+/// Tells people that a refused request will not be served later either.
+pub(crate) fn log_hopeless(route: &Route, exchange: &Exchange, hint: &Hint, why: Hopeless, status: StatusCode) {
+    let (proxy, lane) = (&exchange.proxy, &route.lane);
+    let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());
+    proxy.reports.incidents.hopeless(host, why, now);
+    if proxy.reports.throttle.is_due(LogTopic::Hopeless(why), host, now) {
+        warn!(
+            %host, %rule, status = status.as_u16(), reason = why.reason(), remedy = why.remedy(),
+            renewed_in_s = hint.wait.map(|wait| wait.as_secs()),
+            "an API refuses requests for a reason that waiting does not change: they get its answer at once"
+        );
+    }
 }
 
 /// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.

@@ -54,12 +54,17 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     Error::Broken { origin, source: error }
 }
 
-/// Whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7): a refused stream, HTTP/1.1 required, or
-/// a GOAWAY before this stream.
+/// Whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7): a refused stream, HTTP/1.1 required, too
+/// many requests, or a GOAWAY before this stream.
 pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {
     let Some(error) = of_http2(error).filter(|error| error.is_remote()) else { return false };
     // The library reports GOAWAY for streams beyond its last stream alone.
-    error.is_go_away() || matches!(error.reason(), Some(Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED))
+    error.is_go_away()
+        // gRPC, too, takes ENHANCE_YOUR_CALM before an answer for a refusal (its mapping of HTTP/2 errors).
+        || matches!(
+            error.reason(),
+            Some(Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED | Reason::ENHANCE_YOUR_CALM)
+        )
 }
 
 /// Whether the upstream wants HTTP/1.1 for this request (RFC 9113 §7).

@@ -21,6 +21,9 @@ const FLOOR: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(30);
 /// So often is a request sent to an upstream that is there and fails.
 const TRIES: u32 = 5;
+/// So often is one sent to an API that lacks capacity. Nothing was done, and the pauses add up to a minute. If half of all
+/// are refused so, the breaker opens.
+const TRIES_OVERLOADED: u32 = 8;
 /// So often is one refused, while more others are served: it is not waiting that helps it.
 pub(crate) const REFUSALS: u32 = 12;
 /// So often is one sent to an upstream that has never answered anybody: its name may be wrong.
@@ -44,9 +47,11 @@ impl RetryReason {
             Cause::Quota => Some(Self::Refused),
             Cause::Concurrency => Some(Self::Crowded),
             Cause::Overload if hint.retry_after.is_some() => Some(Self::Refused),
+            // It says itself that nothing was done.
+            Cause::Overload if hint.undone => Some(Self::Overloaded),
             // While others are served a 503 is a limiter's (nginx): the lane knows when to try again.
             Cause::Overload if replay.is_repeatable() && lane.is_alive() => Some(Self::Refused),
-            // A request that is refused for overload alone (529) was not processed either.
+            // So was one that is refused for overload alone (500 and 509 with a wait).
             Cause::Overload if status != StatusCode::SERVICE_UNAVAILABLE => Some(Self::Failed),
             _ => (matches!(status.as_u16(), 502..=504) && replay.is_repeatable()).then_some(Self::Failed),
         }
@@ -91,6 +96,7 @@ impl RetryReason {
             Self::Unreached if !route.has_answered() => tries >= TRIES_UNKNOWN,
             // While the breaker is open, failures do not use up tries.
             Self::Unreached => false,
+            Self::Overloaded => tries >= TRIES_OVERLOADED && !route.lane.is_broken(),
             Self::Failed | Self::Cut => tries >= TRIES && !route.lane.is_broken(),
             Self::NotProcessed => tries >= TRIES,
         }

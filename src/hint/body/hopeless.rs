@@ -1,0 +1,207 @@
+//! Sentences of a refusal which say that waiting does not help: a cap on spending or on the use of a day or a month, a
+//! request that is larger than the limit, a plan that does not include it.
+//!
+//! Words alone make no refusal, except those of a provider's cap that comes with status 400 (Anthropic).
+
+use std::time::Duration;
+
+use crate::hint::{
+    Hopeless, count,
+    evidence::Evidence,
+    time::{self, Now},
+};
+
+/// OpenAI, Groq, GitHub Models: the prompt is to be shorter.
+const TOO_LARGE: [&str; 6] = [
+    "request too large",
+    "must be reduced",
+    "reduce your message size",
+    "reduce the length of",
+    "prompt is too long",
+    "long context requests",
+];
+/// Caps on money, which outlast any `Retry-After` beside them.
+const SPENDING: [&str; 5] = ["spend limit", "spending limit", "spend cap", "spending cap", "monthly budget"];
+/// Spans that nobody waits for.
+const LONG_SPANS: [&str; 9] =
+    ["daily", "per day", "/day", "day/limit", "for the day", "monthly", "per month", "/month", "for the month"];
+/// Words beside such a span that make it a limit that is used up.
+const USED_UP: [&str; 5] = ["limit", "quota", "too many", "exceed", "volume has been reached"];
+/// A limit of a shorter span in the same sentence may be the one that refused.
+const SHORT_SPANS: [&str; 8] =
+    ["per minute", "per second", "per hour", "/minute", "/sec", "/hour", "per min", "calls per sec"];
+/// Salesforce's limit of 24 hours, which it calls by the name of the counter.
+const TOTALS: &str = "totalrequests limit";
+/// Words before the date at which a cap is renewed.
+const RENEWALS: [&str; 10] = [
+    "regain access on",
+    "regain access at",
+    "access will be restored on",
+    "available again on",
+    "will be reset on",
+    "resets on",
+    "reset on",
+    "resets at",
+    "renews on",
+    "renewed on",
+];
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Reads a sentence in small letters.
+pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    // "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC." (400)
+    let capped = lower.contains("api usage limits") && has(&["reached", "exceeded"]);
+    let spends = capped || has(&SPENDING);
+    let long = LONG_SPANS.iter().any(|span| names_span(lower, span)) && has(&USED_UP) && !has(&SHORT_SPANS)
+        || lower.contains(TOTALS);
+    let why = if has(&TOO_LARGE) || asks_for_more(lower) {
+        Hopeless::TooLarge
+    } else if allows_nothing(lower) {
+        Hopeless::NotOnPlan
+    } else if spends || long {
+        Hopeless::Cap
+    } else {
+        return;
+    };
+    evidence.in_words.get_or_insert(why);
+    if why == Hopeless::Cap {
+        evidence.spends |= spends;
+        evidence.renewed = evidence.renewed.or_else(|| renewal(lower, now));
+    }
+    if capped {
+        evidence.fatal.get_or_insert(why);
+    }
+}
+
+/// Whether the sentence names this span as that of a limit: "(300 per day)" is a rate among others (Hugging Face).
+fn names_span(lower: &str, span: &str) -> bool {
+    let counted = |at: usize| lower[..at].trim_end().ends_with(|c: char| c.is_ascii_digit());
+    lower.match_indices(span).any(|(at, _)| !counted(at))
+}
+
+/// "Limit 30000, Requested 36278": more than the whole limit.
+fn asks_for_more(lower: &str) -> bool {
+    number_after(lower, "requested").zip(number_after(lower, "limit")).is_some_and(|(asked, limit)| asked > limit)
+}
+
+/// "Quota exceeded for metric: …, limit: 0, model: …" (Gemini), "Limit 0, Used 0, Requested 1" (OpenAI).
+fn allows_nothing(lower: &str) -> bool {
+    // "Remaining Limit: 0" (Finnhub) is what is left of it.
+    let begins = |at: usize| !lower[..at].trim_end().ends_with(|c: char| c.is_alphanumeric());
+    let limits = lower.match_indices("limit").filter(|(at, _)| begins(*at));
+    limits.into_iter().any(|(at, _)| number_after(&lower[at..], "limit") == Some(0.0))
+}
+
+/// The first number that stands right behind `word`.
+fn number_after(lower: &str, word: &str) -> Option<f64> {
+    lower.match_indices(word).find_map(|(at, word)| {
+        let rest = lower[at + word.len()..].trim_start_matches([' ', ':', '=']);
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(rest.len());
+        let digits = rest[..end].trim_end_matches([',', '.']).replace(',', "");
+        count::decimal(&digits)
+    })
+}
+
+/// From now until the date behind one of the [`RENEWALS`].
+fn renewal(lower: &str, now: Now) -> Option<Duration> {
+    let rest = RENEWALS.iter().find_map(|lead| lower.split_once(lead).map(|(_, rest)| rest.trim_start()))?;
+    if ["midnight utc", "00:00 utc"].iter().any(|midnight| rest.starts_with(midnight)) {
+        let past = now.of_day().as_secs() % DAY.as_secs();
+        return Some(DAY - Duration::from_secs(past));
+    }
+    let at =
+        rest.split_whitespace().next().and_then(|word| time::iso(&word.trim_end_matches(['.', ',']).to_uppercase()));
+    now.until(at.or_else(|| date_in_words(rest))?)
+}
+
+/// `2027-01-01 at 00:00 utc`, `2027-01-01`, `january 1, 2027`, `1 jan 2027`, in UTC.
+fn date_in_words(text: &str) -> Option<Duration> {
+    let (mut year, mut month, mut day, mut clock) = (None, None, None, "00:00");
+    for word in text.split([' ', ',', '(', ')']).filter(|word| !word.is_empty()).take(8) {
+        let ends = word.ends_with('.');
+        let word = word.trim_end_matches(['.', ';', '!']);
+        let number: Option<u64> = word.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok();
+        if let [y, m, d] = word.split('-').collect::<Vec<_>>()[..] {
+            (year, month, day) = (y.parse().ok(), m.parse().ok(), d.parse().ok());
+        } else if word.contains(':') {
+            clock = word;
+        } else if let Some(at) = MONTHS.iter().position(|month| word.starts_with(month)) {
+            month = Some(at as u64 + 1);
+        } else if number.is_some_and(|number| number > 31) {
+            year = number;
+        } else if number.is_some() {
+            day = number;
+        } else if !matches!(word, "at" | "utc" | "gmt" | "of" | "the") {
+            break;
+        }
+        if ends {
+            break;
+        }
+    }
+    let seconds = if clock.len() == 5 { ":00" } else { "" };
+    time::iso(&format!("{:04}-{:02}-{:02}T{clock}{seconds}Z", year?, month?, day?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-12-31 00:00 UTC.
+    const NOW: Now = Now { arrived: Duration::from_secs(1_798_675_200), date: None };
+
+    fn read_of(said: &str) -> Evidence {
+        let mut evidence = Evidence::default();
+        read(&said.to_ascii_lowercase(), NOW, &mut evidence);
+        evidence
+    }
+
+    #[test]
+    fn sentences_say_why_waiting_does_not_help() {
+        for (said, why) in [
+            ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 36278.", Hopeless::TooLarge),
+            ("Limit 6,000, Requested 7,456. Please reduce it.", Hopeless::TooLarge),
+            ("Quota exceeded for metric: x/free_tier_requests, limit: 0, model: gemini-3-pro", Hopeless::NotOnPlan),
+            ("This request would exceed your account's monthly spend limit.", Hopeless::Cap),
+            ("Too many tokens per day, please wait before trying again.", Hopeless::Cap),
+            ("You have exceeded the MONTHLY quota for Requests on your current plan, BASIC.", Hopeless::Cap),
+            ("TotalRequests Limit exceeded.", Hopeless::Cap),
+        ] {
+            assert_eq!(read_of(said).in_words, Some(why), "{said}");
+        }
+        for said in [
+            "Rate limit reached on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000. Try again in 2s.",
+            "Our standard API call frequency is 5 calls per minute and 500 calls per day.",
+            "limit: 0.5 per second",
+            "You have exceeded the rate limit for repository creation (300 per day).",
+            "API limit reached. Please try again later. Remaining Limit: 0",
+            "Too many requests",
+            "The daily report could not be made",
+        ] {
+            assert_eq!(read_of(said).in_words, None, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_cap_is_renewed_at_the_date_that_the_sentence_names() {
+        let day = |said: &str| {
+            let said = format!("You have reached your specified API usage limits. {said}");
+            read_of(&said).renewed.map(|wait| wait.as_secs_f64() / 3600.0)
+        };
+        for said in [
+            "You will regain access on 2027-01-01 at 00:00 UTC.",
+            "You will regain access on 2027-01-01.",
+            "You will regain access at 2027-01-01T00:00:00Z.",
+            "It resets on January 1, 2027.",
+            "It renews on 1 Jan 2027, see the console.",
+            "It resets at midnight UTC.",
+        ] {
+            assert_eq!(day(said), Some(24.0), "{said}");
+        }
+        assert_eq!(day("You will regain access on 2027-01-01 at 06:30 UTC."), Some(30.5));
+        for said in ["", "You will regain access on Monday.", "You will regain access on 2026-01-01."] {
+            assert_eq!(day(said), None, "{said}");
+        }
+    }
+}

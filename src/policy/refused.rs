@@ -1,0 +1,261 @@
+//! Answers that a rule declares to be refusals: `refused = ["body.error.code = TOO_MANY", "status = 498"]`.
+
+use std::{fmt, str::FromStr};
+
+use http::{HeaderMap, HeaderName, StatusCode};
+use serde_json::Value;
+
+/// A declaration: an answer of which all tests hold is a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedAnswer {
+    tests: Vec<AnswerTest>,
+}
+
+/// One test: what stands at a place of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AnswerTest {
+    place: AnswerPlace,
+    operator: Operator,
+    value: Box<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AnswerPlace {
+    Status,
+    Header(HeaderName),
+    /// The body as text.
+    Body,
+    /// The member of a JSON body at the end of these names; of a list, that of any item.
+    Member(Box<[Box<str>]>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    /// `=`: it is this, letter by letter.
+    Is,
+    /// `~`: it contains this, in capital or small letters.
+    Contains,
+}
+
+const EXAMPLE: &str = "write \"body.error.code = TOO_MANY\", \"status = 498\", \"header.x-reason = quota\" or \"body ~ 'daily \
+                       limit'\", several of them with \" and \" between";
+
+// === impl RefusedAnswer ===
+
+impl RefusedAnswer {
+    /// Whether it says anything of the body of an answer with this status and these fields.
+    pub fn asks_for_body(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        let (of_body, of_head): (Vec<_>, Vec<_>) = self.tests.iter().partition(|test| test.is_of_body());
+        !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, b"", None))
+    }
+
+    /// Whether some answers are refusals because of their bodies.
+    pub fn is_in_body(&self) -> bool {
+        self.tests.iter().any(AnswerTest::is_of_body)
+    }
+
+    /// Whether such an answer is one. `body` is all of it.
+    pub fn matches(&self, status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
+        if self.is_in_body() && body.is_none() {
+            return false;
+        }
+        let body = body.unwrap_or_default();
+        let reads_json = self.tests.iter().any(|test| matches!(test.place, AnswerPlace::Member(_)));
+        let json: Option<Value> = if reads_json { serde_json::from_slice(body).ok() } else { None };
+        self.tests.iter().all(|test| test.holds(status, headers, body, json.as_ref()))
+    }
+}
+
+impl FromStr for RefusedAnswer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let tests = parts(text).into_iter().map(AnswerTest::parse).collect::<Result<_, _>>()?;
+        Ok(Self { tests })
+    }
+}
+
+impl fmt::Display for RefusedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, test) in self.tests.iter().enumerate() {
+            write!(f, "{}{test}", if at > 0 { " and " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// The tests between the `and`s that stand outside of quotes.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut quote) = (Vec::new(), 0, None);
+    for (at, letter) in text.char_indices() {
+        match (quote, letter) {
+            (None, '\'' | '"') => quote = Some(letter),
+            (Some(open), letter) if open == letter => quote = None,
+            (None, ' ') if text[at..].starts_with(" and ") && at >= begin => {
+                parts.push(&text[begin..at]);
+                begin = at + " and ".len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
+}
+
+// === impl AnswerTest ===
+
+impl AnswerTest {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || EXAMPLE.to_owned();
+        let at = text.find(['=', '~']).ok_or_else(wrong)?;
+        let operator = if text.as_bytes()[at] == b'=' { Operator::Is } else { Operator::Contains };
+        let (place, value) = (text[..at].trim(), text[at + 1..].trim());
+        if value.starts_with(['=', '~']) {
+            return Err("write one = for \"is\", or ~ for \"contains\"".to_owned());
+        }
+        let quoted = |quote: char| value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
+        let value = quoted('\'').or_else(|| quoted('"')).unwrap_or(value);
+        if value.is_empty() {
+            return Err(wrong());
+        }
+        let place = AnswerPlace::parse(place).ok_or_else(wrong)?;
+        if place == AnswerPlace::Status && (operator == Operator::Contains || !is_status(value)) {
+            return Err(format!("write a status of three digits: \"status = 498\", not {value:?}"));
+        }
+        if place == AnswerPlace::Body && operator == Operator::Is {
+            return Err(format!("a whole body is hardly this; write \"body ~ '{value}'\" for one that contains it"));
+        }
+        Ok(Self { place, operator, value: value.into() })
+    }
+
+    fn is_of_body(&self) -> bool {
+        matches!(self.place, AnswerPlace::Body | AnswerPlace::Member(_))
+    }
+
+    fn holds(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], json: Option<&Value>) -> bool {
+        match &self.place {
+            AnswerPlace::Status => status.as_str() == &*self.value,
+            AnswerPlace::Header(name) => {
+                headers.get_all(name).iter().any(|value| value.to_str().is_ok_and(|value| self.fits(value.trim())))
+            }
+            AnswerPlace::Body => self.fits(&String::from_utf8_lossy(body)),
+            AnswerPlace::Member(path) => json.is_some_and(|json| self.fits_member(json, path)),
+        }
+    }
+
+    fn fits_member(&self, json: &Value, path: &[Box<str>]) -> bool {
+        match (json, path) {
+            (Value::Array(items), _) => items.iter().any(|item| self.fits_member(item, path)),
+            (_, [name, rest @ ..]) => json.get(&**name).is_some_and(|member| self.fits_member(member, rest)),
+            (Value::String(text), []) => self.fits(text),
+            (Value::Number(_) | Value::Bool(_) | Value::Null, []) => self.fits(&json.to_string()),
+            (Value::Object(_), []) => self.operator == Operator::Contains && self.fits(&json.to_string()),
+        }
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        match self.operator {
+            Operator::Is => *text == *self.value,
+            Operator::Contains => text.to_lowercase().contains(&self.value.to_lowercase()),
+        }
+    }
+}
+
+impl fmt::Display for AnswerTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match &self.place {
+            AnswerPlace::Status => "status".to_owned(),
+            AnswerPlace::Header(name) => format!("header.{name}"),
+            AnswerPlace::Body => "body".to_owned(),
+            AnswerPlace::Member(path) => format!("body.{}", path.join(".")),
+        };
+        let operator = if self.operator == Operator::Is { '=' } else { '~' };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+        let quote = match &*self.value {
+            value if value.chars().all(plain) => "",
+            value if value.contains('\'') => "\"",
+            _ => "'",
+        };
+        write!(f, "{place} {operator} {quote}{}{quote}", self.value)
+    }
+}
+
+// === impl AnswerPlace ===
+
+impl AnswerPlace {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(name) = text.strip_prefix("header.").or_else(|| text.strip_prefix("header:")) {
+            return HeaderName::from_bytes(name.as_bytes()).ok().map(Self::Header);
+        }
+        if let Some(path) = text.strip_prefix("body.").or_else(|| text.strip_prefix("body:")) {
+            let names: Box<[Box<str>]> = path.split('.').map(Into::into).collect();
+            return names.iter().all(|name| !name.is_empty()).then_some(Self::Member(names));
+        }
+        match text {
+            "status" => Some(Self::Status),
+            "body" => Some(Self::Body),
+            _ => None,
+        }
+    }
+}
+
+fn is_status(value: &str) -> bool {
+    value.len() == 3 && value.parse().is_ok_and(|status: u16| (200..=599).contains(&status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuses(declared: &str, status: u16, body: &str) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-reason", "Quota".parse().unwrap());
+        let answer: RefusedAnswer = declared.parse().unwrap();
+        assert_eq!(answer.to_string().parse::<RefusedAnswer>().as_ref(), Ok(&answer), "as it is shown");
+        answer.matches(StatusCode::from_u16(status).unwrap(), &headers, Some(body.as_bytes()))
+    }
+
+    #[test]
+    fn an_answer_of_which_all_tests_hold_is_a_refusal() {
+        for (declared, status, body) in [
+            ("status = 498", 498, ""),
+            ("body.error.code = TOO_MANY", 200, r#"{"error":{"code":"TOO_MANY"}}"#),
+            ("body.error.code=17", 200, r#"{"error":{"code":17}}"#),
+            ("body.errors.code = '606'", 200, r#"{"errors":[{"code":"1"},{"code":"606"}]}"#),
+            ("body.success = false and body ~ 'daily limit'", 200, r#"{"success":false,"m":"Daily Limit"}"#),
+            ("body ~ \"rock and roll\"", 200, "Rock and Roll"),
+            ("header.x-reason ~ quota and status = 403", 403, ""),
+            ("header.X-Reason = Quota", 200, ""),
+        ] {
+            assert!(refuses(declared, status, body), "{declared}");
+        }
+        for (declared, status, body) in [
+            ("status = 498", 200, ""),
+            ("body.error.code = TOO_MANY", 200, r#"{"error":{"code":"TOO_MANY_COOKS"}}"#),
+            ("body.error.code = TOO_MANY", 200, "TOO_MANY"),
+            ("body.success = false and body ~ 'daily limit'", 200, r#"{"success":true,"m":"daily limit"}"#),
+            ("header.x-reason = quota", 200, ""),
+        ] {
+            assert!(!refuses(declared, status, body), "{declared}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_that_cannot_be_meant_is_answered_with_what_to_write() {
+        let hint = |text: &str| text.parse::<RefusedAnswer>().unwrap_err();
+        for text in ["", "498", "status", "code = 5", "body. = 5", "header.= a", "body.a =", "body ~ ''"] {
+            assert!(hint(text).starts_with("write \"body.error.code = TOO_MANY\""), "{text}");
+        }
+        assert_eq!(hint("status = 4xx"), "write a status of three digits: \"status = 498\", not \"4xx\"");
+        assert!(hint("body = limit").contains("write \"body ~ 'limit'\""));
+        assert!(hint("body.a == 5").starts_with("write one ="));
+    }
+
+    #[test]
+    fn a_body_is_asked_for_only_if_the_head_fits() {
+        let of: RefusedAnswer = "status = 200 and body.code = 5".parse().unwrap();
+        assert!(of.asks_for_body(StatusCode::OK, &HeaderMap::new()));
+        assert!(!of.asks_for_body(StatusCode::NOT_FOUND, &HeaderMap::new()));
+        assert!(!of.matches(StatusCode::OK, &HeaderMap::new(), None), "of a body that was not read nothing is known");
+    }
+}
