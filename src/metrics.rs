@@ -14,6 +14,7 @@ use prometheus::{
     Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _,
 };
 
+pub mod access_log;
 mod durations;
 mod families;
 mod in_flight;
@@ -82,6 +83,7 @@ impl Metrics {
     pub fn new() -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry);
+        registered(&registry, Ok(access_log::LOST.clone()));
         let connections: IntGaugeVec = registered(
             &registry,
             IntGaugeVec::new(Opts::new("andante_connections", "Open connections, by the side they are on."), &["side"]),
@@ -145,6 +147,11 @@ impl Metrics {
     /// Tunnels that were intercepted so far, over all rules and hosts, by what came of them.
     pub fn interceptions(&self) -> BTreeMap<String, u64> {
         sums(&self.shared.families.interceptions, "outcome")
+    }
+
+    /// Turns inside of tunnels so far, over all rules and hosts, by [`TurnOutcome`].
+    pub fn turns(&self) -> BTreeMap<String, u64> {
+        sums(&self.shared.families.turns, "outcome")
     }
 
     /// Answers of upstreams that reached workers so far, over all rules and hosts, by status code.

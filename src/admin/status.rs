@@ -13,13 +13,16 @@ pub use self::{
     fleet::{FleetStatus, ShareStatus},
     limits::{AddedRuleStatus, AtOnceStatus, BudgetStatus, LimitSource, LimitStatus, OwnLimitStatus},
 };
-use crate::metrics::{CallOutcome, Metrics, TunnelContent};
+use crate::metrics::{CallOutcome, Metrics, TunnelContent, TurnOutcome};
 
 /// andante at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// andante's version.
     pub version: String,
+    /// Which andante this is: the machine's name, and where workers connect.
+    #[serde(default)]
+    pub instance: String,
     /// Time since the start.
     pub uptime_s: f64,
     /// Whether it finishes what it has and takes nothing new.
@@ -28,6 +31,9 @@ pub struct Status {
     pub config: ConfigStatus,
     /// What outlives this andante, and how writing it goes; `None` if nothing does.
     pub state: Option<StateStatus>,
+    /// How writing the access log goes; `None` if there is none.
+    #[serde(default)]
+    pub access_log: Option<AccessLogStatus>,
     /// How budgets are shared with other andantes; `None` if they are not.
     #[serde(default)]
     pub fleet: Option<FleetStatus>,
@@ -43,6 +49,9 @@ pub struct Status {
     pub answers: BTreeMap<String, u64>,
     /// Tunnels that were intercepted so far, by what came through them.
     pub interceptions: Interceptions,
+    /// Turns inside of tunnels that are paced by turns so far, by what became of them.
+    #[serde(default)]
+    pub turns: Turns,
     /// How many times a request was sent again so far.
     pub retries_total: u64,
     /// How many requests needed no slot so far, since they shared the answer of another one.
@@ -80,6 +89,15 @@ pub struct StateStatus {
     pub file: String,
     /// How many times it was written, ever.
     pub commits_total: u64,
+    /// Why it cannot be written at the moment, if so.
+    pub problem: Option<String>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AccessLogStatus {
+    /// Lines that were not written so far.
+    pub lost_total: u64,
     /// Why it cannot be written at the moment, if so.
     pub problem: Option<String>,
 }
@@ -123,6 +141,20 @@ pub struct Interceptions {
     pub failed: u64,
     /// Neither TLS nor HTTP.
     pub stranger: u64,
+}
+
+/// Turns inside of tunnels so far, by [`TurnOutcome`]. A turn is what a worker sends before the API answers: with HTTP/1.1 a
+/// request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    /// It had its slot and was sent.
+    pub sent: u64,
+    /// It could not have a slot in time, and its tunnel was closed.
+    pub refused: u64,
+    /// One side left while it waited.
+    pub left: u64,
+    /// The API closed the connection while it waited.
+    pub closed: u64,
 }
 
 /// One thing that went wrong, however often.
@@ -196,6 +228,9 @@ pub struct LaneStatus {
     pub next_slot_s: Option<f64>,
     /// Time until all that wait now are sent.
     pub drain_eta_s: Option<f64>,
+    /// Requests sent per second over the last ten seconds, or since the first one if that is more recent.
+    #[serde(default)]
+    pub pace: f64,
     /// Requests sent so far.
     pub sent_total: u64,
     /// Requests that andante refused so far.
@@ -303,6 +338,22 @@ impl Interceptions {
             untrusted: of(TunnelContent::Untrusted),
             failed: of(TunnelContent::Failed),
             stranger: of(TunnelContent::NotHttp),
+        }
+    }
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// What `metrics` counted, over all rules.
+    pub fn counted(metrics: &Metrics) -> Self {
+        let counted = metrics.turns();
+        let of = |outcome: TurnOutcome| counted.get(outcome.as_str()).copied().unwrap_or(0);
+        Self {
+            sent: of(TurnOutcome::Sent),
+            refused: of(TurnOutcome::Refused),
+            left: of(TurnOutcome::Left),
+            closed: of(TurnOutcome::Closed),
         }
     }
 }
