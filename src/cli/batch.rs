@@ -4,6 +4,7 @@ mod input;
 mod report;
 
 use std::{
+    error::Error as _,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -35,12 +36,13 @@ pub const EXAMPLES: &str = "\
 Examples:
   andante batch urls.txt --out answers.jsonl --limit api.example.com=500/min
   andante batch ids.csv --url 'https://api.example.com/v1/items/{id}' --out answers.jsonl
+  andante batch names.csv --url https://api.example.com/search --body '{\"q\": \"{name}\"}' --id name --out out.jsonl
   andante batch openai.jsonl --base-url https://api.openai.com --header @key.txt --out answers.jsonl
   andante batch jobs.jsonl --out answers.jsonl --proxy http://gateway:3128
 
 Each line of a .jsonl FILE is one request: {\"id\": \"a\", \"method\": \"POST\", \"url\": \"https://…\", \"headers\": {}, \
 \"body\": {}}, all but the url being optional; also \"custom_id\" in the place of id, \"priority\" (0 to 7), \"cost\" and \
-\"flow\". A .csv FILE fills the places of --url. Anything else has one URL a line.
+\"flow\". A .csv FILE (separated by commas, semicolons or tabs) fills the places of --url and --body. Anything else has one URL a line.
 
 After a crash or Ctrl-C the same command goes on where it was. What is known of the batch until all is answered is in \
 ANSWERS.journal, which stays where requests have no id, and ANSWERS.state. What may have been done, and must not be done twice (POST and PATCH without \
@@ -63,6 +65,13 @@ pub struct BatchOptions {
     /// The address for each row of a .csv FILE, with {COLUMN} where its value belongs
     #[arg(long, value_name = "TEMPLATE")]
     pub url: Option<String>,
+    /// The body for each row of a .csv FILE, with {COLUMN} where its value belongs, as in '{"q": "{name}"}'; values are
+    /// escaped as JSON if it is JSON
+    #[arg(long, value_name = "TEMPLATE", requires = "url")]
+    pub body: Option<String>,
+    /// The column of a .csv FILE that names its rows in ANSWERS [default: id or custom_id if there is one, else the line]
+    #[arg(long, value_name = "COLUMN")]
+    pub id: Option<String>,
     /// The method where FILE names none [default: GET, or POST with a body]
     #[arg(long, value_name = "METHOD")]
     pub method: Option<Method>,
@@ -99,10 +108,15 @@ pub struct BatchOptions {
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
 
+/// Flags of `serve` that mean nothing here. They are taken nevertheless, as a file or a variable may say the same.
+const UNUSED: [&str; 3] = ["listen", "clients", "admin_token"];
+
 /// The command line of `batch`: the help of its flags of `serve` says what holds here.
 pub fn command(serve: clap::Command) -> clap::Command {
     let free = "a free port of 127.0.0.1";
-    with_defaults(serve, &[("listen", free), ("admin", free), ("state", "ANSWERS.state")])
+    let serve = with_defaults(serve, &[("listen", free), ("admin", free), ("state", "ANSWERS.state")]);
+    // Nobody connects to the andante of a batch.
+    UNUSED.into_iter().fold(serve, |serve, name| serve.mut_arg(name, |arg| arg.hide(true)))
 }
 
 /// What holds for `batch` where neither flag nor environment nor file says otherwise.
@@ -174,7 +188,12 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         Some(_) => {
             let why = stopped.as_ref().map(ToString::to_string).unwrap_or_default();
             let hint = "the same command goes on where it was, once that is mended";
-            terminal::failure(&Failure::new(why).hinting(hint));
+            let mut failure = Failure::new(why).hinting(hint);
+            // The system's own words, such as a full disk.
+            if let Some(cause) = stopped.as_ref().and_then(|stopped| stopped.source()) {
+                failure = failure.because(cause.to_string());
+            }
+            terminal::failure(&failure);
         }
     }
     report.say(status.as_ref(), elapsed, stopped.as_deref());
@@ -226,6 +245,8 @@ fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
         method: options.method.clone(),
         base: options.base_url.clone(),
         template: options.url.clone(),
+        body: options.body.clone(),
+        id: options.id.clone(),
         ..Defaults::default()
     };
     for argument in &options.header {

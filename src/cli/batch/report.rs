@@ -124,6 +124,10 @@ impl Report {
             let each = self.by_status.iter().map(|(name, many)| format!("{name}: {}", wording::count(*many)));
             text += &format!("  {}\n", each.collect::<Vec<_>>().join(", "));
         }
+        let refused = self.failed.saturating_sub(self.unanswered);
+        if refused > 0 {
+            text += &format!("  {} answered with an error status\n", wording::several(refused, "request"));
+        }
         if !self.unknown.is_empty() {
             let listed = self.unknown.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if self.unknown.len() > NAMES { ", …" } else { "" };
