@@ -25,5 +25,5 @@ pub use self::{
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
     line_file::LineFileError,
-    work::{Stopped, Work, WorkParts},
+    work::{Stopped, Work, WorkInput, WorkParts},
 };

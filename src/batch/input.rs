@@ -8,7 +8,7 @@ mod text_lines;
 
 use std::{
     fs::File,
-    io::{self, BufReader},
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
 
@@ -61,8 +61,8 @@ pub struct Input {
 }
 
 enum Rows {
-    Json(TextLines<BufReader<File>>),
-    Urls(TextLines<BufReader<File>>),
+    Json(TextLines<Box<dyn BufRead + Send>>),
+    Urls(TextLines<Box<dyn BufRead + Send>>),
     Csv(Table),
 }
 
@@ -96,13 +96,29 @@ const OURS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTI
 // === impl Format ===
 
 impl Format {
-    /// How `path` is written, by its name, or by its first character that is no space.
-    pub fn of(path: &Path) -> Result<Self, InputError> {
+    /// How a file with this name is written, if the name says it.
+    pub fn named(path: &Path) -> Option<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
         match ending.as_str() {
-            "jsonl" | "ndjson" | "json" => return Ok(Self::JsonLines),
-            "csv" => return Ok(Self::Csv),
-            _ => {}
+            "jsonl" | "ndjson" | "json" => Some(Self::JsonLines),
+            "csv" => Some(Self::Csv),
+            _ => None,
+        }
+    }
+
+    /// How a text is written that begins like this.
+    pub fn of_text(text: &[u8]) -> Self {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{' | b'[') => Self::JsonLines,
+            _ => Self::Urls,
+        }
+    }
+
+    /// How `path` is written, by its name, or by its first character that is no space.
+    pub fn of(path: &Path) -> Result<Self, InputError> {
+        if let Some(format) = Self::named(path) {
+            return Ok(format);
         }
         let unread = |source| InputError::File { path: path.to_owned(), source };
         for (_, line) in TextLines::new(BufReader::new(File::open(path).map_err(unread)?)) {
@@ -122,11 +138,19 @@ impl Input {
     /// Opens `path`.
     pub fn open(path: &Path, format: Format, defaults: &Defaults) -> Result<Self, InputError> {
         let unread = |source| InputError::File { path: path.to_owned(), source };
-        let lines = || Ok(TextLines::new(BufReader::new(File::open(path).map_err(unread)?)));
+        Self::from_reader(Box::new(BufReader::new(File::open(path).map_err(unread)?)), format, defaults)
+    }
+
+    /// Reads requests as they come from `reader`.
+    pub fn from_reader(
+        reader: Box<dyn BufRead + Send>,
+        format: Format,
+        defaults: &Defaults,
+    ) -> Result<Self, InputError> {
         let rows = match format {
-            Format::JsonLines => Rows::Json(lines()?),
-            Format::Urls => Rows::Urls(lines()?),
-            Format::Csv => Rows::Csv(Table::open(path, defaults)?),
+            Format::JsonLines => Rows::Json(TextLines::new(reader)),
+            Format::Urls => Rows::Urls(TextLines::new(reader)),
+            Format::Csv => Rows::Csv(Table::open(reader, defaults)?),
         };
         Ok(Self { rows, defaults: defaults.clone() })
     }

@@ -13,7 +13,7 @@ use std::{
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use parking_lot::Mutex;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     task::{self, JoinSet},
 };
 
@@ -31,7 +31,7 @@ use crate::clock::Clock;
 /// A batch at work.
 pub struct Work {
     proxy: String,
-    input: Mutex<Input>,
+    input: SharedInput,
     /// What is not sent, by name: it was answered, or nobody knows whether it was done, or it equals another one.
     skipped: HashSet<String>,
     /// Those that equal an item and get its answer.
@@ -53,7 +53,7 @@ pub struct WorkParts {
     /// The andante to send through, as HOST:PORT.
     pub proxy: String,
     /// The requests, from the first one on.
-    pub input: Input,
+    pub input: WorkInput,
     /// Names of those that are not sent.
     pub skipped: HashSet<String>,
     /// Those that equal the item of a name, and get its answer.
@@ -68,6 +68,20 @@ pub struct WorkParts {
     pub max_failures: u64,
     /// Tells the time.
     pub clock: Clock,
+}
+
+/// Where requests come from.
+pub enum WorkInput {
+    /// A file that can be read without waiting.
+    File(Input),
+    /// A pipe, whose requests come when they come.
+    Stream(mpsc::Receiver<Result<Item, InputError>>),
+}
+
+/// The same, for many to take from.
+enum SharedInput {
+    File(Mutex<Input>),
+    Stream(tokio::sync::Mutex<mpsc::Receiver<Result<Item, InputError>>>),
 }
 
 /// What comes of an item.
@@ -150,7 +164,11 @@ impl Work {
         let WorkParts { proxy, input, skipped, twins, answers, journal, left, max_failures, clock } = parts;
         // Where few are left each of them comes to nothing before it is so for many.
         let misses = u32::try_from(left).unwrap_or(u32::MAX).saturating_mul(CONNECTS).min(MISSES);
-        let (input, answers, journal) = (Mutex::new(input), Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
+        let (answers, journal) = (Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
+        let input = match input {
+            WorkInput::File(input) => SharedInput::File(Mutex::new(input)),
+            WorkInput::Stream(items) => SharedInput::Stream(tokio::sync::Mutex::new(items)),
+        };
         Self {
             proxy,
             input,
@@ -219,7 +237,12 @@ impl Work {
         let mut connection = None;
         let mut stopped = self.stopped.subscribe();
         while stopped.borrow_and_update().is_none() {
-            let Some(item) = self.next() else { return };
+            let item = tokio::select! {
+                item = self.next() => item,
+                // A pipe may be silent for as long as it likes.
+                () = is_stopped(&mut stopped) => return,
+            };
+            let Some(item) = item else { return };
             let begun = Arc::new(AtomicBool::new(false));
             let mut sending = pin!(self.obtain(&item, &mut connection, &begun));
             let came = tokio::select! {
@@ -237,10 +260,13 @@ impl Work {
     }
 
     /// The next request that is to be sent.
-    fn next(&self) -> Option<Item> {
-        let mut input = self.input.lock();
+    async fn next(&self) -> Option<Item> {
         loop {
-            match input.next()? {
+            let next = match &self.input {
+                SharedInput::File(input) => input.lock().next(),
+                SharedInput::Stream(items) => items.lock().await.recv().await,
+            };
+            match next? {
                 Ok(item) if self.skipped.contains(&item.id.name) => {}
                 Ok(item) => return Some(item),
                 Err(error) => {

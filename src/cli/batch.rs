@@ -2,6 +2,7 @@
 
 mod input;
 mod report;
+mod stream;
 
 use std::{
     error::Error as _,
@@ -16,7 +17,11 @@ use std::{
 use http::Method;
 use url::Url;
 
-use self::{input::Prepared, report::Report};
+use self::{
+    input::Prepared,
+    report::Report,
+    stream::{Stream, StreamProgress},
+};
 use super::{
     FAILED, Failure,
     run::{footer::Footer, progress::Pace, with_defaults},
@@ -25,7 +30,7 @@ use super::{
 };
 use crate::{
     app::Running,
-    batch::{JournalError, Stopped, Work, WorkParts, input::Defaults},
+    batch::{JournalError, Stopped, Work, WorkInput, WorkParts, input::Defaults},
     clock::{Clock, Instant},
     config::{Config, StatePlace},
     listen::Given,
@@ -53,7 +58,7 @@ Exit codes: 0 all answered with a status below 400, 1 not all, 130 interrupted."
 /// What `batch` takes besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BatchOptions {
-    /// The requests; `-` reads them from standard input
+    /// The requests; `-` reads them from standard input. What comes from a pipe is sent as it comes
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Where the answers go, a line of JSON each
@@ -157,9 +162,16 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let mut signals = Signals::listen().map_err(|error| Failure::new("could not listen for signals").because(error))?;
     let through = Through::start(config, options.proxy.as_ref()).await?;
     let clock = Clock::start();
+    let (input, progress) = match prepared.streams() {
+        false => (WorkInput::File(prepared.again(&options, &defaults)?), None),
+        true => {
+            let Stream { items, progress } = stream::start(&options, &defaults)?;
+            (WorkInput::Stream(items), Some(progress))
+        }
+    };
     let work = Arc::new(Work::new(WorkParts {
         proxy: through.proxy.clone(),
-        input: prepared.again(&options, &defaults)?,
+        input,
         skipped: opened.skipped,
         twins: prepared.twins.clone(),
         answers: opened.answers,
@@ -168,7 +180,12 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         max_failures: options.max_failures.unwrap_or(u64::MAX),
         clock,
     }));
-    let stopped = follow(&work, &through, &mut signals, &mut report, options.parallel, opened.left, &clock).await;
+    let parallel = options.parallel.get().min(usize::try_from(opened.left).unwrap_or(usize::MAX));
+    let left = || progress.as_ref().map_or(opened.left, StreamProgress::read);
+    let stopped = follow(&work, &through, &mut signals, &report, parallel, left, &clock).await;
+    if let Some(progress) = &progress {
+        report.learned_total(progress.total());
+    }
     let elapsed = clock.now().since(Instant::START);
     report.ended(work.counts());
     let status = through.own.as_ref().map(Running::status);
@@ -179,7 +196,8 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     if done {
         work.finish().map_err(not_removed)?;
         // What counts against limits is forgotten with them: the next batch begins with all of its limits.
-        own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]).for_each(|file| {
+        let of_state = own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]);
+        of_state.chain([stream::kept(&options)]).for_each(|file| {
             let _ = std::fs::remove_file(file);
         });
     }
@@ -205,15 +223,14 @@ async fn follow(
     work: &Arc<Work>,
     through: &Through,
     signals: &mut Signals,
-    report: &mut Report,
-    parallel: NonZeroUsize,
-    left: u64,
+    report: &Report,
+    parallel: usize,
+    left: impl Fn() -> u64,
     clock: &Clock,
 ) -> Option<Arc<Stopped>> {
     let mut footer = if report.is_quiet() { None } else { Footer::open() };
     let mut pace = Pace::default();
     let mut tick = tokio::time::interval(REFRESH);
-    let parallel = parallel.get().min(usize::try_from(left).unwrap_or(usize::MAX));
     let mut running = std::pin::pin!(work.run(parallel));
     let mut asked = false;
     let stopped = loop {
@@ -229,7 +246,7 @@ async fn follow(
             _ = tick.tick(), if footer.is_some() => {
                 let pace = pace.at(clock.now(), work.counts().done());
                 let status = through.own.as_ref().map(Running::status);
-                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left, pace, status.as_ref(), asked)));
+                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left(), pace, status.as_ref(), asked)));
             }
         }
     };

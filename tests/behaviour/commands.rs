@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::support::{Andante, Client, Mock, Upstream, eventually};
 
 mod batch;
+mod batch_inputs;
 mod ca;
 mod doctor;
 mod env;

@@ -1,10 +1,6 @@
 //! A table with an address for each row, and perhaps a body: comma-separated values, or with semicolons or tabs.
 
-use std::{
-    fs::File,
-    io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
-    path::Path,
-};
+use std::io::{self, BufRead, Cursor, Read};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
@@ -18,11 +14,17 @@ use crate::batch::{
 /// The rows of a table.
 pub(super) struct Table {
     names: csv::StringRecord,
-    records: csv::StringRecordsIntoIter<BufReader<File>>,
+    records: csv::StringRecordsIntoIter<Rest>,
     address: Template,
     body: Option<Template>,
     /// The column that names rows.
     id: Option<String>,
+}
+
+/// A table whose first line was read ahead.
+struct Rest {
+    title: Cursor<Vec<u8>>,
+    file: Box<dyn BufRead + Send>,
 }
 
 /// What separates columns: spreadsheets of many languages write semicolons.
@@ -31,16 +33,15 @@ const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 // === impl Table ===
 
 impl Table {
-    /// The table at `path`, with the address and the body that `defaults` have for its rows.
-    pub(super) fn open(path: &Path, defaults: &Defaults) -> Result<Self, InputError> {
-        let unread = |source| InputError::File { path: path.to_owned(), source };
-        let mut file = BufReader::new(File::open(path).map_err(unread)?);
+    /// The table in `file`, with the address and the body that `defaults` have for its rows.
+    pub(super) fn open(mut file: Box<dyn BufRead + Send>, defaults: &Defaults) -> Result<Self, InputError> {
         let mut title = Vec::new();
         // A title that is longer than this is none.
-        file.by_ref().take(1 << 20).read_until(b'\n', &mut title).map_err(unread)?;
-        file.seek(SeekFrom::Start(0)).map_err(unread)?;
+        let read = file.by_ref().take(1 << 20).read_until(b'\n', &mut title);
+        read.map_err(|error| InputError::Line { line: 1, what: error.to_string() })?;
         let separator = separator(&title);
-        let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(file);
+        let mut reader =
+            csv::ReaderBuilder::new().delimiter(separator).from_reader(Rest { title: Cursor::new(title), file });
         let names = match reader.headers() {
             Ok(names) => names.clone(),
             Err(error) => return Err(InputError::Line { line: 1, what: what(&error) }),
@@ -104,6 +105,17 @@ impl Table {
         };
         let id = id.unwrap_or_else(|| numbered(line));
         defaults.item(line, id, None, &self.address.fill(value), headers, body)
+    }
+}
+
+// === impl Rest ===
+
+impl Read for Rest {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.title.read(buffer)? {
+            0 => self.file.read(buffer),
+            length => Ok(length),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use super::{BatchOptions, Failure};
+use super::{BatchOptions, Failure, stream};
 use crate::{
     batch::{AnswerFile, BatchJournal, Format, Id, Input, InputError, JournalError, KnownOutcome, input::Defaults},
     ca::sha256,
@@ -33,6 +33,8 @@ pub(super) struct Prepared {
     pub(super) twins: HashMap<String, Vec<Id>>,
     /// What distinguishes it from other inputs, if its requests go by their lines.
     fingerprint: Option<String>,
+    /// Whether its requests are sent as they come, so that none is known before.
+    streams: bool,
 }
 
 /// The files of a batch, with what an earlier run has left in them.
@@ -60,6 +62,8 @@ struct Mistakes {
     more: u64,
 }
 
+/// Distinguishes an input that was sent as it came.
+const OF_STREAM: &str = "pipe";
 /// So many kinds of mistakes are told apart.
 const MISTAKES: usize = 5;
 /// So long a batch that was killed may still have its journal, which is asked for in turns.
@@ -110,6 +114,9 @@ impl Mistakes {
 
 impl Prepared {
     pub(super) fn read(options: &BatchOptions, defaults: &Defaults) -> Result<Self, Failure> {
+        if stream::is_possible(options) {
+            return Ok(Self::of_stream(options));
+        }
         let (path, spooled) = spool(&options.file)?;
         let unread = |error: InputError| not_read(options, error);
         let format = match options.format.as_deref() {
@@ -153,8 +160,49 @@ impl Prepared {
             return Err(Failure::new(format!("{} is no batch: {text}", options.file.display()))
                 .hinting("nothing was sent; `andante batch --help` shows what a line may say"));
         }
-        let fingerprint = if by_line { Some(fingerprint(&path)?) } else { None };
-        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint })
+        let kept = stream::kept(options);
+        let fingerprint = match by_line {
+            // What came from a pipe is known by itself.
+            _ if spooled.is_some() && kept.exists() => Some(Self::same_stream(options, &path, &kept)?),
+            true => Some(fingerprint(&path)?),
+            false => None,
+        };
+        let streams = false;
+        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint, streams })
+    }
+
+    /// A batch whose requests come from a pipe.
+    fn of_stream(options: &BatchOptions) -> Self {
+        Self {
+            path: options.file.clone(),
+            format: Format::Urls,
+            _spooled: None,
+            total: 0,
+            names: HashMap::new(),
+            twins: HashMap::new(),
+            fingerprint: Some(OF_STREAM.to_owned()),
+            streams: true,
+        }
+    }
+
+    /// What distinguishes an input that came from a pipe, if the one at `path` begins with what is `kept` of it.
+    fn same_stream(options: &BatchOptions, path: &Path, kept: &Path) -> Result<String, Failure> {
+        let same = stream::begins_with(path, kept)
+            .map_err(|error| Failure::new(format!("could not read {}", kept.display())).because(error))?;
+        if same {
+            return Ok(OF_STREAM.to_owned());
+        }
+        Err(Failure::new(format!(
+            "{} does not begin with what {} has of an earlier run",
+            options.file.display(),
+            kept.display()
+        ))
+        .hinting("give it the same requests again, or name another file by --out"))
+    }
+
+    /// Whether its requests are sent as they come.
+    pub(super) fn streams(&self) -> bool {
+        self.streams
     }
 
     /// The requests once more.
@@ -191,10 +239,11 @@ impl Prepared {
             Failure::new("could not open the file for the answers").because(error).hinting("name another file by --out")
         })?;
         // The file may have the answers of another batch, too.
-        answered.retain(|name, _| self.names.contains_key(name));
+        let is_ours = |name: &String| self.streams || self.names.contains_key(name);
+        answered.retain(|name, _| is_ours(name));
         let mut unknown = Vec::new();
         if !options.resend_unknown {
-            let ours = begun.into_iter().filter(|name| self.names.contains_key(name));
+            let ours = begun.into_iter().filter(is_ours);
             unknown.extend(ours.filter(|name| !answered.contains_key(name)));
             unknown.sort();
         }
@@ -205,7 +254,7 @@ impl Prepared {
         let unsent = unknown.len() as u64 + unknown.iter().map(twinned).sum::<u64>();
         let twins = self.twins.values().flatten().map(|id| id.name.clone());
         let skipped = answered.into_keys().chain(unknown.iter().cloned()).chain(twins).collect();
-        let left = self.total.saturating_sub(known + unsent);
+        let left = if self.streams { u64::MAX } else { self.total.saturating_sub(known + unsent) };
         Ok(BatchFiles { answers, journal, skipped, done: known, failed, unanswered, unknown, left })
     }
 }

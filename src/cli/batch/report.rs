@@ -67,6 +67,11 @@ impl Report {
         self.by_status = counts.by_status();
     }
 
+    /// So many requests came from a pipe.
+    pub(super) fn learned_total(&mut self, total: u64) {
+        self.total = total;
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.done >= self.total
     }
