@@ -13,7 +13,7 @@ use std::{
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::watch,
     task::{self, JoinSet},
 };
 
@@ -21,9 +21,10 @@ use super::{
     answers::{AnswerFile, AnswersError, ItemOutcome, Received},
     counts::Counts,
     group_commit::{GroupCommit, NotCommitted},
-    input::{Input, InputError},
+    input::InputError,
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
+    requests::{SharedInput, WorkInput},
     send::{self, AndanteConnection, Begins, NotBegun, SendError},
 };
 use crate::clock::Clock;
@@ -68,20 +69,6 @@ pub struct WorkParts {
     pub max_failures: u64,
     /// Tells the time.
     pub clock: Clock,
-}
-
-/// Where requests come from.
-pub enum WorkInput {
-    /// A file that can be read without waiting.
-    File(Input),
-    /// A pipe, whose requests come when they come.
-    Stream(mpsc::Receiver<Result<Item, InputError>>),
-}
-
-/// The same, for many to take from.
-enum SharedInput {
-    File(Mutex<Input>),
-    Stream(tokio::sync::Mutex<mpsc::Receiver<Result<Item, InputError>>>),
 }
 
 /// What comes of an item.
@@ -165,10 +152,7 @@ impl Work {
         // Where few are left each of them comes to nothing before it is so for many.
         let misses = u32::try_from(left).unwrap_or(u32::MAX).saturating_mul(CONNECTS).min(MISSES);
         let (answers, journal) = (Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
-        let input = match input {
-            WorkInput::File(input) => SharedInput::File(Mutex::new(input)),
-            WorkInput::Stream(items) => SharedInput::Stream(tokio::sync::Mutex::new(items)),
-        };
+        let input = SharedInput::from(input);
         Self {
             proxy,
             input,
@@ -237,12 +221,9 @@ impl Work {
         let mut connection = None;
         let mut stopped = self.stopped.subscribe();
         while stopped.borrow_and_update().is_none() {
-            let item = tokio::select! {
-                item = self.next() => item,
-                // A pipe may be silent for as long as it likes.
-                () = is_stopped(&mut stopped) => return,
-            };
-            let Some(item) = item else { return };
+            // A pipe may be silent for as long as it likes.
+            let next = tokio::select! { item = self.next() => item, () = is_stopped(&mut stopped) => None };
+            let Some(item) = next else { return };
             let begun = Arc::new(AtomicBool::new(false));
             let mut sending = pin!(self.obtain(&item, &mut connection, &begun));
             let came = tokio::select! {
@@ -261,18 +242,11 @@ impl Work {
 
     /// The next request that is to be sent.
     async fn next(&self) -> Option<Item> {
-        loop {
-            let next = match &self.input {
-                SharedInput::File(input) => input.lock().next(),
-                SharedInput::Stream(items) => items.lock().await.recv().await,
-            };
-            match next? {
-                Ok(item) if self.skipped.contains(&item.id.name) => {}
-                Ok(item) => return Some(item),
-                Err(error) => {
-                    self.stop(Stopped::Input(error));
-                    return None;
-                }
+        match self.input.next(&self.skipped).await? {
+            Ok(item) => Some(item),
+            Err(error) => {
+                self.stop(Stopped::Input(error));
+                None
             }
         }
     }

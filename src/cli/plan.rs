@@ -292,14 +292,8 @@ fn limits(text: &str) -> Result<Limits, String> {
 
 fn requests(text: &str) -> Result<NonZeroU32, String> {
     let digits: String = text.trim().chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
-    let (digits, factor) = match digits.char_indices().next_back() {
-        Some((end, 'k' | 'K')) => (&digits[..end], 1000),
-        Some((end, 'm' | 'M')) => (&digits[..end], 1_000_000),
-        _ => (&*digits, 1),
-    };
-    let requests = digits.parse::<u32>().ok().and_then(|count| NonZeroU32::new(count.checked_mul(factor)?));
-    match requests {
-        Some(requests) if requests.get() <= MOST_REQUESTS => Ok(requests),
+    match digits.replace(['k', 'K'], "000").parse::<NonZeroU32>() {
+        Ok(requests) if requests.get() <= MOST_REQUESTS => Ok(requests),
         _ => Err(format!("expected a number of requests from 1 to 10,000,000, found {text:?}; write \"30000\"")),
     }
 }

@@ -128,8 +128,7 @@ impl Config {
         problems: &mut Vec<Diagnostic>,
         files: &mut Vec<FileRef>,
     ) -> Self {
-        let default = || base.listen.iter().map(|address| Spanned::default(*address)).collect();
-        let listen = said.listen.unwrap_or_else(default);
+        let listen = said.listen.unwrap_or_else(|| base.listen.iter().copied().map(Spanned::default).collect());
         let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
         // A list of clients with a mistake in it is not a missing list: report the mistake alone.
         let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());

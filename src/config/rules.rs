@@ -7,11 +7,13 @@ mod fleet;
 mod preset;
 mod reserve;
 mod units;
+mod waits;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 pub(super) use self::costs::settle_uncosted;
 pub(super) use self::fleet::{divide, floors};
+pub(super) use self::waits::settle_waits;
 use super::{
     answers::AnswerKeys,
     diagnostic::{Diagnostic, Place, Spanned},
@@ -46,14 +48,7 @@ pub(super) struct RawRule {
     /// What it says of answers; the rest is said for all rules.
     answers: AnswerKeys,
     /// Which bounds on waiting it says.
-    waits: WaitKeys,
-}
-
-/// Whether a rule says how long and how many may wait.
-#[derive(Clone, Copy, Debug, Default)]
-struct WaitKeys {
-    max_wait: bool,
-    max_waiting: bool,
+    waits: waits::WaitKeys,
 }
 
 /// Where a rule of a file is written.
@@ -234,7 +229,7 @@ impl RawRule {
         let usage = reader.several(table, &keys::USAGE);
         policy.usage = values(usage.clone()).unwrap_or(preset.usage);
         let usage = usage.map(|usage| usage.value);
-        let waits = read_waits(reader, table, &mut policy);
+        let waits = waits::read(reader, table, &mut policy);
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
@@ -275,7 +270,7 @@ impl RawRule {
         let named = Spanned { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
         let (files, answers) = (Vec::new(), AnswerKeys::default());
-        let (lines, hosts, waits) = (0..0, vec![host], WaitKeys::default());
+        let (lines, hosts, waits) = (0..0, vec![host], waits::WaitKeys::default());
         let mut draft = Self {
             policy,
             strict: false,
@@ -351,36 +346,6 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, preset: Limits) -
 /// Whether a rule without limits is for something.
 fn has_purpose(table: &Table<'_>) -> bool {
     keys::RULE.keys.iter().any(|key| key.purpose && table.has(key.name))
-}
-
-/// The bounds on waiting that a rule says.
-fn read_waits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &mut Policy) -> WaitKeys {
-    let (wait, waiting) = (reader.one(table, &keys::MAX_WAIT), reader.one(table, &keys::MAX_WAITING));
-    let said = WaitKeys { max_wait: wait.is_some(), max_waiting: waiting.is_some() };
-    policy.max_wait = wait.map_or(policy.max_wait, |wait| wait.value);
-    policy.max_waiting = waiting.map_or(policy.max_waiting, |waiting| waiting.value);
-    said
-}
-
-/// Gives rules for some requests that do not say how long or how many may wait what the rules of their hosts say: the least of
-/// all that hold counts, and a default is not to win against a value that somebody wrote.
-pub(super) fn settle_waits(drafts: &mut [RawRule]) {
-    let own: Vec<Policy> =
-        drafts.iter().filter(|draft| draft.policy.added.is_none()).map(|draft| draft.policy.clone()).collect();
-    for draft in drafts.iter_mut().filter(|draft| draft.policy.added.is_some()) {
-        let hosts = &draft.policy.hosts;
-        let of_hosts = own.iter().filter(|own| own.hosts.iter().any(|own| hosts.iter().any(|host| host.overlaps(own))));
-        let (wait, waiting) = of_hosts
-            .fold((draft.policy.max_wait, draft.policy.max_waiting), |(wait, waiting), own| {
-                (wait.max(own.max_wait), waiting.max(own.max_waiting))
-            });
-        if !draft.waits.max_wait {
-            draft.policy.max_wait = wait;
-        }
-        if !draft.waits.max_waiting {
-            draft.policy.max_waiting = waiting;
-        }
-    }
 }
 
 /// What a rule stores of answers.

@@ -59,7 +59,10 @@ fn a_row_fills_a_body_whose_text_is_escaped_as_json() {
     assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(bodies(&upstream), [r#"{"q": "say \"hi\"", "page": {"size": 5}}"#]);
     let request = &upstream.requests()[0];
-    assert!(request.line().starts_with("POST /search ") && request.field("content-type").as_deref() == Some("application/json"));
+    assert!(
+        request.line().starts_with("POST /search ")
+            && request.field("content-type").as_deref() == Some("application/json")
+    );
     let (code, stderr, _) = batch("list.csv", b"name,n\na,many\n", &flags);
     assert!(code == Some(1) && stderr.contains("line 2: its --body is no JSON"), "{stderr}");
 }
