@@ -41,6 +41,12 @@ impl Checked {
     pub fn is_good(&self) -> bool {
         !self.problems.iter().any(Diagnostic::is_error)
     }
+
+    /// Whether a running andante can take it over. Certificates that have expired keep no other change from taking effect: a
+    /// start warns of them as well.
+    pub fn is_usable(&self) -> bool {
+        !self.problems.iter().any(|problem| problem.is_error() && !problem.is_expiry())
+    }
 }
 
 // === impl Config ===
