@@ -93,7 +93,7 @@ fn status_lists_the_lanes_and_says_what_waits() {
     for command in [&["status"][..], &["top", "--once"]] {
         let (_, text, _) = outcome(andante(&[command, &["--admin", &admin, "--filter", "c.test"]].concat()));
         let (titles, row) = (text.lines().nth(1).unwrap(), text.lines().nth(2).unwrap());
-        assert!(titles.ends_with("LIMITS END  PAUSED"), "{text}");
+        assert!(titles.ends_with("LIMITS END  HTTPS  PAUSED"), "{text}");
         assert!(row.contains("  in 29m ") || row.contains("  in 30m 0s"), "{text}");
     }
 }
