@@ -257,7 +257,7 @@ fn a_mistake_in_the_last_line_is_told_before_the_first_is_sent() {
         ("not json", "line 2: expected"),
         (
             "{\"id\":\"1\",\"url\":\"http://a/\"}\n{\"id\":\"1\",\"url\":\"http://a/\"}",
-            "line 3: its id \"1\" is that of line 2",
+            "line 2: its id \"1\" is that of line 1",
         ),
     ] {
         let batch = Batch::of("in.jsonl", &format!("{good}{bad}\n"));
