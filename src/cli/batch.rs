@@ -41,7 +41,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   andante batch urls.txt --out answers.jsonl --limit api.example.com=500/min
   andante batch ids.csv --url 'https://api.example.com/v1/items/{id}' --out answers.jsonl
-  andante batch names.csv --url https://api.example.com/search --body '{\"q\": \"{name}\"}' --id name --out out.jsonl
+  andante batch names.csv --url https://a.example/find --body '{\"q\": \"{name}\"}' --id name --out a.jsonl
   andante batch openai.jsonl --base-url https://api.openai.com --header @key.txt --out answers.jsonl
   andante batch jobs.jsonl --out answers.jsonl --proxy http://gateway:3128
 

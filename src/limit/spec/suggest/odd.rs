@@ -19,6 +19,7 @@ pub(in crate::limit) fn hint(text: &str) -> String {
     two_readings(text)
         .or_else(|| negative(text))
         .or_else(|| of_each(text))
+        .or_else(|| suggest_same(text))
         .or_else(|| repaired(text))
         .unwrap_or_else(|| suggest(text))
 }
