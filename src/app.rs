@@ -40,7 +40,11 @@ use crate::{
     admin::{self, Status, StatusSource as _, Token},
     ca::{self, Ca, CaError},
     clock::Clock,
-    config::Config,
+    config::{
+        Config,
+        expiry::{self, EXPIRED_HINT},
+        token_file::{self, TOKEN_FILE_HINT, TokenFileError},
+    },
     error::BoxError,
     lane::{Lanes, Sharing},
     listen::{self, Given},
@@ -87,7 +91,7 @@ pub enum StartError {
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
     /// The file with the token for changes is not in order.
-    #[error("could not use the token in {}", file.display())]
+    #[error("could not use the token in {}", token_file::shown(file))]
     Token {
         /// The file.
         file: PathBuf,
@@ -128,6 +132,7 @@ impl StartError {
         match self {
             Self::Ca(error) => error.hint(),
             Self::Tls(error) => Some(error.hint().to_owned()),
+            Self::Token { source, .. } if source.is::<TokenFileError>() => Some(TOKEN_FILE_HINT.to_owned()),
             Self::Token { .. } => Some(
                 "write at least 16 characters into it, without spaces: `openssl rand -hex 32 > FILE; chmod 600 FILE`"
                     .to_owned(),
@@ -172,6 +177,7 @@ impl Running {
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
+        warn_of_expired(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
         let (clock, kept) = Keeping::open(&config, &listen, forgotten)?;
@@ -218,7 +224,7 @@ impl Running {
         let state = writer.as_ref().map(|writer| writer.report.clone());
         let talking = member.map(|member| member.start(&proxy, &metrics));
         let fleet = talking.as_ref().map(|talking| talking.report.clone());
-        let view = Arc::new(View::new(proxy.clone(), reports, state, fleet));
+        let view = Arc::new(View::new(proxy.clone(), reports, state, fleet, instance_name(&listen)));
         let pages = admin_listener
             .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
         Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers, writer, talking })
@@ -297,10 +303,30 @@ fn authority(config: &Config) -> Result<Ca, StartError> {
     Ok(ca)
 }
 
+/// Logs which of these files have nothing but certificates that have expired. They are no reason not to start: APIs that others
+/// vouch for are reached.
+fn warn_of_expired(files: &[PathBuf]) {
+    for file in files {
+        if let Some(what) = std::fs::read(file).ok().and_then(|bytes| expiry::expired(&bytes)) {
+            warn!(file = %file.display(), hint = EXPIRED_HINT, "upstream-ca: {what}");
+        }
+    }
+}
+
+/// What this andante is called on its pages: the machine, and where workers connect.
+fn instance_name(listen: &[SocketAddr]) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let address = listen.first().map(ToString::to_string).unwrap_or_default();
+    format!("{} {address}", machine.trim()).trim().to_owned()
+}
+
 /// The token in this file.
 fn admin_token(file: &Path) -> Result<Token, StartError> {
     let unusable = |source| StartError::Token { file: file.to_owned(), source };
-    let text = std::fs::read_to_string(file).map_err(|error| unusable(error.into()))?;
+    let text = token_file::read(file).map_err(|error| unusable(error.into()))?;
+    if let Some(exposed) = token_file::exposed(file) {
+        warn!(hint = "chmod 600, or 640 with a group of its own", "{exposed}");
+    }
     Token::new(&text).map_err(|error| unusable(error.into()))
 }
 

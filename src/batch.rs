@@ -14,6 +14,7 @@ pub mod input;
 pub mod item;
 pub mod journal;
 mod line_file;
+pub mod requests;
 mod send;
 mod template;
 pub mod work;
@@ -25,5 +26,6 @@ pub use self::{
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
     line_file::LineFileError,
+    requests::WorkInput,
     work::{Stopped, Work, WorkParts},
 };

@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
+mod access_log_writer;
 mod admin_client;
 pub mod batch;
 pub mod ca;
@@ -36,6 +37,7 @@ pub mod status;
 mod terminal;
 pub mod top;
 pub mod trust;
+mod usage;
 mod variables;
 mod wording;
 
@@ -112,7 +114,11 @@ impl Cli {
     /// Reads the command line of this process; on a mistake, or when asked for help, prints what there is to say and
     /// returns the exit code.
     pub fn read() -> Result<Self, ExitCode> {
-        Self::parse_from(std::env::args_os()).map_err(|error| terminal::usage(&error))
+        let words: Vec<OsString> = std::env::args_os().collect();
+        if usage::asks_for_json(&words, std::env::var_os("ANDANTE_LOG_FORMAT").as_deref()) {
+            terminal::speak_json();
+        }
+        Self::parse_from(&words).map_err(|error| terminal::usage(&error, usage::meant(&error, &words)))
     }
 
     fn parse_from(words: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<Self, clap::Error> {

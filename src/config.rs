@@ -4,6 +4,7 @@ mod answers;
 mod check;
 mod diagnostic;
 pub mod duration;
+pub mod expiry;
 mod files;
 mod fleet;
 mod gateways;
@@ -15,8 +16,10 @@ mod reader;
 mod rules;
 pub mod schema;
 mod source;
+pub mod synonyms;
 #[cfg(test)]
 mod tests;
+pub mod token_file;
 mod value;
 
 pub use self::{

@@ -8,6 +8,7 @@ mod key;
 mod lanes;
 pub mod order;
 mod request;
+pub mod send_rate;
 mod simulation;
 mod snapshot;
 mod state;

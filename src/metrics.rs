@@ -14,6 +14,7 @@ use prometheus::{
     Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector as _,
 };
 
+pub mod access_log;
 mod durations;
 mod families;
 mod in_flight;
@@ -82,6 +83,7 @@ impl Metrics {
     pub fn new() -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry);
+        registered(&registry, Ok(access_log::LOST.clone()));
         let connections: IntGaugeVec = registered(
             &registry,
             IntGaugeVec::new(Opts::new("andante_connections", "Open connections, by the side they are on."), &["side"]),

@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use serde::{Deserialize, Serialize};
 
 use super::status::{LaneStatus, LimitStatus};
+use crate::policy::HostPattern;
 
 /// A request that is asked about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ pub struct Question {
 #[error("{what}: {instead}")]
 pub struct BadQuestion {
     what: String,
-    instead: &'static str,
+    instead: String,
 }
 
 /// What would become of a request.
@@ -163,7 +164,7 @@ fn get() -> String {
 
 impl BadQuestion {
     /// What is wrong, and what to write instead.
-    pub fn into_parts(self) -> (String, &'static str) {
+    pub fn into_parts(self) -> (String, String) {
         (self.what, self.instead)
     }
 }
@@ -176,10 +177,15 @@ impl Question {
     /// # Errors
     /// What of it is none.
     pub fn request(&self) -> Result<Request<()>, BadQuestion> {
-        let bad = |what: String, instead| BadQuestion { what, instead };
+        let bad = |what: String, instead: &str| BadQuestion { what, instead: instead.to_owned() };
         // Clients keep a fragment to themselves.
         let url = self.url.split('#').next().unwrap_or_default();
         let whole = "write https://HOST/PATH, http://HOST/PATH, or the path of a gateway";
+        // `api.example.com/v1`, as people copy it.
+        let host = url.split('/').next().unwrap_or_default();
+        if !url.contains("://") && host.contains('.') && host.parse::<HostPattern>().is_ok() {
+            return Err(bad(format!("{url:?} is no URL: it has no scheme"), &format!("write https://{url}")));
+        }
         let uri: Uri = url.parse().map_err(|error| bad(format!("{url:?} is no URL ({error})"), whole))?;
         if uri.path_and_query().is_none() || uri.authority().is_some() != uri.scheme().is_some() {
             return Err(bad(format!("{url:?} is no URL"), whole));

@@ -20,6 +20,9 @@ use crate::metrics::{CallOutcome, Metrics, TunnelContent, TurnOutcome};
 pub struct Status {
     /// andante's version.
     pub version: String,
+    /// Which andante this is: the machine's name, and where workers connect.
+    #[serde(default)]
+    pub instance: String,
     /// Time since the start.
     pub uptime_s: f64,
     /// Whether it finishes what it has and takes nothing new.
@@ -28,6 +31,9 @@ pub struct Status {
     pub config: ConfigStatus,
     /// What outlives this andante, and how writing it goes; `None` if nothing does.
     pub state: Option<StateStatus>,
+    /// How writing the access log goes; `None` if there is none.
+    #[serde(default)]
+    pub access_log: Option<AccessLogStatus>,
     /// How budgets are shared with other andantes; `None` if they are not.
     #[serde(default)]
     pub fleet: Option<FleetStatus>,
@@ -83,6 +89,15 @@ pub struct StateStatus {
     pub file: String,
     /// How many times it was written, ever.
     pub commits_total: u64,
+    /// Why it cannot be written at the moment, if so.
+    pub problem: Option<String>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AccessLogStatus {
+    /// Lines that were not written so far.
+    pub lost_total: u64,
     /// Why it cannot be written at the moment, if so.
     pub problem: Option<String>,
 }
@@ -213,6 +228,9 @@ pub struct LaneStatus {
     pub next_slot_s: Option<f64>,
     /// Time until all that wait now are sent.
     pub drain_eta_s: Option<f64>,
+    /// Requests sent per second over the last ten seconds, or since the first one if that is more recent.
+    #[serde(default)]
+    pub pace: f64,
     /// Requests sent so far.
     pub sent_total: u64,
     /// Requests that andante refused so far.

@@ -71,6 +71,7 @@ pub(super) fn lane_status(
         left_after_s: left.usual.map(|usual| usual.as_secs_f64()),
         wait_seconds_total: stats.waited.as_secs_f64(),
         wait_seconds_max: stats.waited_most.as_secs_f64(),
+        pace: stats.lately.per_second(now),
         active_s: stats.active.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
     }
 }

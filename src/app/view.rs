@@ -12,11 +12,12 @@ use crate::{
         LaneChoice, StatusSource, Steered, Steering,
         detail::{LaneDetail, LaneName, News, QueueLength, WaitBucket},
         explanation::Explanation,
-        status::{Connections, IncidentStatus, Interceptions, LaneStatus, Requests, Status, Turns},
+        status::{AccessLogStatus, Connections, IncidentStatus, Interceptions, LaneStatus, Requests, Status, Turns},
     },
     clock::Instant,
     lane::{JournalEntry, Lane},
     limit::Unit,
+    metrics::access_log,
     policy::Rules,
     proxy::{Incident, Proxy},
 };
@@ -28,6 +29,8 @@ pub(super) struct View {
     state: Option<Arc<StateReport>>,
     fleet: Option<Arc<FleetReport>>,
     steerer: Steerer,
+    /// What this andante is called on pages.
+    instance: String,
 }
 
 // === impl View ===
@@ -38,9 +41,10 @@ impl View {
         reports: Arc<ReloadReports>,
         state: Option<Arc<StateReport>>,
         fleet: Option<Arc<FleetReport>>,
+        instance: String,
     ) -> Self {
         let steerer = Steerer::new(proxy.clone());
-        Self { proxy, reports, state, fleet, steerer }
+        Self { proxy, reports, state, fleet, steerer, instance }
     }
 
     fn lane_status(&self, lane: &Lane, rules: &Rules, ends: &HashMap<Arc<str>, Instant>) -> LaneStatus {
@@ -61,10 +65,12 @@ impl StatusSource for View {
         let lanes: Vec<_> = proxy.lanes.all().iter().map(|lane| self.lane_status(lane, &rules, &ends)).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
+            instance: self.instance.clone(),
             uptime_s: now.since(proxy.clock.began()).as_secs_f64(),
             draining: proxy.is_draining(),
             config: self.reports.status(),
             state: self.state.as_ref().map(|state| state.status()),
+            access_log: access_log::status().map(|(lost_total, problem)| AccessLogStatus { lost_total, problem }),
             fleet: self.fleet.as_ref().map(|fleet| fleet.status()),
             connections,
             tunnels: proxy.tunnels() as i64,

@@ -8,7 +8,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
@@ -70,11 +70,26 @@ pub enum AnswersError {
 struct AnswerLine<'a> {
     id: Option<String>,
     custom_id: Option<String>,
+    #[serde(default, deserialize_with = "line_number")]
     line: Option<String>,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+}
+
+/// The number of a line; earlier versions wrote it as a text.
+fn line_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
+    }
+    Ok(Option::<Written>::deserialize(deserializer)?.map(|written| match written {
+        Written::Number(number) => number.to_string(),
+        Written::Text(text) => text,
+    }))
 }
 
 #[derive(Deserialize)]
@@ -228,7 +243,10 @@ impl WrittenAnswer<'_> {
 impl Serialize for WrittenAnswer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry(self.id.member, &self.id.name)?;
+        match self.id.name.parse::<u64>() {
+            Ok(number) if self.id.member == Id::LINE => map.serialize_entry(self.id.member, &number)?,
+            _ => map.serialize_entry(self.id.member, &self.id.name)?,
+        }
         map.serialize_entry("response", &self.response)?;
         map.serialize_entry("error", &self.error)?;
         map.end()

@@ -1,12 +1,14 @@
 //! Reads the requests of a batch: JSON lines, a table with an address for each row, or one URL a line.
 
 mod line;
+mod table;
 #[cfg(test)]
 mod tests;
+mod text_lines;
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, BufReader, Lines},
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
 
@@ -17,11 +19,12 @@ use http::{
 };
 use url::Url;
 
-use self::line::{InputLine, LineBody};
-use super::{
-    item::{Id, Item, gateway_address},
-    template::Template,
+use self::{
+    line::{InputLine, LineBody},
+    table::Table,
+    text_lines::TextLines,
 };
+use super::item::{Id, Item, gateway_address};
 
 /// How an input is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +48,22 @@ pub struct Defaults {
     pub base: Option<Url>,
     /// The address for each row of a table.
     pub template: Option<String>,
+    /// The body for each row of a table.
+    pub body: Option<String>,
+    /// The column of a table that names its rows.
+    pub id: Option<String>,
 }
 
 /// The requests of a file, one after the other.
 pub struct Input {
     rows: Rows,
     defaults: Defaults,
-    template: Option<Template>,
 }
 
 enum Rows {
-    Json(u64, Lines<BufReader<File>>),
-    Urls(u64, Lines<BufReader<File>>),
-    Csv(csv::StringRecord, csv::StringRecordsIntoIter<File>),
+    Json(TextLines<Box<dyn BufRead + Send>>),
+    Urls(TextLines<Box<dyn BufRead + Send>>),
+    Csv(Table),
 }
 
 /// Why a request cannot be read.
@@ -90,18 +96,34 @@ const OURS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTI
 // === impl Format ===
 
 impl Format {
-    /// How `path` is written, by its name, or by its first character that is no space.
-    pub fn of(path: &Path) -> Result<Self, InputError> {
+    /// How a file with this name is written, if the name says it.
+    pub fn named(path: &Path) -> Option<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
         match ending.as_str() {
-            "jsonl" | "ndjson" | "json" => return Ok(Self::JsonLines),
-            "csv" => return Ok(Self::Csv),
-            _ => {}
+            "jsonl" | "ndjson" | "json" => Some(Self::JsonLines),
+            "csv" => Some(Self::Csv),
+            _ => None,
+        }
+    }
+
+    /// How a text is written that begins like this.
+    pub fn of_text(text: &[u8]) -> Self {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{' | b'[') => Self::JsonLines,
+            _ => Self::Urls,
+        }
+    }
+
+    /// How `path` is written, by its name, or by its first character that is no space.
+    pub fn of(path: &Path) -> Result<Self, InputError> {
+        if let Some(format) = Self::named(path) {
+            return Ok(format);
         }
         let unread = |source| InputError::File { path: path.to_owned(), source };
-        for line in BufReader::new(File::open(path).map_err(unread)?).lines() {
-            match line.map_err(unread)?.trim_start().chars().next() {
-                Some('{') => return Ok(Self::JsonLines),
+        for (_, line) in TextLines::new(BufReader::new(File::open(path).map_err(unread)?)) {
+            match line?.trim_start().chars().next() {
+                Some('{' | '[') => return Ok(Self::JsonLines),
                 Some(_) => return Ok(Self::Urls),
                 None => {}
             }
@@ -116,27 +138,21 @@ impl Input {
     /// Opens `path`.
     pub fn open(path: &Path, format: Format, defaults: &Defaults) -> Result<Self, InputError> {
         let unread = |source| InputError::File { path: path.to_owned(), source };
-        let file = File::open(path).map_err(unread)?;
-        let mut template = None;
+        Self::from_reader(Box::new(BufReader::new(File::open(path).map_err(unread)?)), format, defaults)
+    }
+
+    /// Reads requests as they come from `reader`.
+    pub fn from_reader(
+        reader: Box<dyn BufRead + Send>,
+        format: Format,
+        defaults: &Defaults,
+    ) -> Result<Self, InputError> {
         let rows = match format {
-            Format::JsonLines => Rows::Json(0, BufReader::new(file).lines()),
-            Format::Urls => Rows::Urls(0, BufReader::new(file).lines()),
-            Format::Csv => {
-                let mut reader = csv::Reader::from_reader(file);
-                let names = reader.headers().map_err(|error| unread(io::Error::other(error)))?.clone();
-                let address = defaults.template.as_deref().ok_or_else(|| {
-                    InputError::Template("a table needs an address with its columns: --url 'https://…/{id}'".into())
-                })?;
-                let parsed = Template::parse(address).map_err(InputError::Template)?;
-                if let Some(unknown) = parsed.columns().find(|column| !names.iter().any(|name| name == *column)) {
-                    let names = names.iter().collect::<Vec<_>>().join(", ");
-                    return Err(InputError::Template(format!("there is no column {unknown:?}; there are: {names}")));
-                }
-                template = Some(parsed);
-                Rows::Csv(names, reader.into_records())
-            }
+            Format::JsonLines => Rows::Json(TextLines::new(reader)),
+            Format::Urls => Rows::Urls(TextLines::new(reader)),
+            Format::Csv => Rows::Csv(Table::open(reader, defaults)?),
         };
-        Ok(Self { rows, defaults: defaults.clone(), template })
+        Ok(Self { rows, defaults: defaults.clone() })
     }
 }
 
@@ -144,54 +160,23 @@ impl Iterator for Input {
     type Item = Result<Item, InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let Self { rows, defaults } = self;
+        let (lines, is_json) = match rows {
+            Rows::Csv(table) => return table.next(defaults),
+            Rows::Json(lines) => (lines, true),
+            Rows::Urls(lines) => (lines, false),
+        };
         loop {
-            let (number, read) = match &mut self.rows {
-                Rows::Json(number, lines) | Rows::Urls(number, lines) => {
-                    *number += 1;
-                    (*number, lines.next()?)
-                }
-                Rows::Csv(names, records) => {
-                    let row = match records.next()? {
-                        Ok(row) => row,
-                        Err(error) => {
-                            let line = error.position().map_or(0, csv::Position::line);
-                            return Some(Err(InputError::Line { line, what: error.to_string() }));
-                        }
-                    };
-                    let line = row.position().map_or(0, csv::Position::line);
-                    let value = |column: &str| {
-                        names.iter().zip(row.iter()).find(|(name, _)| *name == column).map(|pair| pair.1)
-                    };
-                    let id = [Id::MEMBER, Id::CUSTOM]
-                        .into_iter()
-                        .find_map(|member| Some(Id { member, name: value(member)?.to_owned() }));
-                    let template = self.template.as_ref().expect("a table has one");
-                    let item = self.defaults.item(
-                        id.unwrap_or_else(|| numbered(line)),
-                        None,
-                        &template.fill(value),
-                        HeaderMap::new(),
-                        Bytes::new(),
-                    );
-                    return Some(item.map_err(|what| InputError::Line { line, what }));
-                }
+            let (line, read) = lines.next()?;
+            let text = match &read {
+                Ok(text) => text.trim(),
+                Err(_) => return read.err().map(Err),
             };
-            let text = match read {
-                Ok(text) => text,
-                Err(error) => return Some(Err(InputError::Line { line: number, what: error.to_string() })),
-            };
-            let text = text.trim();
-            if text.is_empty() {
+            if text.is_empty() || !is_json && text.starts_with('#') {
                 continue;
             }
-            let item = if matches!(self.rows, Rows::Json(..)) {
-                self.defaults.json(number, text)
-            } else if text.starts_with('#') {
-                continue;
-            } else {
-                self.defaults.plain(number, text)
-            };
-            return Some(item.map_err(|what| InputError::Line { line: number, what }));
+            let item = if is_json { defaults.json(line, text) } else { defaults.plain(line, text) };
+            return Some(item.map_err(|what| InputError::Line { line, what }));
         }
     }
 }
@@ -210,7 +195,7 @@ impl Defaults {
                 Bytes::copy_from_slice(json.as_bytes())
             }
         };
-        self.item(line.id(number)?, line.method()?.as_deref(), &line.url()?, headers, body)
+        self.item(number, line.id(number)?, line.method()?.as_deref(), &line.url()?, headers, body)
     }
 
     /// A line with a URL alone. What else it says is not told: it may be a secret.
@@ -225,11 +210,12 @@ impl Defaults {
                 "this is no URL, and the file is read as one URL a line; what is relative to an API needs --base-url";
             return Err(what.into());
         }
-        self.item(numbered(number), None, text, HeaderMap::new(), Bytes::new())
+        self.item(number, numbered(number), None, text, HeaderMap::new(), Bytes::new())
     }
 
     fn item(
         &self,
+        line: u64,
         id: Id,
         method: Option<&str>,
         url: &str,
@@ -249,7 +235,7 @@ impl Defaults {
                 headers.append(name, value.clone());
             }
         }
-        Ok(Item { id, method, url: self.address(url)?, headers, body })
+        Ok(Item { line, id, method, url: self.address(url)?, headers, body })
     }
 
     fn address(&self, text: &str) -> Result<Url, String> {
@@ -259,7 +245,7 @@ impl Defaults {
         };
         let url = parsed.map_err(|error| match error {
             url::ParseError::RelativeUrlWithoutBase => {
-                "`url` is not a whole one: name the API by --base-url".to_owned()
+                "`url` is not a whole one: name the API by --base-url https://HOST".to_owned()
             }
             error => format!("`url` cannot be read: {error}"),
         })?;

@@ -7,6 +7,8 @@ use url::Url;
 /// A request that is to be answered once.
 #[derive(Clone, Debug)]
 pub struct Item {
+    /// The line that it is in, from 1.
+    pub line: u64,
     /// What its answer is called.
     pub id: Id,
     /// What it asks for.

@@ -5,10 +5,22 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// What stands for itself in every part of a URL (RFC 3986 §2.3) is not encoded.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// An address with places for values.
+/// An address or a body with places for values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     parts: Vec<TemplatePart>,
+    encoding: Encoding,
+}
+
+/// How values are written into a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// Percent-encoded.
+    Url,
+    /// With the escapes of a text in JSON.
+    Json,
+    /// As they are.
+    Plain,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +47,35 @@ impl Template {
             rest = further;
         }
         parts.push(TemplatePart::Text(rest.to_owned()));
-        Ok(Self { parts })
+        Ok(Self { parts, encoding: Encoding::Url })
+    }
+
+    /// Reads the body `text`, whose values are written in this `encoding`. Braces around anything but the name of a `known` column
+    /// stand for themselves, as JSON has them.
+    pub(super) fn of_body(text: &str, encoding: Encoding, known: impl Fn(&str) -> bool) -> Self {
+        let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            plain.push_str(before);
+            match after.split_once('}').filter(|(column, _)| known(column.trim())) {
+                Some((column, further)) => {
+                    parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
+                    parts.push(TemplatePart::Column(column.trim().to_owned()));
+                    rest = further;
+                }
+                None => {
+                    plain.push('{');
+                    rest = after;
+                }
+            }
+        }
+        plain.push_str(rest);
+        parts.push(TemplatePart::Text(plain));
+        Self { parts, encoding }
+    }
+
+    /// How values are written into it.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// The columns that it names.
@@ -46,19 +86,46 @@ impl Template {
         })
     }
 
-    /// The address with the values that `value_of` gives for columns, percent-encoded.
+    /// The text with the values that `value_of` gives for columns.
     pub(super) fn fill<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> String {
         let part = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.clone(),
-            TemplatePart::Column(name) => utf8_percent_encode(value_of(name).unwrap_or_default(), RESERVED).to_string(),
+            TemplatePart::Column(name) => self.encoding.write(value_of(name).unwrap_or_default()),
         };
         self.parts.iter().map(part).collect()
+    }
+}
+
+// === impl Encoding ===
+
+impl Encoding {
+    fn write(self, value: &str) -> String {
+        match self {
+            Self::Url => utf8_percent_encode(value, RESERVED).to_string(),
+            Self::Plain => value.to_owned(),
+            Self::Json => {
+                let quoted = serde_json::to_string(value).expect("a text can be written");
+                quoted[1..quoted.len() - 1].to_owned()
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_in_json_keeps_its_own_braces_and_escapes_values() {
+        let known = |name: &str| ["q", "n"].contains(&name);
+        let text = r#"{"q": "{q}", "page": {"size": {n}}, "o": {}}"#;
+        let template = Template::of_body(text, Encoding::Json, known);
+        assert_eq!(template.columns().collect::<Vec<_>>(), ["q", "n"]);
+        let value = |name: &str| Some(if name == "q" { "say \"ü\"\n" } else { "5" });
+        assert_eq!(template.fill(value), r#"{"q": "say \"ü\"\n", "page": {"size": 5}, "o": {}}"#);
+        let form = Template::of_body("q={q}", Encoding::Url, known);
+        assert_eq!(form.fill(|_| Some("a&b")), "q=a%26b");
+    }
 
     #[test]
     fn values_are_encoded_and_stay_in_their_part() {

@@ -21,9 +21,10 @@ use super::{
     answers::{AnswerFile, AnswersError, ItemOutcome, Received},
     counts::Counts,
     group_commit::{GroupCommit, NotCommitted},
-    input::{Input, InputError},
+    input::InputError,
     item::{Id, Item},
     journal::{BatchJournal, JournalError},
+    requests::{SharedInput, WorkInput},
     send::{self, AndanteConnection, Begins, NotBegun, SendError},
 };
 use crate::clock::Clock;
@@ -31,7 +32,7 @@ use crate::clock::Clock;
 /// A batch at work.
 pub struct Work {
     proxy: String,
-    input: Mutex<Input>,
+    input: SharedInput,
     /// What is not sent, by name: it was answered, or nobody knows whether it was done, or it equals another one.
     skipped: HashSet<String>,
     /// Those that equal an item and get its answer.
@@ -53,7 +54,7 @@ pub struct WorkParts {
     /// The andante to send through, as HOST:PORT.
     pub proxy: String,
     /// The requests, from the first one on.
-    pub input: Input,
+    pub input: WorkInput,
     /// Names of those that are not sent.
     pub skipped: HashSet<String>,
     /// Those that equal the item of a name, and get its answer.
@@ -150,7 +151,8 @@ impl Work {
         let WorkParts { proxy, input, skipped, twins, answers, journal, left, max_failures, clock } = parts;
         // Where few are left each of them comes to nothing before it is so for many.
         let misses = u32::try_from(left).unwrap_or(u32::MAX).saturating_mul(CONNECTS).min(MISSES);
-        let (input, answers, journal) = (Mutex::new(input), Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
+        let (answers, journal) = (Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
+        let input = SharedInput::from(input);
         Self {
             proxy,
             input,
@@ -219,7 +221,9 @@ impl Work {
         let mut connection = None;
         let mut stopped = self.stopped.subscribe();
         while stopped.borrow_and_update().is_none() {
-            let Some(item) = self.next() else { return };
+            // A pipe may be silent for as long as it likes.
+            let next = tokio::select! { item = self.next() => item, () = is_stopped(&mut stopped) => None };
+            let Some(item) = next else { return };
             let begun = Arc::new(AtomicBool::new(false));
             let mut sending = pin!(self.obtain(&item, &mut connection, &begun));
             let came = tokio::select! {
@@ -237,16 +241,12 @@ impl Work {
     }
 
     /// The next request that is to be sent.
-    fn next(&self) -> Option<Item> {
-        let mut input = self.input.lock();
-        loop {
-            match input.next()? {
-                Ok(item) if self.skipped.contains(&item.id.name) => {}
-                Ok(item) => return Some(item),
-                Err(error) => {
-                    self.stop(Stopped::Input(error));
-                    return None;
-                }
+    async fn next(&self) -> Option<Item> {
+        match self.input.next(&self.skipped).await? {
+            Ok(item) => Some(item),
+            Err(error) => {
+                self.stop(Stopped::Input(error));
+                None
             }
         }
     }

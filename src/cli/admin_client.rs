@@ -1,7 +1,6 @@
 //! Asks the admin address of a running andante.
 
 use std::{
-    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
@@ -18,7 +17,10 @@ use serde_json::Value;
 use tokio::{net::TcpStream, time};
 
 use super::{Failure, serve, terminal};
-use crate::config::{Config, Settings, Sources};
+use crate::config::{
+    Config, Settings, Sources,
+    token_file::{self, TOKEN_FILE_HINT},
+};
 
 /// Which andante is asked.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -126,12 +128,10 @@ impl AdminClient {
 
     fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
         let Some(file) = &self.token else { return Ok(None) };
-        let text = fs::read_to_string(file).map_err(|error| {
-            let hint = "name another file with --token FILE or ANDANTE_ADMIN_TOKEN";
-            Failure::new(format!("could not read the token in {}", file.display())).because(error).hinting(hint)
-        })?;
+        let text = token_file::read(file)
+            .map_err(|error| Failure::new("could not read the token").because(error).hinting(TOKEN_FILE_HINT))?;
         let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))
-            .map_err(|_| Failure::new(format!("there is no token in {}", file.display())))?;
+            .map_err(|_| Failure::new(format!("there is no token in {}", token_file::shown(file))))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }
@@ -141,6 +141,10 @@ impl AdminClient {
 fn refused(url: &str, answer: &Response<Bytes>) -> Failure {
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     let said = body["title"].as_str().map_or(&**answer.body(), str::as_bytes);
+    if body["title"].as_str().is_none() {
+        let hint = "another program listens there: name andante's admin address, as in --admin 127.0.0.1:9128";
+        return Failure::new(format!("{url} answers {}, and that is no andante", answer.status())).hinting(hint);
+    }
     let failure = Failure::new(format!("{url} answers {}: {}", answer.status(), line(said)));
     match body["detail"].as_str() {
         Some(detail) => failure.hinting(line(detail.as_bytes())),

@@ -2,8 +2,10 @@
 
 mod input;
 mod report;
+mod stream;
 
 use std::{
+    error::Error as _,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -15,7 +17,11 @@ use std::{
 use http::Method;
 use url::Url;
 
-use self::{input::Prepared, report::Report};
+use self::{
+    input::Prepared,
+    report::Report,
+    stream::{Stream, StreamProgress},
+};
 use super::{
     FAILED, Failure,
     run::{footer::Footer, progress::Pace, with_defaults},
@@ -24,7 +30,7 @@ use super::{
 };
 use crate::{
     app::Running,
-    batch::{JournalError, Stopped, Work, WorkParts, input::Defaults},
+    batch::{JournalError, Stopped, Work, WorkInput, WorkParts, input::Defaults},
     clock::{Clock, Instant},
     config::{Config, StatePlace},
     listen::Given,
@@ -35,12 +41,13 @@ pub const EXAMPLES: &str = "\
 Examples:
   andante batch urls.txt --out answers.jsonl --limit api.example.com=500/min
   andante batch ids.csv --url 'https://api.example.com/v1/items/{id}' --out answers.jsonl
+  andante batch names.csv --url https://a.example/find --body '{\"q\": \"{name}\"}' --id name --out a.jsonl
   andante batch openai.jsonl --base-url https://api.openai.com --header @key.txt --out answers.jsonl
   andante batch jobs.jsonl --out answers.jsonl --proxy http://gateway:3128
 
 Each line of a .jsonl FILE is one request: {\"id\": \"a\", \"method\": \"POST\", \"url\": \"https://…\", \"headers\": {}, \
 \"body\": {}}, all but the url being optional; also \"custom_id\" in the place of id, \"priority\" (0 to 7), \"cost\" and \
-\"flow\". A .csv FILE fills the places of --url. Anything else has one URL a line.
+\"flow\". A .csv FILE (separated by commas, semicolons or tabs) fills the places of --url and --body. Anything else has one URL a line.
 
 After a crash or Ctrl-C the same command goes on where it was. What is known of the batch until all is answered is in \
 ANSWERS.journal, which stays where requests have no id, and ANSWERS.state. What may have been done, and must not be done twice (POST and PATCH without \
@@ -51,7 +58,7 @@ Exit codes: 0 all answered with a status below 400, 1 not all, 130 interrupted."
 /// What `batch` takes besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BatchOptions {
-    /// The requests; `-` reads them from standard input
+    /// The requests; `-` reads them from standard input. What comes from a pipe is sent as it comes
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Where the answers go, a line of JSON each
@@ -63,6 +70,13 @@ pub struct BatchOptions {
     /// The address for each row of a .csv FILE, with {COLUMN} where its value belongs
     #[arg(long, value_name = "TEMPLATE")]
     pub url: Option<String>,
+    /// The body for each row of a .csv FILE, with {COLUMN} where its value belongs, as in '{"q": "{name}"}'; values are
+    /// escaped as JSON if it is JSON
+    #[arg(long, value_name = "TEMPLATE", requires = "url")]
+    pub body: Option<String>,
+    /// The column of a .csv FILE that names its rows in ANSWERS [default: id or custom_id if there is one, else the line]
+    #[arg(long, value_name = "COLUMN")]
+    pub id: Option<String>,
     /// The method where FILE names none [default: GET, or POST with a body]
     #[arg(long, value_name = "METHOD")]
     pub method: Option<Method>,
@@ -99,10 +113,15 @@ pub struct BatchOptions {
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
 
+/// Flags of `serve` that mean nothing here. They are taken nevertheless, as a file or a variable may say the same.
+const UNUSED: [&str; 3] = ["listen", "clients", "admin_token"];
+
 /// The command line of `batch`: the help of its flags of `serve` says what holds here.
 pub fn command(serve: clap::Command) -> clap::Command {
     let free = "a free port of 127.0.0.1";
-    with_defaults(serve, &[("listen", free), ("admin", free), ("state", "ANSWERS.state")])
+    let serve = with_defaults(serve, &[("listen", free), ("admin", free), ("state", "ANSWERS.state")]);
+    // Nobody connects to the andante of a batch.
+    UNUSED.into_iter().fold(serve, |serve, name| serve.mut_arg(name, |arg| arg.hide(true)))
 }
 
 /// What holds for `batch` where neither flag nor environment nor file says otherwise.
@@ -143,9 +162,16 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let mut signals = Signals::listen().map_err(|error| Failure::new("could not listen for signals").because(error))?;
     let through = Through::start(config, options.proxy.as_ref()).await?;
     let clock = Clock::start();
+    let (input, progress) = match prepared.streams() {
+        false => (WorkInput::File(prepared.again(&options, &defaults)?), None),
+        true => {
+            let Stream { items, progress } = stream::start(&options, &defaults)?;
+            (WorkInput::Stream(items), Some(progress))
+        }
+    };
     let work = Arc::new(Work::new(WorkParts {
         proxy: through.proxy.clone(),
-        input: prepared.again(&options, &defaults)?,
+        input,
         skipped: opened.skipped,
         twins: prepared.twins.clone(),
         answers: opened.answers,
@@ -154,7 +180,12 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         max_failures: options.max_failures.unwrap_or(u64::MAX),
         clock,
     }));
-    let stopped = follow(&work, &through, &mut signals, &mut report, options.parallel, opened.left, &clock).await;
+    let parallel = options.parallel.get().min(usize::try_from(opened.left).unwrap_or(usize::MAX));
+    let left = || progress.as_ref().map_or(opened.left, StreamProgress::read);
+    let stopped = follow(&work, &through, &mut signals, &report, parallel, left, &clock).await;
+    if let Some(progress) = &progress {
+        report.learned_total(progress.total());
+    }
     let elapsed = clock.now().since(Instant::START);
     report.ended(work.counts());
     let status = through.own.as_ref().map(Running::status);
@@ -165,7 +196,8 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     if done {
         work.finish().map_err(not_removed)?;
         // What counts against limits is forgotten with them: the next batch begins with all of its limits.
-        own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]).for_each(|file| {
+        let of_state = own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]);
+        of_state.chain([stream::kept(&options)]).for_each(|file| {
             let _ = std::fs::remove_file(file);
         });
     }
@@ -174,7 +206,12 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         Some(_) => {
             let why = stopped.as_ref().map(ToString::to_string).unwrap_or_default();
             let hint = "the same command goes on where it was, once that is mended";
-            terminal::failure(&Failure::new(why).hinting(hint));
+            let mut failure = Failure::new(why).hinting(hint);
+            // The system's own words, such as a full disk.
+            if let Some(cause) = stopped.as_ref().and_then(|stopped| stopped.source()) {
+                failure = failure.because(cause.to_string());
+            }
+            terminal::failure(&failure);
         }
     }
     report.say(status.as_ref(), elapsed, stopped.as_deref());
@@ -186,15 +223,14 @@ async fn follow(
     work: &Arc<Work>,
     through: &Through,
     signals: &mut Signals,
-    report: &mut Report,
-    parallel: NonZeroUsize,
-    left: u64,
+    report: &Report,
+    parallel: usize,
+    left: impl Fn() -> u64,
     clock: &Clock,
 ) -> Option<Arc<Stopped>> {
     let mut footer = if report.is_quiet() { None } else { Footer::open() };
     let mut pace = Pace::default();
     let mut tick = tokio::time::interval(REFRESH);
-    let parallel = parallel.get().min(usize::try_from(left).unwrap_or(usize::MAX));
     let mut running = std::pin::pin!(work.run(parallel));
     let mut asked = false;
     let stopped = loop {
@@ -210,7 +246,7 @@ async fn follow(
             _ = tick.tick(), if footer.is_some() => {
                 let pace = pace.at(clock.now(), work.counts().done());
                 let status = through.own.as_ref().map(Running::status);
-                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left, pace, status.as_ref(), asked)));
+                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left(), pace, status.as_ref(), asked)));
             }
         }
     };
@@ -226,6 +262,8 @@ fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
         method: options.method.clone(),
         base: options.base_url.clone(),
         template: options.url.clone(),
+        body: options.body.clone(),
+        id: options.id.clone(),
         ..Defaults::default()
     };
     for argument in &options.header {

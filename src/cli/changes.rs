@@ -7,7 +7,7 @@ use std::fmt;
 use self::order::Moved;
 use super::{describe, wording};
 use crate::{
-    config::{Clients, Config},
+    config::{Clients, Config, token_file},
     policy::Policy,
 };
 
@@ -117,7 +117,7 @@ fn common(config: &Config) -> Vec<KeyRow> {
     let mut rows = vec![
         text("listen", describe::listed(&config.listen, "none")),
         text("admin", config.admin.map_or_else(|| "off".to_owned(), |address| address.to_string())),
-        text("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), describe::shown)),
+        text("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), token_file::shown)),
         text("clients", clients(&config.clients)),
         text("threads", config.threads.map_or_else(|| "auto".to_owned(), |count| count.to_string())),
         text("log", format!("{:?}", config.log).to_lowercase()),

@@ -19,7 +19,7 @@ use super::{
     serve, terminal, wording,
 };
 use crate::{
-    config::{Clients, Config, Diagnostic, File, FleetConfig, Settings, Sources},
+    config::{Clients, Config, Diagnostic, File, FleetConfig, Settings, Sources, token_file},
     fleet::StoreDown,
     policy::{Https, Policy, Rules},
 };
@@ -134,7 +134,7 @@ fn summary(config: &Config) -> String {
     for (name, value) in [
         ("listen", listen.join(", ")),
         ("admin", config.admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}"))),
-        ("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), shown)),
+        ("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), token_file::shown)),
         ("clients", clients),
         ("threads", config.threads.map_or_else(|| "one per core, at most 4".to_owned(), |count| count.to_string())),
         ("access-log", access_log(config.access_log.as_ref())),

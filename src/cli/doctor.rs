@@ -63,7 +63,12 @@ impl Finding {
     }
 
     fn lines(&self) -> String {
-        let mark = if self.ok { "ok    " } else { "not ok" };
+        let mark = match (self.ok, &self.hint) {
+            (true, None) => "ok    ",
+            // Neither good nor bad: it depends on where workers run.
+            (true, Some(_)) => "note  ",
+            (false, _) => "not ok",
+        };
         let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("{:8}{:<12}{hint}\n", "", "-> do"));
         format!("{mark}  {:<12}{}\n{hint}", self.name, self.detail)
     }

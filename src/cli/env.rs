@@ -1,7 +1,7 @@
 //! `andante env`: the variables by which workers find the proxy and trust it, in the format of the program that sets
 //! them.
 
-use std::{ffi::OsString, fmt::Write as _, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, fmt::Write as _, net::SocketAddr, path::PathBuf, time::SystemTime};
 
 use super::{
     Failure,
@@ -118,6 +118,14 @@ pub(super) fn with_ca(args: &Args) -> Result<(), Failure> {
     let config = args.config()?;
     let dir = data_dir(config.data.as_deref())?;
     let certificate = Certificate::open(&dir).map_err(|error| failed("the CA cannot be read", error))?;
+    if certificate.not_after() <= SystemTime::now() {
+        let until = humantime::format_rfc3339_seconds(certificate.not_after());
+        return Err(Failure::new(format!(
+            "the CA in {} has expired on {until}: no worker would trust it",
+            dir.display()
+        ))
+        .hinting(format!("move {} away, and make another with andante ca init", dir.display())));
+    }
     let found = FoundCa::At(dir, certificate);
     let set = args.variables(&args.url(&config.listen)?, &config, &found, None)?;
     say(&args.format.text(set, &found.comment())?)

@@ -11,7 +11,7 @@ pub(super) struct LaneRow {
     pub(super) rule: String,
     pub(super) host: String,
     pub(super) waiting: u64,
-    /// Requests sent in a second.
+    /// Requests sent per second, over the last ten seconds.
     pub(super) pace: f64,
     /// How far the fullest limit is used, from 0 to 1.
     pub(super) used: Option<f64>,
@@ -25,6 +25,8 @@ pub(super) struct LaneRow {
     pub(super) oldest_s: Option<f64>,
     /// Until limits that an operator has set for a while are over.
     pub(super) limits_end_s: Option<f64>,
+    /// How HTTPS to its host is handled; empty if that is not known.
+    pub(super) https: &'static str,
     /// The rules for some of its requests that some of them wait for, a line each.
     rules: Vec<String>,
 }
@@ -42,18 +44,20 @@ pub(super) enum SortBy {
 }
 
 /// The titles of the columns. The first is as wide as the longest name.
-const TITLES: [&str; 9] = ["LANE", "WAITING", "PACE", "USED", IN_FLIGHT, "ETA", "OLDEST", LIMITS_END, "PAUSED"];
+const TITLES: [&str; 10] = ["LANE", "WAITING", "PACE", "USED", IN_FLIGHT, "ETA", "OLDEST", LIMITS_END, HTTPS, "PAUSED"];
 /// The title of a column that is there only if a lane has a limit on what is on its way.
 const IN_FLIGHT: &str = "IN FLIGHT";
 /// The title of a column that is there only while an operator's limits hold.
 const LIMITS_END: &str = "LIMITS END";
+/// The title of a column that is there only if andante handles HTTPS of a lane.
+const HTTPS: &str = "HTTPS";
 /// A name that is longer is cut.
 const LONGEST_NAME: usize = 48;
 
-/// Those of the lanes of `status` whose name has `filter` in it, in this order. `pace` says how fast each goes.
-pub(super) fn rows(status: &Status, filter: &str, by: SortBy, pace: impl Fn(&LaneStatus) -> f64) -> Vec<LaneRow> {
+/// Those of the lanes of `status` whose name has `filter` in it, in this order.
+pub(super) fn rows(status: &Status, filter: &str, by: SortBy) -> Vec<LaneRow> {
     let wanted = filter.to_ascii_lowercase();
-    let rows = status.lanes.iter().map(|lane| LaneRow::of(lane, pace(lane)));
+    let rows = status.lanes.iter().map(LaneRow::of);
     let mut rows: Vec<_> = rows.filter(|row| row.name().to_ascii_lowercase().contains(&wanted)).collect();
     let most = |a: Option<f64>, b: Option<f64>| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
     rows.sort_by(|a, b| {
@@ -68,14 +72,6 @@ pub(super) fn rows(status: &Status, filter: &str, by: SortBy, pace: impl Fn(&Lan
         order.then_with(|| a.name().cmp(&b.name()))
     });
     rows
-}
-
-/// The pace of a lane since its first request.
-pub(super) fn pace_so_far(lane: &LaneStatus) -> f64 {
-    match lane.active_s > 0.0 {
-        true => lane.sent_total.saturating_sub(1) as f64 / lane.active_s,
-        false => 0.0,
-    }
 }
 
 /// The title and a line each row, and below it those of its narrower rules.
@@ -94,6 +90,7 @@ pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
     let is_there = |title: &str| match title {
         IN_FLIGHT => rows.iter().any(|row| row.in_flight.is_some()),
         LIMITS_END => rows.iter().any(|row| row.limits_end_s.is_some()),
+        HTTPS => rows.iter().any(|row| !row.https.is_empty()),
         _ => true,
     };
     let there = TITLES.map(is_there);
@@ -105,10 +102,10 @@ pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
     }
     let line = |cells: &[String; TITLES.len()]| {
         let mut line = format!("{:<1$}", cells[0], widths[0]);
-        for ((cell, width), _) in cells.iter().zip(widths).zip(there).skip(1).take(7).filter(|(_, there)| *there) {
+        for ((cell, width), _) in cells.iter().zip(widths).zip(there).skip(1).take(8).filter(|(_, there)| *there) {
             line += &format!("  {cell:>width$}");
         }
-        format!("{line}  {}", cells[8]).trim_end().to_owned()
+        format!("{line}  {}", cells[9]).trim_end().to_owned()
     };
     [line(&TITLES.map(str::to_owned))].into_iter().chain(cells.iter().map(line)).collect()
 }
@@ -133,6 +130,17 @@ fn of_rule(rule: &AddedRuleStatus) -> String {
     plain(&format!("  {}: {} waiting{fullest}{flying}", rule.rule, wording::count(rule.waiting)))
 }
 
+/// How HTTPS to a host is handled, in a word: a blind tunnel is not paced.
+pub(super) fn https(way: &str) -> &'static str {
+    match way {
+        "intercept" => "intercepted",
+        "turns" => "turns",
+        "tunnel" => "blind",
+        "refuse" => "refused",
+        _ => "",
+    }
+}
+
 /// Text from elsewhere, without what a terminal would obey.
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
@@ -141,18 +149,19 @@ pub(super) fn plain(text: &str) -> String {
 // === impl LaneRow ===
 
 impl LaneRow {
-    fn of(lane: &LaneStatus, pace: f64) -> Self {
+    fn of(lane: &LaneStatus) -> Self {
         Self {
             rule: plain(&lane.rule),
             host: plain(&lane.host),
             waiting: lane.waiting,
-            pace,
+            pace: lane.pace,
             used: lane.used_ratio(),
             gate: lane.gate.as_ref().map(|gate| (plain(&gate.reason), gate.opens_in_s)),
             in_flight: lane.in_flight_limit.map(|most| (lane.in_flight, most)),
             eta_s: lane.drain_eta_s.filter(|_| lane.waiting > 0),
             oldest_s: lane.oldest_waiting_s,
             limits_end_s: lane.limits_end_in_s(),
+            https: https(&lane.https),
             rules: lane.rules.iter().filter(|rule| rule.waiting > 0).map(of_rule).collect(),
         }
     }
@@ -182,6 +191,7 @@ impl LaneRow {
             seconds(self.eta_s),
             seconds(self.oldest_s),
             self.limits_end_s.map_or_else(|| "-".to_owned(), |ends| format!("in {}", wording::seconds(ends))),
+            if self.https.is_empty() { "-".to_owned() } else { self.https.to_owned() },
             paused,
         ]
     }
@@ -225,8 +235,7 @@ mod tests {
             rule: rule.into(),
             host: host.into(),
             waiting,
-            sent_total: used,
-            active_s: 2.0,
+            pace: used.saturating_sub(1) as f64 / 2.0,
             limits: vec![LimitStatus { used, room: 100 - used, ..LimitStatus::default() }],
             drain_eta_s: Some(145.0),
             oldest_waiting_s: (waiting > 0).then_some(3.2),
@@ -239,7 +248,7 @@ mod tests {
     }
 
     fn names(filter: &str, by: SortBy) -> Vec<String> {
-        rows(&status(), filter, by, pace_so_far).iter().map(LaneRow::name).collect()
+        rows(&status(), filter, by).iter().map(LaneRow::name).collect()
     }
 
     #[test]
@@ -254,30 +263,29 @@ mod tests {
 
     #[test]
     fn a_row_says_what_waits_how_fast_it_goes_and_why_not() {
-        let lines = lines(&rows(&status(), "", SortBy::Waiting, pace_so_far));
+        let lines = lines(&rows(&status(), "", SortBy::Waiting));
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[0], ["LANE", "WAITING", "PACE", "USED", "ETA", "OLDEST", "PAUSED"]);
-        // 99 after the first in 2 s.
         assert_eq!(
             words[1],
             ["batch", "b.test", "1,204", "50/s", "100%", "2m", "25s", "3.2", "s", "refused[2J,", "12", "s"]
         );
         assert_eq!(words[3], ["a.test", "0", "20/s", "41%", "-", "-"]);
         assert_eq!(headline(&status()), "andante 1, up 1m 1s: 3 lanes, 1,211 waiting");
-        let long = LaneRow { host: "x".repeat(300), ..rows(&status(), "a.test", SortBy::Lane, |_| 0.0)[0].clone() };
+        let long = LaneRow { host: "x".repeat(300), ..rows(&status(), "a.test", SortBy::Lane)[0].clone() };
         assert!(super::lines(&[long])[1].chars().count() < 120);
     }
 
     #[test]
     fn limits_of_an_operator_show_until_when_they_hold_and_only_then_have_a_column() {
         let mut status = status();
-        assert!(!lines(&rows(&status, "", SortBy::Lane, pace_so_far))[0].contains("LIMITS END"));
+        assert!(!lines(&rows(&status, "", SortBy::Lane))[0].contains("LIMITS END"));
         status.lanes[0].limits[0].ends_in_s = Some(90.4);
         status.lanes[1].rules = vec![AddedRuleStatus {
             limits: vec![LimitStatus { ends_in_s: Some(5.0), ..LimitStatus::default() }],
             ..AddedRuleStatus::default()
         }];
-        let lines = lines(&rows(&status, "", SortBy::Lane, pace_so_far));
+        let lines = lines(&rows(&status, "", SortBy::Lane));
         assert!(lines[0].ends_with("OLDEST  LIMITS END  PAUSED"), "{}", lines[0]);
         assert!(lines[1].ends_with("-   in 1m 30s"), "{}", lines[1]);
         assert!(lines[2].contains("  in 5.0 s  refused"), "{}", lines[2]);
@@ -305,7 +313,7 @@ mod tests {
         };
         let crowded = AddedRuleStatus { limits: Vec::new(), ..rule("crowded", 1, 0, Some(2)) };
         status.lanes[1].rules = vec![rule("search", 1203, 4, None), rule("idle", 0, 5, None), crowded];
-        let lines = lines_with_rules(&rows(&status, "", SortBy::Waiting, pace_so_far));
+        let lines = lines_with_rules(&rows(&status, "", SortBy::Waiting));
         assert!(lines[1].starts_with("batch b.test") && lines[4].starts_with("c.test"), "{lines:?}");
         assert_eq!(lines[2..4], ["  search: 1,203 waiting, 5/s 80% used", "  crowded: 1 waiting, 1 of 2 in flight"]);
     }
@@ -313,12 +321,26 @@ mod tests {
     #[test]
     fn what_is_on_its_way_shows_with_how_much_may_be_and_only_then_has_a_column() {
         let mut status = status();
-        assert!(!lines(&rows(&status, "", SortBy::Lane, pace_so_far))[0].contains("IN FLIGHT"));
+        assert!(!lines(&rows(&status, "", SortBy::Lane))[0].contains("IN FLIGHT"));
         (status.lanes[0].in_flight, status.lanes[0].in_flight_limit) = (3, Some(22));
-        let lines = lines(&rows(&status, "", SortBy::Lane, pace_so_far));
+        let lines = lines(&rows(&status, "", SortBy::Lane));
         assert!(lines[0].contains("  USED  IN FLIGHT  "), "{}", lines[0]);
         assert!(lines[1].contains("  41%    3 of 22  "), "{}", lines[1]);
         assert!(lines[3].contains("    0%          -  "), "{}", lines[3]);
+    }
+
+    #[test]
+    fn how_https_is_handled_shows_in_a_word_and_only_then_has_a_column() {
+        let mut status = status();
+        assert!(!lines(&rows(&status, "", SortBy::Lane))[0].contains("HTTPS"));
+        for (lane, way) in status.lanes.iter_mut().zip(["intercept", "tunnel", "turns"]) {
+            lane.https = way.into();
+        }
+        let lines = lines(&rows(&status, "", SortBy::Lane));
+        assert!(lines[0].ends_with("      HTTPS  PAUSED"), "{}", lines[0]);
+        assert!(lines[1].ends_with("  intercepted"), "{}", lines[1]);
+        assert!(lines[2].contains("        blind  refused"), "{}", lines[2]);
+        assert!(lines[3].ends_with("        turns"), "{}", lines[3]);
     }
 
     #[test]

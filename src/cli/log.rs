@@ -2,13 +2,12 @@
 //! that is wanted.
 
 use std::{
-    env,
-    fs::OpenOptions,
-    io::{self, Write},
+    env, io,
+    sync::{Arc, OnceLock},
 };
 
 use tracing::{level_filters::LevelFilter, warn};
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     filter::Targets,
@@ -17,16 +16,22 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use super::{Failure, json_text::MakeEscaping, terminal};
+use super::{
+    Failure,
+    access_log_writer::{AccessLogWriter, Sink},
+    json_text::MakeEscaping,
+    terminal,
+};
 use crate::{
     config::{AccessLog, Config, LogFormat},
+    metrics::access_log,
     proxy::ACCESS,
 };
 
 /// What has to live for as long as there is something to log.
 #[must_use = "what is still to be written is lost without it"]
 pub(super) struct Logging {
-    access: Option<(WorkerGuard, ErrorCounter)>,
+    access: Option<WorkerGuard>,
 }
 
 /// Starts logging as `config` says; `level` holds unless `ANDANTE_LOG` says otherwise.
@@ -37,7 +42,7 @@ pub(super) fn start(config: &Config, level: &str) -> Result<Logging, Failure> {
     let mut access = None;
     if let Some(to) = &config.access_log {
         let (writer, guard) = writer(to)?;
-        access = Some((guard, writer.error_counter()));
+        access = Some(guard);
         let requests = Targets::new().with_target(ACCESS, LevelFilter::INFO);
         let colour = *to == AccessLog::Stderr && terminal::colourful();
         layers.push(layer(config.log, writer, colour).with_filter(requests).boxed());
@@ -63,19 +68,21 @@ where
 /// Writes by a thread of its own: a disk that hangs, or a reader that has stopped, must not hold up requests. When it
 /// is too far behind, lines are lost.
 fn writer(to: &AccessLog) -> Result<(NonBlocking, WorkerGuard), Failure> {
-    let writer: Box<dyn Write + Send> = match to {
-        AccessLog::Stdout => Box::new(io::stdout()),
-        AccessLog::Stderr => Box::new(io::stderr()),
-        AccessLog::File(path) => {
-            let opened = OpenOptions::new().create(true).append(true).open(path);
-            Box::new(opened.map_err(|error| {
-                Failure::new(format!("could not open the access log {}", path.display()))
-                    .because(error)
-                    .hinting("name a file in a folder that is there and may be written to, or \"stderr\"")
-            })?)
-        }
+    let sink = match to {
+        AccessLog::Stdout => Sink::Stream(Box::new(io::stdout())),
+        AccessLog::Stderr => Sink::Stream(Box::new(io::stderr())),
+        AccessLog::File(path) => Sink::open(path).map_err(|error| {
+            Failure::new(format!("could not open the access log {}", path.display()))
+                .because(error)
+                .hinting("name a file in a folder that is there and may be written to, or \"stderr\"")
+        })?,
     };
-    Ok(NonBlockingBuilder::default().thread_name("access-log").finish(writer))
+    let dropped = Arc::new(OnceLock::new());
+    let writer = AccessLogWriter::new(sink, dropped.clone());
+    let (writer, guard) = NonBlockingBuilder::default().thread_name("access-log").finish(writer);
+    // Set once, here.
+    let _ = dropped.set(writer.error_counter());
+    Ok((writer, guard))
 }
 
 /// h2 logs every frame for its own developers, and a peer could fill a disk with that. So it must be asked for by name.
@@ -94,10 +101,11 @@ fn filter(text: &str) -> Result<EnvFilter, Failure> {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        if let Some((_, lost)) = &self.access
-            && lost.dropped_lines() > 0
-        {
-            warn!(lost = lost.dropped_lines(), "the access log could not be written as fast as requests came");
+        // The writer's thread ends first.
+        drop(self.access.take());
+        let lost = access_log::take_unreported();
+        if lost > 0 {
+            warn!(lost, "the access log lacks lines: they could not be written");
         }
     }
 }

@@ -291,8 +291,8 @@ fn limits(text: &str) -> Result<Limits, String> {
 }
 
 fn requests(text: &str) -> Result<NonZeroU32, String> {
-    let digits: String = text.chars().filter(|c| !matches!(c, '_' | ',')).collect();
-    match digits.parse::<NonZeroU32>() {
+    let digits: String = text.trim().chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
+    match digits.replace(['k', 'K'], "000").parse::<NonZeroU32>() {
         Ok(requests) if requests.get() <= MOST_REQUESTS => Ok(requests),
         _ => Err(format!("expected a number of requests from 1 to 10,000,000, found {text:?}; write \"30000\"")),
     }

@@ -9,19 +9,22 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{self, ExitCode},
+    time::UNIX_EPOCH,
 };
 
+use serde_json::json;
 use tracing::{info, warn};
 
 use self::reload::ConfigWatch;
 use super::{
-    FAILED, Failure, USAGE, log, notify,
+    FAILED, Failure, USAGE, json_text, log, notify,
     signals::{SignalRequest, Signals, Stop},
     terminal,
 };
 use crate::{
     app::{Running, StartError},
-    config::{Config, Diagnostic, File, Place, Settings, Sources},
+    clock,
+    config::{Config, Diagnostic, File, LogFormat, Place, Settings, Sources},
     listen::Given,
     policy::Https,
 };
@@ -144,7 +147,11 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
     let mut running = Running::start_keeping(config, given, forget).await.map_err(not_started)?;
     log_https(running.config());
     notify::ready();
-    writeln!(io::stdout(), "{}", ready_line(running.listen(), running.admin())).map_err(Failure::writing)?;
+    let ready = match running.config().log {
+        LogFormat::Text => ready_line(running.listen(), running.admin()),
+        LogFormat::Json => ready_json(running.listen(), running.admin()),
+    };
+    writeln!(io::stdout(), "{ready}").map_err(Failure::writing)?;
     let signal = until_stopped(&mut running, &mut signals, watch).await.name();
     info!(signal, "draining: what waits goes on for as long as `drain` says, and a second signal ends it at once");
     notify::stopping();
@@ -221,6 +228,21 @@ fn ready_line(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
     format!("andante {} listening on {}, admin {admin}", env!("CARGO_PKG_VERSION"), listen.join(" and "))
 }
 
+/// The same for a log in JSON: in a container both streams are one.
+fn ready_json(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
+    let url = |address: &SocketAddr| format!("http://{address}");
+    let now = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::wall()).to_string();
+    json_text::line(&json!({
+        "timestamp": now,
+        "level": "INFO",
+        "message": ready_line(listen, admin),
+        "event": "ready",
+        "version": env!("CARGO_PKG_VERSION"),
+        "listen": listen.iter().map(url).collect::<Vec<_>>(),
+        "admin": admin.as_ref().map(url),
+    }))
+}
+
 fn not_given(error: io::Error) -> Failure {
     Failure::new("cannot use the sockets that LISTEN_FDS names")
         .because(error)
@@ -256,7 +278,11 @@ impl ServeArgs {
     /// The configuration that flags, environment and file make, over `base`. Prints warnings, and on problems all of
     /// them, with the exit code to return.
     pub fn load(&self, base: Config) -> Result<Config, ExitCode> {
-        match Config::load_over(base, &self.sources()) {
+        let sources = self.sources();
+        if Config::log_of(&sources) == LogFormat::Json {
+            terminal::speak_json();
+        }
+        match Config::load_over(base, &sources) {
             Ok((config, warnings)) => {
                 terminal::problems(&warnings);
                 Ok(config)

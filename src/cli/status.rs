@@ -12,12 +12,16 @@ use super::{
     lane_table::{self, SortBy},
     terminal,
 };
-use crate::admin::Status;
+use crate::{
+    admin::{Status, status::IncidentStatus},
+    cli::wording,
+};
 
 /// Lists the lanes of a running andante: what waits, how fast it goes, and why not
 ///
-/// PACE is what was sent in a second so far, USED how far the fullest limit is used, ETA when all that wait now are sent. Below a lane
-/// are the rules for some of its requests that some wait for.
+/// PACE is requests sent per second over the last ten seconds, USED how far the fullest limit is used, ETA when all that wait now are
+/// sent. HTTPS is how HTTPS to the host is handled: intercepted, turns (paced, requests not seen), blind (tunnelled, not paced) or
+/// refused. Above the lanes is what went wrong in the last ten minutes, below a lane are rules that requests wait for.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -66,14 +70,43 @@ pub(super) async fn ask(client: &AdminClient) -> Result<Status, Failure> {
 }
 
 /// What people have to know of it before its lanes, each in a line.
-pub(super) fn troubles(status: &Status) -> impl Iterator<Item = String> {
-    let first = status.config.problems.first();
-    let config = first.map(|problem| {
-        let line = format!("what was loaded last does not hold, and what held before it still does: {problem}");
-        lane_table::plain(&line)
-    });
-    config.into_iter().chain(status.fleet.as_ref().and_then(fleet::trouble))
+pub(super) fn troubles(status: &Status) -> Vec<String> {
+    let config =
+        status.config.problems.first().map(|problem| {
+            format!("what was loaded last does not hold, and what held before it still does: {problem}")
+        });
+    let state = status.state.as_ref().and_then(|state| state.problem.as_ref());
+    let state =
+        state.map(|problem| format!("a restart will forget what was sent, since it cannot be written: {problem}"));
+    let mut lines: Vec<String> = config.into_iter().chain(status.fleet.as_ref().and_then(fleet::trouble)).collect();
+    lines.extend(state);
+    lines.extend(status.access_log.as_ref().and_then(|log| log.problem.as_ref()).map(|problem| {
+        let lost = status.access_log.as_ref().map_or(0, |log| log.lost_total);
+        format!("the access log cannot be written, and {} are lost: {problem}", wording::several(lost, "line"))
+    }));
+    let mut incidents: Vec<_> = status.incidents.iter().filter(|incident| incident.last_s <= RECENT_S).collect();
+    incidents.sort_by(|a, b| a.last_s.total_cmp(&b.last_s));
+    lines.extend(incidents.into_iter().take(MAX_INCIDENTS).map(of_incident));
+    lines.into_iter().map(|line| lane_table::plain(&line)).collect()
 }
+
+/// `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request may wait`.
+fn of_incident(incident: &IncidentStatus) -> String {
+    let (times, ago) = (wording::count(incident.total), wording::seconds(incident.last_s));
+    let detail = incident.detail.trim_end_matches('.');
+    match incident.blame.as_str() {
+        "proxy" => {
+            let requests = wording::several(incident.total, "request");
+            format!("andante refused {requests}, the last {ago} ago: {detail}; {}", incident.hint)
+        }
+        blame => format!("{detail} ({blame}, {times} times, last {ago} ago): {}", incident.hint),
+    }
+}
+
+/// Incidents that are older do not show: `/status` has them.
+const RECENT_S: f64 = 600.0;
+/// More incidents hide the lanes: `/status` has all.
+const MAX_INCIDENTS: usize = 5;
 
 /// Prints its lanes.
 pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
@@ -81,7 +114,7 @@ pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
         Ok(status) => status,
         Err(failure) => return terminal::failure(&failure),
     };
-    let rows = lane_table::rows(&status, &list.filter, list.sort, lane_table::pace_so_far);
+    let rows = lane_table::rows(&status, &list.filter, list.sort);
     let text = if list.json {
         let place = |rule: &str, host: &str| rows.iter().position(|row| row.rule == rule && row.host == host);
         let mut listed = status;

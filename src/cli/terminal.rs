@@ -5,14 +5,43 @@ use std::{
     error::Error,
     fmt::Display,
     io::{self, IsTerminal as _, Write as _},
+    panic,
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    time::UNIX_EPOCH,
 };
 
-use super::{FAILED, Failure, USAGE};
-use crate::config::Diagnostic;
+use serde_json::{Map, Value};
+
+use super::{FAILED, Failure, USAGE, json_text};
+use crate::{clock, config::Diagnostic};
+
+/// Whether messages are JSON, as the log is: in a container both go to one collector.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Writes messages as JSON from now on, panics included.
+pub(super) fn speak_json() {
+    if JSON.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let mut object = json_object(LineLabel::Error, "panicked");
+        object.insert("panic".into(), text.into());
+        object.extend(info.location().map(|at| ("location".into(), at.to_string().into())));
+        print_json(object);
+    }));
+}
+
+/// Whether messages are JSON.
+pub(super) fn speaks_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
 
 /// A line's first word, with its colour (ANSI SGR).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum LineLabel {
     Error,
     CausedBy,
@@ -54,24 +83,31 @@ pub(super) fn warning(what: &str, hint: &str) {
 }
 
 /// Prints a mistake on the command line, or the help that was asked for.
-pub(super) fn usage(error: &clap::Error) -> ExitCode {
+///
+/// `meant` is what to write instead, where the mistake is understood.
+pub(super) fn usage(error: &clap::Error, meant: Option<String>) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand) {
         // Nobody is left to be told that nobody reads.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
     }
-    print(&usage_lines(&error.render().to_string()));
+    print(&usage_lines(&error.render().to_string(), meant));
     ExitCode::from(USAGE)
 }
 
 /// clap's rendering in our words: its tips are hints, and what it puts on further lines belongs to the error.
-fn usage_lines(rendered: &str) -> Vec<(LineLabel, String)> {
+///
+/// Its tips go by spelling alone, and the usage that it shows is that of the flag in its tip: what is `meant` replaces both.
+fn usage_lines(rendered: &str, meant: Option<String>) -> Vec<(LineLabel, String)> {
     let mut wrong = String::new();
-    let mut hints = Vec::new();
+    let is_understood = meant.is_some();
+    let mut hints: Vec<_> = meant.into_iter().map(|meant| (LineLabel::Hint, meant)).collect();
     for line in rendered.lines().map(str::trim) {
         if line.starts_with("tip: to pass ") {
             // Meant for values that look like flags, and offered for each flag that there is not.
+        } else if is_understood && (line.starts_with("tip: ") || line.starts_with("Usage: ")) {
+            // Another flag than the one that is meant.
         } else if let Some(tip) = line.strip_prefix("tip: ") {
             hints.push((LineLabel::Hint, tip.to_owned()));
         } else if let Some(usage) = line.strip_prefix("Usage: ") {
@@ -80,6 +116,13 @@ fn usage_lines(rendered: &str) -> Vec<(LineLabel, String)> {
             let glue = if wrong.is_empty() { "" } else { " " };
             wrong = format!("{wrong}{glue}{}", line.strip_prefix("error: ").unwrap_or(line));
         }
+    }
+    // A parser of values says what to write behind a semicolon.
+    if let Some((what, hint)) = wrong.clone().rsplit_once("; ")
+        && ["write ", "leave ", "name ", "a limit ", "counts "].iter().any(|verb| hint.starts_with(verb))
+    {
+        hints.insert(0, (LineLabel::Hint, hint.to_owned()));
+        what.clone_into(&mut wrong);
     }
     if !hints.iter().any(|(_, hint)| !hint.starts_with("usage: ")) {
         hints.insert(0, (LineLabel::Hint, "--help shows what there is, with examples".to_owned()));
@@ -95,12 +138,50 @@ pub(super) fn colourful() -> bool {
 }
 
 fn print(lines: &[(LineLabel, String)]) {
+    if speaks_json() {
+        return json_objects(lines).into_iter().for_each(print_json);
+    }
     let mut stderr = io::stderr().lock();
     let colour = colourful();
     for (label, text) in lines {
         // Nothing can be done about a closed standard error; the exit code still reports the failure.
         let _ = writeln!(stderr, "{}", label.line(text, colour));
     }
+}
+
+/// An object for each error or warning, with its causes and hints, as the log has them.
+fn json_objects(lines: &[(LineLabel, String)]) -> Vec<Map<String, Value>> {
+    let mut objects: Vec<Map<String, Value>> = Vec::new();
+    for (label, text) in lines {
+        let list = match label {
+            LineLabel::Error | LineLabel::Warning => {
+                objects.push(json_object(*label, text));
+                continue;
+            }
+            LineLabel::CausedBy => "caused_by",
+            LineLabel::Hint => "hints",
+        };
+        if let Some(object) = objects.last_mut()
+            && let Value::Array(texts) = object.entry(list).or_insert_with(|| Value::Array(Vec::new()))
+        {
+            texts.push(text.as_str().into());
+        }
+    }
+    objects
+}
+
+fn json_object(label: LineLabel, message: &str) -> Map<String, Value> {
+    let level = if label == LineLabel::Warning { "WARN" } else { "ERROR" };
+    let now = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::wall()).to_string();
+    [("timestamp", now.as_str()), ("level", level), ("message", message)]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
+}
+
+fn print_json(object: Map<String, Value>) {
+    // As with text, a closed standard error leaves the exit code.
+    let _ = writeln!(io::stderr().lock(), "{}", json_text::line(&object));
 }
 
 // === impl LineLabel ===
@@ -130,7 +211,7 @@ mod tests {
         let rendered = "error: unexpected argument '--lisen' found\n\n  tip: a similar argument exists: '--listen'\n\n\
                         Usage: andante serve --listen <ADDR>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            plain(&usage_lines(rendered)),
+            plain(&usage_lines(rendered, None)),
             "error: unexpected argument '--lisen' found\nhint: a similar argument exists: '--listen'\n\
              hint: usage: andante serve --listen <ADDR>\n"
         );
@@ -141,7 +222,7 @@ mod tests {
         let rendered = "error: unexpected argument '--store' found\n\n  tip: to pass '--store' as a value, use '-- --store'\n\n\
                         Usage: andante check [OPTIONS] [FILE]\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            plain(&usage_lines(rendered)),
+            plain(&usage_lines(rendered, None)),
             "error: unexpected argument '--store' found\nhint: --help shows what there is, with examples\n\
              hint: usage: andante check [OPTIONS] [FILE]\n"
         );
@@ -151,10 +232,27 @@ mod tests {
     fn further_lines_belong_to_the_error() {
         let rendered = "error: the following required arguments were not provided:\n  <COMMAND>...\n";
         assert_eq!(
-            plain(&usage_lines(rendered)),
+            plain(&usage_lines(rendered, None)),
             "error: the following required arguments were not provided: <COMMAND>...\n\
              hint: --help shows what there is, with examples\n"
         );
+    }
+
+    #[test]
+    fn in_json_each_problem_is_an_object_with_its_causes_and_hints() {
+        let line = |label, text: &str| (label, text.to_owned());
+        let lines = [
+            line(LineLabel::Error, "did not start"),
+            line(LineLabel::CausedBy, "address in use"),
+            line(LineLabel::Hint, "choose another"),
+            line(LineLabel::Warning, "and this"),
+        ];
+        let objects = json_objects(&lines);
+        assert_eq!(objects.len(), 2);
+        assert_eq!((&objects[0]["level"], &objects[0]["message"]), (&"ERROR".into(), &"did not start".into()));
+        assert_eq!(objects[0]["caused_by"], serde_json::json!(["address in use"]));
+        assert_eq!(objects[0]["hints"], serde_json::json!(["choose another"]));
+        assert_eq!(objects[1]["level"], "WARN");
     }
 
     #[test]

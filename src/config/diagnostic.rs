@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use super::expiry::EXPIRED_HINT;
+
 /// An error or a warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -60,6 +62,11 @@ impl Diagnostic {
     /// Whether andante cannot start because of it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+
+    /// Whether it is about certificates that have expired.
+    pub(super) fn is_expiry(&self) -> bool {
+        self.hint.as_deref() == Some(EXPIRED_HINT)
     }
 
     /// An error about a value.

@@ -10,13 +10,24 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
     humantime::parse_duration(text).map_err(|_| {
         let unitless = text.bytes().all(|byte| byte.is_ascii_digit());
-        let instead = if unitless {
+        let endless = ["infinite", "infinity", "inf", "forever", "never", "none", "unlimited", "-1"];
+        let instead = if endless.contains(&&*text.to_ascii_lowercase()) {
+            "write a long one, as in \"24h\" or \"30d\"".to_owned()
+        } else if let Some(number) = without_unit(text) {
+            format!("write \"{text}min\" or \"{text}s\": {number} has no unit")
+        } else if unitless {
             format!("write \"{text}s\" or \"{text}ms\"")
         } else {
             "write \"20ms\", \"2s\" or \"1m30s\"".to_owned()
         };
         format!("expected a duration, found {text:?}; {instead}")
     })
+}
+
+/// The number at the end of `text` that has no unit, as in `1 hour 30`.
+fn without_unit(text: &str) -> Option<&str> {
+    let number = text.split_whitespace().next_back().filter(|last| last.bytes().all(|byte| byte.is_ascii_digit()))?;
+    humantime::parse_duration(&format!("{text}s")).ok().filter(|_| number != text).map(|_| number)
 }
 
 #[cfg(test)]

@@ -4,7 +4,11 @@ use std::{fs, io, io::Read as _, path::PathBuf};
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem, pem::PemObject as _};
 
-use super::diagnostic::{Diagnostic, Spanned};
+use super::{
+    diagnostic::{Diagnostic, Spanned},
+    expiry::{EXPIRED_HINT, expired},
+    token_file,
+};
 
 /// A file that is named, and what it ought to hold.
 #[derive(Clone, Debug)]
@@ -19,6 +23,8 @@ pub(super) enum PemKind {
     Certificates,
     RevocationLists,
     Key,
+    /// The admin token, which is no PEM.
+    Token,
 }
 
 /// The largest file that is read: lists of revoked certificates grow to some tens of megabytes.
@@ -38,6 +44,9 @@ impl FileRef {
 
     /// Opens the file, and returns what is wrong with it. Never quotes its content.
     pub(super) fn look(&self) -> Option<Diagnostic> {
+        if self.holds == PemKind::Token {
+            return self.look_at_token();
+        }
         let name = self.file.value.display();
         let bytes = match self.bytes() {
             Ok(bytes) => bytes,
@@ -50,9 +59,20 @@ impl FileRef {
         let wrong = |what: String, hint: &str| Some(Diagnostic::error(&self.file, what, hint));
         match self.holds.count(&bytes) {
             Ok(0) => wrong(format!("{name} holds no {}", self.holds.noun()), self.holds.example()),
+            Ok(_) if self.holds == PemKind::Certificates => {
+                expired(&bytes).and_then(|what| wrong(format!("{name}: {what}"), EXPIRED_HINT))
+            }
             Ok(_) => None,
             Err(error) => wrong(format!("{name} is not good PEM: {error}"), self.holds.example()),
         }
+    }
+
+    fn look_at_token(&self) -> Option<Diagnostic> {
+        if let Err(error) = token_file::read(&self.file.value) {
+            return Some(Diagnostic::error(&self.file, error.to_string(), token_file::TOKEN_FILE_HINT));
+        }
+        let exposed = token_file::exposed(&self.file.value)?;
+        Some(Diagnostic::warning(&self.file, exposed, "chmod 600, or 640 with a group of its own"))
     }
 
     fn bytes(&self) -> io::Result<Vec<u8>> {
@@ -78,6 +98,7 @@ impl PemKind {
             Self::Certificates => counted(CertificateDer::pem_slice_iter(bytes)),
             Self::RevocationLists => counted(CertificateRevocationListDer::pem_slice_iter(bytes)),
             Self::Key => counted(PrivateKeyDer::pem_slice_iter(bytes)),
+            Self::Token => Ok(1),
         }
     }
 
@@ -86,6 +107,7 @@ impl PemKind {
             Self::Certificates => "certificate",
             Self::RevocationLists => "list of revoked certificates",
             Self::Key => "private key",
+            Self::Token => "token",
         }
     }
 
@@ -93,6 +115,7 @@ impl PemKind {
         match self {
             Self::Certificates => "name a PEM file: it has a line -----BEGIN CERTIFICATE-----",
             Self::RevocationLists => "name a PEM file: it has a line -----BEGIN X509 CRL-----",
+            Self::Token => token_file::TOKEN_FILE_HINT,
             Self::Key => "name a PEM file without a passphrase: it has a line -----BEGIN PRIVATE KEY-----",
         }
     }

@@ -17,6 +17,7 @@ use super::{
     reader::{self, Reader, Table},
     rules::{self, RawRule},
     source::{self, File, Settings},
+    synonyms,
     value::{
         ClientEntry, WhenDown, log_filter,
         preset::{PRESETS, Preset},
@@ -312,7 +313,7 @@ impl SettingsReader<'_> {
     fn one<T>(&mut self, text: Option<&str>, key: &Key<T>) -> Option<Spanned<T>> {
         let text = text?;
         let place = (self.place)(key.entry.flag.expect("only keys with a flag are read here"));
-        match key.grammar.read(text) {
+        match key.read(text) {
             Ok(value) => Some(Spanned { value, text: text.to_owned(), key: None, place }),
             Err(wrong) => {
                 let at = Spanned { value: (), text: String::new(), key: None, place };
@@ -331,15 +332,22 @@ fn not_a_log_filter(text: &str) -> Option<Diagnostic> {
     Some(Diagnostic::error(&at, wrong.what, wrong.hint))
 }
 
-/// A warning about a variable whose name is probably a slip of one of andante's. Others may be somebody else's: Kubernetes makes
-/// `ANDANTE_PORT` and `ANDANTE_SERVICE_HOST` of a service that is called andante.
+/// A problem with a variable that is called like andante's, and is none. It is an error where it is clear what was meant: an
+/// andante that starts without the limit that somebody has set for it lets everything through.
 fn slip(name: &str) -> Option<Diagnostic> {
     let plain = |name: &str| name[source::PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
     let known: Vec<&str> = keys::with_flags().map(|(_, flag)| flag.variable).chain(source::NO_KEYS).collect();
     let words: Vec<String> = known.iter().map(|name| plain(name)).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let meant = reader::nearest(&plain(name), &words)?;
-    let (variable, _) = known.iter().zip(&words).find(|(_, word)| **word == meant)?;
+    let spelled_like = || {
+        let meant = reader::nearest(&plain(name), &words)?;
+        let (variable, _) = known.iter().zip(&words).find(|(_, word)| **word == meant)?;
+        Some(format!("write {variable}"))
+    };
     let at = Spanned { place: Place::Variable(name.to_owned().into()), ..Spanned::default(()) };
-    Some(Diagnostic::warning(&at, "andante knows no such variable", format!("write {variable}")))
+    let what = "andante knows no such variable";
+    match synonyms::variable(name).or_else(spelled_like) {
+        Some(hint) => Some(Diagnostic::error(&at, what, hint)),
+        None => Some(Diagnostic::warning(&at, what, format!("it says nothing; known are {}", known.join(", ")))),
+    }
 }

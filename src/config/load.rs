@@ -8,7 +8,7 @@ use super::{
     files::{FileRef, PemKind},
     fleet::FleetConfig,
     layer::{FileLayer, Layer},
-    model::{Config, Timeouts},
+    model::{Config, LogFormat, Timeouts},
     rules::{self, RuleExtent},
     source::Sources,
 };
@@ -40,6 +40,12 @@ impl Checked {
     /// Whether andante would start.
     pub fn is_good(&self) -> bool {
         !self.problems.iter().any(Diagnostic::is_error)
+    }
+
+    /// Whether a running andante can take it over. Certificates that have expired keep no other change from taking effect: a
+    /// start warns of them as well.
+    pub fn is_usable(&self) -> bool {
+        !self.problems.iter().any(|problem| problem.is_error() && !problem.is_expiry())
     }
 }
 
@@ -100,6 +106,13 @@ impl Config {
         if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
     }
 
+    /// In which format `sources` want the log, whatever else is wrong with them.
+    pub fn log_of(sources: &Sources) -> LogFormat {
+        let base = Self::default();
+        let (said, _) = layers(sources, base.timeouts, &mut Vec::new());
+        said.log.map_or(base.log, |log| log.value)
+    }
+
     /// The parts of a configuration that its workers depend on: `listen`, `data` and the rules. Errors in other keys do
     /// not matter: the file may have been edited since that andante started.
     ///
@@ -121,8 +134,7 @@ impl Config {
         problems: &mut Vec<Diagnostic>,
         files: &mut Vec<FileRef>,
     ) -> Self {
-        let default = || base.listen.iter().map(|address| Spanned::default(*address)).collect();
-        let listen = said.listen.unwrap_or_else(default);
+        let listen = said.listen.unwrap_or_else(|| base.listen.iter().copied().map(Spanned::default).collect());
         let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
         // A list of clients with a mistake in it is not a missing list: report the mistake alone.
         let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());
@@ -133,6 +145,7 @@ impl Config {
 
         let mut rules = file.rules;
         rules::overlay(&mut rules, said.limits, problems);
+        rules::settle_waits(&mut rules);
         rules::settle_uncosted(&mut rules);
         rules::check(&rules, problems);
         let size = file.fleet_size.or(base.fleet.size);
@@ -150,6 +163,7 @@ impl Config {
         let (interception, named) = check::interception(said.intercept, base.rules.interception(), problems);
         rules::intercepted(&rules, &named, problems);
 
+        files.extend(said.admin_token.clone().map(|token| FileRef::new(token, PemKind::Token)));
         files.extend(FileRef::all(said.upstream_ca.as_deref(), PemKind::Certificates));
         files.extend(FileRef::all(file.upstream_crl.as_deref(), PemKind::RevocationLists));
         files.extend(rules::files(&rules).cloned());
@@ -184,9 +198,9 @@ fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> 
     (flags.or(environment).or(std::mem::take(&mut file.common)), file)
 }
 
-/// In the order of the lines.
+/// Errors before warnings, which may follow from them; each in the order of the lines.
 fn in_order(mut problems: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    problems.sort_by(|a, b| b.is_error().cmp(&a.is_error()).then_with(|| a.place.cmp(&b.place)));
     problems
 }
 

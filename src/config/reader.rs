@@ -11,7 +11,8 @@ use toml::de::{DeTable, DeValue};
 use super::{
     diagnostic::{Diagnostic, Place, Severity, Spanned},
     keys::{Key, SECTIONS, Section, TOP},
-    value::grammar::{self, Grammar},
+    synonyms,
+    value::grammar,
 };
 
 /// One file being read, and what was found wrong with it.
@@ -82,12 +83,16 @@ impl<'a> Reader<'a> {
         };
         for key in table.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
-            let hint = match (nearest(name, &known), other_table(name)) {
-                (_, Some(other)) if other.title == TOP.title => format!("write it above {}", other.title),
-                (_, Some(other)) => format!("write it under {}", other.title),
-                (Some(meant), None) => format!("write `{meant}`"),
-                (None, None) => format!("known here: {}", known.join(", ")),
+            let elsewhere = || match other_table(name) {
+                Some(other) if other.title == TOP.title => Some(format!("write it above {}", other.title)),
+                other => other.map(|other| format!("write it under {}", other.title)),
             };
+            let spelled_like = |least| nearest_by(least, name, &known).map(|meant| format!("write `{meant}`"));
+            let hint = spelled_like(CERTAIN_SLIP)
+                .or_else(elsewhere)
+                .or_else(|| synonyms::key(name, section))
+                .or_else(|| spelled_like(LIKELY_SLIP))
+                .unwrap_or_else(|| format!("known here: {}", known.join(", ")));
             let at = self.at(key.span(), format!("{}{name}", table.prefix));
             self.problems.push(Diagnostic::error(&at, "unknown key", hint));
         }
@@ -96,7 +101,7 @@ impl<'a> Reader<'a> {
     /// The value of `key`.
     pub(super) fn one<T>(&mut self, table: &Table<'a>, key: &Key<T>) -> Option<Spanned<T>> {
         let item = table.item(key.entry.name)?;
-        self.read(&item, &key.grammar)
+        self.read(&item, key)
     }
 
     /// The values of `key`; a single one may stand without brackets. `None` if the key is not
@@ -110,9 +115,9 @@ impl<'a> Reader<'a> {
                     value: value.get_ref(),
                     span: value.span(),
                 });
-                items.filter_map(|item| self.read(&item, &key.grammar)).collect()
+                items.filter_map(|item| self.read(&item, key)).collect()
             }
-            _ => self.read(&whole, &key.grammar).into_iter().collect(),
+            _ => self.read(&whole, key).into_iter().collect(),
         };
         Some(self.at(whole.span.clone(), whole.key.clone()).with(values))
     }
@@ -183,18 +188,22 @@ impl<'a> Reader<'a> {
         tables
     }
 
-    fn read<T>(&mut self, item: &RawValue<'_>, grammar: &Grammar<T>) -> Option<Spanned<T>> {
+    fn read<T>(&mut self, item: &RawValue<'_>, key: &Key<T>) -> Option<Spanned<T>> {
+        let grammar = &key.grammar;
         // Whole numbers go through the same grammar: `threads = 4` is one, and `drain = 30` gets the hint "30s".
         let text = match item.value {
             DeValue::String(text) => text.as_ref(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
             _ => {
-                self.wrong_kind(item, grammar.expected, grammar.example);
+                match key.entry.secret {
+                    false => self.wrong_kind(item, grammar.expected, grammar.example),
+                    true => self.expected(item, grammar.expected, "something else", grammar.example),
+                }
                 return None;
             }
         };
         let at = Spanned { text: text.to_owned(), ..self.at(item.span.clone(), item.key.clone()) };
-        match grammar.read(text) {
+        match key.read(text) {
             Ok(value) => Some(at.with(value)),
             Err(wrong) => {
                 self.problems.push(Diagnostic::error(&at, wrong.what, wrong.hint));
@@ -210,12 +219,13 @@ impl<'a> Reader<'a> {
             DeValue::Array(_) => "a list".to_owned(),
             _ => self.text.get(item.span.clone()).unwrap_or_default().to_owned(),
         };
+        self.expected(item, expected, &found, example);
+    }
+
+    fn expected(&mut self, item: &RawValue<'_>, expected: &str, found: &str, example: &str) {
         let at = self.at(item.span.clone(), item.key.clone());
-        self.problems.push(Diagnostic::error(
-            &at,
-            format!("expected {expected}, found {found}"),
-            format!("write {example}"),
-        ));
+        let what = format!("expected {expected}, found {found}");
+        self.problems.push(Diagnostic::error(&at, what, format!("write {example}")));
     }
 
     fn at(&self, span: Range<usize>, key: String) -> Spanned<()> {
@@ -227,15 +237,84 @@ impl<'a> Reader<'a> {
 /// cannot be judged.
 pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<serde_spanned::Spanned<DeTable<'a>>> {
     let (root, errors) = DeTable::parse_recoverable(reader.text);
+    let hint = not_toml(reader.text);
     for error in &errors {
         let place = match error.span() {
             Some(span) => reader.place(span.start),
             None => Place::File { name: reader.name.clone(), at: None },
         };
         let what = format!("not TOML: {}", error.message().trim().replace('\n', "; "));
-        reader.problems.push(Diagnostic { severity: Severity::Error, place, key: None, what, hint: None });
+        let first = reader.problems.is_empty();
+        let hint = match hint {
+            Some(_) if !first => break,
+            Some(hint) => Some(hint.to_owned()),
+            None => error.span().map(|span| hint_for_line(reader.text, span.start)),
+        };
+        // One line is one mistake.
+        let same = |problem: &Diagnostic| match (&problem.place, &place) {
+            (Place::File { at: Some((line, _)), .. }, Place::File { at: Some((other, _)), .. }) => line == other,
+            _ => false,
+        };
+        if !reader.problems.iter().any(same) {
+            reader.problems.push(Diagnostic { severity: Severity::Error, place, key: None, what, hint });
+        }
     }
     errors.is_empty().then_some(root)
+}
+
+/// What to do with a whole file that is in another language.
+fn not_toml(text: &str) -> Option<&'static str> {
+    let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = lines.clone().next()?;
+    if first.starts_with('{') {
+        return Some("this is JSON: write TOML, as in listen = \"127.0.0.1:3128\" (andante init prints a file)");
+    }
+    let is_yaml = |line: &str| {
+        let entry = line.trim_start().trim_start_matches("- ");
+        let key = entry.split_once(':').map(|(key, rest)| (key, rest.is_empty() || rest.starts_with(' ')));
+        key.is_some_and(|(key, spaced)| spaced && !key.is_empty() && !key.contains(['=', '"', '\'', '[', ' ']))
+    };
+    (first == "---" || lines.all(is_yaml))
+        .then_some("this is YAML: write TOML, as in limits = \"500/min\" below [[rule]] (andante init prints a file)")
+}
+
+/// What to write in the place of the line at `offset`, which is no TOML.
+fn hint_for_line(text: &str, offset: usize) -> String {
+    let before = text.get(..offset).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text[start..].lines().next().unwrap_or_default().trim();
+    let is_key =
+        |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let is_secret = |key: &str| SECTIONS.iter().flat_map(|section| section.keys).any(|e| e.secret && e.name == key);
+    let may_show = |key: &str, value: &str| {
+        is_key(key.trim()) && !is_secret(key.trim()) && !value.contains('@') && !value.trim().is_empty()
+    };
+    let quoted = |value: &str| format!("\"{}\"", value.trim().trim_matches(['"', '\'']));
+    match (line.split_once('='), line.split_once(':')) {
+        (Some((key, _)), _) if line_has_twin(text, start, key) => {
+            format!("write `{}` once; several values are a list: [\"a\", \"b\"]", key.trim())
+        }
+        (Some((key, value)), _) if value.trim_start().starts_with('[') => {
+            format!("close the list: {} = [\"…\", \"…\"]", key.trim())
+        }
+        // What is quoted may be a password.
+        (Some((key, value)), _) if may_show(key, value) => {
+            format!("write text in quotes: {} = {}", key.trim(), quoted(value))
+        }
+        (None, Some((key, value))) if may_show(key, value) => {
+            format!("write {} = {}", key.trim(), quoted(value))
+        }
+        (Some((key, _)), _) if is_key(key.trim()) => format!("write text in quotes: {} = \"…\"", key.trim()),
+        _ if line.starts_with('[') => "write [[rule]], with as many brackets behind as before".to_owned(),
+        _ => "write key = \"value\", as in limits = \"500/min\"".to_owned(),
+    }
+}
+
+/// Whether the table of the line that begins at `start` has `key` before it.
+fn line_has_twin(text: &str, start: usize, key: &str) -> bool {
+    let above = text[..start].lines().rev().take_while(|line| !line.trim_start().starts_with('['));
+    let key = key.trim();
+    above.into_iter().any(|line| line.split_once('=').is_some_and(|(other, _)| other.trim() == key))
 }
 
 // === impl Table ===
@@ -272,10 +351,20 @@ impl Spanned<()> {
 
 /// The known key that `name` is probably a slip of.
 pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    nearest_by(LIKELY_SLIP, name, known)
+}
+
+/// The known key that is at least so similar to `name` (Jaro-Winkler, 1 for the same).
+fn nearest_by<'k>(least: f64, name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let best = known.iter().map(|key| (strsim::jaro_winkler(&name, key), *key)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.8).then_some(best.1)
+    (best.0 > least).then_some(best.1)
 }
+
+/// Similarity of two words that differ by a slip of the keyboard, whatever they mean.
+const CERTAIN_SLIP: f64 = 0.94;
+/// Similarity of two words of which one is probably meant by the other.
+const LIKELY_SLIP: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {

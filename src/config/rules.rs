@@ -7,11 +7,13 @@ mod fleet;
 mod preset;
 mod reserve;
 mod units;
+mod waits;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 pub(super) use self::costs::settle_uncosted;
 pub(super) use self::fleet::{divide, floors};
+pub(super) use self::waits::settle_waits;
 use super::{
     answers::AnswerKeys,
     diagnostic::{Diagnostic, Place, Spanned},
@@ -45,6 +47,8 @@ pub(super) struct RawRule {
     usage: Option<Vec<Spanned<UsageSource>>>,
     /// What it says of answers; the rest is said for all rules.
     answers: AnswerKeys,
+    /// Which bounds on waiting it says.
+    waits: waits::WaitKeys,
 }
 
 /// Where a rule of a file is written.
@@ -115,11 +119,18 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
         if itself || reported && earlier.policy.hosts == draft.policy.hosts {
             continue;
         }
-        problems.push(Diagnostic::error(
-            &draft.named,
-            format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
-            "give each rule a name of its own: metrics and logs tell them apart by it",
-        ));
+        // Rules without a `name` are called after the requests that they match.
+        let (what, hint) = match (&draft.named.key, &earlier.named.key) {
+            (None, None) => (
+                format!("these requests have a rule already, at {}: {}", earlier.named.place, draft.policy.name),
+                "write all limits of these requests into one rule, or give one of the rules a name",
+            ),
+            _ => (
+                format!("{:?} is the name of another rule already, at {}", &*draft.policy.name, earlier.named.place),
+                "give each rule a name of its own: metrics and logs tell them apart by it",
+            ),
+        };
+        problems.push(Diagnostic::error(&draft.named, what, hint));
     }
 }
 
@@ -172,6 +183,7 @@ fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>
         own.strict = draft.strict;
         own.https.clone_from(&draft.https);
         own.answers = draft.answers;
+        own.waits = draft.waits;
         own.set(limits);
         drafts.insert(at + 1, own);
     } else {
@@ -192,6 +204,7 @@ impl RuleExtent {
 
 impl RawRule {
     fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
+        let before = reader.problems.len();
         reader.only(table, &keys::RULE);
         let header = reader.header(table);
         let hosts = read_hosts(reader, table, &header);
@@ -208,7 +221,7 @@ impl RawRule {
         );
         policy.added = added;
         let preset = reader.one(table, &keys::PRESET).map(|preset| preset::read(preset.value)).unwrap_or_default();
-        let limits = read_limits(reader, table, &header, preset.limits);
+        let limits = read_limits(reader, table, preset.limits);
         let cost = reader.one(table, &keys::COST);
         policy.cost = cost.as_ref().map(|cost| cost.value.clone());
         let read_body = reader.one(table, &keys::READ_BODY);
@@ -217,12 +230,7 @@ impl RawRule {
         policy.usage = values(usage.clone()).unwrap_or(preset.usage);
         let usage = usage.map(|usage| usage.value);
         policy.refused = values(reader.several(table, &keys::REFUSED)).unwrap_or_default();
-        if let Some(wait) = reader.one(table, &keys::MAX_WAIT) {
-            policy.max_wait = wait.value;
-        }
-        if let Some(waiting) = reader.one(table, &keys::MAX_WAITING) {
-            policy.max_waiting = waiting.value;
-        }
+        let waits = waits::read(reader, table, &mut policy);
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));
         policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
@@ -240,7 +248,12 @@ impl RawRule {
         let named =
             name.map_or(header, |name| Spanned { value: (), text: name.text, key: name.key, place: name.place });
         let lines = reader.lines_of(table);
-        let mut draft = Self { policy, strict, named, lines, hosts, https, files, cost, usage, answers };
+        // A rule with a mistake in it may have been meant to limit something.
+        if limits == Limits::default() && !has_purpose(table) && reader.problems.len() == before {
+            let hint = "write limits = [\"500/min\"] or in-flight = 20";
+            reader.problems.push(Diagnostic::warning(&reader.header(table), "this rule limits nothing", hint));
+        }
+        let mut draft = Self { policy, strict, named, lines, hosts, https, files, cost, usage, answers, waits };
         draft.set(&limits);
         if let Some(margin) = margin {
             draft.policy.margin = margin.value;
@@ -256,9 +269,20 @@ impl RawRule {
         let named = Spanned { value: (), text: String::new(), key: None, place: limit.place.clone() };
         let policy = Policy { hosts: vec![pattern.clone()], ..policy };
         let (files, answers) = (Vec::new(), AnswerKeys::default());
-        let (lines, hosts) = (0..0, vec![host]);
-        let mut draft =
-            Self { policy, strict: false, named, lines, hosts, https: None, files, cost: None, usage: None, answers };
+        let (lines, hosts, waits) = (0..0, vec![host], waits::WaitKeys::default());
+        let mut draft = Self {
+            policy,
+            strict: false,
+            named,
+            lines,
+            hosts,
+            https: None,
+            files,
+            cost: None,
+            usage: None,
+            answers,
+            waits,
+        };
         draft.set(limits);
         draft
     }
@@ -279,7 +303,13 @@ impl RawRule {
 fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>) -> Vec<Spanned<HostPattern>> {
     let before = reader.problems.len();
     let hosts = reader.several(table, &keys::HOST);
-    // Hosts that were written wrongly have been reported, and are not missing.
+    // Hosts that were written wrongly, or under a name like `hosts`, have been reported, and are not missing.
+    let is_reported = |problem: &Diagnostic| {
+        problem.place >= header.place && problem.hint.as_ref().is_some_and(|hint| hint.contains("`host`"))
+    };
+    if reader.problems.iter().any(is_reported) {
+        return Vec::new();
+    }
     if hosts.as_ref().is_none_or(|hosts| hosts.value.is_empty()) && reader.problems.len() == before {
         let missing = Spanned { key: Some("host".to_owned()), ..header.clone() };
         let hint = "write host = \"api.example.com\" below [[rule]]";
@@ -294,8 +324,7 @@ fn values<T>(list: Option<Spanned<Vec<Spanned<T>>>>) -> Option<Vec<T>> {
 }
 
 /// The limits of a rule, or `preset` if it has no list of them.
-fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>, preset: Limits) -> Limits {
-    let before = reader.problems.len();
+fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, preset: Limits) -> Limits {
     let listed = reader.several(table, &keys::LIMITS);
     let mut limits = if listed.is_some() { Limits::default() } else { preset };
     for item in listed.into_iter().flat_map(|listed| listed.value) {
@@ -309,11 +338,6 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<
     }
     if let Some(in_flight) = reader.one(table, &keys::IN_FLIGHT) {
         limits.in_flight = Some(in_flight.value);
-    }
-    let purpose = keys::RULE.keys.iter().any(|key| key.purpose && table.has(key.name));
-    if limits == Limits::default() && !purpose && reader.problems.len() == before {
-        let hint = "write limits = [\"500/min\"] or in-flight = 20";
-        reader.problems.push(Diagnostic::warning(header, "this rule limits nothing", hint));
     }
     limits
 }
@@ -337,6 +361,11 @@ fn include_usage<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &Policy
         reader.problems.push(Diagnostic::warning(&asks, "nothing counts the usage that streams report", hint));
     }
     true
+}
+
+/// Whether a rule without limits is for something.
+fn has_purpose(table: &Table<'_>) -> bool {
+    keys::RULE.keys.iter().any(|key| key.purpose && table.has(key.name))
 }
 
 /// What a rule stores of answers.

@@ -104,6 +104,22 @@ fn is_known(name: &str) -> bool {
     NO_KEYS.contains(&name) || keys::with_flags().any(|(_, flag)| flag.variable == name)
 }
 
+/// Whether a variable is one that Kubernetes makes of a service whose name begins with `andante`: `ANDANTE_PORT`,
+/// `ANDANTE_SERVICE_HOST`, `ANDANTE_GATEWAY_PORT_3128_TCP_ADDR`
+/// (<https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables>).
+fn is_of_kubernetes(name: &str, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let protocols = ["_TCP", "_UDP", "_SCTP"];
+    if let Some((_, port)) = name.rsplit_once("_PORT_") {
+        let of_address = protocols.iter().any(|protocol| port.contains(protocol));
+        return name.contains("_SERVICE_PORT_") || of_address && port.starts_with(|first: char| first.is_ascii_digit());
+    }
+    let address = || variable(name).is_none_or(|text| text.contains("://"));
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.ends_with("_PORT") && address()
+}
+
 /// What the names of andante's variables begin with.
 pub(super) const PREFIX: &str = "ANDANTE_";
 /// Those of them that say what no key of a file does.
@@ -146,7 +162,10 @@ impl Settings {
             retry: one(&keys::RETRY.entry),
             breaker: one(&keys::BREAKER.entry),
             log_filter: variable(LOG_FILTER).filter(|text| !text.trim().is_empty()),
-            unknown: names.into_iter().filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect(),
+            unknown: names
+                .into_iter()
+                .filter(|name| name.starts_with(PREFIX) && !is_known(name) && !is_of_kubernetes(name, &variable))
+                .collect(),
         }
     }
 }

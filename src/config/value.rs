@@ -5,6 +5,7 @@ pub(super) mod answers;
 mod fleet;
 pub(super) mod gateway;
 pub(super) mod grammar;
+mod host;
 pub(super) mod log_filter;
 pub(super) mod preset;
 pub(super) mod upstream;
@@ -165,6 +166,9 @@ fn log(text: &str) -> Result<LogFormat, ParseHint> {
     match text {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
+        "trace" | "debug" | "info" | "warn" | "warning" | "error" | "verbose" | "quiet" => {
+            Err(ParseHint::hint("write \"text\" or \"json\", the format; the level is a variable: ANDANTE_LOG=debug"))
+        }
         _ => Err(ParseHint::default()),
     }
 }
@@ -190,7 +194,13 @@ fn state(text: &str) -> Result<StatePlace, ParseHint> {
 }
 
 fn client(text: &str) -> Result<ClientEntry, ParseHint> {
-    if text == "any" { Ok(ClientEntry::Any) } else { network(text).map(ClientEntry::Network) }
+    match text {
+        "any" => Ok(ClientEntry::Any),
+        "all" | "*" | "everyone" | "0.0.0.0" => {
+            Err(ParseHint::hint("write \"any\" for everybody, or a network such as \"10.1.0.0/16\""))
+        }
+        _ => network(text).map(ClientEntry::Network),
+    }
 }
 
 fn share(text: &str) -> Result<AssignedWeight, ParseHint> {
@@ -227,18 +237,16 @@ fn margin(text: &str) -> Result<MarginSpec, ParseHint> {
 }
 
 fn intercept(text: &str) -> Result<Option<HostPattern>, ParseHint> {
-    if text == "none" { Ok(None) } else { host(text).map(Some) }
+    match text {
+        "none" => Ok(None),
+        "all" | "any" | "on" | "true" | "yes" => Err(ParseHint::hint("write \"*\" for all hosts")),
+        "off" | "false" | "no" => Err(ParseHint::hint("write \"none\"")),
+        _ => host(text).map(Some),
+    }
 }
 
 fn host(text: &str) -> Result<HostPattern, ParseHint> {
-    text.parse().map_err(|_| {
-        // A pasted URL is the likeliest mistake, and its authority is what was meant.
-        let authority = HostPattern::in_url(text).filter(|_| !text.contains('@'));
-        match authority.and_then(|authority| authority.parse::<HostPattern>().ok()) {
-            Some(meant) => ParseHint::hint(format!("write \"{meant}\"")),
-            None => ParseHint::default(),
-        }
-    })
+    text.parse().map_err(|_| host::meant(text).map_or_else(ParseHint::default, ParseHint::hint))
 }
 
 fn limits(text: &str) -> Result<Limits, ParseHint> {
@@ -341,7 +349,9 @@ mod tests {
 
     #[test]
     fn a_pasted_url_is_cut_down_to_its_host() {
-        assert_eq!(hint(&HOST, "https://API.example.com:8443/v1?x"), "write \"api.example.com:8443\"");
+        assert_eq!(hint(&HOST, "https://API.example.com:8443/?x"), "write \"api.example.com:8443\"");
+        let with_path = "write \"api.example.com\"; a path is a key of its own: path = \"/v1/*\"";
+        assert_eq!(hint(&HOST, "https://API.example.com/v1?x"), with_path, "a path is not dropped");
         assert!(hint(&HOST, "a b").contains("*.example.com"));
     }
 

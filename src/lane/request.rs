@@ -113,7 +113,7 @@ pub enum Refusal {
     #[error("an operator dropped it while it waited")]
     DroppedByOperator,
     /// It would have to wait longer than it may.
-    #[error("it would wait {wait:.1?}{}{}, {}", behind(*waiting), of_rule(rule.as_deref()), longer_than(*patience))]
+    #[error("it would wait {}{}{}, {}", tenths(*wait), behind(*waiting), of_rule(rule.as_deref()), longer_than(*patience))]
     TooLong {
         /// How many wait.
         waiting: usize,
@@ -240,8 +240,27 @@ fn longer_than(patience: Duration) -> String {
     }
 }
 
+/// A wait, as `2.4s` or `2h 30m`.
+fn tenths(wait: Duration) -> String {
+    in_large_units(wait).unwrap_or_else(|| format!("{wait:.1?}"))
+}
+
+/// The two largest units of a time from two minutes on.
+fn in_large_units(time: Duration) -> Option<String> {
+    let seconds = time.as_secs();
+    match seconds {
+        ..120 => None,
+        ..3600 => Some(format!("{}m {}s", seconds / 60, seconds % 60)),
+        ..86_400 => Some(format!("{}h {}m", seconds / 3600, seconds % 3600 / 60)),
+        _ => Some(format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600)),
+    }
+}
+
 /// A time that has run for some microseconds already is shown as what it was.
 fn in_milliseconds(time: Duration) -> String {
+    if let Some(text) = in_large_units(time) {
+        return text;
+    }
     let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     format!("{:?}", Duration::from_millis(millis))
 }
@@ -258,6 +277,14 @@ mod tests {
         };
         assert_eq!(said(1, 5), "it would wait 9.0s behind 1 other, longer than the 5s it may");
         assert_eq!(said(0, 5), "it would wait 9.0s, longer than the 5s it may");
+        let hours = Refusal::TooLong {
+            waiting: 0,
+            rule: None,
+            wait: Duration::from_secs(8999),
+            patience: Duration::from_secs(7200),
+            retry_after: Duration::ZERO,
+        };
+        assert_eq!(hours.to_string(), "it would wait 2h 29m, longer than the 2h 0m it may");
         assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
         let full = |waiting, kept| Refusal::Full { waiting, rule: None, kept, retry_after: Duration::ZERO }.to_string();
         assert_eq!(full(1, 0), "1 request waits already, which is as many as may");

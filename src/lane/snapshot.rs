@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::Instant,
-    lane::order::WaitingFlow,
+    lane::{order::WaitingFlow, send_rate::SendRate},
     learn::{GradientGrounds, Grounds, OwnLimit, QuotaSnapshot, Reason},
     limit::{CalendarUsage, LimitUsage, ShareUsage, Sum},
 };
@@ -28,6 +28,8 @@ pub struct LaneStats {
     pub waited_most: Duration,
     /// When the first and the last request were sent.
     pub active: Option<(Instant, Instant)>,
+    /// How many were sent lately.
+    pub lately: SendRate,
 }
 
 /// What warming a connection needs to know of a lane.

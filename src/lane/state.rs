@@ -226,6 +226,7 @@ impl<T> State<T> {
         // It was not known when the API would count it.
         self.queue.recheck_endless();
         self.stats.sent += 1;
+        self.stats.lately.on_send(now);
         self.stats.used.add(&slot.charge.cost);
         self.stats.active = Some((self.stats.active.map_or(now, |(first, _)| first), now));
     }
@@ -233,6 +234,7 @@ impl<T> State<T> {
     /// What was sent has not been written after all. Returns whether its slot still holds.
     pub(super) fn recalled(&mut self, slot: &Slot) -> bool {
         self.stats.sent -= 1;
+        self.stats.lately.on_recall();
         self.stats.used.subtract(&slot.charge.cost);
         self.changed(slot);
         let narrow = slot.drawn.as_ref().is_none_or(|drawn| self.narrow.recalled(drawn));

@@ -5,7 +5,7 @@ mod suggest;
 use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
 use self::suggest::suggest_rate;
-pub(super) use self::suggest::{suggest, suggest_in_flight, suggest_same};
+pub(super) use self::suggest::{hint as suggest, suggest_in_flight, suggest_same};
 use super::Unit;
 use crate::clock;
 
@@ -286,7 +286,12 @@ fn parse_window(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = text.split_at(digits);
     let count: u32 = if count.is_empty() { 1 } else { count.parse().ok()? };
-    let unit = unit.trim().to_ascii_lowercase();
+    let unit = unit.trim();
+    // A minute to some, and a month to others.
+    if unit == "M" {
+        return None;
+    }
+    let unit = unit.to_ascii_lowercase();
     let (_, length) = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
     length.checked_mul(count)
 }

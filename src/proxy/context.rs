@@ -23,7 +23,7 @@ use crate::{
     proxy::{
         cache::Caches,
         drain::Drain,
-        failure_log::FailureLog,
+        failure_log::{FailedBy, FailureLog},
         incidents::Incidents,
         log_throttle::{LogThrottle, LogTopic},
         message::replay_memory::ReplayMemory,
@@ -82,6 +82,8 @@ pub(crate) struct Reports {
     pub(crate) throttle: LogThrottle,
     pub(crate) retries: RetryLog,
     pub(crate) failures: FailureLog,
+    /// Requests that andante has refused.
+    pub(crate) refusals: FailureLog,
     /// What went wrong so far.
     pub(crate) incidents: Incidents,
     /// Whether each request is logged.
@@ -159,7 +161,8 @@ impl Proxy {
             reports: Reports {
                 throttle: LogThrottle::default(),
                 retries: RetryLog::default(),
-                failures: FailureLog::default(),
+                failures: FailureLog::new(FailedBy::Upstream),
+                refusals: FailureLog::new(FailedBy::Us),
                 incidents: Incidents::default(),
                 access_log: parts.access_log,
                 own_clients: AtomicBool::new(false),
@@ -260,6 +263,7 @@ impl Proxy {
         let now = self.clock.now();
         self.reports.retries.tell(now, all);
         self.reports.failures.tell(now, all);
+        self.reports.refusals.tell(now, all);
     }
 
     /// Says that the clients are a part of this program: nobody is told if they leave.

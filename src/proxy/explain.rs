@@ -175,6 +175,9 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         }
     };
     let tunnel = format!("{origin}");
+    // The least of the bounds that hold for it.
+    let draws = asked.as_ref().ok().into_iter().flat_map(|(ask, _)| ask.draws.iter().flat_map(|draws| draws.iter()));
+    let patience = draws.map(|draw| draw.rule.max_wait).fold(patience, Duration::min);
     Ok(Explained {
         method: seen.method().clone(),
         target: match *seen.method() {

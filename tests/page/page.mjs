@@ -259,7 +259,7 @@ async function main() {
   holds('the console says nothing', !complaints.length, complaints)
   holds('nothing is asked of anybody else', !elsewhere.length, elsewhere)
   const ended = new Promise((resolve) => andante.child.once('exit', () => resolve(true)))
-  await page.getByRole('button', { name: 'Drain andante' }).click()
+  await page.getByRole('button', { name: 'Drain and stop this andante' }).click()
   await page.getByRole('dialog').getByRole('button', { name: 'Do it' }).click()
   // Its clients keep their connections, until they are told that these end.
   for (const { sessions } of [load, tries, held]) sessions.forEach((session) => session.close())

@@ -15,8 +15,6 @@ use crate::admin::{
 const LANES: usize = 1000;
 /// So many of the last events are shown to a page when it is opened.
 const NEWS: usize = 100;
-/// The pace of a lane is that of so many of the last turns.
-const PACE: usize = 5;
 
 /// What pages show.
 #[derive(Default)]
@@ -36,8 +34,8 @@ pub(super) struct Board {
 struct ShownLane {
     /// Its row, as JSON.
     row: String,
-    /// How many were sent until when, in the last turns.
-    sent: VecDeque<(f64, u64)>,
+    /// Requests per second.
+    pace: f64,
     /// In which turn it was listed last.
     seen: u64,
 }
@@ -123,8 +121,8 @@ impl Board {
         for lane in std::mem::take(&mut status.lanes) {
             let shown = self.lanes.entry(LaneName::of(&lane)).or_default();
             shown.seen = self.number;
-            shown.add(now, lane.sent_total);
-            let row = json(&LaneRow::new(&lane, now, shown.pace()));
+            shown.pace = rounded(lane.pace);
+            let row = json(&LaneRow::new(&lane, now, shown.pace));
             if row != shown.row {
                 shown.row = row;
                 changed.push(shown.row.clone());
@@ -160,28 +158,10 @@ impl Board {
         detail: Option<LaneDetail>,
         history: impl Iterator<Item = u32>,
     ) -> Bytes {
-        let pace = self.lanes.get(name).map_or(0.0, ShownLane::pace);
+        let pace = self.lanes.get(name).map_or(0.0, |shown| shown.pace);
         let news = super::of_lane(self.news.iter(), name);
         let opened = OpenedLane { name: name.to_string(), detail, pace, history: history.collect(), news };
         event("lane", &json(&opened))
-    }
-}
-
-// === impl ShownLane ===
-
-impl ShownLane {
-    fn add(&mut self, now: f64, sent: u64) {
-        if self.sent.len() > PACE {
-            self.sent.pop_front();
-        }
-        self.sent.push_back((now, sent));
-    }
-
-    /// Requests per second, with three digits that matter.
-    fn pace(&self) -> f64 {
-        let (Some((since, before)), Some((now, sent))) = (self.sent.front(), self.sent.back()) else { return 0.0 };
-        let pace = sent.saturating_sub(*before) as f64 / (now - since).max(0.001);
-        if pace < 1.0 { (pace * 100.0).round() / 100.0 } else { (pace * 10.0).round() / 10.0 }
     }
 }
 
@@ -224,6 +204,11 @@ impl<'a> LaneRow<'a> {
                 .map(|error| ErrorCell { detail: &error.detail, at_s: tenths(now - error.last_s) }),
         }
     }
+}
+
+/// A pace with the digits that matter: a row is sent anew whenever it changes.
+fn rounded(pace: f64) -> f64 {
+    if pace < 1.0 { (pace * 100.0).round() / 100.0 } else { tenths(pace) }
 }
 
 fn tenths(seconds: f64) -> f64 {
@@ -283,22 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_that_of_the_last_turns() {
+    fn the_pace_is_that_of_the_status() {
         let mut board = Board::default();
-        let mut pace = 0.0;
-        for turn in 0..20_u32 {
-            // 10/s for ten turns, then nothing.
-            let sent_total = u64::from(turn.min(10)) * 10;
-            let lane = LaneStatus { rule: "api".into(), host: "a".into(), sent_total, ..LaneStatus::default() };
-            let (_, changes) = board.update(status(turn.into(), vec![lane]), Vec::new());
-            if let Some(row) = told(&changes)["lanes"].as_array().unwrap().first() {
-                pace = row["pace"].as_f64().unwrap();
-            }
-            if turn == 10 {
-                assert_eq!(pace, 10.0);
-            }
-        }
-        assert_eq!(pace, 0.0);
+        let lane = LaneStatus { rule: "api".into(), host: "a".into(), pace: 8.333_333, ..LaneStatus::default() };
+        let (_, changes) = board.update(status(1.0, vec![lane]), Vec::new());
+        assert_eq!(told(&changes)["lanes"][0]["pace"], 8.3);
     }
 
     #[test]

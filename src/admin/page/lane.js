@@ -100,8 +100,9 @@ function waits(buckets) {
   const last = buckets.findLastIndex(({ count }) => count);
   let from = "0";
   const pairs = buckets.map(({ at_most_s, count }) => {
-    const name = at_most_s === null ? `more than ${from}` : `up to ${duration(at_most_s)}`;
-    from = duration(at_most_s);
+    const bound = at_most_s !== null && at_most_s < 1 ? `${number(Math.round(at_most_s * 1000))} ms` : duration(at_most_s);
+    const name = at_most_s === null ? `more than ${from}` : `up to ${bound}`;
+    from = bound;
     return [name, count];
   });
   return pairs.slice(0, last + 1);

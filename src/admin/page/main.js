@@ -64,9 +64,10 @@ function show() {
   const waiting = sum((lane) => lane.waiting);
   const paused = all.filter((lane) => lane.gate).length;
   const drained = Math.max(...all.map((lane) => lane.drained_at_s ?? 0));
-  const version = `andante ${status.version}, up ${duration(status.uptime_s)}`;
+  const version = `${status.instance ? `${status.instance}, ` : ""}andante ${status.version}, up ${duration(status.uptime_s)}`;
   said(status.draining ? `${version}, draining: takes nothing new` : version, false);
-  document.title = waiting ? `${number(waiting)} waiting – andante` : "andante";
+  const name = status.instance ? `andante on ${status.instance}` : "andante";
+  document.title = waiting ? `${number(waiting)} waiting – ${name}` : name;
   replace(
     byId("summary"),
     facts([
@@ -90,6 +91,8 @@ function show() {
 function problems() {
   const lines = [
     ...status.config.problems.map((problem) => ["the configuration was not taken over", problem, null]),
+    ...(status.fleet?.problem ? [["the fleet's limits are not shared", status.fleet.problem, null]] : []),
+    ...(status.access_log?.problem ? [[`the access log cannot be written, ${number(status.access_log.lost_total)} lines are lost`, status.access_log.problem, null]] : []),
     ...(status.state?.problem ? [["what is sent is not written down", status.state.problem, null]] : []),
     ...status.incidents.map(({ detail, hint, blame, total, last_s }) => [`${detail} (${blame}, ${number(total)} times, last ${ago(last_s)})`, hint, null]),
     ...status.unmatched_rules.map((rule) => [`no request has matched the rule ${rule} so far`, "", null]),
@@ -123,6 +126,7 @@ document.addEventListener("visibilitychange", () => {
 });
 byId("filter").addEventListener("input", show);
 byId("sort").addEventListener("change", show);
-byId("all").append(button("pause"), " ", button("resume"), " ", button("drain"));
+byId("all").append(button("pause"), " ", button("resume"));
+byId("drain").append(button("drain"));
 lane.open(opened());
 follow();

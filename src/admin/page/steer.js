@@ -14,7 +14,13 @@ const CHANGES = {
   first: { words: "Let first", of: inLane, fields: ["flow"], says: ({ flow }) => JSON.parse(flow.value) },
   drop: { words: "Drop", of: inLane, fields: ["flow"], says: ({ flow }) => JSON.parse(flow.value) },
   forget: { words: "Forget what was learned", of: inLane, fields: [], says: () => ({}) },
-  drain: { words: "Drain andante", of: () => ({}), fields: [], says: () => ({}) },
+  drain: {
+    words: "Drain and stop this andante",
+    effect: "It takes no new connections, lets queued requests finish within `drain` (30 s unless configured), and exits. There is no way back but a start.",
+    of: () => ({}),
+    fields: [],
+    says: () => ({}),
+  },
 };
 
 /** A button that asks what is to be done, to this lane, or without one to all. */
@@ -22,6 +28,7 @@ export function button(action, lane) {
   const { words } = CHANGES[action];
   const title = lane || action === "drain" ? words : `${words} all`;
   const made = el("button", { type: "button", "data-action": action }, `${title} …`);
+  if (CHANGES[action].effect) made.title = CHANGES[action].effect;
   made.addEventListener("click", () => ask(action, lane, title));
   return made;
 }
@@ -44,6 +51,9 @@ function ask(action, lane, title) {
   const form = dialog.querySelector("form");
   const given = form.elements;
   byId("steer-title").textContent = lane ? `${title}: ${of === inRule ? `rule ${lane.rule}` : lane.host}` : title;
+  const effect = byId("steer-effect");
+  effect.textContent = CHANGES[action].effect ?? "";
+  effect.hidden = !CHANGES[action].effect;
   for (const label of form.querySelectorAll("label[data-field]")) {
     label.hidden = !fields.includes(label.dataset.field);
     // What is hidden must not be asked for.

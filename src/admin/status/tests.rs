@@ -56,6 +56,7 @@ fn the_json_is_the_contract() {
         ..lane("api.example.com", 2)
     };
     let turns = Turns { sent: 8, refused: 2, left: 1, closed: 0 };
+    let access_log = Some(AccessLogStatus { lost_total: 3, problem: None });
     let (version, retries_total, slots_saved_total) = ("1.2.3".into(), 7, 5);
     let incident = IncidentStatus {
         kind: "dns_error".into(),
@@ -67,8 +68,10 @@ fn the_json_is_the_contract() {
     };
     let status = Status {
         version,
+        instance: "gateway 127.0.0.1:3128".into(),
         uptime_s: 1.5,
         turns,
+        access_log,
         answers: [("200".into(), 3)].into(),
         retries_total,
         slots_saved_total,
@@ -90,16 +93,17 @@ fn the_json_is_the_contract() {
         "oldest_waiting_s": 1.5, "gate": null,
         "budgets": [{"name": "core", "left": 3.0, "limit": 60.0, "reset_s": 12.5, "requests": true}],
         "failures": {"failed": 1, "of": 50}, "last_error": {"detail": "it answered 503", "last_s": 0.25},
-        "next_slot_s": 0.12, "drain_eta_s": null, "sent_total": 0, "refused_total": 0,
+        "next_slot_s": 0.12, "drain_eta_s": null, "pace": 0.0, "sent_total": 0, "refused_total": 0,
         "answered_429_total": 0, "left_total": 4, "left_queued_total": 3, "left_seconds_total": 20.0,
         "left_seconds_max": 5.0, "left_after_s": null, "wait_seconds_total": 0.0, "wait_seconds_max": 0.0, "active_s": 0.0,
     });
     let expected = serde_json::json!({
-        "version": "1.2.3", "uptime_s": 1.5, "draining": false, "fleet": null,
+        "version": "1.2.3", "instance": "gateway 127.0.0.1:3128", "uptime_s": 1.5, "draining": false, "fleet": null,
         "config": {
             "file": null, "reloads_total": 0, "last_reload_successful": false, "loaded_s": 0.0, "problems": [],
         },
         "state": null,
+        "access_log": {"lost_total": 3, "problem": null},
         "connections": {"client": 0, "upstream": 0}, "tunnels": 0, "certificates": 0,
         "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
         "answers": {"200": 3},

@@ -64,6 +64,11 @@ const LEAST_URGENT: u64 = 7;
 impl<'a> InputLine<'a> {
     pub(super) fn parse(text: &'a str) -> Result<Self, String> {
         if !text.starts_with('{') {
+            if text.starts_with('[') {
+                return Err(
+                    "this is a list of JSON, and each line has to be an object: jq -c '.[]' FILE > FILE.jsonl".into()
+                );
+            }
             return Err(format!("expected an object, as in {{\"url\": \"https://…\"}}, found {}", kind(text)));
         }
         // These errors tell a place, or the name of a member.

@@ -1,7 +1,7 @@
 //! Reads all requests once before the first one is sent, so that a mistake in the last line is told at once.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::Entry},
     fs,
     io::{self, BufRead as _, BufReader},
     os::unix::fs::FileTypeExt as _,
@@ -11,10 +11,11 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use super::{BatchOptions, Failure};
+use super::{BatchOptions, Failure, stream};
 use crate::{
     batch::{AnswerFile, BatchJournal, Format, Id, Input, InputError, JournalError, KnownOutcome, input::Defaults},
     ca::sha256,
+    cli::wording,
     clock::{Clock, Instant},
 };
 
@@ -26,12 +27,14 @@ pub(super) struct Prepared {
     _spooled: Option<NamedTempFile>,
     /// How many requests there are.
     pub(super) total: u64,
-    /// Their names.
-    names: HashSet<String>,
+    /// Their names, and the lines that they are in.
+    names: HashMap<String, u64>,
     /// Those that equal another one, by its name.
     pub(super) twins: HashMap<String, Vec<Id>>,
     /// What distinguishes it from other inputs, if its requests go by their lines.
     fingerprint: Option<String>,
+    /// Whether its requests are sent as they come, so that none is known before.
+    streams: bool,
 }
 
 /// The files of a batch, with what an earlier run has left in them.
@@ -50,19 +53,72 @@ pub(super) struct BatchFiles {
     pub(super) left: u64,
 }
 
-/// So many mistakes are told at a time.
+/// What is wrong with an input, each kind of mistake once: 1,500 relative URLs are one.
+#[derive(Default)]
+struct Mistakes {
+    /// What, in which line first, and in how many lines.
+    kinds: Vec<(String, Option<u64>, u64)>,
+    /// Kinds beyond those.
+    more: u64,
+}
+
+/// Distinguishes an input that was sent as it came.
+const OF_STREAM: &str = "pipe";
+/// So many kinds of mistakes are told apart.
 const MISTAKES: usize = 5;
 /// So long a batch that was killed may still have its journal, which is asked for in turns.
 const A_MOMENT: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(20);
 
+// === impl Mistakes ===
+
+impl Mistakes {
+    fn add(&mut self, error: InputError) {
+        match error {
+            InputError::Line { line, what } => self.count(what, Some(line)),
+            other => self.count(other.to_string(), None),
+        }
+    }
+
+    fn add_text(&mut self, what: String) {
+        self.count(what, None);
+    }
+
+    fn count(&mut self, what: String, line: Option<u64>) {
+        let has_room = self.kinds.len() < MISTAKES;
+        match self.kinds.iter_mut().find(|(known, ..)| *known == what) {
+            Some((.., times)) => *times += 1,
+            None if has_room => self.kinds.push((what, line, 1)),
+            None => self.more += 1,
+        }
+    }
+
+    /// All of them in one line; `None` if there are none.
+    fn text(&self) -> Option<String> {
+        let told = |(what, line, times): &(String, Option<u64>, u64)| match (line, times) {
+            (None, _) => what.clone(),
+            (Some(line), 1) => format!("line {line}: {what}"),
+            (Some(line), times) => {
+                format!("line {line}: {what} (and {} like it)", wording::several(times - 1, "more line"))
+            }
+        };
+        let mut told: Vec<String> = self.kinds.iter().map(told).collect();
+        if self.more > 0 {
+            told.push(format!("and {} more", wording::count(self.more)));
+        }
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+}
+
 // === impl Prepared ===
 
 impl Prepared {
     pub(super) fn read(options: &BatchOptions, defaults: &Defaults) -> Result<Self, Failure> {
+        if stream::is_possible(options) {
+            return Ok(Self::of_stream(options));
+        }
         let (path, spooled) = spool(&options.file)?;
-        let unread =
-            |error: InputError| Failure::new(format!("could not read {}", options.file.display())).because(error);
+        let unread = |error: InputError| not_read(options, error);
         let format = match options.format.as_deref() {
             Some("jsonl") => Format::JsonLines,
             Some("csv") => Format::Csv,
@@ -70,21 +126,27 @@ impl Prepared {
             None if options.url.is_some() => Format::Csv,
             None => Format::of(&path).map_err(unread)?,
         };
-        let (mut names, mut mistakes) = (HashSet::new(), Vec::new());
+        let (mut names, mut mistakes) = (HashMap::new(), Mistakes::default());
         let (mut total, mut by_line) = (0, false);
         let (mut leaders, mut twins) = (HashMap::<[u8; 32], String>::new(), HashMap::<String, Vec<Id>>::new());
         for item in Input::open(&path, format, defaults).map_err(unread)? {
             let item = match item {
                 Ok(item) => item,
                 Err(error) => {
-                    mistakes.push(error.to_string());
+                    mistakes.add(error);
                     continue;
                 }
             };
             total += 1;
             by_line |= item.id.member == Id::LINE;
-            if !names.insert(item.id.name.clone()) {
-                mistakes.push(format!("there are two requests called {:?}", item.id.name));
+            match names.entry(item.id.name.clone()) {
+                Entry::Occupied(earlier) => mistakes.add_text(format!(
+                    "line {}: its id {:?} is that of line {}; --id COLUMN names another column of a table",
+                    item.line,
+                    item.id.name,
+                    earlier.get()
+                )),
+                Entry::Vacant(free) => _ = free.insert(item.line),
             }
             if options.dedupe {
                 let name = item.id.name.clone();
@@ -94,23 +156,58 @@ impl Prepared {
                 }
             }
         }
-        if !mistakes.is_empty() {
-            let more = mistakes.len().saturating_sub(MISTAKES);
-            mistakes.truncate(MISTAKES);
-            if more > 0 {
-                mistakes.push(format!("and {more} more"));
-            }
-            return Err(Failure::new(format!("{} is no batch: {}", options.file.display(), mistakes.join("; ")))
+        if let Some(text) = mistakes.text() {
+            return Err(Failure::new(format!("{} is no batch: {text}", options.file.display()))
                 .hinting("nothing was sent; `andante batch --help` shows what a line may say"));
         }
-        let fingerprint = if by_line { Some(fingerprint(&path)?) } else { None };
-        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint })
+        let kept = stream::kept(options);
+        let fingerprint = match by_line {
+            // What came from a pipe is known by itself.
+            _ if spooled.is_some() && kept.exists() => Some(Self::same_stream(options, &path, &kept)?),
+            true => Some(fingerprint(&path)?),
+            false => None,
+        };
+        let streams = false;
+        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint, streams })
+    }
+
+    /// A batch whose requests come from a pipe.
+    fn of_stream(options: &BatchOptions) -> Self {
+        Self {
+            path: options.file.clone(),
+            format: Format::Urls,
+            _spooled: None,
+            total: 0,
+            names: HashMap::new(),
+            twins: HashMap::new(),
+            fingerprint: Some(OF_STREAM.to_owned()),
+            streams: true,
+        }
+    }
+
+    /// What distinguishes an input that came from a pipe, if the one at `path` begins with what is `kept` of it.
+    fn same_stream(options: &BatchOptions, path: &Path, kept: &Path) -> Result<String, Failure> {
+        let same = stream::begins_with(path, kept)
+            .map_err(|error| Failure::new(format!("could not read {}", kept.display())).because(error))?;
+        if same {
+            return Ok(OF_STREAM.to_owned());
+        }
+        Err(Failure::new(format!(
+            "{} does not begin with what {} has of an earlier run",
+            options.file.display(),
+            kept.display()
+        ))
+        .hinting("give it the same requests again, or name another file by --out"))
+    }
+
+    /// Whether its requests are sent as they come.
+    pub(super) fn streams(&self) -> bool {
+        self.streams
     }
 
     /// The requests once more.
     pub(super) fn again(&self, options: &BatchOptions, defaults: &Defaults) -> Result<Input, Failure> {
-        Input::open(&self.path, self.format, defaults)
-            .map_err(|error| Failure::new(format!("could not read {}", options.file.display())).because(error))
+        Input::open(&self.path, self.format, defaults).map_err(|error| not_read(options, error))
     }
 
     /// Opens the files that keep what happens.
@@ -142,10 +239,11 @@ impl Prepared {
             Failure::new("could not open the file for the answers").because(error).hinting("name another file by --out")
         })?;
         // The file may have the answers of another batch, too.
-        answered.retain(|name, _| self.names.contains(name));
+        let is_ours = |name: &String| self.streams || self.names.contains_key(name);
+        answered.retain(|name, _| is_ours(name));
         let mut unknown = Vec::new();
         if !options.resend_unknown {
-            let ours = begun.into_iter().filter(|name| self.names.contains(name));
+            let ours = begun.into_iter().filter(is_ours);
             unknown.extend(ours.filter(|name| !answered.contains_key(name)));
             unknown.sort();
         }
@@ -156,8 +254,19 @@ impl Prepared {
         let unsent = unknown.len() as u64 + unknown.iter().map(twinned).sum::<u64>();
         let twins = self.twins.values().flatten().map(|id| id.name.clone());
         let skipped = answered.into_keys().chain(unknown.iter().cloned()).chain(twins).collect();
-        let left = self.total.saturating_sub(known + unsent);
+        let left = if self.streams { u64::MAX } else { self.total.saturating_sub(known + unsent) };
         Ok(BatchFiles { answers, journal, skipped, done: known, failed, unanswered, unknown, left })
+    }
+}
+
+/// Why `error` keeps the input of a batch from being read.
+fn not_read(options: &BatchOptions, error: InputError) -> Failure {
+    let file = options.file.display();
+    match error {
+        // It could be read.
+        InputError::Template(what) => Failure::new(format!("{file} is a table, and {what}")),
+        InputError::Line { line, what } => Failure::new(format!("{file}, line {line}: {what}")),
+        error => Failure::new(format!("could not read {file}")).because(error),
     }
 }
 

@@ -67,6 +67,11 @@ impl Report {
         self.by_status = counts.by_status();
     }
 
+    /// So many requests came from a pipe.
+    pub(super) fn learned_total(&mut self, total: u64) {
+        self.total = total;
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.done >= self.total
     }
@@ -123,6 +128,10 @@ impl Report {
         if !self.by_status.is_empty() {
             let each = self.by_status.iter().map(|(name, many)| format!("{name}: {}", wording::count(*many)));
             text += &format!("  {}\n", each.collect::<Vec<_>>().join(", "));
+        }
+        let refused = self.failed.saturating_sub(self.unanswered);
+        if refused > 0 {
+            text += &format!("  {} answered with an error status\n", wording::several(refused, "request"));
         }
         if !self.unknown.is_empty() {
             let listed = self.unknown.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -102,7 +102,7 @@ impl ConfigWatch {
             Ok(checked) if empty && !changes::between(running.config(), &checked.config).is_empty() => {
                 kept_full(running)
             }
-            Ok(checked) if checked.is_good() => self.take_over(running, &checked, files),
+            Ok(checked) if checked.is_usable() => self.take_over(running, &checked, files),
             Ok(checked) => kept(running, &checked.problems),
             Err(failed) => error!(%failed, "could not load the configuration"),
         }

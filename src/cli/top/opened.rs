@@ -8,8 +8,8 @@ use crate::{
 /// A bar is so wide.
 const BAR: usize = 20;
 
-/// All there is to say of `lane`, which goes at this pace.
-pub(super) fn lines(lane: &LaneStatus, pace: f64) -> Vec<String> {
+/// All there is to say of `lane`.
+pub(super) fn lines(lane: &LaneStatus) -> Vec<String> {
     let mut lines = vec![format!("{} {}", lane.rule, lane.host)];
     let mut row = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     row("waiting", wording::count(lane.waiting));
@@ -17,7 +17,11 @@ pub(super) fn lines(lane: &LaneStatus, pace: f64) -> Vec<String> {
         let eta = lane.drain_eta_s.map_or_else(|| "nobody knows when".to_owned(), wording::seconds);
         row("oldest", format!("{}, all sent in {eta}", wording::seconds(oldest)));
     }
-    row("pace", wording::measured_pace(pace));
+    row("pace", wording::measured_pace(lane.pace));
+    let https = lane_table::https(&lane.https);
+    if !https.is_empty() {
+        row("HTTPS", https.to_owned());
+    }
     let most = lane.in_flight_limit.map_or_else(String::new, |most| format!(" of {most}"));
     row("in flight", format!("{}{most}", lane.in_flight));
     if let Some(gate) = &lane.gate {
@@ -29,7 +33,10 @@ pub(super) fn lines(lane: &LaneStatus, pace: f64) -> Vec<String> {
     }
     for rule in &lane.rules {
         let set = rule.limits.iter().find_map(|limit| limit.ends_in_s).map_or_else(String::new, for_a_while);
-        row("rule", format!("{}: {} waiting for {} budgets{set}", rule.rule, rule.waiting, rule.busy));
+        row(
+            "rule",
+            format!("{}: {} waiting for {}{set}", rule.rule, rule.waiting, wording::several(rule.busy, "budget")),
+        );
     }
     for own in &lane.own_limits {
         row("learned", format!("{}: {}", own.requests, own.evidence));
@@ -93,7 +100,7 @@ mod tests {
         assert_eq!(of_limit(&limit), "[--------------------] 4/s, 0 used, set by an operator for 30m 0s more");
         let rule = AddedRuleStatus { rule: "search".into(), limits: vec![limit], ..AddedRuleStatus::default() };
         let lane = LaneStatus { rules: vec![rule], ..LaneStatus::default() };
-        let lines = lines(&lane, 0.0);
+        let lines = lines(&lane);
         let wanted = "  rule       search: 0 waiting for 0 budgets, set by an operator for 30m 0s more";
         assert!(lines.iter().any(|line| line == wanted), "{lines:#?}");
     }

@@ -1,7 +1,5 @@
 //! What the live table shows, and what keys do to it. Pure.
 
-use std::collections::{HashMap, VecDeque};
-
 use super::{keys::TopKey, opened};
 use crate::{
     admin::{Status, detail::LaneName, status::LaneStatus},
@@ -20,12 +18,7 @@ pub(super) struct TopView {
     chosen: usize,
     /// What was said last, until the next key.
     message: String,
-    /// When so many were sent from each lane: the last few answers, the oldest first.
-    sent: VecDeque<(f64, SentTotals)>,
 }
-
-/// How many were sent from each lane, by its rule and host.
-type SentTotals = HashMap<(String, String), u64>;
 
 /// What the keys are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +54,6 @@ pub(super) struct TopLine {
     pub(super) marked: bool,
 }
 
-/// The pace is that of so many seconds.
-const LATELY_S: f64 = 10.0;
 /// The lines that are no rows: the headline, the titles, and the foot.
 const FRAME: usize = 3;
 /// So many lanes are passed with one key.
@@ -73,28 +64,11 @@ const KEYS: &str = "q end  s sort  / filter  Enter open  p pause  r resume";
 
 impl TopView {
     pub(super) fn new(sort: SortBy, filter: String) -> Self {
-        Self {
-            status: Status::default(),
-            sort,
-            filter,
-            mode: TopMode::Table,
-            chosen: 0,
-            message: String::new(),
-            sent: VecDeque::new(),
-        }
+        Self { status: Status::default(), sort, filter, mode: TopMode::Table, chosen: 0, message: String::new() }
     }
 
     /// andante is like this now.
     pub(super) fn update(&mut self, status: Status) {
-        let sent = status.lanes.iter().map(|lane| ((lane.rule.clone(), lane.host.clone()), lane.sent_total)).collect();
-        // Another process has begun.
-        if self.sent.back().is_some_and(|(at, _)| *at > status.uptime_s) {
-            self.sent.clear();
-        }
-        self.sent.push_back((status.uptime_s, sent));
-        while self.sent.len() > 2 && self.sent.get(1).is_some_and(|(at, _)| status.uptime_s - at >= LATELY_S) {
-            self.sent.pop_front();
-        }
         // The lane that was chosen stays so, wherever it is now.
         let chosen = self.rows().into_iter().nth(self.chosen).map(|row| row.name());
         self.status = status;
@@ -140,7 +114,7 @@ impl TopView {
         match &self.mode {
             TopMode::Lane(rule, host) => {
                 let text = match self.lane(rule, host) {
-                    Some(lane) => opened::lines(lane, self.pace(lane)),
+                    Some(lane) => opened::lines(lane),
                     None => vec![format!("{rule} {host} is no more: nothing waits, and nothing is remembered")],
                 };
                 lines.extend(text.into_iter().map(|text| TopLine { text, marked: false }));
@@ -181,18 +155,7 @@ impl TopView {
     }
 
     fn rows(&self) -> Vec<LaneRow> {
-        lane_table::rows(&self.status, &self.filter, self.sort, |lane| self.pace(lane))
-    }
-
-    /// How many requests a second left a lane lately.
-    fn pace(&self, lane: &LaneStatus) -> f64 {
-        let Some((since, sent)) = self.sent.front() else { return 0.0 };
-        let passed = self.status.uptime_s - since;
-        if passed < 0.05 {
-            return lane_table::pace_so_far(lane);
-        }
-        let before = sent.get(&(lane.rule.clone(), lane.host.clone())).copied().unwrap_or(0);
-        lane.sent_total.saturating_sub(before) as f64 / passed
+        lane_table::rows(&self.status, &self.filter, self.sort)
     }
 
     fn lane(&self, rule: &str, host: &str) -> Option<&LaneStatus> {
@@ -265,7 +228,7 @@ mod tests {
             rule: host.into(),
             host: host.into(),
             waiting,
-            sent_total: sent,
+            pace: sent as f64,
             ..LaneStatus::default()
         };
         let lanes = vec![lane("a.test", 1), lane("b.test", 3), lane("c.test", 2)];
@@ -302,17 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_that_of_the_last_ten_seconds() {
+    fn the_pace_is_that_of_the_status_from_the_first_frame_on() {
         let mut view = view();
-        for second in 1..=30_u64 {
-            // 5/s for 20 s, and nothing then.
-            view.update(status(100.0 + second as f64, second.min(20) * 5));
-        }
-        assert_eq!(view.rows()[0].pace, 0.0);
         view.update(status(131.0, 110));
-        assert_eq!(view.rows()[0].pace, 1.0);
+        assert_eq!(view.rows()[0].pace, 110.0);
         view.update(status(1.0, 3));
-        assert_eq!(view.sent.len(), 1, "another process");
+        assert_eq!(view.rows()[0].pace, 3.0, "another process");
     }
 
     #[test]

@@ -20,4 +20,5 @@ pub(in crate::config) const ADMIN_TOKEN: Key<PathBuf> = Key::new(
     "file with the token that changes by the admin API need, at least 16 characters; without it nothing can be changed",
 )
 .otherwise("no changes")
-.flag("--admin-token", "ANDANTE_ADMIN_TOKEN", None);
+.flag("--admin-token", "ANDANTE_ADMIN_TOKEN", None)
+.secret();

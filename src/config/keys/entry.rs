@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::config::value::{self, grammar::Grammar};
+use crate::config::value::{
+    self,
+    grammar::{Grammar, Wrong},
+};
 
 /// What is known of one key.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,8 @@ pub struct KeyEntry {
     pub flag: Option<Flag>,
     /// Whether it gives a rule a purpose although it limits nothing.
     pub purpose: bool,
+    /// Whether its value may be or hold a credential: no problem quotes it.
+    pub secret: bool,
 }
 
 /// The shape of a value in a file. A text says more in prose than JSON Schema can.
@@ -99,7 +104,7 @@ impl KeyEntry {
     }
 
     pub(in crate::config) const fn new(name: &'static str, form: Form, doc: &'static str, default: Fallback) -> Self {
-        Self { name, form, default, doc, flag: None, purpose: false }
+        Self { name, form, default, doc, flag: None, purpose: false, secret: false }
     }
 }
 
@@ -140,9 +145,26 @@ impl<T> Key<T> {
         self
     }
 
+    pub(in crate::config) const fn secret(mut self) -> Self {
+        self.entry.secret = true;
+        self
+    }
+
     pub(in crate::config) const fn purpose(mut self) -> Self {
         self.entry.purpose = true;
         self
+    }
+}
+
+impl<T> Key<T> {
+    /// Reads `text`, and quotes nothing of it in what is wrong if it may be a credential.
+    pub(in crate::config) fn read(&self, text: &str) -> Result<T, Wrong> {
+        self.grammar.read(text).map_err(|wrong| match self.entry.secret {
+            true if wrong.what.contains(text.trim()) || wrong.what == self.grammar.unexpected(text) => {
+                Wrong { what: format!("expected {}, found something else", self.grammar.expected), ..wrong }
+            }
+            _ => wrong,
+        })
     }
 }
 

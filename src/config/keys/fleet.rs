@@ -18,7 +18,8 @@ pub(in crate::config) const STORE: Key<Option<StoreUrl>> = Key::new(
     "where several andantes share their limits, so that together they keep them",
 )
 .default("\"off\"")
-.flag("--store", "ANDANTE_STORE", Some("off"));
+.flag("--store", "ANDANTE_STORE", Some("off"))
+.secret();
 pub(in crate::config) const LEASE: Key<Duration> = Key::new(
     "lease",
     value::LEASE,

@@ -233,7 +233,8 @@ pub(in crate::config) const UPSTREAM: Key<bool> = Key::new(
 pub(in crate::config) const VIA: Key<Option<Parent>> =
     Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "a parent proxy on the way")
         .default("\"direct\"")
-        .purpose();
+        .purpose()
+        .secret();
 pub(in crate::config) const VIA_FIELD: Key<bool> = Key::new(
     "via-field",
     upstream::VIA_FIELD,

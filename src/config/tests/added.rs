@@ -53,3 +53,19 @@ fn a_key_may_have_hosts_of_a_pattern_apart() {
     let config = load("[[rule]]\nhost = '*.test'\nlimits = '5/s'\nkey = ['host', 'header:authorization']");
     assert_eq!(config.rules.iter().next().unwrap().added.as_ref().unwrap().key.len(), 2);
 }
+
+#[test]
+fn an_unset_wait_of_a_path_rule_never_beats_the_hosts() {
+    let path = |key: &str| format!("[[rule]]\nhost = 'a'\npath = '/x'\nlimits = '1/min'\n{key}\n");
+    let host = "[[rule]]\nhost = 'a'\nlimits = '9/s'\nmax-wait = '3h'\nmax-waiting = 500000\n";
+    let waits = |text: &str| {
+        let config = load(text);
+        let rule = config.rules.iter().find(|rule| rule.added.is_some()).unwrap().clone();
+        (rule.max_wait.as_secs(), rule.max_waiting)
+    };
+    assert_eq!(waits(&format!("{host}{}", path(""))), (3 * 3600, 500_000));
+    assert_eq!(waits(&format!("{}{host}", path("max-wait = '5s'"))), (5, 500_000), "a value that is set counts");
+    assert_eq!(waits(&path("")), (7200, 100_000));
+    let other = host.replace("'a'", "'b'");
+    assert_eq!(waits(&format!("{other}{}", path(""))), (7200, 100_000), "that is another host's");
+}

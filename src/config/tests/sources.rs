@@ -3,22 +3,38 @@
 use super::*;
 
 #[test]
-fn a_slip_in_the_name_of_a_variable_is_told_and_what_is_somebody_elses_is_not() {
-    let names =
-        ["ANDANTE_LIMITS", "ANDANTE_ACESS_LOG", "ANDANTE_PORT", "ANDANTE_SERVICE_HOST", "ANDANTE_PORT_3128_TCP"];
+fn an_unknown_variable_of_andante_is_an_error_and_one_of_kubernetes_is_not() {
+    let names = [
+        "ANDANTE_LIMITS",
+        "ANDANTE_ACESS_LOG",
+        "ANDANTE_MAX_WAIT",
+        "ANDANTE_COLOUR",
+        "ANDANTE_PORT",
+        "ANDANTE_SERVICE_HOST",
+        "ANDANTE_SERVICE_PORT_HTTP",
+        "ANDANTE_PORT_3128_TCP",
+        "ANDANTE_GATEWAY_PORT_3128_TCP_ADDR",
+    ];
     let others = ["ANDANTE_LOG", "ANDANTE_CONFIG", "ANDANTE_STORE", "PATH"];
-    let names = names.into_iter().chain(others).map(str::to_owned);
-    let sources = Sources { environment: Settings::from_environment(names, |_| None), ..Sources::default() };
-    let (_, warnings) = Config::load(&sources).unwrap();
-    let told: Vec<_> = warnings.iter().map(|warning| (warning.to_string(), warning.hint.clone().unwrap())).collect();
-    let told: Vec<_> = told.iter().map(|(what, hint)| (what.as_str(), hint.as_str())).collect();
+    let names = || names.into_iter().chain(others).map(str::to_owned);
+    let variable = |name: &str| (name == "ANDANTE_PORT").then(|| "tcp://10.0.0.1:3128".to_owned());
+    let sources = Sources { environment: Settings::from_environment(names(), variable), ..Sources::default() };
+    let problems = Config::load(&sources).unwrap_err();
     assert_eq!(
-        told,
-        [
-            ("ANDANTE_ACESS_LOG: andante knows no such variable", "write ANDANTE_ACCESS_LOG"),
-            ("ANDANTE_LIMITS: andante knows no such variable", "write ANDANTE_LIMIT"),
-        ]
+        said(&problems),
+        "error: ANDANTE_ACESS_LOG: andante knows no such variable | write ANDANTE_ACCESS_LOG\n\
+         error: ANDANTE_LIMITS: andante knows no such variable | write ANDANTE_LIMIT=api.example.com=500/min\n\
+         error: ANDANTE_MAX_WAIT: andante knows no such variable | no flag and no variable says that: \
+         write max-wait = \"10m\" under a [[rule]] in a file, and start with --config FILE\n\
+         warning: ANDANTE_COLOUR: andante knows no such variable | it says nothing; known are ANDANTE_LISTEN, \
+         ANDANTE_ADMIN, ANDANTE_ADMIN_TOKEN, ANDANTE_THREADS, ANDANTE_LOG_FORMAT, ANDANTE_ACCESS_LOG, ANDANTE_CLIENTS, \
+         ANDANTE_INTERCEPT, ANDANTE_UPSTREAM_CA, ANDANTE_DATA, ANDANTE_STATE, ANDANTE_STORE, ANDANTE_SPEND, \
+         ANDANTE_TRUST, ANDANTE_RETRY, ANDANTE_BREAKER, ANDANTE_LIMIT, ANDANTE_CONFIG, ANDANTE_LOG"
     );
+    // A port of one's own is no service of Kubernetes.
+    let own = |name: &str| (name == "ANDANTE_PORT").then(|| "3128".to_owned());
+    let sources = Sources { environment: Settings::from_environment(names(), own), ..Sources::default() };
+    assert!(said(&Config::load(&sources).unwrap_err()).contains("write ANDANTE_LISTEN=127.0.0.1:3128"));
 }
 
 #[test]

@@ -198,8 +198,8 @@ fn wrong_flags_and_variables_are_called_by_name() {
          api.example.com:8443 or *\n\
          error: ANDANTE_UPSTREAM_CA: expected the name of a file, found \" \" | write /etc/andante/ca.pem\n\
          error: --data: expected the name of a folder, found \"\" | write /var/lib/andante\n\
-         error: --intercept: expected a host, found \"…@a\" | write api.example.com, *.example.com, \
-         api.example.com:8443 or *"
+         error: --intercept: expected a host, found \"…@a\" | write the host alone, without user name and password, as in \
+         api.example.com"
     );
 }
 

@@ -37,7 +37,7 @@ impl<T> Grammar<T> {
     }
 
     /// The complaint about a `text` that is nothing of the kind.
-    pub(super) fn unexpected(&self, text: &str) -> String {
+    pub(in crate::config) fn unexpected(&self, text: &str) -> String {
         format!("expected {}, found {:?}", self.expected, shown(text))
     }
 }

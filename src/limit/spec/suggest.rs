@@ -2,9 +2,11 @@
 //! of what may mean something else the forms of a limit are shown.
 
 mod clauses;
+mod odd;
 mod tokens;
 
 use self::clauses::{Clause, Windowless, clauses, windowless};
+pub(in crate::limit) use self::odd::hint;
 use super::parse_count;
 
 /// What people write where nothing is limited.

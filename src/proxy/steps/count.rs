@@ -108,8 +108,10 @@ impl CountedRequest {
             }
             Err(error) => {
                 lane.metrics().count(of_error(error));
-                if error.blame() == Blame::Upstream {
-                    self.failed(error.with_causes());
+                match error {
+                    _ if error.blame() == Blame::Upstream => self.failed(error.with_causes()),
+                    Error::Refused { .. } => self.refused(error),
+                    _ => {}
                 }
                 self.log(of_error(error), Some(error.status()));
             }
@@ -135,6 +137,27 @@ impl CountedRequest {
             );
         }
         route.lane.failed(error);
+    }
+
+    /// andante has refused it: no slot in the time that it may wait, or no place in the queue.
+    fn refused(&self, error: &Error) {
+        let Self { exchange, route, .. } = self;
+        let (proxy, rule) = (&exchange.proxy, &route.lane.policy().name);
+        let text = error.with_causes();
+        if let Some(more) = proxy.reports.refusals.add(&route.origin.host, rule, &text, proxy.clock.now()) {
+            warn!(
+                method = self.method.as_str(),
+                host = %route.origin.host,
+                path = self.path().map(access_log::without_secrets).as_deref(),
+                %rule,
+                status = error.status().as_u16(),
+                request_id = %exchange.request_id(),
+                error = text,
+                hint = error.hint(),
+                more_before = (more > 0).then_some(more),
+                "andante refused a request"
+            );
+        }
     }
 
     fn log(&self, outcome: metrics::CallOutcome, status: Option<StatusCode>) {

@@ -62,8 +62,8 @@ impl Batch {
         let mut answers = BTreeMap::new();
         for line in text.lines() {
             let answer: Value = serde_json::from_str(line).unwrap();
-            let name =
-                ["id", "custom_id", "line"].iter().find_map(|member| answer[member].as_str()).unwrap().to_owned();
+            let named = ["id", "custom_id"].iter().find_map(|member| answer[member].as_str());
+            let name = named.map_or_else(|| answer["line"].as_u64().unwrap().to_string(), str::to_owned);
             assert!(answers.insert(name, answer).is_none(), "twice: {line}");
         }
         answers
@@ -255,7 +255,10 @@ fn a_mistake_in_the_last_line_is_told_before_the_first_is_sent() {
         ("{\"url\":\"http://a/\",\"boddy\":1}", "line 2: unknown field `boddy`"),
         ("{\"url\":\"/relative\"}", "line 2: `url` is not a whole one: name the API by --base-url"),
         ("not json", "line 2: expected"),
-        ("{\"id\":\"1\",\"url\":\"http://a/\"}\n{\"id\":\"1\",\"url\":\"http://a/\"}", "two requests called \"1\""),
+        (
+            "{\"id\":\"1\",\"url\":\"http://a/\"}\n{\"id\":\"1\",\"url\":\"http://a/\"}",
+            "line 2: its id \"1\" is that of line 1",
+        ),
     ] {
         let batch = Batch::of("in.jsonl", &format!("{good}{bad}\n"));
         let (code, stderr) = batch.run(&[]);

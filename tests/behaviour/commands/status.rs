@@ -93,7 +93,7 @@ fn status_lists_the_lanes_and_says_what_waits() {
     for command in [&["status"][..], &["top", "--once"]] {
         let (_, text, _) = outcome(andante(&[command, &["--admin", &admin, "--filter", "c.test"]].concat()));
         let (titles, row) = (text.lines().nth(1).unwrap(), text.lines().nth(2).unwrap());
-        assert!(titles.ends_with("LIMITS END  PAUSED"), "{text}");
+        assert!(titles.ends_with("LIMITS END  HTTPS  PAUSED"), "{text}");
         assert!(row.contains("  in 29m ") || row.contains("  in 30m 0s"), "{text}");
     }
 }
@@ -134,4 +134,59 @@ fn top_is_used_in_a_terminal_which_is_restored() {
         .map(|lane| lane["host"].clone())
         .collect();
     assert_eq!(paused, ["b.test"], "{status:#}");
+}
+
+#[test]
+fn refusals_of_andante_are_in_the_log_in_status_and_in_top() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::serve(&["--limit", &format!("{host}=1/h")]);
+    let ask = || {
+        let request = format!(
+            "GET http://{host}/v1?key=hunter2 HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=0\r\nConnection: close\r\n\r\n"
+        );
+        Client::ask(andante.proxy(), request).status()
+    };
+    assert_eq!([ask(), ask(), ask(), ask()], [200, 429, 429, 429]);
+    let stderr = andante.stderr();
+    let warnings: Vec<&str> = stderr.lines().filter(|line| line.contains("andante refused a request")).collect();
+    assert_eq!(warnings.len(), 1, "one each ten seconds: {stderr}");
+    for part in ["WARN", &host.ip().to_string(), "/v1", "429", "request_id", "may not wait"] {
+        assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
+    }
+    assert!(!stderr.contains("hunter2"), "{stderr}");
+    let admin = andante.admin().to_string();
+    for command in [&["status", "--admin", &admin][..], &["top", "--once", "--admin", &admin]] {
+        let (code, stdout, stderr) = outcome(super::andante(command));
+        assert_eq!(code, Some(0), "{stderr}");
+        let line =
+            stdout.lines().find(|line| line.starts_with("andante refused 3 requests, the last ")).unwrap_or(&stdout);
+        assert!(line.contains("no slot in the time that a request may wait"), "{stdout}");
+    }
+}
+
+#[test]
+fn pace_is_that_of_the_last_ten_seconds_in_status_and_on_the_page() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::serve(&["--limit", &format!("{host}=20/s")]);
+    let requests = format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let mut client = Client::connect(andante.proxy());
+    for _ in 0..60 {
+        client.send(&requests);
+        assert_eq!(client.answer().status(), 200);
+    }
+    let status = andante.status();
+    let lane = &status["lanes"][0];
+    // 60 at 20/s: 3 s, of which none is before the first request.
+    let pace = lane["pace"].as_f64().unwrap();
+    assert!((15.0..=22.0).contains(&pace), "{lane:#}");
+    assert_eq!(lane["https"], "turns");
+    let admin = andante.admin().to_string();
+    let (_, stdout, _) = outcome(super::andante(&["status", "--admin", &admin]));
+    let titles: Vec<&str> = stdout.lines().find(|line| line.starts_with("LANE")).unwrap().split_whitespace().collect();
+    assert!(titles.contains(&"HTTPS"), "{stdout}");
+    let row = stdout.lines().find(|line| line.starts_with(&host.to_string())).unwrap();
+    assert!(row.ends_with("turns"), "{stdout}");
+    assert!(status["turns"]["sent"].is_number() && status["instance"].as_str().unwrap().contains("127.0.0.1:"));
 }

@@ -185,3 +185,67 @@ fn the_status_of_a_lane_has_its_last_error_and_who_has_waited_longest() {
     assert!(waiting["oldest_waiting_s"].as_f64().unwrap() >= 0.2, "{waiting:#}");
     assert!(waiting["last_error"].is_null(), "{waiting:#}");
 }
+
+/// As many requests as `count`, each on a connection of its own.
+fn ask(andante: &Andante, upstream: &Upstream, count: usize) {
+    let host = upstream.address();
+    for _ in 0..count {
+        let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(Client::ask(andante.proxy(), request).status(), 200, "no request is held up");
+    }
+}
+
+fn lost(andante: &Andante) -> u64 {
+    let metrics = andante.metrics();
+    let line = metrics.lines().find(|line| line.starts_with("andante_access_log_lost_total ")).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+const CANNOT: &str = "the access log cannot be written";
+
+#[test]
+fn an_access_log_on_a_full_disk_warns_once_and_counts_what_is_lost() {
+    let upstream = Upstream::ok();
+    let andante = Andante::serve(&["--access-log", "/dev/full"]);
+    ask(&andante, &upstream, 20);
+    eventually("all are counted", || (lost(&andante) == 20).then_some(()));
+    let stderr = andante.stderr();
+    assert_eq!(stderr.matches(CANNOT).count(), 1, "{stderr}");
+    assert!(stderr.contains("WARN") && stderr.contains("No space left on device"), "{stderr}");
+    let status = andante.status();
+    assert_eq!(status["access_log"]["lost_total"], 20);
+    assert!(status["access_log"]["problem"].as_str().unwrap().contains("No space left"), "{status:#}");
+    let admin = andante.admin().to_string();
+    let (_, stdout, _) = crate::commands::outcome(crate::commands::andante(&["status", "--admin", &admin]));
+    assert!(stdout.contains("the access log cannot be written, and 20 lines are lost: No space left"), "{stdout}");
+}
+
+#[test]
+fn an_access_log_whose_folder_is_removed_warns_and_goes_on_when_it_is_back() {
+    let upstream = Upstream::ok();
+    let (andante, place) = logging(&[]);
+    ask(&andante, &upstream, 1);
+    lines(&place, 1);
+    fs::remove_dir_all(place.path()).unwrap();
+    let warned = eventually("a warning", || {
+        ask(&andante, &upstream, 1);
+        let stderr = andante.stderr();
+        stderr.contains(CANNOT).then_some(stderr)
+    });
+    assert!(warned.contains("No such file or directory"), "{warned}");
+    fs::create_dir(place.path()).unwrap();
+    eventually("lines again", || {
+        ask(&andante, &upstream, 1);
+        fs::read_to_string(place.path().join("access.log")).is_ok_and(|text| !text.is_empty()).then_some(())
+    });
+    assert!(andante.status()["access_log"]["problem"].is_null());
+}
+
+#[test]
+fn an_access_log_without_trouble_says_nothing() {
+    let upstream = Upstream::ok();
+    let (andante, place) = logging(&[]);
+    ask(&andante, &upstream, 3);
+    lines(&place, 3);
+    assert_eq!((lost(&andante), andante.stderr().contains("access log")), (0, false));
+}

@@ -120,6 +120,9 @@ impl Andante {
 
         let mut andante = Self { child, listen: Vec::new(), admin: None, stderr, _config: config };
         let line = ready.recv_timeout(PATIENCE).unwrap_or_default();
+        // With a log in JSON the line is JSON as well.
+        let json: Option<Value> = serde_json::from_str(&line).ok();
+        let line = json.and_then(|json| json["message"].as_str().map(str::to_owned)).unwrap_or(line);
         let Some((listen, admin)) = line.trim().split_once(", admin ") else {
             let _ = andante.child.kill();
             let _ = andante.child.wait();

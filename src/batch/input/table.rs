@@ -1,0 +1,155 @@
+//! A table with an address for each row, and perhaps a body: comma-separated values, or with semicolons or tabs.
+
+use std::io::{self, BufRead, Cursor, Read};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+
+use super::{Defaults, InputError, numbered, text_lines::NOT_UTF8};
+use crate::batch::{
+    item::{Id, Item},
+    template::{Encoding, Template},
+};
+
+/// The rows of a table.
+pub(super) struct Table {
+    names: csv::StringRecord,
+    records: csv::StringRecordsIntoIter<Rest>,
+    address: Template,
+    body: Option<Template>,
+    /// The column that names rows.
+    id: Option<String>,
+}
+
+/// A table whose first line was read ahead.
+struct Rest {
+    title: Cursor<Vec<u8>>,
+    file: Box<dyn BufRead + Send>,
+}
+
+/// What separates columns: spreadsheets of many languages write semicolons.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
+// === impl Table ===
+
+impl Table {
+    /// The table in `file`, with the address and the body that `defaults` have for its rows.
+    pub(super) fn open(mut file: Box<dyn BufRead + Send>, defaults: &Defaults) -> Result<Self, InputError> {
+        let mut title = Vec::new();
+        // A title that is longer than this is none.
+        let read = file.by_ref().take(1 << 20).read_until(b'\n', &mut title);
+        read.map_err(|error| InputError::Line { line: 1, what: error.to_string() })?;
+        let separator = separator(&title);
+        let mut reader =
+            csv::ReaderBuilder::new().delimiter(separator).from_reader(Rest { title: Cursor::new(title), file });
+        let names = match reader.headers() {
+            Ok(names) => names.clone(),
+            Err(error) => return Err(InputError::Line { line: 1, what: what(&error) }),
+        };
+        let address = defaults.template.as_deref().ok_or_else(|| {
+            InputError::Template("a table needs an address with its columns: --url 'https://…/{id}'".into())
+        })?;
+        let address = Template::parse(address).map_err(InputError::Template)?;
+        let known = |column: &str| names.iter().any(|name| name == column);
+        let listed = || names.iter().collect::<Vec<_>>().join(", ");
+        for column in address.columns().chain(defaults.id.as_deref()) {
+            if !known(column) {
+                return Err(InputError::Template(format!("there is no column {column:?}; there are: {}", listed())));
+            }
+        }
+        let body = defaults.body.as_deref().map(|text| Template::of_body(text, encoding(text, defaults), known));
+        if body.as_ref().is_some_and(|body| body.columns().next().is_none()) {
+            let hint = format!("the body of --body names no column, as in {{NAME}}; there are: {}", listed());
+            return Err(InputError::Template(hint));
+        }
+        Ok(Self { names, records: reader.into_records(), address, body, id: defaults.id.clone() })
+    }
+
+    /// The next row, as a request with what `defaults` say.
+    pub(super) fn next(&mut self, defaults: &Defaults) -> Option<Result<Item, InputError>> {
+        let row = match self.records.next()? {
+            Ok(row) => row,
+            Err(error) => {
+                let line = error.position().map_or(0, csv::Position::line);
+                return Some(Err(InputError::Line { line, what: what(&error) }));
+            }
+        };
+        let line = row.position().map_or(0, csv::Position::line);
+        Some(self.item(&row, line, defaults).map_err(|what| InputError::Line { line, what }))
+    }
+
+    fn item(&self, row: &csv::StringRecord, line: u64, defaults: &Defaults) -> Result<Item, String> {
+        let value =
+            |column: &str| self.names.iter().zip(row.iter()).find(|(name, _)| *name == column).map(|pair| pair.1);
+        let named = |member: &'static str, column: &str| Some(Id { member, name: value(column)?.to_owned() });
+        let id = match &self.id {
+            Some(column) => named(Id::MEMBER, column),
+            None => [Id::MEMBER, Id::CUSTOM].into_iter().find_map(|member| named(member, member)),
+        };
+        let mut headers = HeaderMap::new();
+        let body = match &self.body {
+            None => Bytes::new(),
+            Some(template) => {
+                let text = template.fill(value);
+                if template.encoding() == Encoding::Json {
+                    serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|_| {
+                        "its --body is no JSON: put places for text in quotes, as in \"{NAME}\"".to_owned()
+                    })?;
+                    // What --header says is stronger.
+                    if !defaults.headers.contains_key(CONTENT_TYPE) {
+                        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                    }
+                }
+                text.into()
+            }
+        };
+        let id = id.unwrap_or_else(|| numbered(line));
+        defaults.item(line, id, None, &self.address.fill(value), headers, body)
+    }
+}
+
+// === impl Rest ===
+
+impl Read for Rest {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.title.read(buffer)? {
+            0 => self.file.read(buffer),
+            length => Ok(length),
+        }
+    }
+}
+
+/// How values are written in a body like this.
+fn encoding(text: &str, defaults: &Defaults) -> Encoding {
+    let kind = defaults.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    match text.trim_start().chars().next() {
+        _ if kind.contains("x-www-form-urlencoded") => Encoding::Url,
+        Some('{' | '[') if kind.is_empty() || kind.contains("json") => Encoding::Json,
+        _ => Encoding::Plain,
+    }
+}
+
+/// The separator of a table with this first line: the one that stands in it most often, and a comma in doubt.
+fn separator(title: &[u8]) -> u8 {
+    let count = |separator: u8| title.iter().filter(|byte| **byte == separator).count();
+    let mut best = SEPARATORS[0];
+    for separator in SEPARATORS {
+        if count(separator) > count(best) {
+            best = separator;
+        }
+    }
+    best
+}
+
+/// What is wrong with a row, without what it says.
+fn what(error: &csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::Utf8 { .. } => NOT_UTF8.to_owned(),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!(
+                "it has {len} columns, and the first line has {expected_len}: put a text with a separator in quotes"
+            )
+        }
+        _ => error.to_string(),
+    }
+}

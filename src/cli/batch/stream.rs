@@ -1,0 +1,210 @@
+//! Requests that are sent as they come from a pipe, and not only when it has ended.
+//!
+//! What was read is kept beside the answers: the same command goes on after a crash if the pipe begins with it again.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::fs::FileTypeExt as _,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use tokio::sync::mpsc;
+
+use super::{BatchOptions, Failure, beside};
+use crate::batch::{Format, Input, InputError, Item, input::Defaults};
+
+/// Requests from a pipe.
+pub(super) struct Stream {
+    pub(super) items: mpsc::Receiver<Result<Item, InputError>>,
+    pub(super) progress: StreamProgress,
+}
+
+/// How much has been read of a pipe.
+#[derive(Clone, Default)]
+pub(super) struct StreamProgress {
+    read: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+}
+
+/// Copies what is read into a file.
+struct Tee<R> {
+    reader: R,
+    kept: File,
+}
+
+/// So many requests are read ahead.
+const READ_AHEAD: usize = 64;
+
+/// Whether the requests of `options` come from a pipe and can be sent as they come. Not when a batch goes on: then what was
+/// answered is told apart first. Not with --dedupe: then all have to be known.
+pub(super) fn is_possible(options: &BatchOptions) -> bool {
+    let is_pipe = |path: &Path| {
+        fs::metadata(path).is_ok_and(|file| {
+            let kind = file.file_type();
+            kind.is_fifo() || kind.is_socket() || kind.is_char_device()
+        })
+    };
+    let path = if options.file == Path::new("-") { Path::new("/dev/stdin") } else { &options.file };
+    let is_empty = |path: &Path| fs::metadata(path).map_or(true, |file| file.len() == 0);
+    !options.dedupe && is_pipe(path) && is_empty(&options.out) && is_empty(&kept(options))
+}
+
+/// Where is kept what was read.
+pub(super) fn kept(options: &BatchOptions) -> std::path::PathBuf {
+    beside(&options.out, "input")
+}
+
+/// Begins to read.
+pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Stream, Failure> {
+    let failed = |what: String| move |error: io::Error| Failure::new(what).because(error);
+    let reader: Box<dyn Read + Send> = if options.file == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(&options.file).map_err(failed(format!("could not read {}", options.file.display())))?)
+    };
+    let path = kept(options);
+    let kept = OpenOptions::new().create(true).write(true).truncate(true).open(&path);
+    let kept = kept.map_err(failed(format!("could not keep what is read in {}", path.display())))?;
+    let (sender, items) = mpsc::channel(READ_AHEAD);
+    let progress = StreamProgress::default();
+    let (told, defaults, format) = (progress.clone(), defaults.clone(), named_format(options));
+    let read = move || {
+        let reader = BufReader::new(Tee { reader, kept });
+        send(reader, format, &defaults, &told, |item| sender.blocking_send(item).is_ok());
+    };
+    let thread = thread::Builder::new().name("batch-input".into()).spawn(read);
+    thread.map_err(failed("could not start a thread that reads".to_owned()))?;
+    Ok(Stream { items, progress })
+}
+
+/// The format that options or the name of the file say.
+fn named_format(options: &BatchOptions) -> Option<Format> {
+    match options.format.as_deref() {
+        Some("jsonl") => Some(Format::JsonLines),
+        Some("csv") => Some(Format::Csv),
+        Some(_) => Some(Format::Urls),
+        None if options.url.is_some() => Some(Format::Csv),
+        None => Format::named(&options.file),
+    }
+}
+
+/// Reads requests to the end, or to the first mistake.
+fn send(
+    mut reader: impl BufRead + Send + 'static,
+    format: Option<Format>,
+    defaults: &Defaults,
+    progress: &StreamProgress,
+    mut each: impl FnMut(Result<Item, InputError>) -> bool,
+) {
+    let format = format.unwrap_or_else(|| Format::of_text(reader.fill_buf().unwrap_or_default()));
+    let mut names = HashMap::new();
+    let input = match Input::from_reader(Box::new(reader), format, defaults) {
+        Ok(input) => input,
+        Err(error) => {
+            each(Err(error));
+            return;
+        }
+    };
+    for item in input {
+        let item = item.and_then(|item| match names.entry(item.id.name.clone()) {
+            Entry::Occupied(earlier) => {
+                let what = format!("its id {:?} is that of line {}", item.id.name, earlier.get());
+                Err(InputError::Line { line: item.line, what })
+            }
+            Entry::Vacant(free) => {
+                free.insert(item.line);
+                Ok(item)
+            }
+        });
+        let is_good = item.is_ok();
+        progress.read.fetch_add(u64::from(is_good), Ordering::Relaxed);
+        if !each(item) || !is_good {
+            return;
+        }
+    }
+    progress.ended.store(true, Ordering::Release);
+}
+
+/// Whether the file at `all` begins with what was kept at `kept`.
+pub(super) fn begins_with(all: &Path, kept: &Path) -> io::Result<bool> {
+    let (mut all, mut kept) = (BufReader::new(File::open(all)?), BufReader::new(File::open(kept)?));
+    loop {
+        let (one, other) = (all.fill_buf()?, kept.fill_buf()?);
+        let length = one.len().min(other.len());
+        if other.is_empty() {
+            return Ok(true);
+        }
+        if length == 0 || one[..length] != other[..length] {
+            return Ok(false);
+        }
+        all.consume(length);
+        kept.consume(length);
+    }
+}
+
+// === impl StreamProgress ===
+
+impl StreamProgress {
+    /// How many requests were read so far.
+    pub(super) fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// How many requests there are, as far as that is known: one more while the pipe has not ended.
+    pub(super) fn total(&self) -> u64 {
+        self.read() + u64::from(!self.ended.load(Ordering::Acquire))
+    }
+}
+
+// === impl Tee ===
+
+impl<R: Read> Read for Tee<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        self.kept.write_all(&buffer[..length])?;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &'static str) -> (Vec<Result<String, String>>, u64) {
+        let (progress, mut items) = (StreamProgress::default(), Vec::new());
+        send(text.as_bytes(), None, &Defaults::default(), &progress, |item| {
+            items.push(item.map(|item| item.id.name).map_err(|error| error.to_string()));
+            true
+        });
+        (items, progress.total())
+    }
+
+    #[test]
+    fn a_stream_ends_at_the_first_mistake() {
+        assert_eq!(read("http://a/\nhttp://b/\n"), (vec![Ok("1".into()), Ok("2".into())], 2));
+        let (items, total) = read("{\"id\":\"a\",\"url\":\"http://a/\"}\n{\"id\":\"a\",\"url\":\"http://b/\"}\n{}\n");
+        assert_eq!(items, [Ok("a".into()), Err("line 2: its id \"a\" is that of line 1".into())]);
+        assert_eq!(total, 2, "it has not ended");
+    }
+
+    #[test]
+    fn what_was_kept_is_the_beginning_of_the_same_pipe() {
+        let file = |text: &str| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file
+        };
+        for (all, kept, expected) in
+            [("ab\ncd\n", "ab\nc", true), ("ab\n", "", true), ("ab", "abc", false), ("ax", "ab", false)]
+        {
+            assert_eq!(begins_with(file(all).path(), file(kept).path()).unwrap(), expected, "{all} {kept}");
+        }
+    }
+}

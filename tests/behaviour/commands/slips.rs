@@ -1,0 +1,69 @@
+//! What people type wrong, and what they are told: `slips/*.txt` has a command line, variables or a file each, and what
+//! must be said: what is wrong, where, and what to write instead.
+
+use std::fs;
+
+use super::{andante, outcome};
+
+/// One slip.
+#[derive(Debug, Default)]
+struct Slip {
+    args: Vec<String>,
+    variables: Vec<(String, String)>,
+    /// The content of `a.toml`.
+    file: Vec<String>,
+    /// Lines that must be in what is said.
+    says: Vec<String>,
+}
+
+/// Slips that were tried by a newcomer, and those like them.
+const LISTS: [&str; 3] =
+    [include_str!("slips/command_line.txt"), include_str!("slips/files.txt"), include_str!("slips/variables.txt")];
+/// What stands for a credential in the lists.
+const SECRETS: [&str; 2] = ["hunter2", "super-secret"];
+/// How many slips there are at least: a newcomer's afternoon.
+const LEAST: usize = 150;
+
+/// Reads blocks of lines: `$ args`, `VARIABLE=value`, indented lines of the file, `> what is said`.
+fn slips(text: &str) -> Vec<Slip> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let block = |lines: &[&str]| {
+        let mut slip = Slip::default();
+        for line in lines {
+            if let Some(args) = line.strip_prefix("$ ") {
+                slip.args = args.split(' ').map(str::to_owned).collect();
+            } else if let Some(said) = line.strip_prefix("> ") {
+                slip.says.push(said.to_owned());
+            } else if let Some(file) = line.strip_prefix("  ") {
+                slip.file.push(file.to_owned());
+            } else {
+                let (name, value) = line.split_once('=').unwrap();
+                slip.variables.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        slip
+    };
+    lines.split(|line| line.is_empty()).filter(|block| !block.is_empty()).map(block).collect()
+}
+
+/// What is wrong with what is said about `slip`.
+fn misses(slip: &Slip) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.toml"), slip.file.join("\n")).unwrap();
+    let mut command = andante(&slip.args.iter().map(String::as_str).collect::<Vec<_>>());
+    command.current_dir(folder.path()).env("HOME", folder.path());
+    command.envs(slip.variables.iter().map(|(name, value)| (name, value)));
+    let (code, _, said) = outcome(command);
+    let missing: Vec<_> = slip.says.iter().filter(|line| !said.lines().any(|other| other == *line)).collect();
+    let told = SECRETS.iter().find(|secret| said.contains(*secret));
+    let wrong = code == Some(0) || slip.says.len() < 2 || !missing.is_empty() || told.is_some();
+    wrong.then(|| format!("{slip:?}\n  missing: {missing:?}, secret: {told:?}, exit code {code:?}, said:\n{said}"))
+}
+
+#[test]
+fn every_slip_of_a_newcomer_is_told_what_where_and_what_to_write() {
+    let slips: Vec<Slip> = LISTS.into_iter().flat_map(slips).collect();
+    assert!(slips.len() >= LEAST, "{} slips", slips.len());
+    let wrong: Vec<String> = slips.iter().filter_map(misses).collect();
+    assert!(wrong.is_empty(), "{} of {} slips are not told:\n{}", wrong.len(), slips.len(), wrong.join("\n"));
+}
