@@ -16,6 +16,7 @@ use std::{
 use self::forgetting::forget;
 use super::{
     Lane, Sharing,
+    capacity::Capacity,
     journal::Journal,
     kept::KeptLanes,
     key::{LaneKey, RequestKey},
@@ -29,6 +30,7 @@ use crate::{
     policy::{Origin, Policy, RenamedRules, Rules},
 };
 use parking_lot::{Mutex, RwLock};
+use tracing::warn;
 
 /// All lanes.
 pub struct Lanes {
@@ -44,6 +46,8 @@ pub struct Lanes {
     sharing: Option<Sharing>,
     /// Until when an operator has paused all of them, those to come too.
     held: Mutex<Option<Instant>>,
+    /// How many lanes and keyed budgets there may be.
+    capacity: Arc<Capacity>,
 }
 
 /// The rules, and the lanes that are made by them.
@@ -100,7 +104,13 @@ impl Lanes {
             sharing: None,
             journal: Arc::default(),
             held: Mutex::default(),
+            capacity: Arc::default(),
         }
+    }
+
+    /// Lanes and budgets take up to a part of `bytes`, the memory of the process.
+    pub fn within(self, bytes: u64) -> Self {
+        Self { capacity: Arc::new(Capacity::of_memory(bytes)), ..self }
     }
 
     /// Lanes that are opened from now on go on from their `kept` records.
@@ -125,8 +135,11 @@ impl Lanes {
         let left = table.left_to(key, origin);
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
-            self.forgotten(forget(&mut lanes));
-            rule_lanes.crowded.store(lanes.len() * 2, Ordering::Relaxed);
+            let most = self.capacity.lanes;
+            self.forgotten(forget(&mut lanes, most));
+            // Where all of them have to stay, it is not looked for each new one whether they still have to.
+            let crowded = (lanes.len() * 2).min(most.max(lanes.len() * 5 / 4));
+            rule_lanes.crowded.store(crowded, Ordering::Relaxed);
         }
         let open = || {
             let open = self.open_under(&table, key, origin);
@@ -242,9 +255,17 @@ impl Lanes {
         for rule_lanes in &self.table.read().rules_lanes {
             let mut lanes = rule_lanes.lanes.write();
             if lanes.len() > FEW {
-                self.forgotten(forget(&mut lanes));
+                self.forgotten(forget(&mut lanes, self.capacity.lanes));
                 lanes.shrink_to(FEW);
             }
+        }
+        let forgotten = self.capacity.take_forgotten();
+        if forgotten > 0 {
+            warn!(
+                budgets = forgotten,
+                hint = "let a rule's `key` name fewer different values, or raise `max-memory`",
+                "more keys than fit have something that counts: those that were used longest ago begin anew"
+            );
         }
         if let Some(kept) = &self.kept {
             kept.sweep(self.clock.now(), self.clock.epoch());
@@ -322,7 +343,7 @@ impl Lanes {
             Some(sharing) => lane.shared(sharing, shared_names(rules, policy, key.host)),
             None => lane,
         };
-        let lane = Arc::new(lane.with_journal(self.journal.clone()));
+        let lane = Arc::new(lane.within(self.capacity.clone()).with_journal(self.journal.clone()));
         self.hold(&lane);
         lane
     }

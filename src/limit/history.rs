@@ -47,6 +47,9 @@ impl SpendHistory {
     }
 
     fn begin(&mut self, entry: HistoryEntry) {
+        if self.entries.is_empty() {
+            self.entries.reserve_exact(1);
+        }
         self.entries.push_back(entry);
         self.coarsen(entry.last);
     }

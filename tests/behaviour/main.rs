@@ -23,6 +23,7 @@ mod http_upstream;
 mod https;
 mod idempotency;
 mod lifecycle;
+mod memory;
 mod order;
 mod reload;
 mod rules;

@@ -10,17 +10,15 @@ use crate::{
     lane::{Lane, key::LaneKey, state::Memory},
 };
 
-/// This many lanes of a rule are kept for what they have learned. Beyond, those go first that were used longest ago and do
-/// not pause.
+/// This many lanes of a rule are kept for what they have learned, if as many fit. Beyond, those go first that were used
+/// longest ago and do not pause.
 const LEARNED: usize = 16 * FEW;
-/// So many lanes of a rule are kept for what was sent in them, though its windows be long. Beyond, those go first that
-/// were used longest ago: no host is called too often by that unless it is called again within its window, after as
-/// many others.
-const COUNTED: usize = 64 * FEW;
-
 /// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many. Returns
 /// which of them a store knows.
-pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) -> Vec<Arc<str>> {
+///
+/// Up to `most` lanes are kept for what was sent in them, though their windows be long. Beyond, those go first that were
+/// used longest ago: no host is called too often by that unless it is called again within its window, after as many others.
+pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize) -> Vec<Arc<str>> {
     // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
     let (mut learned, mut counted, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -38,8 +36,8 @@ pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) -> Vec<Arc<str>> {
         }
         true
     });
-    keep_latest(lanes, learned, LEARNED, &mut gone);
-    let lost = keep_latest(lanes, counted, COUNTED, &mut gone);
+    keep_latest(lanes, learned, LEARNED.min(most), &mut gone);
+    let lost = keep_latest(lanes, counted, most, &mut gone);
     if let Some(OpenLane { lane, .. }) = lanes.values().next().filter(|_| lost > 0) {
         let rule = &lane.policy().name;
         warn!(

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     clock::Instant,
     lane::{
+        capacity::{Capacity, OpenBudgets},
         order::{Ahead, Backlog, Claim, Map, Slab},
         request::Draw,
     },
@@ -35,7 +36,9 @@ use crate::{
 /// The budgets of narrower rules that were drawn on lately.
 #[derive(Debug, Default)]
 pub(super) struct Narrow {
-    budgets: Slab<NarrowBudget>,
+    /// Boxed, so that a table that grows moves no budgets.
+    budgets: Slab<Box<NarrowBudget>>,
+    open: OpenBudgets,
     ids: Map<u64, u32>,
     /// Where the idle ones are looked for next.
     next_look: u32,
@@ -83,13 +86,21 @@ pub(in crate::lane) struct Drawn {
 
 /// How many others each new budget has looked at, to forget those that remember nothing.
 const LOOKS: u32 = 4;
+/// How many are compared where one has to go: as an approximated least-recently-used cache does.
+const SAMPLES: u32 = 16;
 
 // === impl Narrow ===
 
 impl Narrow {
     /// None yet.
-    pub(super) fn new() -> Self {
-        Self { unreserved_since: Some(Instant::START), ..Self::default() }
+    pub(super) fn new(capacity: Arc<Capacity>) -> Self {
+        Self { open: OpenBudgets::within(capacity), unreserved_since: Some(Instant::START), ..Self::default() }
+    }
+
+    /// From now on they are counted with those of all lanes.
+    pub(super) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
+        self.open = OpenBudgets::within(capacity);
+        self.open.set(self.budgets.len());
     }
 
     /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
@@ -104,7 +115,10 @@ impl Narrow {
     ) -> Box<Drawn> {
         let mut numbers = SmallVec::new();
         if draws.iter().any(|draw| !self.ids.contains_key(&self.key_of(draw))) {
-            self.forget_idle(LOOKS, now, named);
+            self.forget_idle(LOOKS, now, &named);
+            if self.open.is_full() {
+                self.forget_oldest(now, &named);
+            }
         }
         for draw in &**draws {
             self.apart |= draw.apart;
@@ -312,14 +326,39 @@ impl Narrow {
             self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
             let idle = self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now));
             if idle && !named(self.next_look) {
-                let narrow = self.budgets.remove(self.next_look);
-                self.ids.remove(&narrow.key);
-                self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
+                self.forget(self.next_look);
             }
         }
         if self.budgets.len() == 0 && end > 0 {
             (self.budgets, self.ids) = Default::default();
         }
+    }
+
+    /// Forgets one of the next few budgets, of those that no request is about: one whose limits are all free, or else the one
+    /// that was used longest ago. Budgets stand in the order in which they were made, and so the oldest goes first.
+    fn forget_oldest(&mut self, now: Instant, named: impl Fn(u32) -> bool) {
+        let end = self.budgets.end();
+        let numbers = (1..=SAMPLES.min(end)).map(|offset| (self.next_look + offset) % end);
+        let oldest = numbers.filter(|number| !named(*number)).filter_map(|number| {
+            let narrow = self.budgets.get_mut(number).filter(|narrow| narrow.is_unused())?;
+            Some((!narrow.is_idle(now), narrow.budget.last(), number))
+        });
+        let Some((counts, _, number)) = oldest.min() else {
+            self.next_look = if end == 0 { 0 } else { (self.next_look + SAMPLES) % end };
+            return;
+        };
+        if counts {
+            self.open.forgot();
+        }
+        self.forget(number);
+        self.next_look = number;
+    }
+
+    fn forget(&mut self, number: u32) {
+        let narrow = self.budgets.remove(number);
+        self.ids.remove(&narrow.key);
+        self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
+        self.open.set(self.budgets.len());
     }
 
     fn each(&mut self, drawn: &Drawn, mut act: impl FnMut(&mut NarrowBudget, Charge)) {
@@ -349,12 +388,17 @@ impl NarrowBudget {
         self.in_flight.has_room()
     }
 
+    /// Whether no request is about it at the moment.
+    fn is_unused(&self) -> bool {
+        self.in_flight.count() == 0 && self.waiting == 0
+    }
+
     fn is_idle(&mut self, now: Instant) -> bool {
         // What it has found out of requests in flight is kept as long as a lane keeps it.
         let last = self.budget.last().unwrap_or(Instant::START);
         let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
         let counts = now < self.counted_until || !self.budget.is_idle(now);
-        self.in_flight.count() == 0 && self.waiting == 0 && blank && !counts
+        self.is_unused() && blank && !counts
     }
 }
 

@@ -129,6 +129,7 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
     let error = match status {
         b"431" => Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS },
         b"414" => Error::UriTooLong,
+        b"503" => memory_full(exchange),
         _ if exchange.session.inside.is_some() => Error::Malformed,
         _ => another_protocol(first).map_or(Error::Malformed, |protocol| Error::NotHttp { protocol }),
     };
@@ -150,6 +151,12 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
     text.extend_from_slice(b"\r\n");
     text.extend_from_slice(&body);
     text.into()
+}
+
+/// Why a request is refused for which there is no memory.
+pub(crate) fn memory_full(exchange: &Exchange) -> Error {
+    let client = exchange.session.sender().client.to_string();
+    Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client }
 }
 
 /// What a client speaks whose first byte is this, which no request begins with.
