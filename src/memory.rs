@@ -21,8 +21,8 @@ const RESERVE_PART: u64 = 8;
 const BRIM_PART: u64 = 16;
 /// A holder with less than this part of the memory counts as one with little.
 const LITTLE_PART: u64 = 64;
-/// A charge of up to this many bytes is refused only when nothing is left: a connection with a few usual requests.
-pub const SMALL_BYTES: u64 = 32 * 1024;
+/// A charge of up to this many bytes is refused only when nothing is left: a connection with up to three usual requests.
+pub const SMALL_BYTES: u64 = 16 * 1024;
 /// The resident memory is read again after this time, or once charges have grown by this part of the memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const SAMPLE_PART: u64 = 64;

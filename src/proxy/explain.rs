@@ -14,7 +14,7 @@ use http_body_util::Empty;
 use super::{
     context::Proxy,
     message::{fields::FoundFields, gateway},
-    session::Sender,
+    session::Requester,
     steps::{
         ask::{self, Asking, RequestTerms},
         costs::SeenBody,
@@ -160,7 +160,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     };
     // Fields for andante alone are not in what is sent.
     let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
-    let sender = Sender { address: client, client: ClientId::of(context.identity.of(client)) };
+    let sender = Requester { address: client, client: ClientId::of(context.identity.of(client)) };
     let RequestTerms { claim, cost, patience } = ask::terms(fields, FoundFields::of(fields), sender, &lane, &added);
     let silent = matches!(cost, Ok(None));
     let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();

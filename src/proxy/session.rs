@@ -40,7 +40,7 @@ pub(crate) struct ClientConnection {
 
 /// The party that requests come from.
 #[derive(Clone, Copy)]
-pub(crate) struct Sender {
+pub(crate) struct Requester {
     /// Its address.
     pub(crate) address: IpAddr,
     /// The client that the address stands for.
@@ -151,8 +151,8 @@ impl Session {
     }
 
     /// The party that its requests come from.
-    pub(crate) fn sender(&self) -> Sender {
-        Sender { address: self.address, client: self.identity }
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { address: self.address, client: self.identity }
     }
 
     /// The same sender, whose requests go to the address of `pin`.

@@ -64,7 +64,7 @@ pub(super) enum NoMemory {
 impl RequestMemory {
     /// The memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
     pub(super) fn new(session: &Session, most_of_bodies: usize) -> Self {
-        let charge = session.proxy.memory.charge(Holder::Client(session.sender().client.address()));
+        let charge = session.proxy.memory.charge(Holder::Client(session.requester().client.address()));
         let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, refused: false, charge };
         // A connection beyond the bound is told so when it sends a request.
         held.reserve();

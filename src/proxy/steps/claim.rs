@@ -11,7 +11,7 @@ use crate::{
     },
     limit::{Cost, Unit},
     policy::{AssignedWeight, ClientIdentity, Policy, ShareOf, TooSmall, Turns},
-    proxy::{context::Proxy, message::priority, session::Sender, steps::keyed_hash},
+    proxy::{context::Proxy, message::priority, session::Requester, steps::keyed_hash},
 };
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
@@ -19,11 +19,12 @@ const COST: HeaderName = HeaderName::from_static("andante-cost");
 /// From here on everybody may say how urgent a request is.
 const FREE: u8 = 3;
 
-/// By what the request with these fields claims its turn, which comes from `sender`.
-pub(super) fn read(fields: &HeaderMap, sender: Sender, policy: &Policy) -> Claim {
-    let (turns, usual) = (&policy.turns, usual(sender, policy));
+/// By what the request with these fields claims its turn, which comes from `requester`.
+pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) -> Claim {
+    let (turns, usual) = (&policy.turns, usual(requester, policy));
     let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
-    let urgency = if urgency.get() < FREE && !turns.may_be_urgent(sender.address) { Urgency::USUAL } else { urgency };
+    let urgency =
+        if urgency.get() < FREE && !turns.may_be_urgent(requester.address) { Urgency::USUAL } else { urgency };
     let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
     Claim {
         urgency,
@@ -34,7 +35,7 @@ pub(super) fn read(fields: &HeaderMap, sender: Sender, policy: &Policy) -> Claim
 }
 
 /// The same of a request that says nothing.
-pub(super) fn usual(Sender { address, client }: Sender, policy: &Policy) -> Claim {
+pub(super) fn usual(Requester { address, client }: Requester, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
     Claim { client, client_weight, ..Claim::USUAL }
 }
@@ -145,7 +146,7 @@ mod tests {
 
     fn claim(lines: &[(&'static str, &'static str)], turns: Turns) -> Claim {
         let address = [10, 1, 2, 3].into();
-        read(&fields(lines), Sender { address, client: ClientId::of(address) }, &policy(turns))
+        read(&fields(lines), Requester { address, client: ClientId::of(address) }, &policy(turns))
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
         return Ok(ReadRequest::ForUs(Box::new(answer)));
     }
     let RequestTerms { claim, cost, patience } =
-        ask::terms(request.headers(), found, exchange.session.sender(), &route.lane, &route.added);
+        ask::terms(request.headers(), found, exchange.session.requester(), &route.lane, &route.added);
     let cost = match cost {
         Ok(cost) => cost,
         Err(error) => return Err((exchange, request, error)),

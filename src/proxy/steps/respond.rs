@@ -155,7 +155,7 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
 
 /// Why a request is refused for which there is no memory.
 pub(crate) fn memory_full(exchange: &Exchange) -> Error {
-    let client = exchange.session.sender().client.to_string();
+    let client = exchange.session.requester().client.to_string();
     Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client }
 }
 
