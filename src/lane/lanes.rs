@@ -30,7 +30,6 @@ use crate::{
     policy::{Origin, Policy, RenamedRules, Rules},
 };
 use parking_lot::{Mutex, RwLock};
-use tracing::warn;
 
 /// All lanes.
 pub struct Lanes {
@@ -233,43 +232,6 @@ impl Lanes {
             next.of(key).lanes.write().entry(key.to_lane_key()).or_insert_with(open).lane.take_in(departing);
         }
         *table = next;
-    }
-
-    /// Forgets lanes that remember nothing, if there are many, and notices if the system's clock was set. To be called
-    /// every few seconds, on a tokio runtime.
-    pub fn sweep(&self) {
-        let rules = self.rules();
-        let calendar = |added: bool| {
-            let mut rules = rules.iter().filter(|rule| rule.added.is_some() == added);
-            rules.any(|rule| !rule.calendar.is_empty())
-        };
-        let (own, added) = (calendar(false), calendar(true));
-        if own || added {
-            self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
-        }
-        // Those of rules that are gone are remembered for a while.
-        let before = self.table.read().before.clone();
-        if before.iter().chain([&rules]).any(|rules| rules.iter().any(|rule| rule.added.is_some())) {
-            self.all().iter().for_each(|lane| lane.forget_idle());
-        }
-        for rule_lanes in &self.table.read().rules_lanes {
-            let mut lanes = rule_lanes.lanes.write();
-            if lanes.len() > FEW {
-                self.forgotten(forget(&mut lanes, self.capacity.lanes));
-                lanes.shrink_to(FEW);
-            }
-        }
-        let forgotten = self.capacity.take_forgotten();
-        if forgotten > 0 {
-            warn!(
-                budgets = forgotten,
-                hint = "let a rule's `key` name fewer different values, or raise `max-memory`",
-                "more keys than fit have something that counts: those that were used longest ago begin anew"
-            );
-        }
-        if let Some(kept) = &self.kept {
-            kept.sweep(self.clock.now(), self.clock.epoch());
-        }
     }
 
     /// Opens the lanes that are kept, so that people see what is left of their limits before anybody asks for more.

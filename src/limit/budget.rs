@@ -84,7 +84,7 @@ impl Budget {
             next: 0,
             last: None,
             since: now,
-            histories: Vec::new(),
+            histories: Vec::with_capacity(1),
             yields: false,
             ahead: None,
             distant: None,
@@ -267,7 +267,6 @@ impl Budget {
     fn history(&mut self, unit: Unit) -> &mut SpendHistory {
         let known = self.histories.iter().position(|(other, _)| *other == unit);
         let index = known.unwrap_or_else(|| {
-            self.histories.reserve_exact(1);
             self.histories.push((unit, SpendHistory::default()));
             self.histories.len() - 1
         });
