@@ -81,6 +81,11 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
                 warn!(error = text, hint = error.hint(), "no file descriptor is left: requests are answered with 503");
             }
         }
+        Blame::Us if matches!(error, Error::MemoryFull { .. }) => {
+            if proxy.reports.throttle.is_due(LogTopic::Memory, &"".into(), proxy.clock.now()) {
+                warn!(error = text, hint = error.hint(), "no memory is left: requests are answered with 503");
+            }
+        }
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
