@@ -29,6 +29,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use self::shared_page::SharedPage;
 use crate::{listen, metrics::Metrics, policy::Names};
 
 mod access;
@@ -40,6 +41,7 @@ pub mod explanation;
 mod lanes;
 mod live;
 mod pages;
+mod shared_page;
 mod source;
 pub mod status;
 mod token;
@@ -83,7 +85,15 @@ pub async fn serve<S>(
     };
     let live = Arc::new(live::Live::new(Arc::clone(&state)));
     let access = access::Access::new(token, metrics.wrong_tokens.clone());
-    let pages = Arc::new(pages::Pages { state, metrics, names, live: Arc::clone(&live), access });
+    let pages = Arc::new(pages::Pages {
+        state,
+        metrics,
+        names,
+        live: Arc::clone(&live),
+        access,
+        status: SharedPage::new(),
+        exposition: SharedPage::new(),
+    });
     let (stop, stopped) = watch::channel(());
     let mut live_turns = JoinSet::new();
     live_turns.spawn(Arc::clone(&live).run());

@@ -48,6 +48,7 @@ use crate::{
     error::BoxError,
     lane::{Lanes, Sharing},
     listen::{self, Given},
+    memory::{self, Memory},
     metrics::Metrics,
     proxy::{self, Proxy},
     store::{LedgerError, OpenError, RedisLedger},
@@ -182,7 +183,8 @@ impl Running {
         let own = listen.iter().copied().chain(admin).collect();
         let (clock, kept) = Keeping::open(&config, &listen, forgotten)?;
         let (keeping, kept) = kept.unzip();
-        let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock);
+        let memory = Memory::new(config.max_memory.unwrap_or_else(memory::default_bytes), clock);
+        let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock).within(memory.bytes());
         let lanes = match kept {
             Some(kept) => lanes.keeping(kept),
             None => lanes,
@@ -199,6 +201,8 @@ impl Running {
             metrics: metrics.clone(),
             clock,
             clients: config.clients.clone(),
+            identity: config.identity,
+            memory,
             timeouts: config.timeouts,
             dialer: configured.dialer(&config),
             exposed,

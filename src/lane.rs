@@ -1,5 +1,6 @@
 //! Lanes: the queue, the limits and the gate of one budget behind one door. Knows of HTTP only what a hint says.
 
+mod capacity;
 mod departures;
 mod driver;
 mod journal;

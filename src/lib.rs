@@ -30,6 +30,7 @@ pub mod lane;
 pub mod learn;
 pub mod limit;
 pub mod listen;
+pub mod memory;
 pub mod metrics;
 pub mod mock;
 pub mod policy;

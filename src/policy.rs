@@ -2,6 +2,7 @@
 
 mod added;
 mod answers;
+mod client_identity;
 mod cost;
 mod cross_site;
 mod egress;
@@ -23,6 +24,7 @@ mod usage;
 pub use self::{
     added::{Added, BadPart, KeyPart, Mismatch, PathPattern},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
+    client_identity::ClientIdentity,
     cost::{CostSource, MemberPath, PerByte, RuleCost},
     cross_site::{Names, is_page_of_others},
     egress::{Egress, Identity, Parent, ParentProtocol, RuleTimeouts},

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request::Parts};
 use http_body_util::Either;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 
 use super::{
     access::Access,
@@ -12,6 +12,7 @@ use super::{
     api::{self, Caller},
     assets,
     live::{Live, StreamProgress},
+    shared_page::{NoPage, SharedPage},
     source::StatusSource,
     status::Status,
 };
@@ -28,6 +29,9 @@ pub(super) struct Pages {
     pub(super) names: Names,
     pub(super) live: Arc<Live>,
     pub(super) access: Access,
+    /// `/status`, by how many lanes it lists, and `/metrics`.
+    pub(super) status: SharedPage<usize>,
+    pub(super) exposition: SharedPage<()>,
 }
 
 /// How many lanes `/status` lists unless `?limit=` says otherwise.
@@ -111,9 +115,17 @@ impl Pages {
                 },
             ),
             "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", self.state.unready())),
-            "/metrics" => aside(move || page(StatusCode::OK, EXPOSITION, self.metrics.render())).await,
+            "/metrics" => {
+                let metrics = self.metrics.clone();
+                let text = self.exposition.read((), self.state.memory(), move || metrics.render().into_bytes()).await;
+                shared(EXPOSITION, text)
+            }
             "/status" => match limit(request.uri.query()) {
-                Ok(limit) => aside(move || status(self.state.status(), limit)).await,
+                Ok(limit) => {
+                    let state = self.state.clone();
+                    let write = move || status(state.status(), limit);
+                    shared(JSON, self.status.read(limit, self.state.memory(), write).await)
+                }
                 Err(found) => {
                     let text = format!("expected a number of lanes, found {found:?}: write /status?limit=20\n");
                     page(StatusCode::BAD_REQUEST, TEXT, text)
@@ -140,22 +152,24 @@ impl Pages {
     }
 }
 
-/// Writes a long page on a thread of its own: the present thread may have slots to hand out.
-async fn aside(write: impl FnOnce() -> PageAnswer + Send + 'static) -> PageAnswer {
-    match tokio::task::spawn_blocking(write).await {
-        Ok(answer) => answer,
-        Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page could not be written\n"),
+/// A page that readers share, or why there is none.
+fn shared(kind: HeaderValue, text: Result<Bytes, NoPage>) -> PageAnswer {
+    match text {
+        Ok(text) => page(StatusCode::OK, kind, text),
+        Err(NoPage::Unwritten) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page could not be written\n"),
+        Err(NoPage::Memory) => {
+            let text = "no memory is left for another page (max-memory): readers hold those that they were sent\n";
+            let mut answer = page(StatusCode::SERVICE_UNAVAILABLE, TEXT, text);
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            answer
+        }
     }
 }
 
-fn status(status: Status, limit: usize) -> PageAnswer {
-    match serde_json::to_vec(&status.waiting_first(limit)) {
-        Ok(mut json) => {
-            json.push(b'\n');
-            page(StatusCode::OK, JSON, json)
-        }
-        Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
-    }
+fn status(status: Status, limit: usize) -> Vec<u8> {
+    let mut json = serde_json::to_vec(&status.waiting_first(limit)).unwrap_or_default();
+    json.push(b'\n');
+    json
 }
 
 /// Whether a browser asks, and not a script.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     limit::{Limits, Unit},
+    memory::Memory,
     policy::AssignedWeight,
 };
 
@@ -79,6 +80,11 @@ pub struct Steered {
 
 /// Provides the state of andante. All methods are called often, and from any thread.
 pub trait StatusSource: Send + Sync {
+    /// The account that pages draw on, if there is one.
+    fn memory(&self) -> Option<Arc<Memory>> {
+        None
+    }
+
     /// andante now, with all its lanes in any order.
     fn status(&self) -> Status;
     /// How many wait in each lane: far cheaper than all of [`Self::status`].

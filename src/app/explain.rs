@@ -31,6 +31,7 @@ pub fn explain_by(config: &Config, request: &Request<()>, client: IpAddr) -> Exp
         lanes: &lanes,
         clock,
         clients: &config.clients,
+        identity: config.identity,
         gateways: &config.gateways,
         ports: &ports,
         exposed: config.listen.iter().any(|address| !address.ip().is_loopback()),

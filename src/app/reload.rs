@@ -100,6 +100,7 @@ impl Running {
         self.proxy.reload(
             config.rules.clone(),
             Reload {
+                identity: config.identity,
                 clients: config.clients.clone(),
                 timeouts: config.timeouts,
                 gateways: config.gateways.clone(),

@@ -17,6 +17,7 @@ use crate::{
     clock::Instant,
     lane::{JournalEntry, Lane},
     limit::Unit,
+    memory::Memory,
     metrics::access_log,
     policy::Rules,
     proxy::{Incident, Proxy},
@@ -54,6 +55,10 @@ impl View {
 }
 
 impl StatusSource for View {
+    fn memory(&self) -> Option<Arc<Memory>> {
+        Some(self.proxy.memory.clone())
+    }
+
     fn status(&self) -> Status {
         let (proxy, now) = (&self.proxy, self.proxy.clock.now());
         // Before the lanes: the requests of a closed connection are counted in its lanes by then.

@@ -36,10 +36,11 @@ pub(super) enum ConfigDifference {
 type KeyRow = (String, String);
 
 /// Keys that only a restart changes.
-const AT_START: [&str; 14] = [
+const AT_START: [&str; 15] = [
     "listen",
     "admin",
     "threads",
+    "max-memory",
     "log",
     "access-log",
     "data",
@@ -120,6 +121,8 @@ fn common(config: &Config) -> Vec<KeyRow> {
         text("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), token_file::shown)),
         text("clients", clients(&config.clients)),
         text("threads", config.threads.map_or_else(|| "auto".to_owned(), |count| count.to_string())),
+        text("max-memory", describe::max_memory(config.max_memory)),
+        text("identity", format!("{:?}", config.identity).to_lowercase()),
         text("log", format!("{:?}", config.log).to_lowercase()),
         text("access-log", describe::access_log(config.access_log.as_ref())),
         time("drain", config.drain),

@@ -13,8 +13,8 @@ mod json;
 use super::{
     FAILED, Failure, changes,
     describe::{
-        access_log, added, again, authorities, cost, egress, files, https, listed, margin, pace, patience, read_body,
-        resolver, route, sharing, shown, state, store, store_down, turns,
+        access_log, added, again, authorities, cost, egress, files, https, listed, margin, max_memory, pace, patience,
+        read_body, resolver, route, sharing, shown, state, store, store_down, turns,
     },
     serve, terminal, wording,
 };
@@ -137,6 +137,8 @@ fn summary(config: &Config) -> String {
         ("admin-token", config.admin_token.as_deref().map_or_else(|| "none".to_owned(), token_file::shown)),
         ("clients", clients),
         ("threads", config.threads.map_or_else(|| "one per core, at most 4".to_owned(), |count| count.to_string())),
+        ("max-memory", max_memory(config.max_memory)),
+        ("identity", format!("{:?}", config.identity).to_lowercase()),
         ("access-log", access_log(config.access_log.as_ref())),
         ("drain", wording::duration(config.drain)),
         ("intercept", listed(&config.rules.interception().hosts, "no host unless its rule says so")),

@@ -7,6 +7,7 @@ use crate::{
     config::{AccessLog, Dns, FleetConfig, StatePlace},
     fleet::{Floor, StoreDown},
     limit::{LimitSpec, MarginSpec},
+    memory,
     policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, RuleTimeouts, Turns},
 };
 
@@ -172,6 +173,11 @@ pub(super) fn resolver(dns: &Dns) -> String {
         Dns::System => "the system's resolver".to_owned(),
         Dns::Servers(servers) => format!("{}, cached", listed(servers, "none")),
     }
+}
+
+pub(super) fn max_memory(bytes: Option<u64>) -> String {
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    bytes.map_or_else(|| format!("auto, {} here", mib(memory::default_bytes())), mib)
 }
 
 pub(super) fn authorities(paths: &[PathBuf]) -> String {

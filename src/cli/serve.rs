@@ -101,6 +101,9 @@ pub struct ServeArgs {
     /// Runtime threads [env: ANDANTE_THREADS] [default: auto, one per core, at most 4]
     #[arg(long, value_name = "N")]
     pub threads: Option<String>,
+    /// Memory that andante takes at most [env: ANDANTE_MAX_MEMORY] [default: auto, a part of what there is]
+    #[arg(long, value_name = "SIZE|auto")]
+    pub max_memory: Option<String>,
     /// How logs are written, "text" or "json" [env: ANDANTE_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "text|json")]
     pub log: Option<String>,
@@ -315,6 +318,7 @@ impl ServeArgs {
                 clients: self.clients.clone(),
                 limits: self.limit.clone(),
                 threads: self.threads.clone(),
+                max_memory: self.max_memory.clone(),
                 log: self.log.clone(),
                 access_log: self.access_log.clone(),
                 intercept: self.intercept.clone(),

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     limit::Limits,
-    policy::{HostPattern, Spend, Trust},
+    policy::{ClientIdentity, HostPattern, Spend, Trust},
 };
 
 const LIST: &[char] = &[',', ';', '\n'];
@@ -57,6 +57,23 @@ pub(super) const THREADS: Key<Option<NonZeroUsize>> = Key::new(
 )
 .default("\"auto\"")
 .flag("--threads", "ANDANTE_THREADS", Some("auto"));
+pub(super) const MAX_MEMORY: Key<Option<u64>> = Key::new(
+    "max-memory",
+    answers::MAX_MEMORY,
+    One("size or `\"auto\"`"),
+    "memory that andante takes at most; `\"auto\"` is 75% of the control group's limit or half of the machine's memory, \
+     whichever is less",
+)
+.default("\"auto\"")
+.flag("--max-memory", "ANDANTE_MAX_MEMORY", Some("auto"));
+pub(super) const IDENTITY: Key<ClientIdentity> = Key::new(
+    "identity",
+    value::IDENTITY,
+    Words(&["machine", "address"]),
+    "who is one client: `machine` is all loopback addresses together, an IPv4 address, or an IPv6 /64; `address` is each \
+     address",
+)
+.default("\"machine\"");
 pub(super) const LOG: Key<LogFormat> =
     Key::new("log", value::LOG, Words(&["text", "json"]), "format of the log on standard error")
         .default("\"text\"")
@@ -212,9 +229,11 @@ pub(super) const TOP: Section = Section {
         ADMIN.entry,
         ADMIN_TOKEN.entry,
         THREADS.entry,
+        MAX_MEMORY.entry,
         LOG.entry,
         ACCESS_LOG.entry,
         CLIENTS.entry,
+        IDENTITY.entry,
         DRAIN.entry,
         INTERCEPT.entry,
         UPSTREAM_CA.entry,

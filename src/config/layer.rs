@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     limit::Limits,
-    policy::{Gateway, HostPattern},
+    policy::{ClientIdentity, Gateway, HostPattern},
 };
 
 /// What every source can say.
@@ -36,6 +36,7 @@ pub(super) struct Layer {
     pub(super) admin: Option<Spanned<Option<SocketAddr>>>,
     pub(super) admin_token: Option<Spanned<PathBuf>>,
     pub(super) threads: Option<Spanned<Option<NonZeroUsize>>>,
+    pub(super) max_memory: Option<Spanned<Option<u64>>>,
     pub(super) log: Option<Spanned<LogFormat>>,
     pub(super) access_log: Option<Spanned<Option<AccessLog>>>,
     pub(super) clients: Option<Vec<Spanned<ClientEntry>>>,
@@ -54,6 +55,7 @@ pub(super) struct Layer {
 #[derive(Default)]
 pub(super) struct FileLayer {
     pub(super) common: Layer,
+    pub(super) identity: Option<ClientIdentity>,
     pub(super) drain: Option<Duration>,
     pub(super) timeouts: Option<Timeouts>,
     pub(super) upstream_crl: Option<Vec<Spanned<PathBuf>>>,
@@ -105,6 +107,7 @@ impl FileLayer {
                 admin: reader.one(root, &keys::ADMIN),
                 admin_token: admin_token.map(|token| reader.beside(token)),
                 threads: reader.one(root, &keys::THREADS),
+                max_memory: reader.one(root, &keys::MAX_MEMORY),
                 log: reader.one(root, &keys::LOG),
                 access_log: access_log(reader, root),
                 clients: reader.several(root, &keys::CLIENTS).map(|clients| clients.value),
@@ -116,6 +119,7 @@ impl FileLayer {
                 store: reader.one(root, &keys::STORE),
                 answers: AnswerKeys::read(reader, root),
             },
+            identity: reader.one(root, &keys::IDENTITY).map(|identity| identity.value),
             drain: reader.one(root, &keys::DRAIN).map(|drain| drain.value),
             timeouts: Some(timeouts(reader, root, base)),
             upstream_crl: reader.files(root, &keys::UPSTREAM_CRL),
@@ -246,6 +250,7 @@ impl Layer {
             admin: self.admin.or(weaker.admin),
             admin_token: self.admin_token.or(weaker.admin_token),
             threads: self.threads.or(weaker.threads),
+            max_memory: self.max_memory.or(weaker.max_memory),
             log: self.log.or(weaker.log),
             access_log: self.access_log.or(weaker.access_log),
             clients: self.clients.or(weaker.clients),
@@ -289,6 +294,7 @@ impl Layer {
             admin: words.one(said.admin.as_deref(), &keys::ADMIN),
             admin_token: words.one(said.admin_token.as_deref(), &keys::ADMIN_TOKEN),
             threads: words.one(said.threads.as_deref(), &keys::THREADS),
+            max_memory: words.one(said.max_memory.as_deref(), &keys::MAX_MEMORY),
             log: words.one(said.log.as_deref(), &keys::LOG),
             access_log: words.one(said.access_log.as_deref(), &keys::ACCESS_LOG),
             clients: (!said.clients.is_empty()).then_some(clients),

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::fleet::FleetConfig;
-use crate::policy::{Gateway, Rules};
+use crate::policy::{ClientIdentity, Gateway, Rules};
 
 /// All that a running andante needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +23,16 @@ pub struct Config {
     pub admin_token: Option<PathBuf>,
     /// Runtime threads; `None` is one per core, four at most.
     pub threads: Option<NonZeroUsize>,
+    /// Memory that the process takes at most, in bytes; `None` is a part of what the system has.
+    pub max_memory: Option<u64>,
     /// How logs are written.
     pub log: LogFormat,
     /// Where each request is logged; `None` is nowhere.
     pub access_log: Option<AccessLog>,
     /// Who may use the proxy.
     pub clients: Clients,
+    /// Which addresses are one client.
+    pub identity: ClientIdentity,
     /// How long queued and running requests may take to finish after SIGTERM.
     pub drain: Duration,
     /// Bounds on everything that can hang.
@@ -154,9 +158,11 @@ impl Default for Config {
             admin: Some(SocketAddr::from(([127, 0, 0, 1], 9128))),
             admin_token: None,
             threads: None,
+            max_memory: None,
             log: LogFormat::Text,
             access_log: None,
             clients: Clients::Loopback,
+            identity: ClientIdentity::default(),
             drain: Duration::from_secs(120),
             timeouts: Timeouts::default(),
             rules: Rules::default(),
@@ -175,8 +181,21 @@ impl Default for Config {
 impl Config {
     /// This configuration, with all that `other` changes while andante runs. What is fixed at the start stays.
     pub fn with_changes_of(&self, other: &Self) -> Self {
-        let Self { listen, admin, admin_token, threads, log, access_log, data, state, fleet, file, timeouts, .. } =
-            self.clone();
+        let Self {
+            listen,
+            admin,
+            admin_token,
+            threads,
+            max_memory,
+            log,
+            access_log,
+            data,
+            state,
+            fleet,
+            file,
+            timeouts,
+            ..
+        } = self.clone();
         let Timeouts { upstream_keep_alive, upstream_max_age, .. } = timeouts;
         let timeouts = Timeouts { upstream_keep_alive, upstream_max_age, ..other.timeouts };
         Self {
@@ -184,6 +203,7 @@ impl Config {
             admin,
             admin_token,
             threads,
+            max_memory,
             log,
             access_log,
             data,

@@ -42,6 +42,8 @@ pub struct Settings {
     pub limits: Vec<String>,
     /// `--threads`, `ANDANTE_THREADS`.
     pub threads: Option<String>,
+    /// `--max-memory`, `ANDANTE_MAX_MEMORY`.
+    pub max_memory: Option<String>,
     /// `--log`, `ANDANTE_LOG_FORMAT`.
     pub log: Option<String>,
     /// `--access-log`, `ANDANTE_ACCESS_LOG`.
@@ -150,6 +152,7 @@ impl Settings {
             clients: several(&keys::CLIENTS.entry),
             limits: several(&keys::RULES.entry),
             threads: one(&keys::THREADS.entry),
+            max_memory: one(&keys::MAX_MEMORY.entry),
             log: one(&keys::LOG.entry),
             access_log: one(&keys::ACCESS_LOG.entry),
             intercept: several(&keys::INTERCEPT.entry),

@@ -28,7 +28,9 @@ use super::{
 };
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
-    policy::{self, AssignedWeight, BadNetwork, BadShare, HostPattern, RefusedAnswer, RuleCost, UsageSource},
+    policy::{
+        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, RefusedAnswer, RuleCost, UsageSource,
+    },
 };
 
 /// One entry of `clients`.
@@ -44,6 +46,8 @@ pub(super) const ADMIN: Grammar<Option<SocketAddr>> =
     Grammar { expected: "an address or \"off\"", example: "\"127.0.0.1:9128\" or \"off\"", read: admin };
 pub(super) const THREADS: Grammar<Option<NonZeroUsize>> =
     Grammar { expected: "a number of threads or \"auto\"", example: "4 or \"auto\"", read: threads };
+pub(super) const IDENTITY: Grammar<ClientIdentity> =
+    Grammar { expected: "who is one client", example: "\"machine\" or \"address\"", read: identity };
 pub(super) const LOG: Grammar<LogFormat> =
     Grammar { expected: "a log format", example: "\"text\" or \"json\"", read: log };
 pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
@@ -159,6 +163,14 @@ fn threads(text: &str) -> Result<Option<NonZeroUsize>, ParseHint> {
         Ok(count) if count.get() <= 1024 => Ok(Some(count)),
         Ok(_) => Err(ParseHint::hint("write at most 1024; more threads than cores gain nothing")),
         Err(_) => Err(ParseHint::default()),
+    }
+}
+
+fn identity(text: &str) -> Result<ClientIdentity, ParseHint> {
+    match text {
+        "machine" => Ok(ClientIdentity::Machine),
+        "address" => Ok(ClientIdentity::Address),
+        _ => Err(ParseHint::default()),
     }
 }
 

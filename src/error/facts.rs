@@ -171,6 +171,9 @@ fn facts(error: &Error) -> ErrorFacts {
             UNREACHABLE),
         Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
             MORE_DESCRIPTORS).wait(SOON).problem(ProblemType::ReducedCapacity),
+        Error::MemoryFull { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
+            "let fewer requests wait at once, with shorter heads, or raise `max-memory`").wait(SOON)
+            .problem(ProblemType::ReducedCapacity),
         Error::Connect { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Unreached, KeepAlive,
             UNREACHABLE),
         Error::Broken { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, IfRepeatable, KeepAlive,

@@ -235,6 +235,14 @@ pub enum Error {
         /// How long andante waited.
         after: Duration,
     },
+    /// The client holds its part of the memory that andante may take.
+    #[error("no memory is left for another request of {client}: andante takes {} MiB at most (max-memory)", .bytes >> 20)]
+    MemoryFull {
+        /// The bound, in bytes.
+        bytes: u64,
+        /// The client, or its network.
+        client: String,
+    },
     /// The process, or the whole machine, has no file descriptor left: that is not the upstream's fault.
     #[error("no file descriptor is left for a connection to {origin}")]
     NoDescriptor {

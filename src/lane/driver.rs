@@ -36,6 +36,7 @@ pub use self::{
 use crate::{
     clock::{Clock, Instant},
     lane::{
+        capacity::Capacity,
         journal::Journal,
         order::QueuePlace,
         request::{AdmitRequest, Refusal},
@@ -122,6 +123,12 @@ impl Lane {
     pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Arc<Rules>, renamed: &RenamedRules) {
         let rules = NarrowerRules::new(rules.clone(), renamed.clone(), &self.policy);
         self.tell(|state, now| state.narrower_rules(now, rules));
+    }
+
+    /// Its budgets are counted with those of all lanes.
+    pub(super) fn within(self, capacity: Arc<Capacity>) -> Self {
+        self.shared.state.lock().set_capacity(capacity);
+        self
     }
 
     /// Forgets narrower budgets that remember nothing.

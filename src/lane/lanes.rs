@@ -16,6 +16,7 @@ use std::{
 use self::forgetting::forget;
 use super::{
     Lane, Sharing,
+    capacity::Capacity,
     journal::Journal,
     kept::KeptLanes,
     key::{LaneKey, RequestKey},
@@ -44,6 +45,8 @@ pub struct Lanes {
     sharing: Option<Sharing>,
     /// Until when an operator has paused all of them, those to come too.
     held: Mutex<Option<Instant>>,
+    /// How many lanes and keyed budgets there may be.
+    capacity: Arc<Capacity>,
 }
 
 /// The rules, and the lanes that are made by them.
@@ -100,7 +103,13 @@ impl Lanes {
             sharing: None,
             journal: Arc::default(),
             held: Mutex::default(),
+            capacity: Arc::default(),
         }
+    }
+
+    /// Lanes and budgets take up to a part of `bytes`, the memory of the process.
+    pub fn within(self, bytes: u64) -> Self {
+        Self { capacity: Arc::new(Capacity::of_memory(bytes)), ..self }
     }
 
     /// Lanes that are opened from now on go on from their `kept` records.
@@ -125,8 +134,11 @@ impl Lanes {
         let left = table.left_to(key, origin);
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
-            self.forgotten(forget(&mut lanes));
-            rule_lanes.crowded.store(lanes.len() * 2, Ordering::Relaxed);
+            let most = self.capacity.lanes;
+            self.forgotten(forget(&mut lanes, most));
+            // Where all of them have to stay, it is not looked for each new one whether they still have to.
+            let crowded = (lanes.len() * 2).min(most.max(lanes.len() * 5 / 4));
+            rule_lanes.crowded.store(crowded, Ordering::Relaxed);
         }
         let open = || {
             let open = self.open_under(&table, key, origin);
@@ -222,35 +234,6 @@ impl Lanes {
         *table = next;
     }
 
-    /// Forgets lanes that remember nothing, if there are many, and notices if the system's clock was set. To be called
-    /// every few seconds, on a tokio runtime.
-    pub fn sweep(&self) {
-        let rules = self.rules();
-        let calendar = |added: bool| {
-            let mut rules = rules.iter().filter(|rule| rule.added.is_some() == added);
-            rules.any(|rule| !rule.calendar.is_empty())
-        };
-        let (own, added) = (calendar(false), calendar(true));
-        if own || added {
-            self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
-        }
-        // Those of rules that are gone are remembered for a while.
-        let before = self.table.read().before.clone();
-        if before.iter().chain([&rules]).any(|rules| rules.iter().any(|rule| rule.added.is_some())) {
-            self.all().iter().for_each(|lane| lane.forget_idle());
-        }
-        for rule_lanes in &self.table.read().rules_lanes {
-            let mut lanes = rule_lanes.lanes.write();
-            if lanes.len() > FEW {
-                self.forgotten(forget(&mut lanes));
-                lanes.shrink_to(FEW);
-            }
-        }
-        if let Some(kept) = &self.kept {
-            kept.sweep(self.clock.now(), self.clock.epoch());
-        }
-    }
-
     /// Opens the lanes that are kept, so that people see what is left of their limits before anybody asks for more.
     pub fn open_kept(&self) {
         for origin in self.kept.iter().flat_map(|kept| kept.origins(&self.rules())) {
@@ -322,7 +305,7 @@ impl Lanes {
             Some(sharing) => lane.shared(sharing, shared_names(rules, policy, key.host)),
             None => lane,
         };
-        let lane = Arc::new(lane.with_journal(self.journal.clone()));
+        let lane = Arc::new(lane.within(self.capacity.clone()).with_journal(self.journal.clone()));
         self.hold(&lane);
         lane
     }

@@ -58,7 +58,10 @@ use super::snapshot::LaneStats;
 use crate::{
     clock::Instant,
     hint::{Cause, Signal},
-    lane::order::{Next, Queue, QueuePlace, Taken},
+    lane::{
+        capacity::Capacity,
+        order::{Next, Queue, QueuePlace, Taken},
+    },
     learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
     limit::{Budget, Untold},
     policy::{Policy, Trust},
@@ -135,7 +138,7 @@ impl<T> State<T> {
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
-            narrow: Narrow::new(),
+            narrow: Narrow::new(Arc::default()),
             queue: Queue::new(),
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
@@ -182,6 +185,11 @@ impl<T> State<T> {
     }
 
     /// From `now` on narrower rules are these, in the place of those that were.
+    /// From now on its budgets are counted with those of all lanes.
+    pub(super) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
+        self.narrow.set_capacity(capacity);
+    }
+
     pub(super) fn narrower_rules(&mut self, now: Instant, rules: NarrowerRules) {
         for budget in self.narrow.reconfigured(now, self.epoch, &self.budget, rules) {
             self.queue.recheck_budget(budget);

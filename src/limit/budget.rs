@@ -84,7 +84,7 @@ impl Budget {
             next: 0,
             last: None,
             since: now,
-            histories: Vec::new(),
+            histories: Vec::with_capacity(1),
             yields: false,
             ahead: None,
             distant: None,
@@ -117,7 +117,7 @@ impl Budget {
 
     /// The limit that `source` asks for.
     pub fn limit(&self, source: Source) -> Option<LimitSpec> {
-        self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.reported.unwrap_or(limit.spec))
+        self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.reported().unwrap_or(limit.spec))
     }
 
     /// The longest time from one request to the next, of limits that are spaced evenly.
@@ -154,7 +154,7 @@ impl Budget {
         }
         let reported = reported(source, spec);
         let spec = reported.map_or(spec, |reported| part_of(&reported, self.part));
-        let mut limit = Limit { reported, ..Limit::new(source, spec, self.next) };
+        let mut limit = Limit { reported: reported.map(Box::new), ..Limit::new(source, spec, self.next) };
         // What has left keeps its distance as well.
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);

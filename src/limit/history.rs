@@ -3,7 +3,9 @@
 //! An entry counts as if all of its units had been taken with its last one. It spans at most half of its age, so that a
 //! lane is known through months by less than a hundred entries. Whatever counts it errs on the safe side.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
+
+use smallvec::SmallVec;
 
 use super::{Amount, Seq};
 use crate::clock::Instant;
@@ -11,8 +13,8 @@ use crate::clock::Instant;
 /// When the units of one lane were taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpendHistory {
-    /// In order of time.
-    entries: VecDeque<HistoryEntry>,
+    /// In order of time. Most keyed budgets are used once.
+    entries: SmallVec<[HistoryEntry; 1]>,
 }
 
 /// Units that were taken one after the other.
@@ -35,7 +37,7 @@ impl SpendHistory {
     #[inline]
     pub(super) fn take(&mut self, now: Instant, seq: Seq, cost: Amount) {
         let units = u64::from(cost.get());
-        match self.entries.back_mut() {
+        match self.entries.last_mut() {
             Some(newest) if now < newest.first + FINEST => {
                 // Two threads may have read the clock in one order and come here in the other.
                 newest.last = newest.last.max(now);
@@ -47,7 +49,7 @@ impl SpendHistory {
     }
 
     fn begin(&mut self, entry: HistoryEntry) {
-        self.entries.push_back(entry);
+        self.entries.push(entry);
         self.coarsen(entry.last);
     }
 
@@ -87,7 +89,7 @@ impl SpendHistory {
     pub(super) fn absorb(&mut self, other: &Self, since: Instant) {
         let entries = other.iter().filter(|entry| entry.last >= since);
         self.entries.extend(entries.map(|entry| HistoryEntry { seq: None, ..entry }));
-        self.entries.make_contiguous().sort_by_key(|entry| entry.last);
+        self.entries.sort_by_key(|entry| entry.last);
     }
 
     /// Joins neighbours that together span at most half of their age.

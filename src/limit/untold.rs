@@ -8,7 +8,8 @@ use crate::clock::Instant;
 /// Those that draw on one budget.
 #[derive(Debug, Default)]
 pub struct Untold {
-    groups: Vec<Group>,
+    /// Mostly none: a boxed slice is a word smaller than a vector, and each keyed budget has one.
+    groups: Box<[Group]>,
 }
 
 /// Those of which nobody knows how much of one unit they take, and of which the same is usual.
@@ -101,8 +102,10 @@ impl Untold {
         let known = self.groups.iter().position(|group| group.unit == unit && group.rule == rule);
         let at = known.unwrap_or_else(|| {
             // Rules come and go.
-            self.groups.retain(|group| !group.requests.is_empty());
-            self.groups.push(Group { unit, rule, requests: VecDeque::new() });
+            let mut groups = std::mem::take(&mut self.groups).into_vec();
+            groups.retain(|group| !group.requests.is_empty());
+            groups.push(Group { unit, rule, requests: VecDeque::new() });
+            self.groups = groups.into();
             self.groups.len() - 1
         });
         &mut self.groups[at]

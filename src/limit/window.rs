@@ -114,6 +114,10 @@ impl Window {
                     .then_some(room)
             });
             let part = room.unwrap_or_else(|| {
+                if self.buckets.is_empty() {
+                    // Most keyed budgets are used once.
+                    self.buckets.reserve_exact(1);
+                }
                 self.buckets.push_back(UnitBucket::starting(first));
                 left.min(per_bucket)
             });

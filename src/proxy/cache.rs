@@ -1,9 +1,10 @@
 //! Private caches (RFC 9111), one for each rule that has one: their memory, and what ends the life of what is in them.
 //!
 //! Whose an answer is, is a part of its [`Key`]; this module never looks at requests. What is stored is bounded, what is
-//! being stored counts as stored, and those answers go first that were not used for the longest time.
+//! being stored or sent to a worker counts as stored, and those answers go first that were not used for the longest time.
 
 pub(crate) mod freshness;
+mod room;
 pub(crate) mod stored;
 
 #[cfg(test)]
@@ -12,15 +13,19 @@ mod tests;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     mem,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
-use self::stored::{StoredAnswer, StoredHead};
+use self::{
+    room::Room,
+    stored::{StoredAnswer, StoredHead},
+};
 use super::sharing::Key;
 use crate::{
+    memory::{Holder, Memory},
     policy::{CachePolicy, Egress, Policy, Rules},
     proxy::message::recorded_body::BodyRecorder,
 };
@@ -29,8 +34,8 @@ use crate::{
 const PART: usize = 8;
 
 /// The caches of all rules.
-#[derive(Default)]
 pub(crate) struct Caches {
+    memory: Arc<Memory>,
     by_rule: RwLock<HashMap<Arc<str>, RuleCache>>,
 }
 
@@ -43,6 +48,9 @@ struct RuleCache {
 /// The cache of one rule.
 pub(crate) struct Cache {
     most: usize,
+    /// The bytes that answers take: stored ones, those that are being stored, and those that somebody has in hand.
+    used: Arc<AtomicUsize>,
+    memory: Arc<Memory>,
     content: Mutex<Content>,
 }
 
@@ -71,8 +79,6 @@ struct Content {
     /// What is being stored.
     recordings: HashSet<Key>,
     watched: HashMap<Resource, Watched>,
-    /// The bytes that both take.
-    used: usize,
 }
 
 struct StoredEntry {
@@ -80,7 +86,6 @@ struct StoredEntry {
     resource: Resource,
     /// The changes of the resource when it was asked for.
     changes: u64,
-    cost: usize,
 }
 
 /// An answer that is being stored while its body passes. Dropped before it is complete, it is not.
@@ -90,13 +95,18 @@ pub(crate) struct Recording {
     version: Version,
     head: Option<StoredHead>,
     body: Vec<u8>,
-    /// The bytes that it takes so far.
-    cost: usize,
+    /// The memory that it takes so far; `None` once it is complete.
+    room: Option<Room>,
 }
 
 // === impl Caches ===
 
 impl Caches {
+    /// None yet; all of them draw on `memory`.
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+        Self { memory, by_rule: RwLock::default() }
+    }
+
     /// The cache of the rule that `policy` is, if it has one.
     pub(crate) fn of(&self, policy: &Policy) -> Option<Arc<Cache>> {
         let CachePolicy { bytes, .. } = policy.cache?;
@@ -109,7 +119,7 @@ impl Caches {
             return Some(of.cache.clone());
         }
         // One of another size, or by another way, starts anew.
-        let cache = Cache::new(bytes);
+        let cache = Cache::new(bytes, self.memory.clone());
         caches.insert(policy.name.clone(), RuleCache { egress: policy.egress.clone(), cache: cache.clone() });
         Some(cache)
     }
@@ -125,10 +135,20 @@ impl Caches {
 
 impl Cache {
     /// One that takes up to `most` bytes.
-    pub(crate) fn new(most: usize) -> Arc<Self> {
+    pub(crate) fn new(most: usize, memory: Arc<Memory>) -> Arc<Self> {
         let (recordings, watched) = (HashSet::new(), HashMap::new());
-        let content = Content { answers: LruCache::unbounded(), recordings, watched, used: 0 };
-        Arc::new(Self { most, content: Mutex::new(content) })
+        let content = Content { answers: LruCache::unbounded(), recordings, watched };
+        Arc::new(Self { most, used: Arc::default(), memory, content: Mutex::new(content) })
+    }
+
+    /// Takes `more` bytes for what has `room`, for which older answers go. Returns `false` if there are not as many.
+    fn take(&self, content: &mut Content, room: &mut Room, more: usize) -> bool {
+        while !room.grow(more, self.most) {
+            if !content.forget_oldest() {
+                return false;
+            }
+        }
+        true
     }
 
     /// `resource` as it is now.
@@ -163,14 +183,15 @@ impl Cache {
     /// Stores `answer` for `key`, to a request that was sent when the resource was in this `version`, in the place of `old`:
     /// not if that was replaced meanwhile.
     pub(crate) fn renew(&self, key: Key, version: &Version, old: &Arc<StoredAnswer>, answer: Arc<StoredAnswer>) {
-        let cost = answer.head.cost() + answer.body.len();
+        let fits = answer.head.cost() + answer.body.len() <= self.most / PART;
         let mut content = self.content.lock();
         if !content.answers.peek(&key).is_some_and(|entry| Arc::ptr_eq(&entry.answer, old)) {
             return;
         }
         content.remove(&key);
-        if cost <= self.most / PART && content.take(cost, self.most) {
-            content.put(key, version, answer, cost);
+        // Its body has the memory that it took when it was recorded.
+        if fits {
+            content.put(key, version, answer);
         }
     }
 
@@ -187,49 +208,41 @@ impl Cache {
         if usize::try_from(least).ok()?.saturating_add(cost) > self.most / PART {
             return None;
         }
+        let mut room = Room::new(self.used.clone(), self.memory.charge(Holder::Cache));
         let mut content = self.content.lock();
-        if content.recordings.contains(&key) || !content.take(cost, self.most) {
+        if content.recordings.contains(&key) || !self.take(&mut content, &mut room, cost) {
             return None;
         }
         content.recordings.insert(key);
         drop(content);
         let version = version.clone();
-        Some(Recording { cache: self.clone(), key, version, head: Some(head), body: Vec::new(), cost })
+        Some(Recording { cache: self.clone(), key, version, head: Some(head), body: Vec::new(), room: Some(room) })
     }
 }
 
 // === impl Content ===
 
 impl Content {
-    /// Makes room for `bytes`; `false` if there is none although no answer is left.
-    fn take(&mut self, bytes: usize, most: usize) -> bool {
-        self.used += bytes;
-        while self.used > most {
-            let Some((_, entry)) = self.answers.pop_lru() else {
-                self.used -= bytes;
-                return false;
-            };
-            self.forgotten(&entry);
-        }
-        true
+    /// Forgets the answer that was not used for longest, of those that nobody has in hand: others would free no memory.
+    /// Returns `false` if there is none.
+    fn forget_oldest(&mut self) -> bool {
+        let is_free = |entry: &StoredEntry| Arc::strong_count(&entry.answer) == 1 && entry.answer.body.is_unique();
+        let oldest = self.answers.iter().rev().find(|(_, entry)| is_free(entry)).map(|(key, _)| *key);
+        oldest.iter().for_each(|key| self.remove(key));
+        oldest.is_some()
     }
 
-    /// Puts an answer in that was asked for in this `version`; its `cost` was [taken](Self::take).
-    fn put(&mut self, key: Key, version: &Version, answer: Arc<StoredAnswer>, cost: usize) {
+    /// Puts an answer in that was asked for in this `version`.
+    fn put(&mut self, key: Key, version: &Version, answer: Arc<StoredAnswer>) {
         let Version { resource, changes, .. } = *version;
         self.watch(resource);
-        self.answers.put(key, StoredEntry { answer, resource, changes, cost });
+        self.answers.put(key, StoredEntry { answer, resource, changes });
     }
 
     fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.answers.pop(key) {
-            self.forgotten(&entry);
+            self.unwatch(entry.resource);
         }
-    }
-
-    fn forgotten(&mut self, entry: &StoredEntry) {
-        self.used -= entry.cost;
-        self.unwatch(entry.resource);
     }
 
     /// Whether the resource has not changed since this `version`.
@@ -272,35 +285,29 @@ impl Drop for Version {
 
 impl BodyRecorder for Recording {
     fn piece(&mut self, piece: &[u8]) -> bool {
-        let after = self.cost + piece.len();
-        if after > self.cache.most / PART || !self.cache.content.lock().take(piece.len(), self.cache.most) {
+        let Some(room) = &mut self.room else { return false };
+        let fits = room.bytes() + piece.len() <= self.cache.most / PART;
+        if !fits || !self.cache.take(&mut self.cache.content.lock(), room, piece.len()) {
             return false;
         }
-        self.cost = after;
         self.body.extend_from_slice(piece);
         true
     }
 
     fn complete(mut self: Box<Self>) {
-        let Some(head) = self.head.take() else { return };
-        let answer = Arc::new(StoredAnswer { head, body: mem::take(&mut self.body).into_boxed_slice().into() });
-        // What it takes is the answer's from here on.
-        let cost = mem::take(&mut self.cost);
+        let (Some(head), Some(room)) = (self.head.take(), self.room.take()) else { return };
+        let answer = Arc::new(StoredAnswer { head, body: room.hold(mem::take(&mut self.body)) });
         let mut content = self.cache.content.lock();
-        if !content.is_at(&self.version) {
-            // Nobody may use it, and a newer one may be stored.
-            content.used -= cost;
-            return;
+        // Otherwise nobody may use it, and a newer one may be stored.
+        if content.is_at(&self.version) {
+            content.remove(&self.key);
+            content.put(self.key, &self.version, answer);
         }
-        content.remove(&self.key);
-        content.put(self.key, &self.version, answer, cost);
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let mut content = self.cache.content.lock();
-        content.used -= self.cost;
-        content.recordings.remove(&self.key);
+        self.cache.content.lock().recordings.remove(&self.key);
     }
 }

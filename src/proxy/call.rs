@@ -25,6 +25,8 @@ use crate::{
 pub(crate) struct Arrival {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) request: BoxedRequest,
+    /// Whether the account of memory has room for it.
+    pub(crate) fits: bool,
 }
 
 /// A call. Boxed, because the future of every step keeps room for it while it waits.

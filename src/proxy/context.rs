@@ -18,8 +18,9 @@ use crate::{
     dial::Dialer,
     error::{MORE_DESCRIPTORS, is_exhaustion},
     lane::Lanes,
+    memory::Memory,
     metrics::{Metrics, RuleMetrics},
-    policy::{Gateway, Policy, Rules},
+    policy::{ClientIdentity, Gateway, Policy, Rules},
     proxy::{
         cache::Caches,
         drain::Drain,
@@ -37,8 +38,11 @@ use crate::{
     tls::Tls,
 };
 
-/// How many bytes of request bodies are kept at once, over all requests, in case they have to be sent again.
-const MOST_KEPT: usize = 64 * 1024 * 1024;
+/// The most bytes that are kept of request bodies, in case they have to be sent again; of answers that requests share; and of
+/// answers that belong to an `Idempotency-Key`.
+const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+/// Each of the three takes up to this part of the process's memory.
+const KEPT_PART: u64 = 16;
 
 /// What every connection of this process shares.
 pub struct Proxy {
@@ -48,6 +52,8 @@ pub struct Proxy {
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,
+    /// The account of the process's memory.
+    pub memory: Arc<Memory>,
     pub(crate) access: Access,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reports: Reports,
@@ -102,6 +108,10 @@ pub struct ProxyParts {
     pub clock: Clock,
     /// Who may use the proxy.
     pub clients: Clients,
+    /// Which addresses are one client.
+    pub identity: ClientIdentity,
+    /// The account of the process's memory.
+    pub memory: Arc<Memory>,
     /// Bounds on everything that can hang.
     pub timeouts: Timeouts,
     /// How upstreams are connected to.
@@ -133,13 +143,17 @@ impl Proxy {
             HeaderValue::try_from(format!("{version} andante-{:08x}", parts.instance)).expect("letters and digits")
         };
         let drain = Arc::new(Drain::default());
+        let kept = (parts.memory.bytes() / KEPT_PART).min(MAX_KEPT_BYTES) as usize;
+        let caches = Caches::new(parts.memory.clone());
         Self {
             nowhere: parts.metrics.rule("none"),
             lanes: parts.lanes,
             clock: parts.clock,
+            memory: parts.memory,
             access: Access { exposed: parts.exposed, ports: parts.ports, admin: parts.admin },
             settings: CurrentSettings::new(ProxySettings {
                 clients: parts.clients,
+                identity: parts.identity,
                 gateways: parts.gateways.into(),
                 timeouts: Arc::new(parts.timeouts),
                 outbound: Arc::new(Outbound {
@@ -167,10 +181,10 @@ impl Proxy {
                 access_log: parts.access_log,
                 own_clients: AtomicBool::new(false),
             },
-            replay_memory: Arc::new(ReplayMemory::new(MOST_KEPT)),
-            caches: Caches::default(),
-            sharing: SharedCalls::new(),
-            replays: Replays::new(),
+            replay_memory: Arc::new(ReplayMemory::new(kept)),
+            caches,
+            sharing: SharedCalls::new(kept),
+            replays: Replays::new(kept),
             request_ids: RequestIds::new(parts.instance),
             via: [via("1.1"), via("1.0"), via("2")],
             tunnels: AtomicUsize::new(0),
@@ -309,6 +323,8 @@ impl Proxy {
             metrics,
             clock,
             clients: config.clients,
+            identity: config.identity,
+            memory: Memory::new(u64::MAX / 2, clock),
             timeouts: config.timeouts,
             dialer: Dialer::new(config.timeouts.connect, false, Vec::new(), config::Dns::System),
             exposed: false,

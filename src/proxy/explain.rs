@@ -14,6 +14,7 @@ use http_body_util::Empty;
 use super::{
     context::Proxy,
     message::{fields::FoundFields, gateway},
+    session::Requester,
     steps::{
         ask::{self, Asking, RequestTerms},
         costs::SeenBody,
@@ -27,9 +28,12 @@ use crate::{
     error::Error,
     lane::{
         AddedRule, AdmitRequest, Lane, Lanes, LookedUp, Preview,
-        order::{Claim, Turn},
+        order::{Claim, ClientId, Turn},
     },
-    policy::{Gateway, Https, HttpsReason, KeyPart, Origin, Policy, RuleCost, Scheme, normal_form::PathReadings},
+    policy::{
+        ClientIdentity, Gateway, Https, HttpsReason, KeyPart, Origin, Policy, RuleCost, Scheme,
+        normal_form::PathReadings,
+    },
 };
 
 /// What decides what becomes of a request.
@@ -40,6 +44,8 @@ pub struct ExplainContext<'a> {
     pub clock: Clock,
     /// Who may use the proxy.
     pub clients: &'a Clients,
+    /// Which addresses are one client.
+    pub identity: ClientIdentity,
     /// Paths that stand for an API.
     pub gateways: &'a [Gateway],
     /// The ports that workers connect to.
@@ -105,14 +111,15 @@ impl Proxy {
         if self.is_draining() {
             return Err(Error::Draining { retry_after: Duration::from_secs(1) });
         }
-        let (clients, gateways) = {
+        let (clients, identity, gateways) = {
             let settings = self.settings.read();
-            (settings.clients.clone(), settings.gateways.clone())
+            (settings.clients.clone(), settings.identity, settings.gateways.clone())
         };
         let context = ExplainContext {
             lanes: &self.lanes,
             clock: self.clock,
             clients: &clients,
+            identity,
             gateways: &gateways,
             ports: &self.access.ports,
             exposed: self.access.exposed,
@@ -153,7 +160,8 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     };
     // Fields for andante alone are not in what is sent.
     let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
-    let RequestTerms { claim, cost, patience } = ask::terms(fields, FoundFields::of(fields), client, &lane, &added);
+    let sender = Requester { address: client, client: ClientId::of(context.identity.of(client)) };
+    let RequestTerms { claim, cost, patience } = ask::terms(fields, FoundFields::of(fields), sender, &lane, &added);
     let silent = matches!(cost, Ok(None));
     let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();
     let refused = https.is_some_and(|(https, _)| https == Https::Refuse);

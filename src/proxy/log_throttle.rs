@@ -41,6 +41,8 @@ pub(crate) enum LogTopic {
     Departures,
     /// Connections to upstreams for which there is no file descriptor left.
     Descriptors,
+    /// No memory is left for the requests of a client.
+    Memory,
     /// Those of workers.
     Unaccepted,
     /// Connections of workers that could not be accepted for another reason.

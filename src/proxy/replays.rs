@@ -30,9 +30,6 @@ use crate::{
     },
 };
 
-/// How many bytes of answers are kept, over all of them.
-const MEMORY: usize = 64 * 1024 * 1024;
-
 /// The calls that keys stand for, and the answers that are kept.
 pub(crate) struct Replays {
     entries: Mutex<Entries>,
@@ -127,11 +124,8 @@ pub(crate) struct Lead {
 // === impl Replays ===
 
 impl Replays {
-    pub(crate) fn new() -> Arc<Self> {
-        Self::with_memory(MEMORY)
-    }
-
-    fn with_memory(memory: usize) -> Arc<Self> {
+    /// None yet; up to `memory` bytes of answers are kept, over all of them.
+    pub(crate) fn new(memory: usize) -> Arc<Self> {
         Arc::new(Self { entries: Mutex::default(), memory: Arc::new(SharedMemory::new(memory)) })
     }
 

@@ -15,7 +15,7 @@ use rustix::{io::Errno, net::RecvFlags};
 use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
-    lane::{AddedRule, Lane},
+    lane::{AddedRule, Lane, order::ClientId},
     policy::{Origin, Scheme},
     proxy::{
         context::Proxy,
@@ -38,6 +38,15 @@ pub(crate) struct ClientConnection {
     unread: AtomicBool,
 }
 
+/// The party that requests come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Requester {
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// The client that the address stands for.
+    pub(crate) client: ClientId,
+}
+
 /// The sender of requests: the worker at the end of a connection, or inside of its tunnel.
 pub(crate) struct Session {
     pub(crate) proxy: Arc<Proxy>,
@@ -46,7 +55,9 @@ pub(crate) struct Session {
     pub(crate) client: Arc<ClientConnection>,
     /// The client's address.
     pub(crate) address: IpAddr,
-    /// The same, if it may not use the proxy.
+    /// The client that the address stands for.
+    identity: ClientId,
+    /// The address, if it may not use the proxy.
     pub(crate) denied: Option<IpAddr>,
     /// Where the tunnel leads in which the requests come. No other origin may be requested in it: a tunnel to one host is
     /// no permission for another.
@@ -104,8 +115,22 @@ impl Drop for ClientConnection {
 
 impl Session {
     pub(crate) fn new(proxy: Arc<Proxy>, pool: Arc<Pool>, client: Arc<ClientConnection>, address: IpAddr) -> Self {
-        let denied = (!proxy.settings.read().clients.allow(address)).then_some(address);
-        Self { proxy, pool, client, address, denied, inside: None, pin: None, h2c: false, routes: Mutex::default() }
+        let settings = proxy.settings.read();
+        let denied = (!settings.clients.allow(address)).then_some(address);
+        let identity = ClientId::of(settings.identity.of(address));
+        drop(settings);
+        Self {
+            proxy,
+            pool,
+            client,
+            address,
+            identity,
+            denied,
+            inside: None,
+            pin: None,
+            h2c: false,
+            routes: Mutex::default(),
+        }
     }
 
     /// The sender inside of a tunnel to `origin`, which speaks `protocol`, in the clear if the origin's scheme is. It
@@ -116,12 +141,18 @@ impl Session {
             pool: self.pool.clone(),
             client: self.client.clone(),
             address: self.address,
+            identity: self.identity,
             denied: None,
             h2c: origin.scheme == Scheme::Http && protocol == Protocol::Http2,
             inside: Some(origin),
             pin: None,
             routes: Mutex::default(),
         }
+    }
+
+    /// The party that its requests come from.
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { address: self.address, client: self.identity }
     }
 
     /// Returns the session with its requests sent to the address of `pin`.

@@ -11,7 +11,7 @@ use crate::{
     ca::Ca,
     config::{Clients, Timeouts},
     dial::Dialer,
-    policy::Gateway,
+    policy::{ClientIdentity, Gateway},
     proxy::outbound::Outbound,
     tls::Tls,
 };
@@ -20,6 +20,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct ProxySettings {
     pub(crate) clients: Clients,
+    pub(crate) identity: ClientIdentity,
     /// Paths that stand for an API.
     pub(crate) gateways: Arc<[Gateway]>,
     pub(crate) timeouts: Arc<Timeouts>,
@@ -41,6 +42,8 @@ pub(crate) struct CurrentSettings {
 pub struct Reload {
     /// Who may use the proxy.
     pub clients: Clients,
+    /// Which addresses are one client, for connections from now on.
+    pub identity: ClientIdentity,
     /// Bounds on everything that can hang.
     pub timeouts: Timeouts,
     /// Paths that stand for an API.
@@ -79,10 +82,11 @@ impl CurrentSettings {
 
     /// Goes on with what `reload` says; `rules` replaces the rules meanwhile.
     pub(crate) fn replace(&self, reload: Reload, rules: impl FnOnce()) {
-        let Reload { clients, timeouts, gateways, outbound, ca } = reload;
+        let Reload { clients, identity, timeouts, gateways, outbound, ca } = reload;
         let mut settings = self.settings.write();
         settings.generation += 1;
         settings.clients = clients;
+        settings.identity = identity;
         settings.gateways = gateways.into();
         if let Some((dialer, tls)) = outbound {
             settings.outbound = Arc::new(settings.outbound.with(dialer, tls, timeouts.connect, settings.generation));

@@ -37,8 +37,6 @@ use crate::{
     },
 };
 
-/// How many bytes of shared answers are kept, over all of them.
-const MEMORY: usize = 64 * 1024 * 1024;
 /// For how long requests whose answer could not be shared are not held back for one.
 const ALONE_FOR: Duration = Duration::from_secs(60);
 /// How many of them are remembered.
@@ -171,12 +169,13 @@ pub(crate) enum SharedOutcome {
 // === impl SharedCalls ===
 
 impl SharedCalls {
-    pub(crate) fn new() -> Arc<Self> {
+    /// None yet; up to `memory` bytes of shared answers are kept, over all of them.
+    pub(crate) fn new(memory: usize) -> Arc<Self> {
         Arc::new(Self {
             groups: Mutex::default(),
             alone: Mutex::new(LruCache::new(ALONE)),
             epochs: std::array::from_fn(|_| AtomicU64::new(0)),
-            memory: Arc::new(SharedMemory::new(MEMORY)),
+            memory: Arc::new(SharedMemory::new(memory)),
         })
     }
 

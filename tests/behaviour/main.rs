@@ -24,6 +24,7 @@ mod http_upstream;
 mod https;
 mod idempotency;
 mod lifecycle;
+mod memory;
 mod order;
 mod problem_types;
 mod query;

@@ -14,7 +14,9 @@ use crate::support::{Andante, Client, Mock, Upstream, rejected};
 fn busy(more: &str) -> (Upstream, Andante) {
     let upstream = Upstream::ok();
     let host = upstream.address();
-    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"20/s\"]\n{more}\n"));
+    let andante = Andante::with_config(&format!(
+        "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"20/s\"]\n{more}\n"
+    ));
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
     (upstream, andante)
 }
@@ -60,6 +62,30 @@ fn another_client_gets_every_other_slot() {
 #[test]
 fn many_names_of_one_client_gain_nothing() {
     every_other_slot_is_anothers(|n| format!("Andante-Flow: name-{n}\r\n"));
+}
+
+/// By default a machine is one client, and 127.0.0.0/8 is this one.
+#[test]
+fn fresh_loopback_addresses_are_no_fresh_clients() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"20/s\"]\n"));
+    let _waiting: Vec<_> = (1..=60).map(|source| send(&andante, &upstream, source, "/", "")).collect();
+    wait_for(&andante, 20);
+    let flows = andante.status()["lanes"][0]["flows"].clone();
+    assert_eq!((&flows[0]["client"], &flows[1]), (&"127.0.0.1".into(), &serde_json::Value::Null), "{flows}");
+}
+
+#[test]
+fn a_fresh_loopback_address_has_no_fresh_budget_of_a_client() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let rule = format!("[[rule]]\nhost = \"{host}\"\nkey = [\"client\"]\nlimits = [\"1/day\"]\nmax-wait = \"0s\"\n");
+    let status = |andante: &Andante, source| send(andante, &upstream, source, "/", "").answer().status();
+    let andante = Andante::with_config(&rule);
+    assert_eq!([1, 2, 3].map(|source| status(&andante, source)), [200, 429, 429]);
+    let andante = Andante::with_config(&format!("identity = \"address\"\n{rule}"));
+    assert_eq!([1, 2, 2].map(|source| status(&andante, source)), [200, 200, 429]);
 }
 
 #[test]
@@ -164,7 +190,8 @@ fn requests_of_the_largest_cost_are_shared_as_all_others() {
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
     });
     let host = upstream.address();
-    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nin-flight = 1\n"));
+    let andante =
+        Andante::with_config(&format!("identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nin-flight = 1\n"));
     // Together they cost more than 64 bits of virtual time hold.
     let waiting: Vec<_> = (0..300).map(|_| send(&andante, &upstream, 1, "/", "Andante-Cost: 4294967295\r\n")).collect();
     for mut client in waiting {
@@ -248,7 +275,9 @@ fn an_answer_says_what_its_request_had_to_expect_when_it_came() {
 fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
     let upstream = Upstream::ok();
     let host = upstream.address();
-    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"2/s\"]\nmax-waiting = 5\n"));
+    let andante = Andante::with_config(&format!(
+        "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"2/s\"]\nmax-waiting = 5\n"
+    ));
     // One leaves at once, five wait; another one may have left meanwhile.
     let mut flood: Vec<_> = (0..10).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();
     andante.wait_for(|status| {

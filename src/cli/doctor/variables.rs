@@ -149,9 +149,12 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
 }
 
 /// Whether an entry of the list makes clients go to hosts like this without a proxy: `a.test` and `.a.test` also stand
-/// for what is below.
+/// for what is below, and a network for the addresses in it.
 fn spares(entry: &str, host: &HostPattern) -> bool {
     let Some(name) = host.name() else { return false };
+    if let (Ok(network), Ok(address)) = (entry.parse::<ipnet::IpNet>(), name.parse::<IpAddr>()) {
+        return network.contains(&address);
+    }
     let entry = entry.trim_start_matches("*.").trim_start_matches('.').to_ascii_lowercase();
     let entry =
         entry.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(entry.as_str(), |(at, _)| at);
@@ -164,7 +167,7 @@ mod tests {
     use crate::policy::Policy;
 
     fn config() -> Config {
-        let hosts = ["api.test", "*.batch.test", "*"].map(|host| host.parse().unwrap()).to_vec();
+        let hosts = ["api.test", "*.batch.test", "10.1.2.3", "*"].map(|host| host.parse().unwrap()).to_vec();
         Config { rules: Rules::new(vec![Policy::new("api", hosts)]), ..Config::default() }
     }
 
@@ -184,7 +187,7 @@ mod tests {
     fn all_four_lead_to_andante_and_none_is_no_mistake() {
         assert_eq!(found(&all(&[])), [""; 0]);
         assert_eq!(found(&[]), [""; 0]);
-        assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/8,.intra.test")])), [""; 0]);
+        assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/16,.intra.test")])), [""; 0]);
         // Elsewhere is elsewhere.
         let other_proxy =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].map(|name| (name, "http://andante:1"));
@@ -214,6 +217,7 @@ mod tests {
             (all(&[("no_proxy", "batch.test:443")]), "requests to *.batch.test"),
             (all(&[("NO_PROXY", "https://intra.test/")]), "no URLs"),
             (all(&[("NO_PROXY", "*.intra.test")]), "the star"),
+            (all(&[("NO_PROXY", "10.0.0.0/8")]), "NO_PROXY has 10.0.0.0/8: requests to 10.1.2.3"),
             (all(&[("NO_PROXY", "a.intra b.intra")]), "commas alone"),
         ] {
             let found = found(&set);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ipnet::Ipv4Net;
 use url::{Host, Url};
 
 /// Options in front of those of the command line.
@@ -37,17 +38,36 @@ pub(crate) fn options(url: &str, store: Option<&Path>, direct: Option<&str>, cur
     Some(options.collect::<Vec<_>>().join(" "))
 }
 
-/// The hosts of a `NO_PROXY`, as far as Java has words for them: names with what is below them, and addresses. Loopback
-/// hosts are always among them, unless nothing at all is.
+/// The hosts of a `NO_PROXY`, as far as Java has words for them: names with what is below them, and addresses and networks
+/// of IPv4. Loopback hosts are always among them, unless nothing at all is.
 pub(crate) fn direct(no_proxy: &str) -> Option<String> {
     let mut patterns = Vec::new();
-    for host in no_proxy.split([',', ' ']).filter(|host| !host.is_empty() && !host.contains(['/', ':', '|'])) {
+    let entries = no_proxy.split([',', ' ']).filter(|host| !host.is_empty());
+    patterns.extend(entries.clone().filter_map(|entry| entry.parse().ok()).flat_map(network));
+    for host in entries.filter(|host| !host.contains(['/', ':', '|'])) {
         let name = host.trim_start_matches('*').trim_start_matches('.');
         let below = name.parse::<std::net::IpAddr>().is_err().then(|| format!("*.{name}"));
         patterns.extend(if name.is_empty() { vec!["*".to_owned()] } else { vec![name.to_owned()] });
         patterns.extend(below.filter(|_| !name.is_empty()));
     }
     (!patterns.is_empty()).then(|| patterns.join("|"))
+}
+
+/// A network, by its addresses' first bytes: Java's patterns may end with a star. A prefix within a byte makes up to 128.
+fn network(network: Ipv4Net) -> Vec<String> {
+    let (whole, rest) = (usize::from(network.prefix_len()) / 8, network.prefix_len() % 8);
+    let bytes = network.network().octets();
+    let prefix: String = bytes[..whole].iter().map(|byte| format!("{byte}.")).collect();
+    let pattern = |prefix: &str, known: usize| match known {
+        4 => prefix.trim_end_matches('.').to_owned(),
+        _ => format!("{prefix}*"),
+    };
+    if rest == 0 {
+        return vec![pattern(&prefix, whole)];
+    }
+    let first = bytes[whole];
+    let last = first | (0xff >> rest);
+    (first..=last).map(|byte| pattern(&format!("{prefix}{byte}."), whole + 1)).collect()
 }
 
 /// As HotSpot splits its options: at blanks that are not in quotes.
@@ -128,7 +148,11 @@ mod tests {
     fn hosts_without_a_proxy_are_named_as_java_names_them() {
         for (list, patterns) in [
             ("", None),
-            ("10.0.0.0/8, [::1]", None),
+            ("10.0.0.0/8, [::1]", Some("10.*")),
+            ("192.168.7.0/24,2001:db8::/32", Some("192.168.7.*")),
+            ("172.16.0.0/14", Some("172.16.*|172.17.*|172.18.*|172.19.*")),
+            ("10.0.0.4/31,10.1.2.3/32", Some("10.0.0.4|10.0.0.5|10.1.2.3")),
+            ("0.0.0.0/0", Some("*")),
             ("intra.example", Some("intra.example|*.intra.example")),
             (".a.example,*.b.example, 10.0.0.7", Some("a.example|*.a.example|b.example|*.b.example|10.0.0.7")),
             ("*", Some("*")),

@@ -60,6 +60,8 @@ pub(in crate::config) const RESERVE: Grammar<Option<Reserve>> =
 pub(in crate::config) const CACHE: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"64MiB\" or \"off\"", read: cache };
 /// Bytes of a request's body that are read before its turn.
+pub(in crate::config) const MAX_MEMORY: Grammar<Option<u64>> =
+    Grammar { expected: "a size or \"auto\"", example: "\"512MiB\" or \"auto\"", read: max_memory };
 pub(in crate::config) const READ_BODY: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"8KiB\" or \"off\"", read: read_body };
 /// Whether every use is validated.
@@ -93,6 +95,9 @@ const MOST: u64 = 64 << 20;
 
 /// The most that is read of a body before its turn: each request that waits holds as much.
 const MOST_READ: u64 = 1 << 20;
+
+/// The smallest bound on memory: andante itself takes 15 MiB.
+const LEAST_MEMORY: u64 = 64 << 20;
 
 /// The smallest cache: an answer may take an eighth of it.
 const SMALLEST: u64 = 64 << 10;
@@ -159,6 +164,17 @@ fn cache(text: &str) -> Result<Option<usize>, ParseHint> {
         Some(bytes) if bytes as u64 >= SMALLEST => Ok(Some(bytes)),
         Some(_) => Err(ParseHint::said(format!("{text:?} holds hardly an answer"), "write \"64KiB\" or more")),
         None => Err(ParseHint::said(format!("{text:?} is more than there is"), "write \"64MiB\"")),
+    }
+}
+
+fn max_memory(text: &str) -> Result<Option<u64>, ParseHint> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    match size(text)? {
+        Some(bytes) if bytes >= LEAST_MEMORY => Ok(Some(bytes)),
+        Some(_) => Err(ParseHint::said(format!("{text:?} leaves no room for requests"), "write \"64MiB\" or more")),
+        None => Err(ParseHint::said(format!("{text:?} is more than there is"), "write \"512MiB\"")),
     }
 }
 

@@ -4,23 +4,62 @@ use std::{collections::HashMap, sync::Arc};
 
 use tracing::warn;
 
-use super::{FEW, OpenLane};
+use super::{FEW, Lanes, OpenLane};
 use crate::{
     clock::Instant,
     lane::{Lane, key::LaneKey, state::Memory},
 };
 
-/// This many lanes of a rule are kept for what they have learned. Beyond, those go first that were used longest ago and do
-/// not pause.
+/// This many lanes of a rule are kept for what they have learned, if as many fit. Beyond, those go first that were used
+/// longest ago and do not pause.
 const LEARNED: usize = 16 * FEW;
-/// So many lanes of a rule are kept for what was sent in them, though its windows be long. Beyond, those go first that
-/// were used longest ago: no host is called too often by that unless it is called again within its window, after as
-/// many others.
-const COUNTED: usize = 64 * FEW;
+// === impl Lanes ===
+
+impl Lanes {
+    /// Forgets lanes that remember nothing, if there are many, and notices if the system's clock was set. To be called
+    /// every few seconds, on a tokio runtime.
+    pub fn sweep(&self) {
+        let rules = self.rules();
+        let calendar = |added: bool| {
+            let mut rules = rules.iter().filter(|rule| rule.added.is_some() == added);
+            rules.any(|rule| !rule.calendar.is_empty())
+        };
+        let (own, added) = (calendar(false), calendar(true));
+        if own || added {
+            self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
+        }
+        // Those of rules that are gone are remembered for a while.
+        let before = self.table.read().before.clone();
+        if before.iter().chain([&rules]).any(|rules| rules.iter().any(|rule| rule.added.is_some())) {
+            self.all().iter().for_each(|lane| lane.forget_idle());
+        }
+        for rule_lanes in &self.table.read().rules_lanes {
+            let mut lanes = rule_lanes.lanes.write();
+            if lanes.len() > FEW {
+                self.forgotten(forget(&mut lanes, self.capacity.lanes));
+                lanes.shrink_to(FEW);
+            }
+        }
+        let forgotten = self.capacity.take_forgotten();
+        if forgotten > 0 {
+            warn!(
+                budgets = forgotten,
+                hint = "let a rule's `key` name fewer different values, or raise `max-memory`",
+                "more keys than fit have something that counts: those that were used longest ago begin anew"
+            );
+        }
+        if let Some(kept) = &self.kept {
+            kept.sweep(self.clock.now(), self.clock.epoch());
+        }
+    }
+}
 
 /// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many. Returns
 /// which of them a store knows.
-pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) -> Vec<Arc<str>> {
+///
+/// Up to `most` lanes are kept for what was sent in them, though their windows be long. Beyond, those go first that were
+/// used longest ago: no host is called too often by that unless it is called again within its window, after as many others.
+pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize) -> Vec<Arc<str>> {
     // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
     let (mut learned, mut counted, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -38,8 +77,8 @@ pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>) -> Vec<Arc<str>> {
         }
         true
     });
-    keep_latest(lanes, learned, LEARNED, &mut gone);
-    let lost = keep_latest(lanes, counted, COUNTED, &mut gone);
+    keep_latest(lanes, learned, LEARNED.min(most), &mut gone);
+    let lost = keep_latest(lanes, counted, most, &mut gone);
     if let Some(OpenLane { lane, .. }) = lanes.values().next().filter(|_| lost > 0) {
         let rule = &lane.policy().name;
         warn!(

@@ -1,16 +1,15 @@
 //! By what a request claims its turn: how urgent it is, whose it is, and with what weight.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 use std::{fmt, num::NonZeroU16};
 
 /// How urgent a request is: 0 is first, 7 is last (RFC 9218 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Urgency(u8);
 
-/// The client that sends a request: an IPv4 address, or the first half of an IPv6 address, since one host has a whole
-/// /64.
+/// The client that sends a request: its address, or the first one of its network, as an IPv6 address in two halves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientId(u64);
+pub struct ClientId([u64; 2]);
 
 /// A flow of a client: a hash of the name that the client gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,35 +87,42 @@ impl Default for Urgency {
 
 impl ClientId {
     /// No client in particular.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self([0; 2]);
 
-    /// The client at `address`.
+    /// The client that `address` stands for: see [`ClientIdentity`](crate::policy::ClientIdentity).
     pub fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self(address.to_bits().into()),
-            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
+        let bits = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
         }
+        .to_bits();
+        Self([(bits >> 64) as u64, bits as u64])
     }
 
     /// Its address, or the first one of its network.
     pub fn address(self) -> IpAddr {
-        match u32::try_from(self.0) {
-            // No IPv6 address of a client has zeros there, but the loopback address.
-            Ok(0) => Ipv6Addr::LOCALHOST.into(),
-            Ok(address) => Ipv4Addr::from_bits(address).into(),
-            Err(_) => Ipv6Addr::from_bits(u128::from(self.0) << 64).into(),
+        match self {
+            Self::NONE => Ipv6Addr::LOCALHOST.into(),
+            Self([high, low]) => {
+                IpAddr::from(Ipv6Addr::from_bits((u128::from(high) << 64) | u128::from(low))).to_canonical()
+            }
         }
     }
 
-    pub(super) fn get(self) -> u64 {
+    /// The address as one number, for a hash.
+    pub(super) fn get(self) -> [u64; 2] {
         self.0
+    }
+
+    fn is_network(self) -> bool {
+        self.0[0] != 0 && self.0[1] == 0
     }
 }
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address().fmt(f)?;
-        f.write_str(if self.0 > u32::MAX.into() { "/64" } else { "" })
+        f.write_str(if self.is_network() { "/64" } else { "" })
     }
 }
 
@@ -174,9 +180,9 @@ mod tests {
         let id = |text: &str| ClientId::of(text.parse().unwrap());
         assert_eq!(id("10.1.2.3").to_string(), "10.1.2.3");
         assert_eq!(id("::ffff:10.1.2.3"), id("10.1.2.3"));
-        assert_eq!(id("2001:db8:1:2::3"), id("2001:db8:1:2:ffff::1"));
-        assert_ne!(id("2001:db8:1:2::3"), id("2001:db8:1:3::3"));
-        assert_eq!(id("2001:db8:1:2::3").to_string(), "2001:db8:1:2::/64");
+        assert_ne!(id("2001:db8:1:2::3"), id("2001:db8:1:2::4"));
+        assert_eq!(id("2001:db8:1:2::").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(id("2001:db8:1:2::3").to_string(), "2001:db8:1:2::3");
         assert_eq!(id("::1").to_string(), "::1");
     }
 

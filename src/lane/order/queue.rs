@@ -135,7 +135,7 @@ pub struct Queue<K, T> {
 }
 
 /// What tells one strand of a line, and of a set of budgets, from another.
-type Claimed = (u8, u64, u64);
+type Claimed = (u8, [u64; 2], u64);
 
 /// What a look at the first ticket of a strand finds.
 enum HeadFinding<K> {

@@ -2,6 +2,7 @@
 //! a request takes of all its budgets at once, or of none.
 
 mod amounts;
+mod forgetting;
 mod held_up;
 mod record;
 mod reserve;
@@ -22,12 +23,12 @@ pub(in crate::lane) use self::{record::NarrowRecord, rules::NarrowerRules};
 use super::{
     End,
     in_flight::InFlight,
-    memory::REMEMBERED,
     usual::{Usual, set_outstanding},
 };
 use crate::{
     clock::Instant,
     lane::{
+        capacity::{Capacity, OpenBudgets},
         order::{Ahead, Backlog, Claim, Map, Slab},
         request::Draw,
     },
@@ -39,7 +40,9 @@ use crate::{
 /// The budgets of narrower rules that were drawn on lately.
 #[derive(Debug, Default)]
 pub(super) struct Narrow {
-    budgets: Slab<NarrowBudget>,
+    /// Boxed, so that a table that grows moves no budgets.
+    budgets: Slab<Box<NarrowBudget>>,
+    open: OpenBudgets,
     ids: Map<u64, u32>,
     /// Where the idle ones are looked for next.
     next_look: u32,
@@ -94,8 +97,8 @@ const LOOKS: u32 = 4;
 
 impl Narrow {
     /// None yet.
-    pub(super) fn new() -> Self {
-        Self { unreserved_since: Some(Instant::START), ..Self::default() }
+    pub(super) fn new(capacity: Arc<Capacity>) -> Self {
+        Self { open: OpenBudgets::within(capacity), unreserved_since: Some(Instant::START), ..Self::default() }
     }
 
     /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
@@ -110,7 +113,10 @@ impl Narrow {
     ) -> Box<Drawn> {
         let mut numbers = SmallVec::new();
         if draws.iter().any(|draw| !self.ids.contains_key(&self.key_of(draw))) {
-            self.forget_idle(LOOKS, now, named);
+            self.forget_idle(LOOKS, now, &named);
+            if self.open.is_full() {
+                self.forget_oldest(now, &named);
+            }
         }
         for draw in &**draws {
             self.apart |= draw.apart;
@@ -310,24 +316,6 @@ impl Narrow {
         self.budgets.end()
     }
 
-    /// Forgets budgets that remember nothing, among the next `looks` of them; none with a number of which `named` says that somebody
-    /// knows it.
-    pub(super) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
-        let end = self.budgets.end();
-        for _ in 0..looks.min(end) {
-            self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
-            let idle = self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now));
-            if idle && !named(self.next_look) {
-                let narrow = self.budgets.remove(self.next_look);
-                self.ids.remove(&narrow.key);
-                self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
-            }
-        }
-        if self.budgets.len() == 0 && end > 0 {
-            (self.budgets, self.ids) = Default::default();
-        }
-    }
-
     fn each(&mut self, drawn: &Drawn, mut act: impl FnMut(&mut NarrowBudget, Charge)) {
         for (number, charge) in drawn.numbers.iter().zip(&drawn.charges) {
             act(&mut self.budgets[*number], *charge);
@@ -353,14 +341,6 @@ impl NarrowBudget {
 
     fn has_room(&self) -> bool {
         self.in_flight.has_room()
-    }
-
-    fn is_idle(&mut self, now: Instant) -> bool {
-        // What it has found out of requests in flight is kept as long as a lane keeps it.
-        let last = self.budget.last().unwrap_or(Instant::START);
-        let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
-        let counts = now < self.counted_until || !self.budget.is_idle(now);
-        self.in_flight.count() == 0 && self.waiting == 0 && blank && !counts
     }
 }
 

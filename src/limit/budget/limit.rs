@@ -16,7 +16,8 @@ pub(super) struct Limit {
     pub(super) since: Seq,
     pub(super) spec: LimitSpec,
     /// What the API reports, of which `spec` is the part that is used here.
-    pub(super) reported: Option<LimitSpec>,
+    /// Boxed: most limits are configured, and each keyed budget has one.
+    pub(super) reported: Option<Box<LimitSpec>>,
     pub(super) gcra: Gcra,
     pub(super) window: Window,
     /// When something was last taken of it, and its number.
@@ -54,6 +55,11 @@ impl Limit {
             share: None,
             outstanding: 0,
         }
+    }
+
+    /// What the API reports, of which its limit is a part.
+    pub(super) fn reported(&self) -> Option<LimitSpec> {
+        self.reported.as_deref().copied()
     }
 
     /// The first instant, not before `now`, at which it has room for `amount`; [`Instant::FAR`] if something that has no

@@ -42,7 +42,7 @@ impl Budget {
     pub fn set_part(&mut self, part: Part) {
         self.part = part;
         for limit in &mut self.limits {
-            if let Some(reported) = limit.reported {
+            if let Some(reported) = limit.reported() {
                 limit.fit(part_of(&reported, part));
             }
         }
@@ -55,7 +55,7 @@ impl Budget {
 
     /// How large a part of what `source` reports is used here; of what is not known yet, that of what is divided.
     pub fn part_in(&self, source: Source) -> f64 {
-        let reported = self.limits.iter().find(|limit| limit.source == source).and_then(|limit| limit.reported);
+        let reported = self.limits.iter().find(|limit| limit.source == source).and_then(|limit| limit.reported());
         reported.map_or(self.part.own, |spec| part_in(&spec, self.part))
     }
 
@@ -76,13 +76,13 @@ impl Budget {
     /// Whether others use what the API reports, and its rate is not divided.
     pub fn is_undivided(&self) -> bool {
         let Part { equal, .. } = self.part;
-        let mut reported = self.limits.iter().filter_map(|limit| limit.reported);
+        let mut reported = self.limits.iter().filter_map(|limit| limit.reported());
         equal < 1.0 && reported.any(|spec| part_in(&spec, Part { own: equal, equal }) >= 1.0)
     }
 
     /// How many requests a second the API allows all processes together, as it reports itself.
     pub fn reported_rate(&self) -> Option<f64> {
-        let reported = self.limits.iter().filter_map(|limit| limit.reported);
+        let reported = self.limits.iter().filter_map(|limit| limit.reported());
         reported.map(|spec| spec.rate.per_second()).min_by(f64::total_cmp)
     }
 
@@ -90,8 +90,8 @@ impl Budget {
     pub fn retune(&mut self, index: usize, spec: LimitSpec) {
         let part = self.part;
         if let Some(limit) = self.limits.get_mut(index) {
-            limit.reported = reported(limit.source, spec);
-            limit.fit(limit.reported.map_or(spec, |reported| part_of(&reported, part)));
+            limit.reported = reported(limit.source, spec).map(Box::new);
+            limit.fit(limit.reported().map_or(spec, |reported| part_of(&reported, part)));
         }
     }
 }

@@ -34,8 +34,9 @@ impl Budget {
         let usage = |limit: &mut Limit| {
             let margin = limit.margin(margin);
             let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
-            let (source, spec, own) = (limit.source, limit.reported.unwrap_or(limit.spec), limit.spec.rate.count.get());
-            let part = limit.reported.map(|reported| part_in(&reported, part));
+            let (source, spec, own) =
+                (limit.source, limit.reported().unwrap_or(limit.spec), limit.spec.rate.count.get());
+            let part = limit.reported().map(|reported| part_in(&reported, part));
             LimitUsage { source, spec, own, used, margin, share, part: part.filter(|part| *part < 1.0) }
         };
         self.limits.iter_mut().map(usage).collect()

@@ -1,12 +1,16 @@
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CACHE_CONTROL};
 
 use super::{freshness::Received, *};
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 
 const KIB: usize = 1024;
+
+fn memory() -> Arc<Memory> {
+    Memory::new(1 << 40, Clock::start())
+}
 
 fn head() -> StoredHead {
     let fields = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("max-age=60"))]);
@@ -19,7 +23,7 @@ fn key(number: u64) -> Key {
 }
 
 fn used(cache: &Cache) -> usize {
-    cache.content.lock().used
+    cache.used.load(Ordering::Relaxed)
 }
 
 /// Records a body of `size` bytes as the answer for `key`; says whether it is stored.
@@ -37,7 +41,7 @@ fn record(cache: &Arc<Cache>, key: Key, size: usize) -> bool {
 
 #[test]
 fn what_was_recorded_to_its_end_is_found_and_what_broke_off_is_not() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     assert!(record(&cache, key(1), 100));
     let version = cache.version(Resource(1));
     let mut recording = cache.record(key(2), &version, head(), 0).unwrap();
@@ -50,7 +54,7 @@ fn what_was_recorded_to_its_end_is_found_and_what_broke_off_is_not() {
 
 #[test]
 fn an_answer_takes_an_eighth_at_most() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     let room = 8 * KIB - head().cost();
     assert!(record(&cache, key(1), room));
     assert!(!record(&cache, key(2), room + 1));
@@ -60,7 +64,7 @@ fn an_answer_takes_an_eighth_at_most() {
 
 #[test]
 fn what_was_not_used_for_longest_goes_first_and_the_memory_is_bounded() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     let version = cache.version(Resource(1));
     for number in 0..100 {
         assert!(record(&cache, key(number), 6 * KIB), "{number}");
@@ -75,7 +79,7 @@ fn what_was_not_used_for_longest_goes_first_and_the_memory_is_bounded() {
 
 #[test]
 fn what_is_being_stored_counts_as_stored() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     let version = cache.version(Resource(1));
     let mut under_way: Vec<_> = (0..30).filter_map(|number| cache.record(key(number), &version, head(), 0)).collect();
     let full = under_way.iter_mut().any(|recording| (0..6).any(|_| !recording.piece(&[0; KIB])));
@@ -86,7 +90,7 @@ fn what_is_being_stored_counts_as_stored() {
 
 #[test]
 fn one_answer_is_stored_once_at_a_time() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     let version = cache.version(Resource(1));
     let first = cache.record(key(1), &version, head(), 0);
     assert!(first.is_some() && cache.record(key(1), &version, head(), 0).is_none());
@@ -97,7 +101,7 @@ fn one_answer_is_stored_once_at_a_time() {
 /// RFC 9111 §4.4; also for those whose answer was under way meanwhile.
 #[test]
 fn a_change_ends_what_was_asked_for_before_it_whoever_asked() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     let before = cache.version(Resource(1));
     assert!(record(&cache, key(1), 10) && record(&cache, key(2), 10));
     let mut late = Box::new(cache.record(key(3), &before, head(), 0).unwrap());
@@ -114,7 +118,7 @@ fn a_change_ends_what_was_asked_for_before_it_whoever_asked() {
 
 #[test]
 fn a_freshened_answer_takes_the_place_of_the_one_before() {
-    let cache = Cache::new(64 * KIB);
+    let cache = Cache::new(64 * KIB, memory());
     let version = cache.version(Resource(1));
     assert!(record(&cache, key(1), 10));
     let before = used(&cache);
@@ -129,7 +133,27 @@ fn a_freshened_answer_takes_the_place_of_the_one_before() {
     let second = cache.find(key(1), &version).unwrap();
     cache.renew(key(1), &version, &second, renewed(vec![0; 8 * KIB].into()));
     assert!(cache.find(key(1), &version).is_none());
+    drop(first);
     assert_eq!(used(&cache), 0);
+}
+
+#[test]
+fn an_answer_in_the_hands_of_a_reader_counts_and_is_not_forgotten_in_vain() {
+    let cache = Cache::new(64 * KIB, memory());
+    let version = cache.version(Resource(1));
+    let held: Vec<_> = (0..9)
+        .map(|number| {
+            assert!(record(&cache, key(number), 7 * KIB), "{number}");
+            let body = cache.find(key(number), &version).unwrap().body.clone();
+            cache.forget(key(number));
+            body
+        })
+        .collect();
+    assert!(used(&cache) > 63 * KIB);
+    assert!(!record(&cache, key(100), 2 * KIB), "no memory is left");
+    drop(held);
+    assert_eq!(used(&cache), 0);
+    assert!(record(&cache, key(100), 2 * KIB));
 }
 
 #[test]
@@ -138,7 +162,7 @@ fn a_rule_keeps_its_cache_until_its_size_changes_or_it_goes() {
         let cache = Some(CachePolicy { bytes, always_revalidates: false });
         Policy { cache, ..Policy::new("rule", Vec::new()) }
     };
-    let caches = Caches::default();
+    let caches = Caches::new(memory());
     let first = caches.of(&rule(1024)).unwrap();
     assert!(Arc::ptr_eq(&first, &caches.of(&rule(1024)).unwrap()));
     assert!(!Arc::ptr_eq(&first, &caches.of(&rule(2048)).unwrap()));

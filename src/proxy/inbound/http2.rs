@@ -27,7 +27,7 @@ use crate::{
         call::Arrival,
         exchange::Exchange,
         inbound::{
-            request_memory::{HeldRequest, RequestMemory},
+            request_memory::{HeldRequest, NoMemory, RequestMemory},
             watchdog::{self, NextLook, Watchdog},
         },
         message::{frame_filter::FrameFilter, progress::Phase, request_body::RequestBody},
@@ -74,7 +74,7 @@ where
     let (proxy, streams, next_look) = (session.proxy.clone(), Streams::default(), Arc::new(NextLook::default()));
     let usual = watchdog::tick(&proxy);
     next_look.set(proxy.clock.now() + usual);
-    let memory = RequestMemory::default();
+    let memory = RequestMemory::new(&session, CONNECTION_WINDOW as usize);
     let service = service_fn(|request: Request<Incoming>| {
         let held = memory.hold(&request);
         let now = session.proxy.clock.now();
@@ -82,7 +82,8 @@ where
         streams.add(&exchange);
         exchange.begins(now);
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
-        answer(Arrival { exchange, request }, next_look.clone(), held)
+        let arrival = Arrival { exchange, request, fits: !matches!(held, Err(NoMemory::Account)) };
+        answer(arrival, next_look.clone(), held)
     });
     let connection = http2::Builder::new(StreamExecutor)
         .timer(TokioTimer::new())
@@ -148,13 +149,15 @@ where
 }
 
 /// Takes one stream's request through the stack. `next_look` is the time of its connection's next check of deadlines. A
-/// request without `held` memory is refused.
+/// request that its connection has no memory for is refused unprocessed.
 async fn answer(
     arrival: Arrival,
     next_look: Arc<NextLook>,
-    held: Option<HeldRequest>,
+    held: Result<HeldRequest, NoMemory>,
 ) -> Result<Response<Watched>, BoxError> {
-    let Some(_held) = held else { return Err(h2::Error::from(Reason::REFUSED_STREAM).into()) };
+    if matches!(held, Err(NoMemory::Connection)) {
+        return Err(h2::Error::from(Reason::REFUSED_STREAM).into());
+    }
     let exchange = arrival.exchange.clone();
     let mut watch = Watchdog::of_stream(exchange.clone(), next_look);
     let mut stack = stack();

@@ -1,48 +1,128 @@
-//! The memory that unanswered requests of one HTTP/2 connection may hold.
+//! The memory that unanswered requests of one connection hold.
 //!
 //! A gRPC channel opens no second connection when the first is full: it waits silently. So a connection may have many
 //! streams: a hundred with the longest heads, or a thousand with usual ones. A request beyond that is refused
-//! unprocessed, and may be sent again at once (RFC 9113 §8.7).
+//! unprocessed, and may be sent again at once (RFC 9113 §8.7). All connections together are bounded by `max-memory`: a
+//! connection reserves memory of its client's account in steps, so that usual requests touch nothing that is shared.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use http::Request;
+use http_body::Body;
+use parking_lot::Mutex;
 
-use crate::proxy::protocol::MAX_HEAD;
+use crate::{
+    memory::{Charge, Holder},
+    proxy::{protocol::MAX_HEAD, session::Session},
+};
 
 /// Memory of a waiting stream beside its head, as measured in docs/performance.md.
 const STREAM_BYTES: usize = 4 * 1024;
 /// As many streams as RFC 9113 §6.5.2 wants a connection to have at least, with the longest heads.
 const BUDGET_BYTES: usize = 100 * (MAX_HEAD + STREAM_BYTES);
+/// Memory of a connection without a request.
+const CONNECTION_BYTES: usize = 2 * 1024;
+/// Memory of a connection is reserved in steps of this many bytes: one is a connection with a usual request.
+const STEP_BYTES: usize = 8 * 1024;
 
 /// The memory of one connection's requests.
-#[derive(Clone, Default)]
-pub(super) struct RequestMemory(Arc<AtomicUsize>);
+#[derive(Clone)]
+pub(super) struct RequestMemory(Arc<Mutex<HeldMemory>>);
+
+struct HeldMemory {
+    /// Heads, and what a stream takes beside one.
+    heads: usize,
+    /// Bodies that their worker may send before they are read.
+    bodies: usize,
+    /// As much is read of all bodies of a connection at most.
+    most_of_bodies: usize,
+    /// A head that has come in part.
+    reading: usize,
+    /// There was no memory for a head that came in part.
+    refused: bool,
+    charge: Charge,
+}
 
 /// One request's part of it. Dropped, it is given back.
 pub(super) struct HeldRequest {
     memory: RequestMemory,
-    bytes: usize,
+    head: usize,
+    body: usize,
+}
+
+/// The reason why there is no memory for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoMemory {
+    /// The connection has as many requests as it may have.
+    Connection,
+    /// The client holds as much as it may, or the process does.
+    Account,
 }
 
 // === impl RequestMemory ===
 
 impl RequestMemory {
-    /// Reserves the memory that `request` holds until it is answered; `None` if there is no room for it.
-    pub(super) fn hold<B>(&self, request: &Request<B>) -> Option<HeldRequest> {
-        let bytes = STREAM_BYTES + head_bytes(request);
-        let room = |held: usize| held.checked_add(bytes).filter(|held| *held <= BUDGET_BYTES);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
-        Some(HeldRequest { memory: self.clone(), bytes })
+    /// The memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
+    pub(super) fn new(session: &Session, most_of_bodies: usize) -> Self {
+        let charge = session.proxy.memory.charge(Holder::Client(session.requester().client.address()));
+        let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, refused: false, charge };
+        // A connection beyond the bound is told so when it sends a request.
+        held.reserve();
+        Self(Arc::new(Mutex::new(held)))
+    }
+
+    /// Reserves the memory that `request` holds until it is answered.
+    pub(super) fn hold<B: Body>(&self, request: &Request<B>) -> Result<HeldRequest, NoMemory> {
+        let (head, unread) = (STREAM_BYTES + head_bytes(request), request.body().size_hint());
+        let mut held = self.0.lock();
+        let body = unread.upper().map_or(held.most_of_bodies, |bytes| held.most_of_bodies.min(bytes as usize));
+        if held.heads + head > BUDGET_BYTES {
+            return Err(NoMemory::Connection);
+        }
+        let reading = std::mem::take(&mut held.reading);
+        (held.heads, held.bodies) = (held.heads + head, held.bodies + body);
+        if held.reserve() {
+            return Ok(HeldRequest { memory: self.clone(), head, body });
+        }
+        (held.heads, held.bodies, held.reading) = (held.heads - head, held.bodies - body, reading);
+        Err(NoMemory::Account)
+    }
+
+    /// Reserves memory for a head of which `bytes` have come. Returns `false` if there is none.
+    pub(super) fn reads_head(&self, bytes: usize) -> bool {
+        let mut held = self.0.lock();
+        let before = std::mem::replace(&mut held.reading, bytes);
+        let fits = held.reserve();
+        if !fits {
+            (held.reading, held.refused) = (before, true);
+        }
+        fits
+    }
+
+    /// Whether there was no memory for a head that came in part.
+    pub(super) fn is_refused(&self) -> bool {
+        self.0.lock().refused
     }
 }
 
 impl Drop for HeldRequest {
     fn drop(&mut self) {
-        self.memory.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        let mut held = self.memory.0.lock();
+        (held.heads, held.bodies) = (held.heads - self.head, held.bodies - self.body);
+        held.reserve();
+    }
+}
+
+// === impl HeldMemory ===
+
+impl HeldMemory {
+    /// Charges the account with what is held, in whole steps.
+    fn reserve(&mut self) -> bool {
+        let heads = self.heads + self.reading;
+        // Of a head beyond a usual one there are two copies for a while: as it was read, and as fields.
+        let copies = heads.saturating_sub(STEP_BYTES) / 2;
+        let bytes = CONNECTION_BYTES + heads + copies + self.bodies.min(self.most_of_bodies);
+        self.charge.resize(bytes.next_multiple_of(STEP_BYTES) as u64)
     }
 }
 
@@ -54,28 +134,74 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::{Empty, Full};
+
     use super::*;
+    use crate::{clock::Clock, memory::Memory};
+
+    const CLIENT: Holder = Holder::Client(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+
+    fn memory(account: &Arc<Memory>) -> RequestMemory {
+        let charge = account.charge(CLIENT);
+        RequestMemory(Arc::new(Mutex::new(HeldMemory {
+            heads: 0,
+            bodies: 0,
+            most_of_bodies: 1 << 20,
+            reading: 0,
+            refused: false,
+            charge,
+        })))
+    }
+
+    fn unbounded() -> RequestMemory {
+        memory(&Memory::new(1 << 40, Clock::start()))
+    }
 
     fn held(memory: &RequestMemory, field_bytes: usize) -> Vec<HeldRequest> {
-        let request = Request::get("/").header("x", "y".repeat(field_bytes)).body(()).unwrap();
-        std::iter::from_fn(|| memory.hold(&request)).take(2000).collect()
+        let request = Request::get("/").header("x", "y".repeat(field_bytes)).body(Empty::<&[u8]>::new()).unwrap();
+        std::iter::from_fn(|| memory.hold(&request).ok()).take(2000).collect()
     }
 
     #[test]
     fn a_hundred_with_the_longest_heads_have_room_and_a_thousand_with_usual_ones() {
-        assert_eq!(held(&RequestMemory::default(), MAX_HEAD - 2).len(), 100);
-        assert!(held(&RequestMemory::default(), 2 * 1024).len() >= 1000);
+        assert_eq!(held(&unbounded(), MAX_HEAD - 2).len(), 100);
+        assert!(held(&unbounded(), 2 * 1024).len() >= 1000);
     }
 
     #[test]
     fn what_is_answered_makes_room_for_as_much() {
-        let memory = RequestMemory::default();
+        let memory = unbounded();
         let mut all = held(&memory, MAX_HEAD / 2);
         let full = all.len();
         all.truncate(full / 2);
         all.extend(held(&memory, MAX_HEAD / 2));
         assert_eq!(all.len(), full);
         drop(all);
-        assert_eq!(memory.0.load(Ordering::Relaxed), 0);
+        assert_eq!((memory.0.lock().heads, memory.0.lock().bodies), (0, 0));
+    }
+
+    #[test]
+    fn a_usual_request_fits_in_the_first_step_and_a_long_head_is_charged_with_its_copy() {
+        let account = Memory::new(1 << 40, Clock::start());
+        let memory = memory(&account);
+        assert!(memory.reads_head(0));
+        assert_eq!(account.charged(), STEP_BYTES as u64);
+        let usual = Request::get("/").header("x", "y".repeat(1500)).body(Full::new(&b"body"[..])).unwrap();
+        let usual = memory.hold(&usual).unwrap();
+        assert_eq!(account.charged(), STEP_BYTES as u64);
+        drop(usual);
+        let long = held(&memory, 60 * 1024).len() as u64;
+        assert_eq!(long, 106);
+        assert!(memory.reads_head(MAX_HEAD));
+        assert!(account.charged() >= MAX_HEAD as u64);
+    }
+
+    #[test]
+    fn all_bodies_of_a_connection_count_as_one_window() {
+        let memory = unbounded();
+        let request = |length: usize| Request::post("/").body(Full::new(vec![0_u8; length].leak() as &[u8])).unwrap();
+        let _all: Vec<_> = (0..100).map(|_| memory.hold(&request(1 << 16)).unwrap()).collect();
+        let charged = memory.0.lock().charge.bytes();
+        assert!((1 << 20..(1 << 20) + 1000 * 1024).contains(&charged), "{charged}");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{message_end::MessageEnd, request_line::RequestLine};
+use super::{message_end::MessageEnd, request_line::RequestLine, request_memory::RequestMemory};
 use crate::proxy::{
     exchange::Exchange,
     message::progress::Phase,
@@ -23,6 +23,7 @@ use crate::proxy::{
 pub(crate) struct RewriteErrorsIo<S> {
     stream: S,
     exchange: Arc<Exchange>,
+    memory: RequestMemory,
     /// The first byte that was read since there was no request.
     first: u8,
     /// Progress through the request. Boxed: each connection that waits would carry its size.
@@ -54,15 +55,18 @@ struct HeadProgress {
     lines: u32,
 }
 
+/// A head of up to this many bytes is charged when all of it has come.
+const USUAL_HEAD_BYTES: usize = 8 * 1024;
 /// Too few bytes for more fields than there may be: the lines of a head that has come whole are not worth counting.
 const LITTLE: usize = 3 * MAX_FIELDS;
 
 // === impl RewriteErrorsIo ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
-    pub(crate) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(stream: S, exchange: Arc<Exchange>, memory: RequestMemory) -> Self {
         exchange.progress.awaits_head();
-        Self { stream, exchange, first: 0, request: Box::default(), unwritten: None, between: false, instead: false }
+        let request = Box::default();
+        Self { stream, exchange, memory, first: 0, request, unwritten: None, between: false, instead: false }
     }
 
     /// The connection, and bytes read from it that hyper has not taken.
@@ -108,6 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
                 return Poll::Ready(Ok(false));
             }
             let status = match &head[9..12] {
+                _ if self.memory.is_refused() => b"503",
                 // What hyper does not take for a length it takes for one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
                 b"431" if self.request.heard.is_small() => b"400",
                 status => status,
@@ -152,6 +157,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
                 self.first = read[0];
             }
             self.exchange.progress.reads_head();
+            let so_far = self.request.heard.bytes as usize + read.len();
+            if so_far > USUAL_HEAD_BYTES && !self.memory.reads_head(so_far.min(MAX_HEAD)) {
+                // Nothing more of it is kept: hyper takes a NUL for the end of all sense, and its answer becomes ours.
+                buf.set_filled(before);
+                buf.put_slice(&[0]);
+                return Poll::Ready(Ok(()));
+            }
         }
         self.request.heard.note(read);
         self.find_line(read);

@@ -98,7 +98,7 @@ pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone) {
         Err(error) => return debug!(%error, "a tunnel could not be connected"),
     };
     let RequestTerms { claim, patience, .. } =
-        ask::terms(&HeaderMap::new(), FoundFields::default(), exchange.session.address, &route.lane, &route.added);
+        ask::terms(&HeaderMap::new(), FoundFields::default(), exchange.session.requester(), &route.lane, &route.added);
     let mut terms = TunnelTerms { pace: TunnelPace::Unpaced, claim, patience, plain_http_only: false };
     if let Ok(Some(lane)) = lane_of(&exchange, &route.origin, &terms) {
         terms.pace = TunnelPace::Turns(lane.ask);

@@ -39,7 +39,7 @@ fn is_kept(replays: &Arc<Replays>, of: u64, now: Instant) -> bool {
 
 #[test]
 fn an_answer_is_kept_for_its_time_and_its_memory_is_given_back() {
-    let replays = Replays::new();
+    let replays = Replays::new(64 << 20);
     let free = replays.memory.left();
     let place = begin(&replays, 1, at(0));
     assert!(matches!(replays.find(key(1), at(0)), KeyFound::UnderWay(_)));
@@ -55,7 +55,7 @@ fn an_answer_is_kept_for_its_time_and_its_memory_is_given_back() {
 
 #[test]
 fn what_failed_or_whose_answer_is_not_kept_is_not_remembered() {
-    let replays = Replays::new();
+    let replays = Replays::new(64 << 20);
     drop(begin(&replays, 1, at(0)));
     let place = begin(&replays, 1, at(0));
     answer(&replays, &place, 10);
@@ -66,7 +66,7 @@ fn what_failed_or_whose_answer_is_not_kept_is_not_remembered() {
 #[test]
 fn answers_fill_no_more_than_their_memory_and_the_oldest_goes_first() {
     const MEMORY: usize = 8 * MOST;
-    let replays = Replays::with_memory(MEMORY);
+    let replays = Replays::new(MEMORY);
     for of in 0..10_000 {
         let place = begin(&replays, of, at(of));
         answer(&replays, &place, 10_000);
@@ -81,7 +81,7 @@ fn answers_fill_no_more_than_their_memory_and_the_oldest_goes_first() {
 
 #[tokio::test]
 async fn a_twin_learns_when_a_call_that_waits_again_is_expected_and_the_lead_waits_with_it() {
-    let place = begin(&Replays::new(), 1, at(0));
+    let place = begin(&Replays::new(64 << 20), 1, at(0));
     let call = place.call().clone();
     assert!(call.elect());
     let (mut lead, mut twin) = (call.lead(), call.twin());
@@ -100,7 +100,7 @@ async fn a_twin_learns_when_a_call_that_waits_again_is_expected_and_the_lead_wai
 
 #[tokio::test]
 async fn a_lead_that_leaves_while_the_call_waits_again_leaves_it_to_its_twins() {
-    let place = begin(&Replays::new(), 1, at(0));
+    let place = begin(&Replays::new(64 << 20), 1, at(0));
     let call = place.call().clone();
     assert!(call.elect());
     call.expects(at(6));
@@ -113,7 +113,7 @@ async fn a_lead_that_leaves_while_the_call_waits_again_leaves_it_to_its_twins() 
 #[tokio::test]
 async fn whoever_leads_ends_a_call_that_waits_and_none_that_was_sent() {
     for sent in [false, true] {
-        let replays = Replays::new();
+        let replays = Replays::new(64 << 20);
         let place = begin(&replays, 1, at(0));
         let call = place.call().clone();
         if sent {

@@ -19,7 +19,7 @@ fn urgent() -> Claim {
 
 #[tokio::test]
 async fn an_error_is_for_the_one_whose_request_has_failed_whoever_looks_first() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (mut owner, candidate) = sharing.join(key(), Claim::USUAL);
     let (mut other, none) = sharing.join(key(), Claim::USUAL);
     assert!(none.is_none());
@@ -30,7 +30,7 @@ async fn an_error_is_for_the_one_whose_request_has_failed_whoever_looks_first() 
 
 #[tokio::test]
 async fn a_member_learns_when_a_call_is_expected_although_it_came_before_that_was_known() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (mut owner, candidate) = sharing.join(key(), Claim::USUAL);
     let (mut other, _) = sharing.join(key(), Claim::USUAL);
     assert!(matches!((owner.next().await, other.next().await), (CallEvent::Leads, CallEvent::Waits(None))));
@@ -40,7 +40,7 @@ async fn a_member_learns_when_a_call_is_expected_although_it_came_before_that_wa
 
 #[tokio::test]
 async fn a_call_that_waits_again_is_expected_by_all_but_the_one_whose_request_it_is() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (mut owner, candidate) = sharing.join(key(), Claim::USUAL);
     let (mut other, lost) = sharing.join(key(), urgent());
     let candidate = candidate.unwrap();
@@ -61,7 +61,7 @@ async fn a_call_that_waits_again_is_expected_by_all_but_the_one_whose_request_it
 
 #[tokio::test]
 async fn a_ticket_that_fails_when_another_one_has_sent_the_call_fails_nobody() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (mut owner, lost) = sharing.join(key(), Claim::USUAL);
     let (_other, elected) = sharing.join(key(), urgent());
     assert!(elected.as_ref().unwrap().elect());
@@ -76,7 +76,7 @@ async fn a_ticket_that_fails_when_another_one_has_sent_the_call_fails_nobody() {
 #[tokio::test]
 async fn ticket_costs_the_same_however_many_there_are() {
     const TICKETS: u64 = 40_000;
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let took = cpu_time_of(|| {
         let claim = |flow| Claim { flow: FlowId(flow), ..Claim::USUAL };
         let joined: Vec<_> = (0..TICKETS).map(|flow| sharing.join(key(), claim(flow))).collect();
@@ -95,7 +95,7 @@ async fn ticket_costs_the_same_however_many_there_are() {
 
 #[tokio::test]
 async fn failed_ticket_wakes_its_own_members_only() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (mut owner, lost) = sharing.join(key(), Claim::USUAL);
     let (mut other, waits) = sharing.join(key(), urgent());
     assert!(matches!((owner.next().await, other.next().await), (CallEvent::Leads, CallEvent::Leads)));
@@ -109,7 +109,7 @@ async fn failed_ticket_wakes_its_own_members_only() {
 /// Retries with a flow each may come and go for as long as one request waits.
 #[tokio::test]
 async fn tickets_leave_with_their_members() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (member, _waits) = sharing.join(key(), Claim::USUAL);
     for flow in 1..100 {
         let (left, ticket) = sharing.join(key(), Claim { flow: FlowId(flow), ..Claim::USUAL });
@@ -125,7 +125,7 @@ async fn tickets_leave_with_their_members() {
 /// The task of such a ticket is aborted, and could not bring the others their answer.
 #[tokio::test]
 async fn ticket_that_its_members_have_left_is_not_elected() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (left, lost) = sharing.join(key(), Claim::USUAL);
     let (mut member, waits) = sharing.join(key(), urgent());
     drop(left);
@@ -137,7 +137,7 @@ async fn ticket_that_its_members_have_left_is_not_elected() {
 
 #[tokio::test]
 async fn elected_ticket_stays_for_members_of_others_and_ends_with_the_last() {
-    let sharing = SharedCalls::new();
+    let sharing = SharedCalls::new(64 << 20);
     let (owner, elected) = sharing.join(key(), Claim::USUAL);
     let (other, _lost) = sharing.join(key(), urgent());
     let elected = elected.unwrap();

@@ -1,7 +1,7 @@
 //! What a request asks of its lane: by what it claims its turn, for how long it may wait, what it costs, and on which budgets
 //! it draws. Pure: the proxy asks with it, and `andante explain` says it.
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use http::{HeaderName, Method, Request, header::HeaderMap};
 
@@ -19,7 +19,7 @@ use crate::{
     },
     learn::RouteKey,
     limit::Cost,
-    proxy::message::fields::FoundFields,
+    proxy::{message::fields::FoundFields, session::Requester},
 };
 
 /// What the worker is willing to put up with (RFC 7240).
@@ -53,12 +53,12 @@ pub(crate) struct Asking<'a> {
     pub(crate) port: u16,
 }
 
-/// What the request with these `fields` says of itself, which comes from the client at `address` and is for `lane`.
+/// What the request with these `fields` says of itself, which comes from `requester` and is for `lane`.
 /// `found` is what it has of fields.
 pub(crate) fn terms(
     fields: &HeaderMap,
     found: FoundFields,
-    address: IpAddr,
+    requester: Requester,
     lane: &Lane,
     added: &[AddedRule],
 ) -> RequestTerms {
@@ -67,10 +67,10 @@ pub(crate) fn terms(
     let longest = policy.max_wait.min(learned.unwrap_or(Duration::MAX));
     if !found.term {
         // As most requests.
-        return RequestTerms { claim: claim::usual(address, policy), cost: Ok(None), patience: longest };
+        return RequestTerms { claim: claim::usual(requester, policy), cost: Ok(None), patience: longest };
     }
     let patience = patience(fields).min(longest);
-    let (claim, cost) = (claim::read(fields, address, policy), claim::cost(fields, policy, added));
+    let (claim, cost) = (claim::read(fields, requester, policy), claim::cost(fields, policy, added));
     RequestTerms { claim, cost, patience }
 }
 

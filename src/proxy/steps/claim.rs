@@ -1,7 +1,5 @@
 //! By what a request claims its turn, and what it costs: `Priority`, `Andante-Flow`, `Andante-Cost`, and whose it is.
 
-use std::net::IpAddr;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Dictionary, ListEntry, Parser};
 
@@ -12,8 +10,8 @@ use crate::{
         order::{Claim, ClientId, FlowId, Urgency, Weight},
     },
     limit::{Cost, Unit},
-    policy::{AssignedWeight, Policy, ShareOf, TooSmall, Turns},
-    proxy::{context::Proxy, message::priority, steps::keyed_hash},
+    policy::{AssignedWeight, ClientIdentity, Policy, ShareOf, TooSmall, Turns},
+    proxy::{context::Proxy, message::priority, session::Requester, steps::keyed_hash},
 };
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
@@ -21,11 +19,12 @@ const COST: HeaderName = HeaderName::from_static("andante-cost");
 /// From here on everybody may say how urgent a request is.
 const FREE: u8 = 3;
 
-/// By what the request with these fields claims its turn, which comes from the client at `address`.
-pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Claim {
-    let (turns, usual) = (&policy.turns, usual(address, policy));
+/// By what the request with these fields claims its turn, which comes from `requester`.
+pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) -> Claim {
+    let (turns, usual) = (&policy.turns, usual(requester, policy));
     let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
-    let urgency = if urgency.get() < FREE && !turns.may_be_urgent(address) { Urgency::USUAL } else { urgency };
+    let urgency =
+        if urgency.get() < FREE && !turns.may_be_urgent(requester.address) { Urgency::USUAL } else { urgency };
     let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
     Claim {
         urgency,
@@ -36,9 +35,9 @@ pub(super) fn read(fields: &HeaderMap, address: IpAddr, policy: &Policy) -> Clai
 }
 
 /// The same of a request that says nothing.
-pub(super) fn usual(address: IpAddr, policy: &Policy) -> Claim {
+pub(super) fn usual(Requester { address, client }: Requester, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
-    Claim { client: ClientId::of(address), client_weight, ..Claim::USUAL }
+    Claim { client, client_weight, ..Claim::USUAL }
 }
 
 impl Proxy {
@@ -65,10 +64,11 @@ fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
         // Whose several flows are that share a place is not known any more.
         let unknown = if claim.flow.is_shared() { claim.flow_weight } else { Weight::ONE };
         let flow_weight = flow.map_or(unknown, |(_, weight)| *weight);
-        // A client is the first half of its IPv6 address: of a network within that it is not known whether it is in it.
+        // A client may be a whole machine: of an address or a network within that it is not known whether it is in it.
         let within = |share: &AssignedWeight| match share.of {
             ShareOf::Clients(network) => {
-                network.addr().is_ipv6() && network.prefix_len() > 64 && ClientId::of(network.addr()) == claim.client
+                let machine = ClientIdentity::Machine.of(network.addr());
+                ClientId::of(machine) == claim.client && !network.contains(&machine)
             }
             ShareOf::Flow(_) => false,
         };
@@ -145,7 +145,8 @@ mod tests {
     }
 
     fn claim(lines: &[(&'static str, &'static str)], turns: Turns) -> Claim {
-        read(&fields(lines), [10, 1, 2, 3].into(), &policy(turns))
+        let address = [10, 1, 2, 3].into();
+        read(&fields(lines), Requester { address, client: ClientId::of(address) }, &policy(turns))
     }
 
     #[test]
@@ -182,7 +183,10 @@ mod tests {
             (claim.flow_weight.0.get(), claim.client_weight.0.get())
         };
         assert_eq!((waits(batch), waits(live)), ((2, 7), (1, 7)));
-        let of = |address: &str| waits(Claim { client: ClientId::of(address.parse().unwrap()), ..Claim::USUAL });
+        let of = |address: &str| {
+            let client = ClientId::of(ClientIdentity::Machine.of(address.parse().unwrap()));
+            waits(Claim { client, ..Claim::USUAL })
+        };
         assert_eq!((of("10.2.0.1"), of("2001:db8::2")), ((1, 1), (1, 1)));
     }
 

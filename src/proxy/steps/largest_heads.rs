@@ -10,13 +10,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header::HOST};
 use super::{claim, credential, draws, same_request};
 use crate::{
     clock::cpu_time_of,
-    lane::{AddedRule, order::Claim},
+    lane::{
+        AddedRule,
+        order::{Claim, ClientId},
+    },
     limit::Cost,
     policy::{self, Added, Names, Policy},
-    proxy::message::{
-        cache_control::{AnswerDirectives, RequestDirectives},
-        fields::{self, FoundFields},
-        kept_head, priority, server_timing,
+    proxy::{
+        message::{
+            cache_control::{AnswerDirectives, RequestDirectives},
+            fields::{self, FoundFields},
+            kept_head, priority, server_timing,
+        },
+        session::Requester,
     },
 };
 
@@ -106,7 +112,8 @@ fn heads(bytes: usize) -> Vec<HeaderMap> {
 
 fn read_all(head: &HeaderMap, policy: &Policy) {
     let via = ["1.1 a", "1.0 a", "2 a"].map(HeaderValue::from_static);
-    let _ = claim::read(head, [10, 1, 2, 3].into(), policy);
+    let address = [10, 1, 2, 3].into();
+    let _ = claim::read(head, Requester { address, client: ClientId::of(address) }, policy);
     let _ = claim::cost(head, policy, &[]);
     let _ = (credential::hash(head), same_request::fields_hash(head, 0), same_request::varies(head));
     let _ = (RequestDirectives::of(head), AnswerDirectives::of(head), priority::urgency(head));

@@ -81,8 +81,12 @@ enum ReadRequest {
 }
 
 fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, Error)> {
-    let Arrival { exchange, mut request } = arrival;
+    let Arrival { exchange, mut request, fits } = arrival;
     let found = FoundFields::of(request.headers());
+    if !fits {
+        let error = respond::memory_full(&exchange);
+        return Err((exchange, request, error));
+    }
     let (route, gateway) = match check(&exchange, &request, found) {
         Ok(found) => found,
         Err(error) => return Err((exchange, request, error)),
@@ -95,7 +99,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     }
     exchange.progress.set_rule(&route.lane.policy().egress.timeouts);
     let RequestTerms { claim, cost, patience } =
-        ask::terms(request.headers(), found, exchange.session.address, &route.lane, &route.added);
+        ask::terms(request.headers(), found, exchange.session.requester(), &route.lane, &route.added);
     let cost = match cost {
         Ok(cost) => cost,
         Err(error) => return Err((exchange, request, error)),

@@ -81,6 +81,11 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
                 warn!(error = text, hint = error.hint(), "no file descriptor is left: requests are answered with 503");
             }
         }
+        Blame::Us if matches!(error, Error::MemoryFull { .. }) => {
+            if proxy.reports.throttle.is_due(LogTopic::Memory, &"".into(), proxy.clock.now()) {
+                warn!(error = text, hint = error.hint(), "no memory is left: requests are answered with 503");
+            }
+        }
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
@@ -133,6 +138,7 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
     let error = match status {
         b"431" => Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS },
         b"414" => Error::UriTooLong,
+        b"503" => memory_full(exchange),
         _ if exchange.session.inside.is_some() => Error::Malformed,
         _ => another_protocol(first).map_or(Error::Malformed, |protocol| Error::NotHttp { protocol }),
     };
@@ -154,6 +160,12 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
     text.extend_from_slice(b"\r\n");
     text.extend_from_slice(&body);
     text.into()
+}
+
+/// Why a request is refused for which there is no memory.
+pub(crate) fn memory_full(exchange: &Exchange) -> Error {
+    let client = exchange.session.requester().client.to_string();
+    Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client }
 }
 
 /// What a client speaks whose first byte is this, which no request begins with.

@@ -1,5 +1,6 @@
 //! The ledger in a Redis or a Valkey, by one script. Everything is in one slot of a cluster.
 
+mod bounded;
 mod hints;
 mod primary;
 mod problem;
@@ -7,12 +8,13 @@ mod wire;
 
 use std::{collections::HashMap, time::Duration};
 
-use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection};
 use tokio::sync::{mpsc, watch};
 
 #[cfg(test)]
 pub(super) use self::wire::read;
 use self::{
+    bounded::UnreadReply,
     hints::listen,
     primary::{Primary, Requirement},
     problem::{failed, shown, unconnected},
@@ -228,7 +230,8 @@ fn is_same(one: &Client, other: &Client) -> bool {
 
 /// Connects, and asks a server of a cluster for how long it goes on without the others.
 async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConnection, Requirement), LedgerError> {
-    let mut connection = client.get_multiplexed_async_connection().await.map_err(|error| unconnected(&error))?;
+    let connecting = bounded::connect(client, AsyncConnectionConfig::new(), UnreadReply::default(), CONNECT);
+    let mut connection = connecting.await.map_err(|error| unconnected(&error))?;
     let Requirement::Cluster { node_timeout } = asked else { return Ok((connection, asked)) };
     let mut ask = redis::cmd("CONFIG");
     ask.arg("GET").arg("cluster-node-timeout");

@@ -8,7 +8,10 @@ use std::{
 use serde::Deserialize;
 
 use super::RecordedRequest;
-use crate::lane::order::{Claim, ClientId, FlowId, Urgency};
+use crate::{
+    lane::order::{Claim, ClientId, FlowId, Urgency},
+    policy::ClientIdentity,
+};
 
 /// The members of a line that matter here.
 #[derive(Deserialize)]
@@ -74,7 +77,10 @@ impl LogLine {
             upstream: seconds(self.upstream_s)?,
             claim: Claim {
                 urgency: self.urgency.and_then(Urgency::new).unwrap_or_default(),
-                client: self.client.and_then(|client| client.parse().ok()).map_or(ClientId::NONE, ClientId::of),
+                client: self
+                    .client
+                    .and_then(|client| client.parse().ok())
+                    .map_or(ClientId::NONE, |client| ClientId::of(ClientIdentity::default().of(client))),
                 flow: FlowId(self.flow.and_then(|flow| u64::from_str_radix(&flow, 16).ok()).unwrap_or_default()),
                 ..Claim::USUAL
             },

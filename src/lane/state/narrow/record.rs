@@ -46,7 +46,10 @@ impl Narrow {
     /// The records to be stored.
     pub(in crate::lane::state) fn record(&mut self, now: Instant, last: bool) -> Vec<NarrowRecord> {
         let lasting = self.budgets.iter_mut().filter(|narrow| lasts(&narrow.rule));
-        let drawn_on = lasting.map(|NarrowBudget { key, budget, .. }| (*key, budget));
+        let drawn_on = lasting.map(|narrow| {
+            let NarrowBudget { key, budget, .. } = &mut **narrow;
+            (*key, budget)
+        });
         let before = self.stored.iter_mut().map(|(key, StoredBudget(budget))| (*key, budget));
         let mut all: Vec<_> =
             drawn_on.chain(before).filter_map(|(key, budget)| Some((budget.last()?, key, budget))).collect();

@@ -113,8 +113,9 @@ impl Narrow {
         if rule.is_besides_reserve() {
             budget = Self::besides_reserve(&mut self.unreserved_since, budget, own, now);
         }
-        let number = self.budgets.insert(NarrowBudget::new(key, rule, budget));
+        let number = self.budgets.insert(Box::new(NarrowBudget::new(key, rule, budget)));
         self.ids.insert(key, number);
+        self.open.set(self.budgets.len());
         number
     }
 
@@ -186,7 +187,7 @@ impl Narrow {
     /// Its budgets, for another lane that goes on for this one. What is not reserved is counted by the lane's own.
     pub(in crate::lane::state) fn left(&self) -> Vec<LeftBudget> {
         let budgets = self.budgets.iter().map(|(_, narrow)| narrow).filter(|narrow| !narrow.rule.is_besides_reserve());
-        let left = |narrow: &NarrowBudget| LeftBudget {
+        let left = |narrow: &Box<NarrowBudget>| LeftBudget {
             key: narrow.key,
             rule: narrow.rule.clone(),
             budget: narrow.budget.clone(),

@@ -28,6 +28,7 @@ impl Narrow {
                 self.budgets.remove(number);
             }
         }
+        self.open.set(self.budgets.len());
         (self.apart, self.unreserved_since) = (apart, unreserved_since);
     }
 }

@@ -27,7 +27,7 @@ impl Narrow {
             }
         }
         let usage = rules.into_values().zip(most.into_values()).map(|((mut usage, _), number)| {
-            let NarrowBudget { budget, in_flight, .. } = &mut self.budgets[number];
+            let NarrowBudget { budget, in_flight, .. } = &mut *self.budgets[number];
             let in_flight_limit = in_flight.limit();
             self.used.get(&usage.rule).into_iter().for_each(|used| usage.used.add_all(used));
             NarrowUsage { in_flight_limit, limits: budget.usage(now), calendar: budget.calendar(now), ..usage }

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, PushKind, Value};
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, aio::SendError};
 use tokio::sync::{mpsc, watch};
 
-use super::{CONNECT, PREFIX};
+use super::{
+    CONNECT, PREFIX,
+    bounded::{self, UnreadReply},
+};
 use crate::{fleet::MemberId, store::StoreHint};
 
 /// Where a member is told that it is to call.
+#[derive(Clone)]
 struct Channels {
     member: String,
     own: String,
@@ -31,9 +35,23 @@ pub(super) async fn listen(
             known = decides.wait_for(Option::is_some) => known.map(|client| client.clone()),
         };
         let Ok(Some(client)) = known else { return };
-        let (pushes, mut pushed) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new().set_push_sender(pushes).set_connection_timeout(Some(CONNECT));
-        if let Ok(mut connection) = client.get_multiplexed_async_connection_with_config(&config).await
+        // One place: a hint that finds it taken says nothing that the one before has not.
+        let (ends, mut ended) = mpsc::channel(1);
+        let (to, known) = (sender.clone(), channels.clone());
+        // Read where it comes in, so that a store that floods its channels fills no queue.
+        let unread = UnreadReply::default();
+        let understood = unread.clone();
+        let push = move |push: PushInfo| -> Result<(), SendError> {
+            understood.reset();
+            match (push.kind, known.hint(&push.data)) {
+                (PushKind::Message, Some(told)) => drop(to.try_send(told)),
+                (PushKind::Disconnection, _) => drop(ends.try_send(())),
+                _ => {}
+            }
+            Ok(())
+        };
+        let config = AsyncConnectionConfig::new().set_push_sender(push);
+        if let Ok(mut connection) = bounded::connect(&client, config, unread, CONNECT).await
             && connection.subscribe(&channels.all()).await.is_ok()
         {
             loop {
@@ -43,11 +61,7 @@ pub(super) async fn listen(
                         Ok(()) => break,
                         Err(_) => return,
                     },
-                    push = pushed.recv() => match push.map(|push| (push.kind, channels.hint(&push.data))) {
-                        Some((PushKind::Message, Some(told))) => drop(sender.try_send(told)),
-                        Some((PushKind::Disconnection, _)) | None => break,
-                        Some(_) => {}
-                    }
+                    _ = ended.recv() => break,
                 }
             }
         }

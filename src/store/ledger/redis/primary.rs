@@ -6,6 +6,7 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, ProtocolVers
 
 use super::{
     LedgerError,
+    bounded::{self, UnreadReply},
     problem::{failed, unconnected},
 };
 use crate::config::{StoreLayout, StoreUrl};
@@ -124,8 +125,8 @@ impl Primary {
     async fn ask_sentinel(&self, host: &str, says_password: bool) -> Result<(String, u32), RedisError> {
         let client = Client::open(self.url.sentinel(host, says_password))?;
         let config = AsyncConnectionConfig::new();
-        let config = config.set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let mut sentinel = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let config = config.set_response_timeout(Some(PATIENCE));
+        let mut sentinel = bounded::connect(&client, config, UnreadReply::default(), PATIENCE).await?;
         let (mut question, service) = (redis::pipe(), self.url.service());
         // The second names a new server later, when all of its replicas follow it.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);

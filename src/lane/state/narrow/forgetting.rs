@@ -1,0 +1,85 @@
+//! Which budgets of narrower rules are forgotten: those that remember nothing, and where there are too many also others.
+
+use std::sync::Arc;
+
+use super::{Narrow, NarrowBudget};
+use crate::{
+    clock::Instant,
+    lane::{
+        capacity::{Capacity, OpenBudgets},
+        state::memory::REMEMBERED,
+    },
+};
+
+/// How many are compared where one has to go: as an approximated least-recently-used cache does.
+const SAMPLES: u32 = 16;
+
+// === impl Narrow ===
+
+impl Narrow {
+    /// From now on they are counted with those of all lanes.
+    pub(in crate::lane::state) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
+        self.open = OpenBudgets::within(capacity);
+        self.open.set(self.budgets.len());
+    }
+
+    /// Forgets budgets that remember nothing, among the next `looks` of them; none with a number of which `named` says that somebody
+    /// knows it.
+    pub(in crate::lane::state) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
+        let end = self.budgets.end();
+        for _ in 0..looks.min(end) {
+            self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
+            let idle = self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now));
+            if idle && !named(self.next_look) {
+                self.forget(self.next_look);
+            }
+        }
+        if self.budgets.len() == 0 && end > 0 {
+            (self.budgets, self.ids) = Default::default();
+        }
+    }
+
+    /// Forgets one of the next few budgets, of those that no request is about: one whose limits are all free, or else the one
+    /// that was used longest ago. Budgets stand in the order in which they were made, and so the oldest goes first.
+    pub(super) fn forget_oldest(&mut self, now: Instant, named: impl Fn(u32) -> bool) {
+        let end = self.budgets.end();
+        let numbers = (1..=SAMPLES.min(end)).map(|offset| (self.next_look + offset) % end);
+        let oldest = numbers.filter(|number| !named(*number)).filter_map(|number| {
+            let narrow = self.budgets.get_mut(number).filter(|narrow| narrow.is_unused())?;
+            Some((!narrow.is_idle(now), narrow.budget.last(), number))
+        });
+        let Some((counts, _, number)) = oldest.min() else {
+            self.next_look = if end == 0 { 0 } else { (self.next_look + SAMPLES) % end };
+            return;
+        };
+        if counts {
+            self.open.forgot();
+        }
+        self.forget(number);
+        self.next_look = number;
+    }
+
+    fn forget(&mut self, number: u32) {
+        let narrow = self.budgets.remove(number);
+        self.ids.remove(&narrow.key);
+        self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
+        self.open.set(self.budgets.len());
+    }
+}
+
+// === impl NarrowBudget ===
+
+impl NarrowBudget {
+    /// Whether no request is about it at the moment.
+    fn is_unused(&self) -> bool {
+        self.in_flight.count() == 0 && self.waiting == 0
+    }
+
+    fn is_idle(&mut self, now: Instant) -> bool {
+        // What it has found out of requests in flight is kept as long as a lane keeps it.
+        let last = self.budget.last().unwrap_or(Instant::START);
+        let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
+        let counts = now < self.counted_until || !self.budget.is_idle(now);
+        self.is_unused() && blank && !counts
+    }
+}

@@ -1,0 +1,228 @@
+//! The process's memory account: how much memory it may take (`max-memory`), and which holder has how much of it.
+//!
+//! Charges are coarse: a connection reserves a few KiB at once, so that a small request touches no shared counter. What is
+//! not charged is still counted: the resident memory is read again while charges grow. A holder may take as much as is
+//! left free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So the largest
+//! holder is refused first, and one that holds little is served while others fill the memory.
+
+mod machine;
+
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+pub use self::machine::default_bytes;
+use crate::clock::{Clock, Instant};
+
+/// The part of the memory that no holder is given: an allocator keeps freed pages for a while, and the kernel's page tables,
+/// threads and small values are charged to nobody.
+const RESERVE_PART: u64 = 8;
+/// The part of the memory that clients with little may take of the reserve.
+const BRIM_PART: u64 = 16;
+/// A holder with less than this part of the memory counts as one with little.
+const LITTLE_PART: u64 = 64;
+/// A charge of up to this many bytes is refused only when nothing is left: a connection with up to three usual requests.
+pub const SMALL_BYTES: u64 = 16 * 1024;
+/// The resident memory is read again after this time, or once charges have grown by this part of the memory.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+const SAMPLE_PART: u64 = 64;
+
+/// A party that memory is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// The requests of a client, by its address or the first one of its network.
+    Client(IpAddr),
+    /// Stored answers, and those that readers have in their hands.
+    Cache,
+    /// Pages of the admin address.
+    Pages,
+}
+
+/// The account of a process.
+#[derive(Debug)]
+pub struct Memory {
+    bytes: u64,
+    clock: Clock,
+    account: Mutex<Account>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    holders: HashMap<Holder, u64>,
+    /// The sum over all holders.
+    charged: u64,
+    /// The resident memory when nothing was charged.
+    base: u64,
+    /// The resident memory as it was read last, the charges of that time, and the time.
+    resident: u64,
+    charged_then: u64,
+    read: Option<Instant>,
+}
+
+/// Memory that a holder has. Dropped, it is given back.
+#[derive(Debug)]
+pub struct Charge {
+    memory: Arc<Memory>,
+    holder: Holder,
+    bytes: u64,
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// An account of `bytes` for a process that has only just started.
+    pub fn new(bytes: u64, clock: Clock) -> Arc<Self> {
+        let base = machine::resident_bytes().unwrap_or_default();
+        let account = Account { base, resident: base, ..Account::default() };
+        Arc::new(Self { bytes, clock, account: Mutex::new(account) })
+    }
+
+    /// The configured bound, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// An empty charge of `holder`.
+    pub fn charge(self: &Arc<Self>, holder: Holder) -> Charge {
+        Charge { memory: self.clone(), holder, bytes: 0 }
+    }
+
+    /// Bytes that are charged at the moment.
+    pub fn charged(&self) -> u64 {
+        self.account.lock().charged
+    }
+
+    fn change(&self, holder: Holder, before: u64, after: u64) -> bool {
+        let mut account = self.account.lock();
+        if after > before {
+            account.sample(self.bytes, self.clock);
+            if !account.fits(self.bytes, holder, after - before, after) {
+                return false;
+            }
+        }
+        account.charged = account.charged - before + after;
+        let held = account.holders.entry(holder).or_default();
+        *held = *held - before + after;
+        if *held == 0 {
+            account.holders.remove(&holder);
+        }
+        true
+    }
+}
+
+// === impl Account ===
+
+impl Account {
+    /// Reads the resident memory, unless it was read only just now.
+    fn sample(&mut self, bytes: u64, clock: Clock) {
+        let now = clock.now();
+        let grown = self.charged.saturating_sub(self.charged_then);
+        let recent = self.read.is_some_and(|read| now.since(read) < SAMPLE_EVERY);
+        if recent && grown < bytes / SAMPLE_PART {
+            return;
+        }
+        (self.read, self.charged_then) = (Some(now), self.charged);
+        self.resident = machine::resident_bytes().unwrap_or_default();
+    }
+
+    /// Memory in use: as it was read plus what was charged since then, and at least the charges.
+    fn used(&self) -> u64 {
+        let since = self.charged.saturating_sub(self.charged_then);
+        (self.resident + since).max(self.base + self.charged)
+    }
+
+    /// Whether `holder` may take `more` bytes for a charge of `after` bytes.
+    fn fits(&self, bytes: u64, holder: Holder, more: u64, after: u64) -> bool {
+        let (used, held) = (self.used() + more, self.holders.get(&holder).copied().unwrap_or_default() + more);
+        let free = (bytes - bytes / RESERVE_PART).saturating_sub(used);
+        let little = held <= bytes / LITTLE_PART && used <= bytes - bytes / BRIM_PART;
+        held <= free || little || (after <= SMALL_BYTES && free > 0)
+    }
+}
+
+// === impl Charge ===
+
+impl Charge {
+    /// Makes this a charge of `bytes`. Returns `false`, and changes nothing, if the account has no room for more.
+    pub fn resize(&mut self, bytes: u64) -> bool {
+        let done = bytes == self.bytes || self.memory.change(self.holder, self.bytes, bytes);
+        if done {
+            self.bytes = bytes;
+        }
+        done
+    }
+
+    /// Bytes that are charged.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    /// An account of 64 MiB whose process has no memory of its own: `resident` is what is charged.
+    fn account() -> Account {
+        Account::default()
+    }
+
+    fn hold(account: &mut Account, holder: Holder, more: u64, after: u64) -> bool {
+        let fits = account.fits(64 * MIB, holder, more, after);
+        if fits {
+            account.charged += more;
+            *account.holders.entry(holder).or_default() += more;
+        }
+        fits
+    }
+
+    fn client(last: u8) -> Holder {
+        Holder::Client([10, 0, 0, last].into())
+    }
+
+    #[test]
+    fn one_holder_gets_half_of_what_is_given_out_and_another_a_quarter() {
+        let mut account = account();
+        let fill = |account: &mut Account, of| (0..1000).take_while(|_| hold(account, of, MIB, MIB)).count();
+        assert_eq!(fill(&mut account, client(1)), 28);
+        assert_eq!(fill(&mut account, client(2)), 14);
+        assert_eq!(fill(&mut account, client(1)), 0, "the largest is refused first");
+        assert!(hold(&mut account, client(3), MIB, MIB));
+    }
+
+    #[test]
+    fn a_small_charge_of_the_largest_holder_fits_until_nothing_is_left() {
+        let mut account = account();
+        while hold(&mut account, client(1), MIB, MIB) {}
+        let small = (0..10_000).take_while(|_| hold(&mut account, client(1), SMALL_BYTES, SMALL_BYTES)).count();
+        assert_eq!(small as u64, 28 * MIB / SMALL_BYTES - 1);
+        assert!(hold(&mut account, client(2), SMALL_BYTES, 2 * SMALL_BYTES), "a client with little");
+    }
+
+    #[test]
+    fn resident_memory_that_is_charged_to_nobody_counts() {
+        let mut account = Account { resident: 60 * MIB, ..account() };
+        assert!(!hold(&mut account, client(1), 2 * MIB, 2 * MIB));
+        account.resident = 10 * MIB;
+        assert!(hold(&mut account, client(1), 2 * MIB, 2 * MIB));
+    }
+
+    #[test]
+    fn a_dropped_charge_is_given_back() {
+        let memory = Memory::new(1 << 40, Clock::start());
+        let mut charge = memory.charge(client(1));
+        assert!(charge.resize(MIB) && charge.resize(2 * MIB) && charge.resize(MIB / 2));
+        assert_eq!(memory.charged(), MIB / 2);
+        drop(charge);
+        assert_eq!(memory.charged(), 0);
+        assert!(memory.account.lock().holders.is_empty());
+    }
+}

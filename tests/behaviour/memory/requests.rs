@@ -1,0 +1,108 @@
+//! Requests that wait, and what they bring.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    thread,
+    time::Duration,
+};
+
+use super::{MAX_MEMORY, withstands};
+use crate::support::{
+    Andante, Client, Upstream,
+    h2::{Frames, block, kind},
+    rejected,
+};
+
+/// An andante whose lane for the first upstream lets 100 requests a minute go one by one, and a second upstream without a limit.
+fn full_lane() -> (Andante, Upstream, Upstream) {
+    let (full, beside) = (Upstream::ok(), Upstream::ok());
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"100/min burst 1\"]\nmax-wait = \"1d\"\n", full.address());
+    let andante = Andante::with_config(&format!("{MAX_MEMORY}{rule}"));
+    assert_eq!(Client::get(andante.proxy(), &full.url("/")).status(), 200);
+    (andante, full, beside)
+}
+
+/// An HTTP/2 connection with `count` POSTs whose heads have `head` bytes; their bodies have 10 KB.
+fn post_many(andante: &Andante, upstream: &Upstream, count: u32, head: usize) -> Option<TcpStream> {
+    let stream = TcpStream::connect(andante.proxy()).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut frames = Frames::client(stream.try_clone().unwrap(), &[]);
+    let (filler, authority) = ("x".repeat(head), upstream.address().to_string());
+    for number in 0..count {
+        let id = 2 * number + 1;
+        let fields = [(":method", "POST"), (":scheme", "http"), (":authority", &authority), (":path", "/")];
+        let mut block = block(&fields);
+        block.extend(self::block(&[("x-fill", &filler), ("content-length", "10000")]));
+        let mut pieces = block.chunks(16_000).peekable();
+        let mut kind = kind::HEADERS;
+        while let Some(piece) = pieces.next() {
+            let flags = if pieces.peek().is_none() { 4 } else { 0 };
+            frames.try_send(kind, flags, id, piece).ok()?;
+            kind = kind::CONTINUATION;
+        }
+        frames.try_send(kind::DATA, 1, id, &[b'y'; 10_000]).ok()?;
+    }
+    Some(stream)
+}
+
+#[test]
+fn long_heads_and_bodies_of_waiting_http2_requests_stay_below_the_bound() {
+    let (andante, full, beside) = full_lane();
+    withstands(&andante, &beside, || {
+        let _held: Vec<_> = (0..60).map(|_| post_many(&andante, &full, 100, 60_000)).collect();
+        // The refusal of the largest holder names the key. So does that of a head which has come in one piece.
+        let long = "x".repeat(30_000);
+        let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: {long}\r\n\r\n", full.url("/"), full.address());
+        let refusal = Client::ask(andante.proxy(), request);
+        rejected(&refusal, 503, "proxy_internal_error", "max-memory");
+        assert_eq!(refusal.field("retry-after").as_deref(), Some("1"));
+        thread::sleep(Duration::from_millis(500));
+    });
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 0);
+    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", beside.url("/"), beside.address());
+    let long = "x".repeat(60_000);
+    assert_eq!(Client::ask(andante.proxy(), format!("{request}X-Fill: {long}\r\n\r\n")).status(), 200, "room again");
+}
+
+#[test]
+fn many_small_http2_requests_that_wait_stay_below_the_bound() {
+    let (andante, full, beside) = full_lane();
+    withstands(&andante, &beside, || {
+        let _held: Vec<_> = (0..60).map(|_| post_many(&andante, &full, 900, 200)).collect();
+        thread::sleep(Duration::from_millis(500));
+    });
+}
+
+#[test]
+fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
+    let (andante, full, beside) = full_lane();
+    let request =
+        format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: {}\r\n\r\n", full.url("/"), full.address(), "x".repeat(60_000));
+    withstands(&andante, &beside, || {
+        let _held: Vec<_> = (0..2000).map(|_| send(&andante, request.as_bytes())).collect();
+        thread::sleep(Duration::from_millis(500));
+    });
+}
+
+#[test]
+fn heads_that_never_end_stay_below_the_bound() {
+    let (andante, full, beside) = full_lane();
+    let begun = format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: ", full.url("/"), full.address());
+    let head = begun + &"x".repeat(60_000);
+    withstands(&andante, &beside, || {
+        let _held: Vec<_> = (0..3000).map(|_| send(&andante, head.as_bytes())).collect();
+        thread::sleep(Duration::from_millis(500));
+    });
+}
+
+fn send(andante: &Andante, bytes: &[u8]) -> Option<TcpStream> {
+    // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
+    thread::sleep(Duration::from_millis(3));
+    let mut stream = TcpStream::connect(andante.proxy()).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    stream.write_all(bytes).ok()?;
+    // A refusal is read, as a worker would.
+    let _ = stream.read(&mut [0; 1024]);
+    Some(stream)
+}
