@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// An idle lane takes about 16 KiB, an idle keyed budget up to 1 KiB (`cargo bench --bench decision`).
+/// An idle lane takes about 16 KiB, an idle keyed budget about 1 KiB.
 const LANE_BYTES: u64 = 16 * 1024;
 const BUDGET_BYTES: u64 = 1024;
 /// Lanes, and budgets, take up to this part of the process's memory.

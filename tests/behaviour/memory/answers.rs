@@ -1,12 +1,9 @@
 //! Answers that nobody reads.
 
-use std::{io::Write as _, net::TcpStream, thread, time::Duration};
+use std::{io::Write as _, net::TcpStream};
 
 use super::{MAX_MEMORY, withstands};
-use crate::support::{
-    Andante, Client, Upstream,
-    h2::{Frames, kind},
-};
+use crate::support::{Andante, Client, Upstream};
 
 /// An upstream whose answers have a body of 7 MiB and may be stored, with the head of each answer in `head`.
 fn large(head: &str) -> Upstream {
@@ -32,28 +29,4 @@ fn stored_answers_that_workers_do_not_read_stay_below_the_bound() {
     });
     // Who reads gets all of it, stored or not.
     assert_eq!(Client::get(andante.proxy(), &upstream.url("/0")).body.len(), 7 << 20);
-}
-
-#[test]
-fn answers_that_http2_workers_do_not_read_stay_below_the_bound() {
-    let (upstream, beside) = (large(""), Upstream::ok());
-    let andante = Andante::with_config(MAX_MEMORY);
-    let authority = upstream.address().to_string();
-    withstands(&andante, &beside, || {
-        let connection = |_| {
-            let stream = TcpStream::connect(andante.proxy()).unwrap();
-            // Windows are wide open, and nothing is read from the socket.
-            let mut frames = Frames::client(stream.try_clone().unwrap(), &[(4, 1 << 30)]);
-            frames.send(kind::WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
-            for number in 0..40 {
-                let fields =
-                    [(":method", "GET"), (":scheme", "http"), (":authority", &authority), (":path", "/unread")];
-                frames.headers(2 * number + 1, &fields, true);
-            }
-            thread::sleep(Duration::from_millis(100));
-            stream
-        };
-        let _unread: Vec<_> = (0..5).map(connection).collect();
-        thread::sleep(Duration::from_secs(1));
-    });
 }

@@ -63,24 +63,6 @@ fn keyed_budgets_are_bounded_and_the_oldest_is_forgotten_first() {
 }
 
 #[test]
-fn an_idle_keyed_budget_takes_at_most_a_kibibyte() {
-    let upstream = Upstream::ok();
-    let host = upstream.address().to_string();
-    let andante = Andante::with_config(&by_tenant(&host).replace("256MiB", "1GiB"));
-    let resident = || crate::lifecycle::memory(&andante, "VmRSS:");
-    let ask = |from: usize, to: usize| {
-        get_many(&andante, to - from, |n| get(&host, vec![("x-tenant", (from + n).to_string())]))
-    };
-    // What the process takes once, whatever the number of keys.
-    ask(0, 15_000);
-    let before = resident();
-    ask(15_000, 45_000);
-    let each = (resident() - before) / 30_000;
-    println!("{each} bytes each");
-    assert!(each <= 1024, "{each} bytes each");
-}
-
-#[test]
 fn host_names_that_requests_make_up_stay_below_the_bound() {
     let (upstream, beside) = (Upstream::ok(), Upstream::ok());
     let rule = "[[rule]]\nhost = \"*.made-up.test\"\nresolve = \"127.0.0.1\"\nlimits = [\"100/day\"]\n";
