@@ -21,6 +21,7 @@ mod outbound;
 mod protocol;
 mod recent;
 mod replays;
+mod request_memory;
 mod request_stats;
 mod retry_log;
 mod session;

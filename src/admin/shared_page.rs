@@ -98,7 +98,7 @@ mod tests {
     fn slowly(count: &Arc<AtomicUsize>, text: &'static str) -> impl FnOnce() -> Vec<u8> + use<> {
         let count = count.clone();
         move || {
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::park_timeout(Duration::from_millis(50));
             count.fetch_add(1, Ordering::Relaxed);
             text.as_bytes().to_vec()
         }

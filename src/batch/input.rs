@@ -63,7 +63,7 @@ pub struct Input {
 enum Rows {
     Json(TextLines<Box<dyn BufRead + Send>>),
     Urls(TextLines<Box<dyn BufRead + Send>>),
-    Csv(Table),
+    Csv(Box<Table>),
 }
 
 /// Why a request cannot be read.
@@ -150,7 +150,7 @@ impl Input {
         let rows = match format {
             Format::JsonLines => Rows::Json(TextLines::new(reader)),
             Format::Urls => Rows::Urls(TextLines::new(reader)),
-            Format::Csv => Rows::Csv(Table::open(reader, defaults)?),
+            Format::Csv => Rows::Csv(Box::new(Table::open(reader, defaults)?)),
         };
         Ok(Self { rows, defaults: defaults.clone() })
     }

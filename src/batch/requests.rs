@@ -13,14 +13,14 @@ use super::{
 /// Where requests come from.
 pub enum WorkInput {
     /// A file that can be read without waiting.
-    File(Input),
+    File(Box<Input>),
     /// A pipe, whose requests come when they come.
     Stream(mpsc::Receiver<Result<Item, InputError>>),
 }
 
 /// The same, for many to take from.
 pub(super) enum SharedInput {
-    File(Mutex<Input>),
+    File(Box<Mutex<Input>>),
     Stream(tokio::sync::Mutex<mpsc::Receiver<Result<Item, InputError>>>),
 }
 
@@ -45,7 +45,7 @@ impl SharedInput {
 impl From<WorkInput> for SharedInput {
     fn from(input: WorkInput) -> Self {
         match input {
-            WorkInput::File(input) => Self::File(Mutex::new(input)),
+            WorkInput::File(input) => Self::File(Box::new(Mutex::new(*input))),
             WorkInput::Stream(items) => Self::Stream(tokio::sync::Mutex::new(items)),
         }
     }

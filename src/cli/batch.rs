@@ -41,7 +41,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   andante batch urls.txt --out answers.jsonl --limit api.example.com=500/min
   andante batch ids.csv --url 'https://api.example.com/v1/items/{id}' --out answers.jsonl
-  andante batch names.csv --url https://a.example/find --body '{\"q\": \"{name}\"}' --id name --out a.jsonl
+  andante batch names.csv --url https://a.example/q --body '{\"q\": \"{name}\"}' --id name -o a.jsonl
   andante batch openai.jsonl --base-url https://api.openai.com --header @key.txt --out answers.jsonl
   andante batch jobs.jsonl --out answers.jsonl --proxy http://gateway:3128
 
@@ -163,7 +163,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let through = Through::start(config, options.proxy.as_ref()).await?;
     let clock = Clock::start();
     let (input, progress) = match prepared.streams() {
-        false => (WorkInput::File(prepared.again(&options, &defaults)?), None),
+        false => (WorkInput::File(Box::new(prepared.again(&options, &defaults)?)), None),
         true => {
             let Stream { items, progress } = stream::start(&options, &defaults)?;
             (WorkInput::Stream(items), Some(progress))

@@ -1,5 +1,6 @@
 //! `andante serve`: the proxy, until a signal ends it.
 
+mod https_log;
 mod reload;
 
 use std::{
@@ -26,7 +27,6 @@ use crate::{
     clock,
     config::{Config, Diagnostic, File, LogFormat, Place, Settings, Sources},
     listen::Given,
-    policy::Https,
 };
 
 /// Runs the proxy until SIGINT or SIGTERM
@@ -112,9 +112,6 @@ pub struct ServeArgs {
     pub access_log: Option<String>,
 }
 
-/// Rules whose HTTPS is logged at the start: a log is no place for a list of thousands.
-const MAX_RULES_LOGGED: usize = 20;
-
 const EXAMPLES: &str = "\
 Examples:
   andante serve --limit 'api.example.com=10/s,500/min,in-flight 20'
@@ -148,7 +145,7 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
     let mut running = Running::start_keeping(config, given, forget).await.map_err(not_started)?;
-    log_https(running.config());
+    https_log::log(running.config());
     notify::ready();
     let ready = match running.config().log {
         LogFormat::Text => ready_line(running.listen(), running.admin()),
@@ -163,36 +160,6 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
         again = signals.stop() => {
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
-        }
-    }
-}
-
-/// Logs how HTTPS to each limited host is handled, for the first rules.
-fn log_https(config: &Config) {
-    let rules = &config.rules;
-    for rule in rules.iter().take(MAX_RULES_LOGGED) {
-        let name = &*rule.name;
-        let mut unseen = false;
-        for (host, way) in rules.https_of(rule) {
-            unseen |= matches!(way, Https::Tunnel | Https::Turns);
-            match way {
-                Https::Turns if rule.is_limited() && rule.added.is_none() => info!(
-                    rule = name, %host,
-                    "HTTPS is paced by turns (refusals, paths, costs are not seen); to see them, start with --intercept HOST, or use `andante run`"
-                ),
-                Https::Tunnel if rule.is_limited() && rule.added.is_none() => {
-                    warn!(rule = name, %host, "HTTPS is tunnelled: each tunnel takes one slot, and the limit does not hold for requests inside");
-                }
-                Https::Intercept | Https::Refuse | Https::Turns | Https::Tunnel => {}
-            }
-        }
-        let keys = rule.keys_unseen();
-        if unseen && !keys.is_empty() {
-            let keys = keys.join(", ");
-            warn!(
-                rule = name,
-                keys, "these keys do not apply inside HTTPS tunnels; to apply them, start with --intercept HOST"
-            );
         }
     }
 }

@@ -192,7 +192,7 @@ pub(super) const KEEP_ALIVE: Key<Duration> =
 pub(super) const UPSTREAM_KEEP_ALIVE: Key<Duration> =
     Key::timeout("upstream-keep-alive", "an unused connection to an API", "\"1m\"");
 pub(super) const UPSTREAM_MAX_AGE: Key<Duration> =
-    Key::timeout("upstream-max-age", "a connection to an API that requests use again, since it was made", "\"1h\"");
+    Key::timeout("upstream-max-age", "the age at which a reused connection to an API is replaced", "\"1h\"");
 
 pub(super) const RULE_CONNECT: Key<Duration> = CONNECT.in_rule();
 pub(super) const RULE_ANSWER: Key<Duration> = ANSWER.in_rule();

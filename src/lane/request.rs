@@ -249,9 +249,9 @@ fn tenths(wait: Duration) -> String {
 fn in_large_units(time: Duration) -> Option<String> {
     let seconds = time.as_secs();
     match seconds {
-        ..120 => None,
-        ..3600 => Some(format!("{}m {}s", seconds / 60, seconds % 60)),
-        ..86_400 => Some(format!("{}h {}m", seconds / 3600, seconds % 3600 / 60)),
+        0..120 => None,
+        120..3600 => Some(format!("{}m {}s", seconds / 60, seconds % 60)),
+        3600..86_400 => Some(format!("{}h {}m", seconds / 3600, seconds % 3600 / 60)),
         _ => Some(format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600)),
     }
 }

@@ -226,7 +226,7 @@ impl Content {
     /// Forgets the answer that was not used for longest, of those that nobody has in hand: others would free no memory.
     /// Returns `false` if there is none.
     fn forget_oldest(&mut self) -> bool {
-        let is_free = |entry: &StoredEntry| Arc::strong_count(&entry.answer) == 1 && entry.answer.body.is_unique();
+        let is_free = |entry: &StoredEntry| Arc::strong_count(&entry.answer) == 1;
         let oldest = self.answers.iter().rev().find(|(_, entry)| is_free(entry)).map(|(key, _)| *key);
         oldest.iter().for_each(|key| self.remove(key));
         oldest.is_some()

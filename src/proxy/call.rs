@@ -25,8 +25,6 @@ use crate::{
 pub(crate) struct Arrival {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) request: BoxedRequest,
-    /// Whether the account of memory has room for it.
-    pub(crate) fits: bool,
 }
 
 /// A call. Boxed, because the future of every step keeps room for it while it waits.

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -23,6 +23,7 @@ use crate::{
             progress::{Phase, Progress},
             server_timing,
         },
+        request_memory::RequestMemory,
         request_stats::{RequestId, RequestStats},
         session::Session,
         sharing::SharedCall,
@@ -46,6 +47,10 @@ pub(crate) struct Exchange {
     pub(crate) alarm: Alarm,
     /// Whether what is written answers a request that was read.
     answering: AtomicBool,
+    /// Memory of its connection, if that has one request at a time.
+    memory: OnceLock<RequestMemory>,
+    /// No memory is left for the request that was read.
+    out_of_memory: AtomicBool,
     /// What serves the connection when its last answer is written.
     takeover: Mutex<Option<Box<Takeover>>>,
     /// How much of an answer hyper was given since all of it had been written.
@@ -69,6 +74,8 @@ impl Exchange {
             interim: Interim::default(),
             alarm: Alarm::default(),
             answering: AtomicBool::new(false),
+            memory: OnceLock::new(),
+            out_of_memory: AtomicBool::new(false),
             takeover: Mutex::default(),
             unwritten: AtomicUsize::new(0),
             writer: Mutex::default(),
@@ -137,6 +144,27 @@ impl Exchange {
 
     pub(crate) fn set_answering(&self, answering: bool) {
         self.answering.store(answering, Ordering::Relaxed);
+    }
+
+    /// Whether no memory is left for the request that was read, or for its head.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.out_of_memory.load(Ordering::Relaxed)
+    }
+
+    /// Reserves memory for a connection with one request at a time, which reads up to `most_of_bodies` bytes of a body ahead.
+    pub(crate) fn reserve_memory(&self, most_of_bodies: usize) {
+        self.memory.get_or_init(|| RequestMemory::new(&self.session, most_of_bodies));
+    }
+
+    /// Changes what the connection has reserved. Returns `false`, and is out of memory, if `change` did not find enough.
+    pub(crate) fn memory(&self, change: impl FnOnce(&RequestMemory) -> bool) -> bool {
+        let fits = self.memory.get().is_none_or(change);
+        self.set_out_of_memory(!fits);
+        fits
+    }
+
+    pub(crate) fn set_out_of_memory(&self, out_of_memory: bool) {
+        self.out_of_memory.store(out_of_memory, Ordering::Relaxed);
     }
 
     /// Ready when `most` bytes more may be given to hyper, which keeps what the worker has not taken.

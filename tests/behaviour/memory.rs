@@ -8,8 +8,10 @@ mod store;
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use andante::clock::Clock;
 
 use crate::support::{Andante, Client, Upstream};
 
@@ -58,13 +60,14 @@ impl Drop for Over<'_> {
 fn worker(andante: &Andante, upstream: &Upstream, over: &AtomicBool) -> Served {
     let mut served = Served { asked: 0, good: 0, times: Vec::new() };
     while !over.load(Ordering::Relaxed) {
-        let begun = Instant::now();
+        let clock = Clock::start();
+        let begun = clock.now();
         // A connection of its own each time: one that is new must be let in, too.
         let answer = Client::get(andante.proxy(), &upstream.url("/beside"));
         served.asked += 1;
         served.good += usize::from(answer.status() == 200);
-        served.times.push(begun.elapsed());
-        thread::sleep(Duration::from_millis(20));
+        served.times.push(clock.now().since(begun));
+        thread::park_timeout(Duration::from_millis(20));
     }
     served.times.sort_unstable();
     served
@@ -74,7 +77,7 @@ fn highest(andante: &Andante, over: &AtomicBool) -> u64 {
     let mut highest = 0;
     while !over.load(Ordering::Relaxed) {
         highest = highest.max(crate::lifecycle::memory(andante, "VmRSS:"));
-        thread::sleep(Duration::from_millis(10));
+        thread::park_timeout(Duration::from_millis(10));
     }
     highest
 }

@@ -34,7 +34,10 @@ const PROXY: &[(&str, &[&str])] = &[
     ("messages", &["message"]),
     ("connections to upstreams", &["outbound"]),
     ("what a reload replaces, and what requests share", &["settings", "sharing", "replays", "cache"]),
-    ("a request at each stage", &["context", "session", "takeover", "exchange", "call"]),
+    (
+        "a request at each stage",
+        &["context", "session", "takeover", "exchange", "call", "client_aborts", "request_memory"],
+    ),
     ("its steps", &["steps"]),
     ("what they would make of a request", &["explain"]),
     ("their order", &["stack"]),

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
@@ -48,6 +50,9 @@ pub(crate) struct StoredAnswer {
     pub(crate) body: Bytes,
 }
 
+/// A stored answer whose body a worker reads.
+struct ReadAnswer(Arc<StoredAnswer>);
+
 /// What may be done with a stored answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
@@ -57,6 +62,21 @@ pub(crate) enum Reuse {
     Stale,
     /// It is fresh, but the request wants more.
     NotAsAsked,
+}
+
+// === impl StoredAnswer ===
+
+impl StoredAnswer {
+    /// The body for a worker. The answer counts as in use until the last clone of it is dropped.
+    pub(crate) fn reader(self: Arc<Self>) -> Bytes {
+        Bytes::from_owner(ReadAnswer(self))
+    }
+}
+
+impl AsRef<[u8]> for ReadAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.body
+    }
 }
 
 // === impl StoredHead ===

@@ -25,7 +25,7 @@ use crate::{
     proxy::{
         call::Arrival,
         exchange::Exchange,
-        inbound::{request_memory::RequestMemory, rewrite_errors::RewriteErrorsIo, watchdog::Watchdog},
+        inbound::{rewrite_errors::RewriteErrorsIo, watchdog::Watchdog},
         message::{progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::{MAX_FIELDS, MAX_HEAD},
@@ -48,7 +48,7 @@ pub(crate) async fn serve<S>(exchange: Arc<Exchange>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let memory = RequestMemory::new(&exchange.session, AT_ONCE);
+    exchange.reserve_memory(AT_ONCE);
     let service = service_fn(|request: Request<Incoming>| {
         exchange.set_answering(true);
         exchange.interim.open(request.version());
@@ -57,15 +57,15 @@ where
         let asks_for_takeover = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
         let body_bytes = request.body().size_hint().exact().filter(|_| !asks_for_takeover);
         exchange.progress.head_parsed(body_bytes);
-        let held = memory.hold(&request);
+        exchange.memory(|memory| memory.hold_only(&request));
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
-        let arrival = Arrival { exchange: exchange.clone(), request, fits: held.is_ok() };
+        let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();
         async move {
-            let _held = held;
             // Made here: what is made outside is kept once more, beside where it is awaited.
             let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
             exchange.interim.close();
+            exchange.memory(|memory| memory.release());
             // hyper closes the connection then. A worker in the middle of its upload has to be told (RFC 9112 §9.6).
             if exchange.progress.is_unread() && answer.status().as_u16() >= 400 {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -82,7 +82,7 @@ where
         .auto_date_header(true)
         // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.
         .writev(true)
-        .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone(), memory.clone())), service)
+        .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone())), service)
         .with_upgrades();
 
     let mut connection = pin!(connection);
@@ -123,7 +123,7 @@ where
         Poll::Pending
     };
     let finished = poll_fn(|cx| exchange.progress.in_turn(|| turn(cx))).await;
-    if (finished || memory.is_refused()) && !exchange.is_handed_over() && !exchange.session.client.has_left() {
+    if (finished || exchange.is_out_of_memory()) && !exchange.is_handed_over() && !exchange.session.client.has_left() {
         Box::pin(exchange.session.client.linger()).await;
     }
 }

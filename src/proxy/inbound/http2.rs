@@ -26,13 +26,11 @@ use crate::{
     proxy::{
         call::Arrival,
         exchange::Exchange,
-        inbound::{
-            request_memory::{HeldRequest, NoMemory, RequestMemory},
-            watchdog::{self, NextLook, Watchdog},
-        },
+        inbound::watchdog::{self, NextLook, Watchdog},
         message::{frame_filter::FrameFilter, progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
+        request_memory::{HeldRequest, NoMemory, RequestMemory},
         session::Session,
         stack::stack,
     },
@@ -82,7 +80,8 @@ where
         streams.add(&exchange);
         exchange.begins(now);
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
-        let arrival = Arrival { exchange, request, fits: !matches!(held, Err(NoMemory::Account)) };
+        exchange.set_out_of_memory(matches!(held, Err(NoMemory::Account)));
+        let arrival = Arrival { exchange, request };
         answer(arrival, next_look.clone(), held)
     });
     let connection = http2::Builder::new(StreamExecutor)

@@ -11,7 +11,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{message_end::MessageEnd, request_line::RequestLine, request_memory::RequestMemory};
+use super::{message_end::MessageEnd, request_line::RequestLine};
 use crate::proxy::{
     exchange::Exchange,
     message::progress::Phase,
@@ -23,7 +23,6 @@ use crate::proxy::{
 pub(crate) struct RewriteErrorsIo<S> {
     stream: S,
     exchange: Arc<Exchange>,
-    memory: RequestMemory,
     /// The first byte that was read since there was no request.
     first: u8,
     /// Progress through the request. Boxed: each connection that waits would carry its size.
@@ -63,10 +62,9 @@ const LITTLE: usize = 3 * MAX_FIELDS;
 // === impl RewriteErrorsIo ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
-    pub(super) fn new(stream: S, exchange: Arc<Exchange>, memory: RequestMemory) -> Self {
+    pub(super) fn new(stream: S, exchange: Arc<Exchange>) -> Self {
         exchange.progress.awaits_head();
-        let request = Box::default();
-        Self { stream, exchange, memory, first: 0, request, unwritten: None, between: false, instead: false }
+        Self { stream, exchange, first: 0, request: Box::default(), unwritten: None, between: false, instead: false }
     }
 
     /// The connection, and bytes read from it that hyper has not taken.
@@ -112,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
                 return Poll::Ready(Ok(false));
             }
             let status = match &head[9..12] {
-                _ if self.memory.is_refused() => b"503",
+                _ if self.exchange.is_out_of_memory() => b"503",
                 // What hyper does not take for a length it takes for one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
                 b"431" if self.request.heard.is_small() => b"400",
                 status => status,
@@ -158,7 +156,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
             }
             self.exchange.progress.reads_head();
             let so_far = self.request.heard.bytes as usize + read.len();
-            if so_far > USUAL_HEAD_BYTES && !self.memory.reads_head(so_far.min(MAX_HEAD)) {
+            if so_far > USUAL_HEAD_BYTES && !self.exchange.memory(|memory| memory.reads_head(so_far.min(MAX_HEAD))) {
                 // Nothing more of it is kept: hyper takes a NUL for the end of all sense, and its answer becomes ours.
                 buf.set_filled(before);
                 buf.put_slice(&[0]);

@@ -14,7 +14,8 @@ use super::{
     intercept::{self, LeftAlone},
     relay, server_name,
     socket::Socket,
-    turn_relay::{self, Lanes, TurnLane, TurnLanes},
+    turn_lanes::{Lanes, TurnLane, TurnLanes},
+    turn_relay,
 };
 use crate::{
     lane::{AdmitRequest, order::Turn},

@@ -4,7 +4,6 @@
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tokio::{net::TcpStream, sync::Notify};
 use tracing::debug;
 
@@ -12,11 +11,12 @@ use super::{
     both_ways::{self, Gate},
     relay::{self, Permits},
     socket::Socket,
+    turn_lanes::{TurnLane, TurnLanes},
     turn_reports,
 };
 use crate::{
     clock::Instant,
-    lane::{Admission, AdmitRequest, Lane, Refusal},
+    lane::{Admission, AdmitRequest, Refusal},
     learn::AnswerReport,
     metrics::TurnOutcome,
     proxy::{exchange::Exchange, message::tls_turns::TlsTurns, steps::retry::patience_ends},
@@ -32,22 +32,6 @@ const CLOSES_WITH_ANSWER: Duration = Duration::from_millis(100);
 
 /// Interval at which a tunnel with a waiting turn is marked as active.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Lanes that a tunnel draws on, each once: more than one if its TLS handshake names another host than its CONNECT.
-pub(crate) type Lanes = SmallVec<[TurnLane; 2]>;
-
-/// A lane that gives a slot for each turn.
-pub(crate) struct TurnLane {
-    pub(crate) lane: Arc<Lane>,
-    /// What each turn asks for.
-    pub(crate) ask: AdmitRequest,
-}
-
-/// The lanes of a tunnel, and how long a turn may wait for them all.
-pub(crate) struct TurnLanes {
-    pub(crate) lanes: Lanes,
-    pub(crate) patience: Duration,
-}
 
 /// A tunnel that is paced by turns.
 struct TurnRelay<'a> {
@@ -113,18 +97,6 @@ pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: Tcp
     }
     drop((open, relay));
     exchange.session.client.linger().await;
-}
-
-// === impl TurnLanes ===
-
-impl TurnLanes {
-    /// Puts `lanes` in the order of their hosts: two tunnels that draw on the same lanes must not each hold a slot that the
-    /// other one waits for.
-    pub(crate) fn new(mut lanes: Lanes, patience: Duration) -> Self {
-        lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
-        lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
-        Self { lanes, patience }
-    }
 }
 
 // === impl TurnRelay ===

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::turn_relay::TurnLanes;
+use super::turn_lanes::TurnLanes;
 use crate::{
     lane::{Lane, Refusal},
     metrics::TurnOutcome,

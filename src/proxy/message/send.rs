@@ -126,6 +126,7 @@ mod tests {
     use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
     use super::*;
+    use crate::clock::Clock;
 
     /// What is sent in pieces of these lengths comes whole and in order, however long they are.
     #[tokio::test]
@@ -174,7 +175,7 @@ mod tests {
     /// Milliseconds until the second of two short sends of `server` arrives, of which Nagle's algorithm holds the second back
     /// until the first is acknowledged.
     #[cfg(target_os = "linux")]
-    async fn second_send_takes(server: &mut TcpStream, client: &mut UpstreamSocket) -> u128 {
+    async fn second_send_takes(server: &mut TcpStream, client: &mut UpstreamSocket, clock: Clock) -> u128 {
         use tokio::io::AsyncWriteExt as _;
 
         // By now the socket has found that it is sent answers, and acknowledges late.
@@ -183,7 +184,7 @@ mod tests {
             client.read_exact(&mut [0; 6]).await.unwrap();
             client.write_all(&[0; UPLOAD_BYTES]).await.unwrap();
         }
-        let begun = std::time::Instant::now();
+        let begun = clock.now();
         server.write_all(b"ticket").await.unwrap();
         server.write_all(b"answer").await.unwrap();
         // Read together: a read of the first would acknowledge it.
@@ -191,7 +192,7 @@ mod tests {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         client.read_exact(&mut [0; 12]).await.unwrap();
-        begun.elapsed().as_millis()
+        clock.now().since(begun).as_millis()
     }
 
     /// Linux acknowledges after 40 ms or more where it does so late (`TCP_DELACK_MIN`).
@@ -199,13 +200,13 @@ mod tests {
     #[tokio::test]
     async fn tls_socket_acknowledges_at_once_during_an_upload() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut shortest = [u128::MAX; 2];
+        let (mut shortest, clock) = ([u128::MAX; 2], Clock::start());
         for (tls, shortest) in [false, true].into_iter().zip(&mut shortest) {
             let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (mut server, _) = listener.accept().await.unwrap();
             let mut client = UpstreamSocket::new(client, tls);
             for _ in 0..5 {
-                *shortest = second_send_takes(&mut server, &mut client).await.min(*shortest);
+                *shortest = second_send_takes(&mut server, &mut client, clock).await.min(*shortest);
             }
         }
         let [late, at_once] = shortest;

@@ -161,7 +161,7 @@ where
 }
 
 /// What is `stored`, for the worker of `call`.
-fn hit(call: &Call, stored: &StoredAnswer, now: Instant) -> Response<ResponseBody> {
+fn hit(call: &Call, stored: &Arc<StoredAnswer>, now: Instant) -> Response<ResponseBody> {
     let request = &call.request;
     let mut answer = if key::is_conditional(request.headers()) && stored.head.is_known_to(request.headers()) {
         call.exchange.progress.rest();
@@ -183,8 +183,8 @@ fn hit(call: &Call, stored: &StoredAnswer, now: Instant) -> Response<ResponseBod
     answer
 }
 
-fn replayed(stored: &StoredAnswer, now: Instant, exchange: &Exchange) -> Response<ResponseBody> {
-    let body = ReplayedBody::new(stored.body.clone(), exchange.progress.clone());
+fn replayed(stored: &Arc<StoredAnswer>, now: Instant, exchange: &Exchange) -> Response<ResponseBody> {
+    let body = ReplayedBody::new(stored.clone().reader(), exchange.progress.clone());
     with_head(stored.head.status(), stored.head.fields(now), ResponseBody::Replayed(Box::new(body)))
 }
 

@@ -81,9 +81,9 @@ enum ReadRequest {
 }
 
 fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, Error)> {
-    let Arrival { exchange, mut request, fits } = arrival;
+    let Arrival { exchange, mut request } = arrival;
     let found = FoundFields::of(request.headers());
-    if !fits {
+    if exchange.is_out_of_memory() {
         let error = respond::memory_full(&exchange);
         return Err((exchange, request, error));
     }

@@ -111,7 +111,7 @@ fn a_request_that_an_overloaded_api_has_not_done_is_sent_again_and_teaches_no_ra
         let count = AtomicUsize::new(0);
         let refusal = answer(status, fields, body);
         let upstream = Upstream::answering(move |_| {
-            if count.fetch_add(1, Ordering::AcqRel) % 5 == 0 { refusal.clone() } else { OK.to_owned() }
+            if count.fetch_add(1, Ordering::AcqRel).is_multiple_of(5) { refusal.clone() } else { OK.to_owned() }
         });
         let andante = Andante::serve(&[]);
         for _ in 0..12 {

@@ -320,7 +320,7 @@ fn it_says_when_a_request_would_leave_and_behind_how_many() {
 #[test]
 fn what_is_no_question_is_wrong_usage_and_nobody_there_a_failure() {
     for (args, code, words) in [
-        (&["explain", "api.test/x"][..], 2, "hint: write https://HOST/PATH"),
+        (&["explain", "api.test/x"][..], 2, "hint: write https://api.test/x"),
         (&["explain", "http://a.test/", "-X", "G T"], 2, "hint: write GET"),
         (&["explain", "http://a.test/", "-H", "Authorization Bearer hunter2"], 2, "hint: write 'Name: value'"),
         (&["explain", "http://a.test/", "--limit", "a=1 per s"], 2, "hint: write 1/s"),

@@ -94,7 +94,7 @@ fn readers_of_status_that_do_not_read_stay_below_the_bound() {
         // Some leave at once, and others do not read.
         (0..300).for_each(|number| drop(ask(number)));
         let _unread: Vec<_> = (0..60).map(ask).collect();
-        thread::sleep(Duration::from_secs(2));
+        thread::park_timeout(Duration::from_secs(2));
         assert!(threads() <= before + 4, "{} threads, {before} before", threads());
     });
     assert_eq!(andante.status()["lanes_total"].as_u64(), Some(1501));

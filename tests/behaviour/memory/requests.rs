@@ -57,7 +57,7 @@ fn long_heads_and_bodies_of_waiting_http2_requests_stay_below_the_bound() {
         let refusal = Client::ask(andante.proxy(), request);
         rejected(&refusal, 503, "proxy_internal_error", "max-memory");
         assert_eq!(refusal.field("retry-after").as_deref(), Some("1"));
-        thread::sleep(Duration::from_millis(500));
+        thread::park_timeout(Duration::from_millis(500));
     });
     andante.wait_for(|status| status["lanes"][0]["waiting"] == 0);
     let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", beside.url("/"), beside.address());
@@ -70,7 +70,7 @@ fn many_small_http2_requests_that_wait_stay_below_the_bound() {
     let (andante, full, beside) = full_lane();
     withstands(&andante, &beside, || {
         let _held: Vec<_> = (0..60).map(|_| post_many(&andante, &full, 900, 200)).collect();
-        thread::sleep(Duration::from_millis(500));
+        thread::park_timeout(Duration::from_millis(500));
     });
 }
 
@@ -81,7 +81,7 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
         format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: {}\r\n\r\n", full.url("/"), full.address(), "x".repeat(60_000));
     withstands(&andante, &beside, || {
         let _held: Vec<_> = (0..2000).map(|_| send(&andante, request.as_bytes())).collect();
-        thread::sleep(Duration::from_millis(500));
+        thread::park_timeout(Duration::from_millis(500));
     });
 }
 
@@ -92,13 +92,13 @@ fn heads_that_never_end_stay_below_the_bound() {
     let head = begun + &"x".repeat(60_000);
     withstands(&andante, &beside, || {
         let _held: Vec<_> = (0..3000).map(|_| send(&andante, head.as_bytes())).collect();
-        thread::sleep(Duration::from_millis(500));
+        thread::park_timeout(Duration::from_millis(500));
     });
 }
 
 fn send(andante: &Andante, bytes: &[u8]) -> Option<TcpStream> {
     // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
-    thread::sleep(Duration::from_millis(3));
+    thread::park_timeout(Duration::from_millis(3));
     let mut stream = TcpStream::connect(andante.proxy()).ok()?;
     stream.set_nonblocking(true).ok()?;
     stream.write_all(bytes).ok()?;

@@ -4,8 +4,10 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use andante::clock::Clock;
 
 use super::{MAX_MEMORY, withstands};
 use crate::support::{Andante, Upstream};
@@ -53,14 +55,15 @@ fn serve(mut stream: TcpStream, script: impl Fn(&mut TcpStream), pushed: impl Fn
 
 /// Sends `piece` again and again, for three seconds or until it is not taken any more.
 fn flood(stream: &mut TcpStream, piece: &[u8]) {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(3) && stream.write_all(piece).is_ok() {}
+    let clock = Clock::start();
+    let begun = clock.now();
+    while clock.now().since(begun) < Duration::from_secs(3) && stream.write_all(piece).is_ok() {}
 }
 
 fn withstands_store(url: &str) {
     let beside = Upstream::ok();
     let andante = Andante::with_config(&format!("{MAX_MEMORY}store = \"{url}\"\nstore-down = \"open\"\n"));
-    withstands(&andante, &beside, || thread::sleep(Duration::from_secs(4)));
+    withstands(&andante, &beside, || thread::park_timeout(Duration::from_secs(4)));
 }
 
 #[test]

@@ -187,12 +187,12 @@ impl Narrow {
     /// Its budgets, for another lane that goes on for this one. What is not reserved is counted by the lane's own.
     pub(in crate::lane::state) fn left(&self) -> Vec<LeftBudget> {
         let budgets = self.budgets.iter().map(|(_, narrow)| narrow).filter(|narrow| !narrow.rule.is_besides_reserve());
-        let left = |narrow: &Box<NarrowBudget>| LeftBudget {
+        let left = |narrow: &NarrowBudget| LeftBudget {
             key: narrow.key,
             rule: narrow.rule.clone(),
             budget: narrow.budget.clone(),
         };
-        budgets.map(left).collect()
+        budgets.map(|narrow| left(narrow)).collect()
     }
 
     /// What another lane has sent of these `since` then counts here.

@@ -54,15 +54,14 @@ pub(super) async fn listen(
         if let Ok(mut connection) = bounded::connect(&client, config, unread, CONNECT).await
             && connection.subscribe(&channels.all()).await.is_ok()
         {
-            loop {
-                tokio::select! {
-                    () = sender.closed() => return,
-                    changed = decides.changed() => match changed {
-                        Ok(()) => break,
-                        Err(_) => return,
-                    },
-                    _ = ended.recv() => break,
+            tokio::select! {
+                () = sender.closed() => return,
+                changed = decides.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
                 }
+                _ = ended.recv() => {}
             }
         }
         tokio::time::sleep(PAUSE).await;

@@ -27,7 +27,7 @@ const STEP_BYTES: usize = 8 * 1024;
 
 /// The memory of one connection's requests.
 #[derive(Clone)]
-pub(super) struct RequestMemory(Arc<Mutex<HeldMemory>>);
+pub(crate) struct RequestMemory(Arc<Mutex<HeldMemory>>);
 
 struct HeldMemory {
     /// Heads, and what a stream takes beside one.
@@ -38,13 +38,11 @@ struct HeldMemory {
     most_of_bodies: usize,
     /// A head that has come in part.
     reading: usize,
-    /// There was no memory for a head that came in part.
-    refused: bool,
     charge: Charge,
 }
 
 /// One request's part of it. Dropped, it is given back.
-pub(super) struct HeldRequest {
+pub(crate) struct HeldRequest {
     memory: RequestMemory,
     head: usize,
     body: usize,
@@ -52,7 +50,7 @@ pub(super) struct HeldRequest {
 
 /// The reason why there is no memory for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoMemory {
+pub(crate) enum NoMemory {
     /// The connection has as many requests as it may have.
     Connection,
     /// The client holds as much as it may, or the process does.
@@ -63,16 +61,16 @@ pub(super) enum NoMemory {
 
 impl RequestMemory {
     /// The memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
-    pub(super) fn new(session: &Session, most_of_bodies: usize) -> Self {
+    pub(crate) fn new(session: &Session, most_of_bodies: usize) -> Self {
         let charge = session.proxy.memory.charge(Holder::Client(session.requester().client.address()));
-        let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, refused: false, charge };
+        let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, charge };
         // A connection beyond the bound is told so when it sends a request.
         held.reserve();
         Self(Arc::new(Mutex::new(held)))
     }
 
     /// Reserves the memory that `request` holds until it is answered.
-    pub(super) fn hold<B: Body>(&self, request: &Request<B>) -> Result<HeldRequest, NoMemory> {
+    pub(crate) fn hold<B: Body>(&self, request: &Request<B>) -> Result<HeldRequest, NoMemory> {
         let (head, unread) = (STREAM_BYTES + head_bytes(request), request.body().size_hint());
         let mut held = self.0.lock();
         let body = unread.upper().map_or(held.most_of_bodies, |bytes| held.most_of_bodies.min(bytes as usize));
@@ -89,19 +87,37 @@ impl RequestMemory {
     }
 
     /// Reserves memory for a head of which `bytes` have come. Returns `false` if there is none.
-    pub(super) fn reads_head(&self, bytes: usize) -> bool {
+    pub(crate) fn reads_head(&self, bytes: usize) -> bool {
         let mut held = self.0.lock();
         let before = std::mem::replace(&mut held.reading, bytes);
         let fits = held.reserve();
         if !fits {
-            (held.reading, held.refused) = (before, true);
+            held.reading = before;
+        }
+        fits
+    }
+}
+
+/// For connections with one request at a time.
+impl RequestMemory {
+    /// Reserves the memory of the only request that is read. Returns `false`, and holds none, if there is none.
+    pub(crate) fn hold_only<B: Body>(&self, request: &Request<B>) -> bool {
+        let mut held = self.0.lock();
+        let unread = request.body().size_hint().upper();
+        held.bodies = unread.map_or(held.most_of_bodies, |bytes| held.most_of_bodies.min(bytes as usize));
+        (held.heads, held.reading) = (STREAM_BYTES + head_bytes(request), 0);
+        let fits = held.reserve();
+        if !fits {
+            (held.heads, held.bodies) = (0, 0);
         }
         fits
     }
 
-    /// Whether there was no memory for a head that came in part.
-    pub(super) fn is_refused(&self) -> bool {
-        self.0.lock().refused
+    /// Gives the memory of the only request back, which always succeeds.
+    pub(crate) fn release(&self) -> bool {
+        let mut held = self.0.lock();
+        (held.heads, held.bodies) = (0, 0);
+        held.reserve()
     }
 }
 
@@ -148,7 +164,6 @@ mod tests {
             bodies: 0,
             most_of_bodies: 1 << 20,
             reading: 0,
-            refused: false,
             charge,
         })))
     }
@@ -177,7 +192,8 @@ mod tests {
         all.extend(held(&memory, MAX_HEAD / 2));
         assert_eq!(all.len(), full);
         drop(all);
-        assert_eq!((memory.0.lock().heads, memory.0.lock().bodies), (0, 0));
+        let held = memory.0.lock();
+        assert_eq!((held.heads, held.bodies), (0, 0));
     }
 
     #[test]

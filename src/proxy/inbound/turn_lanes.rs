@@ -1,0 +1,35 @@
+//! Lanes whose slots the turns of a tunnel take.
+
+use std::{sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+use crate::lane::{AdmitRequest, Lane};
+
+/// Lanes that a tunnel draws on, each once: more than one if its TLS handshake names another host than its CONNECT.
+pub(crate) type Lanes = SmallVec<[TurnLane; 2]>;
+
+/// A lane that gives a slot for each turn.
+pub(crate) struct TurnLane {
+    pub(crate) lane: Arc<Lane>,
+    /// What each turn asks for.
+    pub(crate) ask: AdmitRequest,
+}
+
+/// The lanes of a tunnel, and how long a turn may wait for them all.
+pub(crate) struct TurnLanes {
+    pub(crate) lanes: Lanes,
+    pub(crate) patience: Duration,
+}
+
+// === impl TurnLanes ===
+
+impl TurnLanes {
+    /// Puts `lanes` in the order of their hosts: two tunnels that draw on the same lanes must not each hold a slot that the
+    /// other one waits for.
+    pub(crate) fn new(mut lanes: Lanes, patience: Duration) -> Self {
+        lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
+        lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
+        Self { lanes, patience }
+    }
+}
