@@ -60,21 +60,24 @@ impl AccessLogWriter {
         Self { sink, loss: Loss::default(), dropped, dropped_before: 0 }
     }
 
-    fn count_dropped(&mut self) {
+    /// Counts the lines that did not get here since the last call. Returns whether there were any.
+    fn count_dropped(&mut self) -> bool {
         let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
         let more = dropped.saturating_sub(self.dropped_before);
         if more > 0 {
             self.dropped_before = dropped;
             self.loss.add(more as u64, "it is written more slowly than requests come", clock::monotonic());
         }
+        more > 0
     }
 }
 
 impl Write for AccessLogWriter {
     /// Takes all of `lines`, written or not: the thread that calls has nobody to report to.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        self.count_dropped();
+        let drops = self.count_dropped();
         match self.sink.append(lines) {
+            Ok(()) if drops => {}
             Ok(()) => self.loss.end(),
             Err(error) => {
                 let count = lines.iter().filter(|byte| **byte == b'\n').count().max(1);

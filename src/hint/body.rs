@@ -67,9 +67,19 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
     }
 }
 
-/// Gemini's 503: "The model is overloaded. Please try again later." A limiter's 503 does not say that.
+/// Gemini's 503: "The model is overloaded. Please try again later." A limiter's 503 does not say that, and neither does a
+/// report of what was overloaded.
 fn is_overloaded(body: &str) -> bool {
-    body.to_ascii_lowercase().contains("overloaded")
+    let body = body.to_ascii_lowercase();
+    [
+        "is overloaded",
+        "is currently overloaded",
+        "is temporarily overloaded",
+        "are currently overloaded",
+        "overloaded_error",
+    ]
+    .iter()
+    .any(|words| body.contains(words))
 }
 
 /// Whether a body of status 200 refuses all that was asked for, and brings no result.

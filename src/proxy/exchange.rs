@@ -159,7 +159,9 @@ impl Exchange {
     /// Changes what the connection has reserved. Returns `false`, and is out of memory, if `change` did not find enough.
     pub(crate) fn memory(&self, change: impl FnOnce(&RequestMemory) -> bool) -> bool {
         let fits = self.memory.get().is_none_or(change);
-        self.set_out_of_memory(!fits);
+        if !fits {
+            self.set_out_of_memory(true);
+        }
         fits
     }
 

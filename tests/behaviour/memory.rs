@@ -30,9 +30,14 @@ struct Served {
 /// Does `attack` on `andante`, which is below `max-memory` all the time, and serves a worker that asks `beside` fifty times
 /// a second.
 fn withstands(andante: &Andante, beside: &Upstream, attack: impl FnOnce()) {
+    withstands_beside(1, andante, beside, attack);
+}
+
+/// Does the same, with a worker at 127.0.0.`source`.
+fn withstands_beside(source: u8, andante: &Andante, beside: &Upstream, attack: impl FnOnce()) {
     let over = AtomicBool::new(false);
     let (served, highest) = thread::scope(|scope| {
-        let served = scope.spawn(|| worker(andante, beside, &over));
+        let served = scope.spawn(|| worker(source, andante, beside, &over));
         let highest = scope.spawn(|| highest(andante, &over));
         {
             // Also if the attack panics: the scope waits for the other two.
@@ -57,13 +62,15 @@ impl Drop for Over<'_> {
     }
 }
 
-fn worker(andante: &Andante, upstream: &Upstream, over: &AtomicBool) -> Served {
+fn worker(source: u8, andante: &Andante, upstream: &Upstream, over: &AtomicBool) -> Served {
     let mut served = Served { asked: 0, good: 0, times: Vec::new() };
     while !over.load(Ordering::Relaxed) {
         let clock = Clock::start();
         let begun = clock.now();
         // A connection of its own each time: one that is new must be let in, too.
-        let answer = Client::get(andante.proxy(), &upstream.url("/beside"));
+        let mut client = Client::connect_from(source, andante.proxy());
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/beside"), upstream.address()));
+        let answer = client.answer();
         served.asked += 1;
         served.good += usize::from(answer.status() == 200);
         served.times.push(clock.now().since(begun));

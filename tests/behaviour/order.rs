@@ -1,11 +1,7 @@
 //! Whose turn it is: clients share what waits, flows share what their client gets, and the urgent go first.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr, TcpStream},
-    time::Duration,
-};
+use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 
 use crate::support::{Andante, Client, Mock, Upstream, rejected};
@@ -23,10 +19,7 @@ fn busy(more: &str) -> (Upstream, Andante) {
 
 /// Sends a GET for `path` from 127.0.0.`source`, with `fields`, and does not wait for the answer.
 fn send(andante: &Andante, upstream: &Upstream, source: u8, path: &str, fields: &str) -> Client {
-    let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&stream, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, source), 0))).unwrap();
-    connect(&stream, &andante.proxy()).unwrap();
-    let mut client = Client::over(TcpStream::from(stream));
+    let mut client = Client::connect_from(source, andante.proxy());
     client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", upstream.url(path), upstream.address()));
     client
 }

@@ -178,7 +178,7 @@ async function main() {
   page.on('request', (request) => request.url().startsWith(andante.admin) || elsewhere.push(request.url()))
 
   await page.goto(andante.admin)
-  holds('the page follows andante', await until(async () => (await page.textContent('#state')).startsWith('andante ')))
+  holds('the page follows andante', await until(async () => /(^|, )andante \d/.test(await page.textContent('#state'))))
   holds('it says that nothing has come yet', (await page.textContent('#none')) === 'No request has come yet.')
 
   const row = (host) => page.locator('#lanes tbody tr').filter({ has: page.getByRole('link', { name: host, exact: true }) })

@@ -2,6 +2,7 @@
 //!
 //! What was read is kept beside the answers: the same command goes on after a crash if the pipe begins with it again.
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs::{self, File, OpenOptions},
@@ -70,7 +71,8 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
         Box::new(File::open(&options.file).map_err(failed(format!("could not read {}", options.file.display())))?)
     };
     let path = kept(options);
-    let kept = OpenOptions::new().create(true).write(true).truncate(true).open(&path);
+    // Its lines may hold credentials.
+    let kept = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path);
     let kept = kept.map_err(failed(format!("could not keep what is read in {}", path.display())))?;
     let (sender, items) = mpsc::channel(READ_AHEAD);
     let progress = StreamProgress::default();

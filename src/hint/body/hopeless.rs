@@ -14,7 +14,7 @@ use crate::hint::{
 /// OpenAI, Groq, GitHub Models: the prompt is to be shorter.
 const TOO_LARGE: [&str; 6] = [
     "request too large",
-    "must be reduced",
+    "tokens must be reduced",
     "reduce your message size",
     "reduce the length of",
     "prompt is too long",
@@ -83,25 +83,34 @@ fn names_span(lower: &str, span: &str) -> bool {
 
 /// "Limit 30000, Requested 36278": more than the whole limit.
 fn asks_for_more(lower: &str) -> bool {
-    number_after(lower, "requested").zip(number_after(lower, "limit")).is_some_and(|(asked, limit)| asked > limit)
+    lower.match_indices("limit").filter(|(at, _)| begins(lower, *at)).any(|(at, word)| {
+        let Some((limit, rest)) = number_at(&lower[at + word.len()..]) else { return false };
+        let rest = rest.trim_start_matches([',', ' ']);
+        // "Limit 30000, Used 0, Requested 36278"
+        let used = rest.strip_prefix("used").and_then(number_at);
+        let rest = used.map_or(rest, |(_, rest)| rest.trim_start_matches([',', ' ']));
+        let asked = rest.strip_prefix("requested").and_then(number_at);
+        asked.is_some_and(|(asked, _)| asked > limit)
+    })
+}
+
+/// Whether a sentence about the limit itself begins here: "Remaining Limit: 0" (Finnhub) is what is left of it.
+fn begins(lower: &str, at: usize) -> bool {
+    !lower[..at].trim_end().ends_with(|c: char| c.is_alphanumeric())
 }
 
 /// "Quota exceeded for metric: …, limit: 0, model: …" (Gemini), "Limit 0, Used 0, Requested 1" (OpenAI).
 fn allows_nothing(lower: &str) -> bool {
-    // "Remaining Limit: 0" (Finnhub) is what is left of it.
-    let begins = |at: usize| !lower[..at].trim_end().ends_with(|c: char| c.is_alphanumeric());
-    let limits = lower.match_indices("limit").filter(|(at, _)| begins(*at));
-    limits.into_iter().any(|(at, _)| number_after(&lower[at..], "limit") == Some(0.0))
+    let mut limits = lower.match_indices("limit").filter(|(at, _)| begins(lower, *at));
+    limits.any(|(at, word)| number_at(&lower[at + word.len()..]).is_some_and(|(limit, _)| limit == 0.0))
 }
 
-/// The first number that stands right behind `word`.
-fn number_after(lower: &str, word: &str) -> Option<f64> {
-    lower.match_indices(word).find_map(|(at, word)| {
-        let rest = lower[at + word.len()..].trim_start_matches([' ', ':', '=']);
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(rest.len());
-        let digits = rest[..end].trim_end_matches([',', '.']).replace(',', "");
-        count::decimal(&digits)
-    })
+/// The number at the beginning of `text`, and the rest of it.
+fn number_at(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim_start_matches([' ', ':', '=']);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(text.len());
+    let digits = text[..end].trim_end_matches([',', '.']).replace(',', "");
+    Some((count::decimal(&digits)?, &text[end..]))
 }
 
 /// From now until the date behind one of the [`RENEWALS`].
@@ -162,6 +171,7 @@ mod tests {
         for (said, why) in [
             ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 36278.", Hopeless::TooLarge),
             ("Limit 6,000, Requested 7,456. Please reduce it.", Hopeless::TooLarge),
+            ("(TPM): Limit 30000, Used 12, Requested 36278.", Hopeless::TooLarge),
             ("Quota exceeded for metric: x/free_tier_requests, limit: 0, model: gemini-3-pro", Hopeless::NotOnPlan),
             ("This request would exceed your account's monthly spend limit.", Hopeless::Cap),
             ("Too many tokens per day, please wait before trying again.", Hopeless::Cap),
@@ -176,6 +186,9 @@ mod tests {
             "limit: 0.5 per second",
             "You have exceeded the rate limit for repository creation (300 per day).",
             "API limit reached. Please try again later. Remaining Limit: 0",
+            "Too many requests: limit exceeded, remaining limit: 0",
+            "Your request rate must be reduced.",
+            "Rate limit: 100 requests per minute, you have requested 101",
             "Too many requests",
             "The daily report could not be made",
         ] {

@@ -112,10 +112,16 @@ impl Narrow {
         named: impl Fn(u32) -> bool,
     ) -> Box<Drawn> {
         let mut numbers = SmallVec::new();
-        if draws.iter().any(|draw| !self.ids.contains_key(&self.key_of(draw))) {
-            self.forget_idle(LOOKS, now, &named);
+        let own_numbers: SmallVec<[_; 2]> =
+            draws.iter().map(|draw| self.ids.get(&self.key_of(draw)).copied()).collect();
+        let new = own_numbers.iter().filter(|number| number.is_none()).count();
+        let named = |number| own_numbers.contains(&Some(number)) || named(number);
+        if new > 0 {
+            self.forget_idle(LOOKS, now, named);
+        }
+        for _ in 0..new {
             if self.open.is_full() {
-                self.forget_oldest(now, &named);
+                self.forget_oldest(now, named);
             }
         }
         for draw in &**draws {

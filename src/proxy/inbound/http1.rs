@@ -57,6 +57,7 @@ where
         let asks_for_takeover = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
         let body_bytes = request.body().size_hint().exact().filter(|_| !asks_for_takeover);
         exchange.progress.head_parsed(body_bytes);
+        exchange.set_out_of_memory(false);
         exchange.memory(|memory| memory.hold_only(&request));
         let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
         let arrival = Arrival { exchange: exchange.clone(), request };

@@ -87,7 +87,7 @@ pub(super) struct Keep {
 
 /// Sends `call`, unless another one with its `key` was sent: then it gets the answer to that one. Answers are kept as
 /// `keep` says.
-pub(super) async fn once<S>(inner: S, mut call: BoxedCall, key: Key, keep: Keep) -> Answered
+pub(super) async fn once<S>(mut inner: S, mut call: BoxedCall, key: Key, keep: Keep) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
@@ -95,15 +95,18 @@ where
     loop {
         let followed = match replays.find(key, clock.now()) {
             KeyFound::New(place) => return lead(inner, call, place, keep).await,
-            KeyFound::UnderWay(shared) => follow(&mut call, &shared).await?,
+            KeyFound::UnderWay(shared) => follow(&mut call, &shared).await,
             KeyFound::Kept(shared, answer) => {
-                replay(&mut call, &shared, &answer, Wait::default(), "andante; hit").await?
+                replay(&mut call, &shared, &answer, Wait::default(), "andante; hit").await
             }
         };
         match followed {
-            Some(answer) => return Ok(answer),
+            Ok(Some(answer)) => return Ok(answer),
             // It has waited as long as the others of its flow that came before it.
-            None => call.turn = Turn::Resent,
+            Ok(None) => call.turn = Turn::Resent,
+            // The beginning of a large answer is gone already, and a safe request without a key may be sent twice.
+            Err(Error::KeyInUse) if keep.only_done && call.request.method().is_safe() => return inner.call(call).await,
+            Err(error) => return Err(error),
         }
     }
 }

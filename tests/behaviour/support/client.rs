@@ -1,6 +1,8 @@
 //! A client that sends what it is told, byte for byte.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use super::{Message, RawConnection};
 
@@ -17,6 +19,14 @@ impl Client {
     /// Connects to `address`.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::secure(RawConnection::new(TcpStream::connect(address).unwrap()), Vec::new(), None)
+    }
+
+    /// Connects from 127.0.0.`source` to `address`.
+    pub(crate) fn connect_from(source: u8, address: SocketAddr) -> Self {
+        let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&stream, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, source), 0))).unwrap();
+        connect(&stream, &address).unwrap();
+        Self::over(TcpStream::from(stream))
     }
 
     /// A client on a connection that is there.

@@ -21,7 +21,7 @@ pub(in crate::lane) struct NarrowRecord {
 }
 
 /// A budget that was stored, and that nothing has drawn on since.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StoredBudget(Budget);
 
 /// Limits with longer windows than this are stored: shorter ones count as used up after a restart, and are soon free.
@@ -53,9 +53,9 @@ impl Narrow {
         let before = self.stored.iter_mut().map(|(key, StoredBudget(budget))| (*key, budget));
         let mut all: Vec<_> =
             drawn_on.chain(before).filter_map(|(key, budget)| Some((budget.last()?, key, budget))).collect();
+        all.retain_mut(|(_, _, budget)| !budget.is_idle(now));
         all.sort_unstable_by_key(|(last, key, _)| (std::cmp::Reverse(*last), *key));
         all.truncate(MOST_STORED);
-        all.retain_mut(|(_, _, budget)| !budget.is_idle(now));
         all.into_iter().map(|(_, key, budget)| NarrowRecord { key, budget: budget.record(now, last) }).collect()
     }
 

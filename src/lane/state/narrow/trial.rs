@@ -2,12 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::Narrow;
+use super::{Narrow, record::StoredBudget};
 use crate::{clock::Instant, lane::request::Draws};
 
 /// What was not there before a question.
 pub(in crate::lane::state) struct Trial {
     new: SmallVec<[u64; 4]>,
+    /// Budgets as they were stored, which the question takes.
+    stored: Vec<(u64, StoredBudget)>,
     apart: bool,
     unreserved_since: Option<Instant>,
 }
@@ -16,18 +18,20 @@ impl Narrow {
     /// Begins a question about these budgets.
     pub(in crate::lane::state) fn try_out(&self, draws: &Draws) -> Trial {
         let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| self.key_of(draw));
-        let new = budgets.filter(|budget| !self.ids.contains_key(budget)).collect();
-        Trial { new, apart: self.apart, unreserved_since: self.unreserved_since }
+        let new: SmallVec<[u64; 4]> = budgets.filter(|budget| !self.ids.contains_key(budget)).collect();
+        let stored = new.iter().filter_map(|key| Some((*key, self.stored.get(key)?.clone()))).collect();
+        Trial { new, stored, apart: self.apart, unreserved_since: self.unreserved_since }
     }
 
     /// Ends it: removes the budgets that no request has drawn on.
     pub(in crate::lane::state) fn end_trial(&mut self, trial: Trial) {
-        let Trial { new, apart, unreserved_since } = trial;
+        let Trial { new, stored, apart, unreserved_since } = trial;
         for budget in new {
             if let Some(number) = self.ids.remove(&budget) {
                 self.budgets.remove(number);
             }
         }
+        self.stored.extend(stored);
         self.open.set(self.budgets.len());
         (self.apart, self.unreserved_since) = (apart, unreserved_since);
     }

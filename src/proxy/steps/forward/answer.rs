@@ -144,7 +144,7 @@ async fn read_limits(
 ) -> (Hint, bool) {
     let &InFlight { exchange, route, head, .. } = in_flight;
     let (status, headers, declared) = (parts.status, &parts.headers, &route.lane.policy().refused);
-    let mut beginning = None;
+    let (mut beginning, mut whole) = (None, true);
     let path = route_name.map_or("", |name| name.path);
     let asks = || declared.iter().any(|answer| answer.asks_for_body(status, headers));
     if hint::is_stream(status, glance) {
@@ -154,14 +154,14 @@ async fn read_limits(
             beginning = Some(body.beginning());
         }
     } else if !head && (hint::wants_body_of(path, status, headers, glance) || asks()) {
-        let whole = body.read_ahead(PEEK, PEEKING).await;
+        whole = body.read_ahead(PEEK, PEEKING).await;
         // Without a length, what is not over yet is data and no complaint.
         beginning = Some(body.beginning()).filter(|_| whole || headers.contains_key(CONTENT_LENGTH));
     }
     let beginning = beginning.as_deref();
     let arrived = || exchange.proxy.clock.time_of_day();
     let mut hint = hint::read_at(status, headers, glance.told, beginning, arrived);
-    let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning));
+    let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning.filter(|_| whole)));
     if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
         hint = hint::read_refused(&Answer { status, headers, body: beginning, arrived: arrived() });
     }
