@@ -13,6 +13,7 @@ mod lifespan;
 mod liveness;
 mod piecewise_io;
 pub(crate) mod pool;
+pub(crate) mod refusal;
 pub(crate) mod response_body;
 pub(crate) mod route;
 mod route_pools;

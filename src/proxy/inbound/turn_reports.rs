@@ -8,7 +8,7 @@ use super::turn_lanes::TurnLanes;
 use crate::{
     lane::{Lane, Refusal},
     metrics::TurnOutcome,
-    proxy::{client_aborts, exchange::Exchange, log_throttle::LogTopic, outbound::route, steps::wait},
+    proxy::{client_aborts, exchange::Exchange, log_throttle::LogTopic, outbound, steps::wait},
 };
 
 /// Reports the `outcome` of a turn that has `waited` for its slots. There is a `refusal` if it was refused.
@@ -38,7 +38,7 @@ pub(super) fn on_refusal(exchange: &Exchange, lanes: &TurnLanes, refusal: &Refus
     let proxy = &exchange.proxy;
     let Some(lane) = lanes.lanes.first().map(|of| &of.lane) else { return };
     let (host, now) = (lane.host(), proxy.clock.now());
-    let error = route::refused(host, lane, refusal);
+    let error = outbound::refusal::error(host, lane, refusal);
     proxy.reports.incidents.failed(&error, &error.with_causes(), now);
     if proxy.reports.throttle.is_due(LogTopic::TurnRefused, host, now) {
         warn!(

@@ -86,22 +86,12 @@ pub(crate) struct FoundUnder<'a> {
     pub(crate) generation: u64,
 }
 
-/// The error of a request for `host` that `lane` has refused.
-pub(crate) fn refused(host: &str, lane: &Lane, refusal: &Refusal) -> Error {
-    if *refusal == Refusal::DroppedByOperator {
-        return Error::DroppedByOperator;
-    }
-    let (host, obstacle) = (host.to_owned(), lane.obstacle().map(Box::new));
-    let rule = refusal.rule().unwrap_or(&lane.policy().name).clone();
-    Error::Refused { host, why: refusal.to_string(), rule, obstacle, retry_after: refusal.retry_after() }
-}
-
 // === impl Route ===
 
 impl Route {
     /// Its lane has no slot for a request in the time it may wait.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Error {
-        refused(&self.origin.host, &self.lane, refusal)
+        super::refusal::error(&self.origin.host, &self.lane, refusal)
     }
 
     /// The way to `destination`, on connections of `pool`, as `way` says. `None` if its authority does not fit into a field.
