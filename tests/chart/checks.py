@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -60,10 +61,11 @@ REFUSED = [
 def all_of_them(node, write):
     cases = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((CHART / "ci").glob("*.yaml"))}
     # Helm tells of each symbolic link that it follows; only the package is made of the chart as it is.
+    shapes = {**cases, **MORE, **{f"docs {number}": yaml.safe_load(text) for number, text in enumerate(blocks("# values.yaml\n"), 1)}}
     with tempfile.TemporaryDirectory() as folder, helm.Chart.load(shutil.copytree(CHART, f"{folder}/andante")) as chart:
-        rendered = {name: render(chart, values) for name, values in {**cases, **MORE}.items()}
+        rendered = {name: render(chart, values) for name, values in shapes.items()}
         objects = {name: parsed(text) for name, text in rendered.items()}
-        for name, values in {**cases, **MORE}.items():
+        for name, values in shapes.items():
             yield f"helm lint, {name}", lint(f"{folder}/andante", values)
         for name in cases:
             yield f"deploy/kubernetes/{name}.yaml is the render", golden(name, rendered[name], write)
@@ -159,10 +161,10 @@ def refused(chart, values, part):
 
 
 def same_keys(values, schema, path=""):
-    """Objects whose keys the schema does not name are the user's."""
+    """Objects whose keys the schema does not name are the user's. Two keys are a parent chart's."""
     if "properties" not in schema:
         return None
-    known, there = set(schema["properties"]) - {"global"}, set(values)
+    known, there = set(schema["properties"]) - ({"global", "enabled"} if not path else set()), set(values)
     found = [f"{path}{key}: in one of them alone" for key in known ^ there]
     if schema.get("additionalProperties") is not False:
         found.append(f"{path}: unknown keys are accepted")
@@ -278,30 +280,21 @@ def packaged(rendered, values):
 
 PARENT = {
     "Chart.yaml": "{apiVersion: v2, name: parent, version: 1.0.0, dependencies: [{name: andante, version: 0.1.0}]}",
-    "values.yaml": "andante: {mode: sidecar, intercept: [api.example.com]}",
-    "templates/pod.yaml": """
-apiVersion: v1
-kind: Pod
-metadata: {name: own, labels: {andante: sidecar}}
-spec:
-  initContainers:
-    {{- include "andante.sidecar.initContainers" .Subcharts.andante | nindent 4 }}
-  containers:
-    - name: own
-      envFrom:
-        {{- include "andante.sidecar.envFrom" .Subcharts.andante | nindent 8 }}
-      volumeMounts:
-        {{- include "andante.sidecar.volumeMounts" .Subcharts.andante | nindent 8 }}
-  volumes:
-    {{- include "andante.sidecar.volumes" .Subcharts.andante | nindent 4 }}
-""",
+    "values.yaml": "andante: {enabled: true, mode: sidecar, intercept: [api.example.com]}",
 }
 
 
+def blocks(first):
+    """Blocks of YAML in docs/kubernetes.md that begin with this line."""
+    page = (REPOSITORY / "docs" / "kubernetes.md").read_text()
+    return [block.removeprefix(first) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.S | re.M) if block.startswith(first)]
+
+
 def taken(sidecar):
-    """The pod of the other chart has what the chart's own worker has. docs/kubernetes.md shows the same lines."""
+    """The pod of docs/kubernetes.md has what the chart's own worker has."""
+    (template,) = blocks("# templates/pod.yaml\n")
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in PARENT.items():
+        for name, text in {**PARENT, "templates/pod.yaml": template}.items():
             file = Path(folder) / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)
