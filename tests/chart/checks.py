@@ -199,8 +199,8 @@ def same_version(chart):
         return f"Cargo.toml has {wanted}"
 
 
-def andante(*arguments):
-    return subprocess.run([ANDANTE, *arguments], capture_output=True, text=True)
+def andante(*arguments, **more):
+    return subprocess.run([ANDANTE, *arguments], capture_output=True, text=True, env={**os.environ, **more})
 
 
 def configuration(objects):
@@ -214,17 +214,16 @@ def configuration(objects):
 def variables(objects):
     with tempfile.TemporaryDirectory() as folder:
         made = andante("ca", "init", "--data", folder)
-        ran = andante("ca", "env", "--data", folder, "--at", "/trust", "--proxy", "http://andante:3128", "--format", "json")
+        options = ["--data", folder, "--at", "/trust", "--proxy", "http://andante:3128", "--format", "configmap"]
+        ran = andante("env", *options, ANDANTE_INTERCEPT="api.example.com")
     if made.returncode or ran.returncode:
         return made.stderr + ran.stderr
-    # Two need files beside the bundle. Whether NO_PROXY is needed andante cannot know.
-    wanted = {**json.loads(ran.stdout)}
-    for name in ("JAVA_TOOL_OPTIONS", "PHP_INI_SCAN_DIR"):
-        wanted.pop(name)
-    there = of_kind(objects, "ConfigMap", "andante-worker")["data"]
-    differing = wanted.keys() ^ (there.keys() - {"NO_PROXY", "no_proxy"})
-    proxies = {name for name in wanted if wanted[name].startswith("http") and there.get(name) != wanted[name]}
-    return complaints(differing | proxies)
+    wanted, there = yaml.safe_load(ran.stdout)["data"], of_kind(objects, "ConfigMap", "andante-worker")["data"]
+    # Two need files beside the bundle, and the bundle stands for the certificate alone.
+    differing = wanted.keys() ^ there.keys() ^ {"JAVA_TOOL_OPTIONS", "PHP_INI_SCAN_DIR"}
+    return complaints(
+        [*differing, *(name for name in wanted if "/trust" not in wanted[name] and there.get(name) != wanted[name])]
+    )
 
 
 def pods(objects):
