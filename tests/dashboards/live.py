@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -78,8 +79,8 @@ class World:
             file = self.folder / f"{name}.toml"
             rules = [one for one in APIS if (one == "shared") != (name == "alone")]
             file.write_text("".join(self.rule(one) for one in rules))
-            options = ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--state", "off"]
-            options += [] if name == "alone" else ["--store", url]
+            options = ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]
+            options += ["--state", self.folder / "limits.redb"] if name == "alone" else ["--state", "off", "--store", url]
             self.start([ANDANTE, "serve", "--config", file, *options])
         for _, admin in self.andantes.values():
             self.answers(admin)
@@ -191,10 +192,14 @@ class World:
         return None if isinstance(values, list) and values else f"no values: {query}: {values}"
 
     def rules(self):
+        """A complaint about the rules of deploy/alerts.yml that fail, and about metrics in them that do not exist."""
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             rules = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
             if all(rule["health"] != "unknown" for rule in rules):
                 break
             time.sleep(0.5)
-        return "\n".join(f"{rule['name']}: {rule['health']} {rule.get('lastError', '')}" for rule in rules if rule["health"] != "ok")
+        found = [f"{rule['name']}: {rule['health']} {rule.get('lastError', '')}" for rule in rules if rule["health"] != "ok"]
+        there = set(self.ask("label/__name__/values"))
+        used = {name for rule in rules for name in re.findall(r"(?:rule:)?\bandante_\w+(?::\w+)?", rule["query"])}
+        return "\n".join([*found, *(f"there is no {name}" for name in used - there)])
