@@ -10,6 +10,7 @@ from pathlib import Path
 
 import kubernetes_validate
 import yaml
+from cases import MORE, REFUSED
 from helm_python import chart as helm
 from helm_python.errors import HelmError
 
@@ -20,42 +21,8 @@ ANDANTE = os.environ.get("ANDANTE") or REPOSITORY / "target" / "debug" / "andant
 # The oldest version of Kubernetes that the tool knows and Chart.yaml allows, and the newest.
 VERSIONS = ["1.32", "1.37"]
 CUSTOM = {"keda.sh/v1alpha1", "monitoring.coreos.com/v1"}
+# First line of each render.
 HEAD = "# Made of deploy/helm/andante with ci/{}.yaml by `tests/chart/run --write`: change that, not this.\n"
-
-# Shapes that deploy/kubernetes does not show. Every key of values.yaml is set by one of these or of ci/.
-MORE = {
-    "keda": {"store": {"url": "redis://store:6379"}, "autoscaling": {"enabled": True, "source": "keda"}},
-    "watched": {"monitoring": {key: {"enabled": True} for key in ("serviceMonitor", "prometheusRule", "dashboards")}},
-    "open": {"networkPolicy": {"enabled": False}, "gateway": {"state": {"existingClaim": "kept"}}},
-    "own secrets": {
-        "store": {"urlSecret": "store"},
-        "gateway": {"adminTokenSecret": "admin", "replicas": 2, "tolerations": [{"operator": "Exists"}]},
-        "image": {"digest": "sha256:" + "0" * 64, "pullSecrets": [{"name": "registry"}]},
-        "extraEnv": [{"name": "ANDANTE_LOG", "value": "debug"}],
-        "extraVolumes": [{"name": "more", "emptyDir": {}}],
-        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
-        "networkPolicy": {"extraEgress": [{"ports": [{"port": 6379}]}], "workersExtraEgress": [{"ports": [{"port": 5432}]}]},
-    },
-    "sidecar without a worker": {"mode": "sidecar"},
-}
-
-# Values that have to be refused, and a part of what the refusal says.
-REFUSED = [
-    ({"gateway": {"replicas": 2}}, "would each use the whole limit"),
-    ({"autoscaling": {"enabled": True}}, "would each use the whole limit"),
-    ({"store": {"url": "redis://a:6379", "valkey": {"enabled": True}}}, "set one of them"),
-    ({"mode": "sidecar", "monitoring": {"serviceMonitor": {"enabled": True}}}, "needs sidecar.metrics"),
-    ({"mode": "both"}, "mode"),
-    ({"replicas": 3}, "replicas"),
-    ({"gateway": {"replica": 3}}, "replica"),
-    ({"gateway": {"replicas": "3"}}, "replicas"),
-    ({"store": {"url": "redis://:password@store:6379"}}, "url"),
-    ({"store": {"url": "http://store"}}, "url"),
-    ({"intercept": ["https://api.example.com"]}, "intercept"),
-    ({"gateway": {"clients": ["everybody"]}}, "clients"),
-    ({"config": ""}, "config"),
-    ({"image": {"digest": "0.1.0"}}, "digest"),
-]
 
 
 def all_of_them(node, write):
@@ -79,6 +46,7 @@ def all_of_them(node, write):
             yield f"refused: {json.dumps(values)}", refused(chart, values, part)
         yield "values.yaml and values.schema.json have the same keys", same_keys(chart.values, chart.schema)
         yield "every key of values.yaml has a comment", documented()
+        yield "every empty value is set by some case", unset(chart.values, list(shapes.values()))
         yield "Chart.yaml has the version of Cargo.toml", same_version(chart)
         yield "the configuration: andante check", configuration(objects)
         yield "workers get the variables that andante names", variables(objects["gateway"])
@@ -92,6 +60,8 @@ def all_of_them(node, write):
 def render(chart, values):
     chart.validate_schema(values)
     files = chart.render(values, name="andante", namespace="default")
+    if wrong := [path for path, text in files.items() if "<no value>" in text or not text.strip() and path.endswith(".txt")]:
+        raise ValueError(f"without a value: {wrong}")
     files = {path: text.strip() for path, text in files.items() if path.endswith(".yaml")}
     # Sections without an object are left out.
     return "".join(f"---\n# Source: {path}\n{text}\n" for path, text in sorted(files.items()) if text)
@@ -189,6 +159,18 @@ def documented():
             commented |= {depth + 2} if depth in commented else set()
         elif line.strip() and depth not in commented:
             found.append(line)
+    return complaints(found)
+
+
+def unset(defaults, cases, path=""):
+    """A value that is empty switches something off, which only a case that sets it renders."""
+    found = []
+    for key, default in defaults.items():
+        inside = [case[key] for case in cases if key in case]
+        if isinstance(default, dict) and default:
+            found += (unset(default, inside, f"{path}{key}.") or "").splitlines()
+        elif not default and not any(inside):
+            found.append(path + key)
     return complaints(found)
 
 

@@ -1,5 +1,5 @@
-"""A world for the dashboards: APIs, an andante that has trouble with them, two andantes that share a limit by a Redis, a
-Prometheus that scrapes them each second, and workers. All of it ends with `World`."""
+"""World for the dashboards: APIs, an andante that has trouble with them, two andantes that share a limit by a Redis, workers,
+and a Prometheus that scrapes all andantes each second. `World` ends every process that it starts."""
 
 import contextlib
 import http.client
@@ -18,24 +18,24 @@ import urllib.request
 import install
 
 ANDANTE = os.environ.get("ANDANTE") or install.REPOSITORY / "target" / "debug" / "andante"
-# Long enough for waits, pauses, retries and time-outs of clients, and for a dozen scrapes.
+# Time for waits, pauses, retries and time-outs of clients, and for a dozen scrapes.
 LOAD_SECONDS = 14
-# As long as the store is stopped: longer than a call may take, shorter than a lease.
+# Time for which the store is stopped: longer than a call may take, shorter than a lease.
 STORE_AWAY_SECONDS = 3
 SCRAPE_SECONDS = 1
 START_SECONDS = 20
 
-# Of each API: what `andante mock` enforces, and the rule for it.
+# Flags of `andante mock` for each API, and the keys of its rule.
 APIS = {
-    # It reports what is left: `andante_remaining`, a learned limit.
+    # Reports what is left: `andante_remaining`, a learned limit.
     "reports": (["--limit", "30/s", "--dialect", "ietf"], 'coalesce = true\ntrust = "stricter"'),
-    # It allows less than the rule says: retries, pauses.
+    # Allows less than the rule says: retries, pauses.
     "refuses": (["--limit", "20/s"], 'limits = ["40/s"]\nin-flight = 10'),
-    # Its refusals reach the workers.
+    # Has refusals that reach the workers.
     "blunt": (["--limit", "5/s"], 'limits = ["20/s"]\nretry = "off"'),
-    # Its queue is long: refusals of andante's own, clients that leave.
+    # Has a long queue: refusals of andante's own, clients that leave.
     "slow": (["--latency", "200ms"], 'limits = ["5/s"]\nin-flight = 3\nmax-wait = "2s"'),
-    # The fleet's.
+    # API of the fleet.
     "shared": ([], 'limits = ["20/s"]'),
 }
 
@@ -140,7 +140,7 @@ class World:
         self.redis.send_signal(signal.SIGSTOP)
         time.sleep(STORE_AWAY_SECONDS)
         self.redis.send_signal(signal.SIGCONT)
-        # Not until they have ended: what waits is to be seen.
+        # The workers go on for a moment: queries see them wait.
         time.sleep(max(0.0, until - time.monotonic()))
 
     def worker(self, andante, api, patience, until):
@@ -150,7 +150,7 @@ class World:
                 connection.request("GET", f"http://127.0.0.1:{api}/things")
                 answer = connection.getresponse()
                 answer.read()
-                # Refused ones come again after a while, as workers do.
+                # A refused worker asks again after a pause.
                 time.sleep(0.02 if answer.status < 400 else 0.3)
             connection.close()
 
@@ -182,7 +182,7 @@ class World:
         values = [float(value) for series in data["result"] for _, value in series["values"]]
         if not values:
             return f"no series: {expression}"
-        # NaN is no value, and unequal to everything.
+        # NaN is not greater than 0.
         return None if any(value > 0 for value in values) else "only zeros"
 
     def variable(self, query):
