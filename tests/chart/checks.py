@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import kubernetes_validate
+import started
 import yaml
 from cases import MORE, REFUSED
 from helm_python import chart as helm
@@ -49,6 +50,8 @@ def all_of_them(node, write):
         yield "every empty value is set by some case", unset(chart.values, list(shapes.values()))
         yield "Chart.yaml has the version of Cargo.toml", same_version(chart)
         yield "the configuration: andante check", configuration(objects)
+        for name in cases:
+            yield f"andante starts as in {name}, and its probes say yes", starts(objects[name])
         yield "workers get the variables that andante names", variables(objects["gateway"])
         yield "no worker sees the CA's key", keyless(objects)
         yield "each reference leads to an object of the release", references(objects)
@@ -191,6 +194,12 @@ def configuration(objects):
         file.write_text(of_kind(objects["gateway"], "ConfigMap", "andante")["data"]["andante.toml"])
         ran = andante("check", str(file))
     return ran.stdout + ran.stderr if ran.returncode else None
+
+
+def starts(objects):
+    containers = [one for pod in pods(objects) for one in [*pod.get("initContainers", []), *pod["containers"]]]
+    (container,) = [one for one in containers if one["name"] == "andante"]
+    return started.complaint(ANDANTE, container, of_kind(objects, "ConfigMap", "andante")["data"]["andante.toml"])
 
 
 def variables(objects):
