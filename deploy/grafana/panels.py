@@ -8,7 +8,9 @@ GREEN, YELLOW, RED, BLUE = "green", "yellow", "red", "blue"
 
 def panel(kind, title, description, width, height, targets, unit="short", options=None, custom=None, **defaults):
     """Panels flow from left to right: place() gives each its position. A target is a query, or a query and a legend."""
-    pairs = [one if isinstance(one, tuple) else (one, "") for one in ([targets] if isinstance(targets, (str, tuple)) else targets)]
+    pairs = [
+        one if isinstance(one, tuple) else (one, "") for one in ([targets] if isinstance(targets, (str, tuple)) else targets)
+    ]
     return {
         "type": kind,
         "title": title,
@@ -109,7 +111,9 @@ def place(rows):
     """Rows from top to bottom, panels from left to right in 24 columns."""
     made, y = [], 0
     for title, panels in rows.items():
-        made.append({"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": {"w": 24, "h": 1, "x": 0, "y": y}})
+        made.append(
+            {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": {"w": 24, "h": 1, "x": 0, "y": y}}
+        )
         x, y = 0, y + 1
         for one in panels:
             if x + one["gridPos"]["w"] > 24:
@@ -153,10 +157,18 @@ def dashboard(name, title, description, rows, other):
         "schemaVersion": 39,
         "links": [
             {
-                "type": "dashboards", "title": other, "tags": ["andante"], "asDropdown": False, "includeVars": True, "keepTime": True,
-                "icon": "external link", "tooltip": "", "url": "", "targetBlank": False,
+                "type": "dashboards",
+                "title": other,
+                "tags": ["andante"],
+                "asDropdown": False,
+                "includeVars": True,
+                "keepTime": True,
+                "icon": "external link",
+                "tooltip": "",
+                "url": "",
+                "targetBlank": False,
             }
-        ],  # fmt: skip
+        ],
         "annotations": {"list": []},
         "templating": {
             "list": [

@@ -29,7 +29,11 @@ HEAD = "# Made of deploy/helm/andante with ci/{}.yaml by `tests/chart/run --writ
 def all_of_them(node, write):
     cases = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((CHART / "ci").glob("*.yaml"))}
     # Helm tells of each symbolic link that it follows; only the package is made of the chart as it is.
-    shapes = {**cases, **MORE, **{f"docs {number}": yaml.safe_load(text) for number, text in enumerate(blocks("# values.yaml\n"), 1)}}
+    shapes = {
+        **cases,
+        **MORE,
+        **{f"docs {number}": yaml.safe_load(text) for number, text in enumerate(blocks("# values.yaml\n"), 1)},
+    }
     with tempfile.TemporaryDirectory() as folder, helm.Chart.load(shutil.copytree(CHART, f"{folder}/andante")) as chart:
         rendered = {name: render(chart, values) for name, values in shapes.items()}
         objects = {name: parsed(text) for name, text in rendered.items()}
@@ -277,7 +281,9 @@ PARENT = {
 def blocks(first):
     """Blocks of YAML in docs/kubernetes.md that begin with this line."""
     page = (REPOSITORY / "docs" / "kubernetes.md").read_text()
-    return [block.removeprefix(first) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.S | re.M) if block.startswith(first)]
+    return [
+        block.removeprefix(first) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.S | re.M) if block.startswith(first)
+    ]
 
 
 def taken(sidecar):

@@ -28,7 +28,10 @@ def complaint(andante, container, config):
         (mounts["/etc/andante"] / "andante.toml").write_text(config)
         variables = {one["name"]: one["value"] for one in container["env"]}
         for path, place in mounts.items():
-            variables = {name: value.replace(path, str(place), 1) if value.startswith(path) else value for name, value in variables.items()}
+            variables = {
+                name: value.replace(path, str(place), 1) if value.startswith(path) else value
+                for name, value in variables.items()
+            }
         # The store is another pod: what becomes of andante without it is not the chart's.
         variables["ANDANTE_STORE"] = "off"
         variables["ANDANTE_LISTEN"], admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"

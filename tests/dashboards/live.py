@@ -126,7 +126,11 @@ class World:
     def load(self):
         """Workers ask for LOAD_SECONDS; meanwhile the store is away for a while."""
         until = time.monotonic() + LOAD_SECONDS
-        work = [("alone", self.apis["reports"], 6, 9), ("alone", self.apis["refuses"], 20, 9), ("alone", self.apis["blunt"], 4, 9)]
+        work = [
+            ("alone", self.apis["reports"], 6, 9),
+            ("alone", self.apis["refuses"], 20, 9),
+            ("alone", self.apis["blunt"], 4, 9),
+        ]
         work += [("alone", self.apis["slow"], 30, 9), ("alone", self.apis["slow"], 5, 0.7), ("alone", self.closed, 1, 9)]
         work += [("first", self.apis["shared"], 12, 9), ("second", self.apis["shared"], 6, 9)]
         workers = [
