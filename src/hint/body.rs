@@ -12,10 +12,14 @@ use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
 pub use self::stream::{StreamBeginning, StreamProgress};
-use super::{Dialect, coding::Coding, evidence::Evidence, glance::Glance, retry_after, time::Now};
-
-/// A longer body is data, not a complaint.
-pub(super) const MAX_BODY_BYTES: usize = 16 * 1024;
+use super::{
+    Dialect,
+    coding::{Coding, MAX_BODY_BYTES},
+    evidence::Evidence,
+    glance::Glance,
+    retry_after,
+    time::Now,
+};
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";

@@ -9,7 +9,8 @@ use std::{
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::HeaderValue;
 
-use super::body::MAX_BODY_BYTES;
+/// The longest body that is read. A longer one is data, not a complaint.
+pub(super) const MAX_BODY_BYTES: usize = 16 * 1024;
 
 /// The content coding of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
