@@ -6,6 +6,7 @@
 
 mod body;
 mod classify;
+mod coding;
 mod count;
 mod evidence;
 mod fields;
@@ -21,18 +22,19 @@ mod vendor;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use http::{
     HeaderMap, StatusCode,
     header::{AGE, DATE},
 };
 
-use self::{body::StreamStart, evidence::Evidence, fields::Fields, time::Now};
 pub use self::{
+    body::{StreamBeginning, StreamProgress},
     glance::Glance,
     model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal},
 };
+use self::{evidence::Evidence, fields::Fields, time::Now};
 
 /// An answer, as far as hints are concerned.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +43,7 @@ pub struct Answer<'a> {
     pub status: StatusCode,
     /// Its fields.
     pub headers: &'a HeaderMap,
-    /// The beginning of its body, if it was looked at (see [`wants_body`]).
+    /// The beginning of its body without its content coding, if it was looked at (see [`wants_body`] and [`decode`]).
     pub body: Option<&'a [u8]>,
     /// The time of day at its arrival, since 1970, UTC.
     pub arrived: Duration,
@@ -143,24 +145,9 @@ pub fn is_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     body::is_readable_stream(status, glance)
 }
 
-/// What has come of a stream of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamProgress {
-    /// No event yet.
-    Nothing,
-    /// Only events that bring no output.
-    Preamble,
-    /// Output, or a refusal in the place of it.
-    Decided,
-}
-
-/// How far a stream of events has come, of which these are the first bytes.
-pub fn stream_progress(bytes: &[u8]) -> StreamProgress {
-    match body::stream_start(bytes) {
-        StreamStart::Nothing => StreamProgress::Nothing,
-        StreamStart::Preamble => StreamProgress::Preamble,
-        StreamStart::Output | StreamStart::Refused(_) => StreamProgress::Decided,
-    }
+/// The content of a `body` whose head has these fields; `None` if its coding is not known, or it is too long to be a complaint.
+pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    Glance::of(headers).decode(Cow::Borrowed(body))
 }
 
 /// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.

@@ -155,6 +155,9 @@ pub struct Turns {
     pub left: u64,
     /// The API closed the connection while it waited.
     pub closed: u64,
+    /// The API had closed the connection, or closed it with an answer.
+    #[serde(default)]
+    pub ended: u64,
 }
 
 /// One thing that went wrong, however often.
@@ -354,6 +357,7 @@ impl Turns {
             refused: of(TurnOutcome::Refused),
             left: of(TurnOutcome::Left),
             closed: of(TurnOutcome::Closed),
+            ended: of(TurnOutcome::Ended),
         }
     }
 }

@@ -160,6 +160,13 @@ pub(super) fn sources(config: Option<&PathBuf>, admin: Option<String>) -> Source
 
 /// The address that a URL names, or a host with a port; what else it is stays as it is, to be complained about.
 async fn address_of(admin: &str) -> Result<String, Failure> {
+    if let Some(rest) = admin.strip_prefix("https://") {
+        let hint = format!(
+            "write --admin http://{}; on other machines, reach it by a tunnel of SSH or a proxy with TLS",
+            rest.trim_end_matches('/')
+        );
+        return Err(Failure::new("the admin address speaks plain HTTP, and --admin says https://").hinting(hint));
+    }
     let place = admin.strip_prefix("http://").unwrap_or(admin).trim_end_matches('/');
     let host = place.rsplit_once(':').map_or("", |(host, _)| host);
     if place.parse::<SocketAddr>().is_ok() || host.is_empty() || place.contains('/') {

@@ -8,7 +8,7 @@ use crate::{
     clock,
     config::{FleetConfig, StoreUrl, duration},
     fleet::micros,
-    store::RedisLedger,
+    store::{LedgerError, RedisLedger},
 };
 
 /// Prepares the store by which several andantes share their limits
@@ -53,7 +53,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             .map_err(|_| Failure::new("--lease is not a duration").hinting("write it as in --lease 10s"))?,
         None => FleetConfig::default().lease,
     };
-    let failed = |error| Failure::new(format!("could not use the store {url}")).because(error);
+    let failed = |error: LedgerError| {
+        let remedy = error.remedy();
+        Failure::new(format!("could not use the store {url}")).because(error).hinting(remedy)
+    };
     let mut ledger = RedisLedger::new(&url).map_err(failed)?;
     let nonce = clock::wall().subsec_nanos().max(1);
     let done = ledger.declare_new(micros(lease), nonce).await.map_err(failed)?;

@@ -69,7 +69,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })?;
     let arrived =
         args.now.unwrap_or_else(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-    let body = Some(raw.body).filter(|body| !body.is_empty());
+    let body = Some(raw.body).filter(|body| !body.is_empty()).and_then(|body| hint::decode(&raw.headers, body));
+    let body = body.as_deref();
     let answer = Answer { status: raw.status, headers: &raw.headers, body, arrived };
     let declared = args.declared()?.iter().any(|of| of.matches(raw.status, &raw.headers, body));
     let mut hint = hint::read(&answer);

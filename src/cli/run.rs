@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{environment, trust::TrustFolder};
+use super::{Failure, environment, terminal, trust::TrustFolder};
 use crate::{
     app::{Running, StartError},
     ca::{Ca, CaError},
@@ -137,8 +137,9 @@ pub async fn run(config: Config, options: RunOptions) -> ExitCode {
     match around(config, options).await {
         Ok(code) => code.into(),
         Err(trouble) => {
-            trouble.print();
-            trouble.code().into()
+            let code = trouble.code();
+            terminal::failure(&trouble.into_failure());
+            code.into()
         }
     }
 }
@@ -161,7 +162,7 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
         .envs(variables)
         .spawn()
         .map_err(|source| Trouble::Command { command: program.clone(), source })?;
-    let mut live = if options.quiet || options.json { None } else { LiveFooter::open() };
+    let mut live = if options.quiet || options.json || terminal::speaks_json() { None } else { LiveFooter::open() };
     let ended = follow(&mut child, &mut signals, &running, &clock, &mut live).await;
     if let Some(live) = live {
         live.footer.close();
@@ -174,9 +175,10 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
         let circumstances = Circumstances { ended, no_proxy, unmatched: &unmatched };
         let elapsed = clock.now().since(crate::clock::Instant::START);
         let status = running.status();
-        say(&if options.json {
-            // On a line of its own, wherever the command has left the cursor.
-            format!("\n{}\n", json::summary(&status, elapsed, exit_code(ended), &unmatched))
+        say(&if options.json || terminal::speaks_json() {
+            // On a line of its own, wherever the command has left the cursor. A collector of lines reads no empty ones.
+            let before = if terminal::speaks_json() { "" } else { "\n" };
+            format!("{before}{}\n", json::summary(&status, elapsed, exit_code(ended), &unmatched))
         } else {
             summary::render(&status, elapsed, &circumstances)
         });
@@ -300,16 +302,16 @@ impl Trouble {
         Some(hint.to_owned())
     }
 
-    fn print(&self) {
-        say(&format!("error: {self}\n"));
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            say(&format!("caused by: {error}\n"));
-            cause = error.source();
-        }
-        if let Some(hint) = self.hint() {
-            say(&format!("hint: {hint}\n"));
-        }
+    /// As other commands print why they failed.
+    fn into_failure(self) -> Failure {
+        let (failure, hint) = (Failure::new(self.to_string()), self.hint());
+        let failure = match self {
+            Self::Start(source) => failure.because(source),
+            Self::Ca(source) => failure.because(source),
+            Self::Signals(source) | Self::Command { source, .. } | Self::Lost { source, .. } => failure.because(source),
+            Self::Deaf => failure,
+        };
+        hint.into_iter().fold(failure, Failure::hinting)
     }
 }
 

@@ -28,10 +28,8 @@ pub(super) fn speak_json() {
         let payload = info.payload();
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-        let mut object = json_object(LineLabel::Error, "panicked");
-        object.insert("panic".into(), text.into());
-        object.extend(info.location().map(|at| ("location".into(), at.to_string().into())));
-        print_json(object);
+        let location = info.location().map(ToString::to_string);
+        print_json(panicked(text, location));
     }));
 }
 
@@ -170,6 +168,14 @@ fn json_objects(lines: &[(LineLabel, String)]) -> Vec<Map<String, Value>> {
     objects
 }
 
+/// A panic with its `text`, and where it happened.
+fn panicked(text: String, location: Option<String>) -> Map<String, Value> {
+    let mut object = json_object(LineLabel::Error, "panicked");
+    object.insert("panic".into(), text.into());
+    object.extend(location.map(|at| ("location".into(), at.into())));
+    object
+}
+
 fn json_object(label: LineLabel, message: &str) -> Map<String, Value> {
     let level = if label == LineLabel::Warning { "WARN" } else { "ERROR" };
     let now = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::wall()).to_string();
@@ -236,6 +242,15 @@ mod tests {
             "error: the following required arguments were not provided: <COMMAND>...\n\
              hint: --help shows what there is, with examples\n"
         );
+    }
+
+    #[test]
+    fn in_json_a_panic_is_one_object_on_one_line() {
+        let line = json_text::line(&panicked("a\nb".into(), Some("src/x.rs:1:2".into())));
+        let object: Value = serde_json::from_str(&line).unwrap();
+        assert!(!line.contains('\n') && object["timestamp"].is_string(), "{line}");
+        let said = ["level", "message", "panic", "location"].map(|name| object[name].as_str().unwrap());
+        assert_eq!(said, ["ERROR", "panicked", "a\nb", "src/x.rs:1:2"]);
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub enum AfterAnswer {
 }
 
 const OWN_PROXY: &str = "leave this proxy out of its own HTTP_PROXY, or add the host to NO_PROXY";
+const PERHAPS_TLS: &str = "if TLS is spoken on this port, ask for the host by https://, or write `upstream = \"https\"` in its \
+     rule; if not, look at what the upstream sends";
 const UNREACHABLE: &str = "check that the upstream is up and reachable from this machine";
 /// What to do where file descriptors run out.
 pub const MORE_DESCRIPTORS: &str = "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit \
@@ -164,7 +166,7 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::Certificate { hint, .. } => row(S::BAD_GATEWAY, "tls_certificate_error", Upstream, Never, KeepAlive,
             hint),
         Error::Tls { .. } => row(S::BAD_GATEWAY, "tls_protocol_error", Upstream, Never, KeepAlive,
-            "check that the upstream speaks TLS 1.2 or 1.3 on this port"),
+            "check that the upstream speaks TLS 1.2 or 1.3 on this port; if it speaks plain HTTP, ask for the host by http://"),
         Error::TlsAlert { hint, .. } => row(S::BAD_GATEWAY, "tls_alert_received", Upstream, Never, KeepAlive,
             hint),
         Error::ConnectTimeout { .. } => row(S::GATEWAY_TIMEOUT, "connection_timeout", Upstream, Unreached, KeepAlive,
@@ -178,10 +180,14 @@ fn facts(error: &Error) -> ErrorFacts {
             UNREACHABLE),
         Error::Broken { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, IfRepeatable, KeepAlive,
             "try again if the request may be repeated: the upstream may have processed it"),
+        Error::NoHttp { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, IfRepeatable, KeepAlive,
+            PERHAPS_TLS),
         Error::NotProcessed { .. } => row(S::BAD_GATEWAY, "connection_terminated", Upstream, NotProcessed, KeepAlive,
             "try again: the upstream says that it has not looked at the request"),
-        Error::BadAnswer { .. } => row(S::BAD_GATEWAY, "http_protocol_error", Upstream, Never, KeepAlive,
-            "look at what the upstream sends: its answer breaks RFC 9112, or is larger than andante takes"),
+        Error::BadAnswer { source, .. } => row(S::BAD_GATEWAY, "http_protocol_error", Upstream, Never, KeepAlive,
+            if begins_otherwise(source) { PERHAPS_TLS } else {
+                "look at what the upstream sends: its answer breaks RFC 9112, or is larger than andante takes"
+            }),
         Error::AnswerTimeout { .. } => row(S::GATEWAY_TIMEOUT, "http_response_timeout", Upstream, Never, KeepAlive,
             "raise `timeouts.answer` if the upstream is meant to take this long"),
         Error::Stalled { .. } => row(S::REQUEST_TIMEOUT, "http_request_error", Client, Never, Close,
@@ -201,6 +207,11 @@ fn row(
 ) -> ErrorFacts {
     let (trips_breaker, problem) = (blame == Upstream, ProblemType::Blank);
     ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None, trips_breaker, problem }
+}
+
+/// Whether an answer does not begin as one of HTTP/1 does, as an alert of TLS does not. hyper tells it by its text alone.
+fn begins_otherwise(source: &BoxError) -> bool {
+    source.downcast_ref::<hyper::Error>().is_some_and(|error| error.is_parse() && error.to_string().contains("version"))
 }
 
 /// The Proxy-Status of a connection that did not come about.

@@ -265,6 +265,14 @@ pub enum Error {
         /// The connection's error.
         source: BoxError,
     },
+    /// The connection of a request in plain HTTP ended without an answer, and no answer has ever come from there.
+    #[error("{origin} closed the connection without an answer in plain HTTP, and has never given one")]
+    NoHttp {
+        /// The upstream.
+        origin: String,
+        /// The connection's error.
+        source: BoxError,
+    },
     /// The upstream says that it has not looked at the request (RFC 9113 §8.7).
     #[error("{origin} did not take the request")]
     NotProcessed {

@@ -11,11 +11,15 @@ mod text;
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
-pub(super) use self::stream::{StreamStart, start as stream_start};
-use super::{Dialect, evidence::Evidence, glance::Glance, retry_after, time::Now};
-
-/// A longer body is data, not a complaint.
-const LONGEST: usize = 16 * 1024;
+pub use self::stream::{StreamBeginning, StreamProgress};
+use super::{
+    Dialect,
+    coding::{Coding, MAX_BODY_BYTES},
+    evidence::Evidence,
+    glance::Glance,
+    retry_after,
+    time::Now,
+};
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
@@ -34,7 +38,7 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
     }
     let Some(body) = body else { return };
     // A letter may be cut at the end of it, or broken; some begin with a byte order mark.
-    let body = String::from_utf8_lossy(body.get(..LONGEST).unwrap_or(body));
+    let body = String::from_utf8_lossy(body.get(..MAX_BODY_BYTES).unwrap_or(body));
     let body = body.trim_start_matches('\u{feff}').trim();
     if refusing {
         match serde_json::from_str::<Value>(body) {
@@ -109,7 +113,8 @@ pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
 }
 
 /// Whether a body of an answer with this status and this head is worth holding back until it is read: small, legible, and
-/// of an answer that may be a refusal. Of answers that were served, only JSON whose length is known.
+/// of an answer that may be a refusal. Of answers that were served, only JSON whose length is known, or cannot be: who
+/// compresses an answer as it is sent does not know its length.
 pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
     let kind = glance.kind();
     let of_kind = |word: &str| {
@@ -119,7 +124,10 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
             || kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
     };
     let legible = match status.as_u16() {
-        200 => return is_small(glance) && of_kind("json"),
+        200 => {
+            let is_compressed = glance.coding != Coding::Identity;
+            return of_kind("json") && (is_small(glance) || is_compressed && is_of_unknown_length(glance));
+        }
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
         401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),
         413 | 498 | 529 => of_kind("json"),
@@ -135,7 +143,7 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
 pub(super) fn is_readable_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     let kind = glance.kind().as_bytes().get(..EVENT_STREAM.len());
     status == StatusCode::OK
-        && is_plain(glance)
+        && glance.coding.is_readable()
         && kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
 }
 
@@ -151,11 +159,7 @@ pub(super) fn is_graphql(status: StatusCode, path: &str, glance: &Glance<'_>) ->
 
 /// Whether the length shows at its end only, as that of chunks does (RFC 9112 §7.1), and often that of HTTP/2.
 fn is_of_unknown_length(glance: &Glance<'_>) -> bool {
-    glance.length.is_none() && is_plain(glance)
-}
-
-fn is_plain(glance: &Glance<'_>) -> bool {
-    glance.encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    glance.length.is_none() && glance.coding.is_readable()
 }
 
 fn is_small(glance: &Glance<'_>) -> bool {
@@ -163,5 +167,5 @@ fn is_small(glance: &Glance<'_>) -> bool {
     // No more of them than the longest one has.
     let length = (digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit))
         .then(|| digits.iter().fold(0, |length, digit| length * 10 + usize::from(digit - b'0')));
-    is_plain(glance) && length.is_some_and(|length| (1..=LONGEST).contains(&length))
+    glance.coding.is_readable() && length.is_some_and(|length| (1..=MAX_BODY_BYTES).contains(&length))
 }

@@ -61,6 +61,8 @@ pub enum Hopeless {
     TooLarge,
     /// The limit is 0: the plan does not include what was asked for.
     NotOnPlan,
+    /// A quota on how much there may be of something is used up (AWS's `ServiceQuotaExceededException`).
+    Resources,
 }
 
 /// Why a request was refused.
@@ -132,6 +134,12 @@ impl Hint {
         self.retry_after.map(|wait| wait + self.later)
     }
 
+    /// It is the refusal of an API that lacks capacity, and has not done what was asked.
+    pub fn lacks_capacity(&mut self) {
+        (self.signal, self.cause, self.wait) = (Signal::Backoff, Cause::Overload, None);
+        (self.hopeless, self.undone) = (None, true);
+    }
+
     /// It refuses nothing after all. What it says of limits stays.
     pub fn accept(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
@@ -149,6 +157,7 @@ impl Hopeless {
             Self::Cap => "a cap on spending, or on the use of a day or a month, is reached",
             Self::TooLarge => "the request alone is larger than the limit",
             Self::NotOnPlan => "the limit is 0: the plan does not include it",
+            Self::Resources => "a quota of the service on what there may be is used up",
         }
     }
 
@@ -159,6 +168,7 @@ impl Hopeless {
             Self::Cap => "raise the cap at the provider, or wait until it is renewed",
             Self::TooLarge => "send less in one request, or raise the limit at the provider",
             Self::NotOnPlan => "ask for something that the plan includes, or change the plan",
+            Self::Resources => "delete what is not needed, or ask the provider for a higher quota",
         }
     }
 }

@@ -43,3 +43,23 @@ const HINTS: usize = 1024;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LedgerError(pub String);
+
+/// Words by which problems of a store are known, and what to do about them.
+const REMEDIES: [(&str, &str); 6] = [
+    ("NOAUTH", "write the store's password into the URL: redis://:PASSWORD@HOST:PORT"),
+    ("WRONGPASS", "write the store's user name and password into the URL: redis://USER:PASSWORD@HOST:PORT"),
+    ("NOPERM", "let this user read and write keys that begin with {andante}:, and use EVAL, EVALSHA, INFO and TIME"),
+    ("older than Redis 7", "name a Redis 7 or later, or a Valkey, with --store"),
+    ("no TLS", "name the store's port for TLS, or write redis:// if it speaks none"),
+    ("no Redis", "name the address of a Redis with --store; if it speaks TLS alone, write rediss://"),
+];
+
+// === impl LedgerError ===
+
+impl LedgerError {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        let known = REMEDIES.iter().find(|(words, _)| self.0.contains(words));
+        known.map_or("start the store, let this machine reach it, or name another with --store", |(_, remedy)| remedy)
+    }
+}

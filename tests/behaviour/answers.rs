@@ -1,6 +1,7 @@
 //! What answers do to a lane and to their requests: refusals are waited out and sent again, unseen by workers.
 
 mod bodies;
+mod compressed;
 mod evidence;
 mod failures;
 mod gates;

@@ -2,7 +2,10 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Andante, Client, Connection, Message, Upstream, rejected};
+use crate::support::{
+    Andante, Client, Connection, Message, Upstream, rejected,
+    tls::{Server, TRUSTED},
+};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -342,4 +345,44 @@ fn answers_stream_as_they_come() {
     client.until("first");
     sender.send(()).unwrap();
     client.until("last\r\n0\r\n\r\n");
+}
+
+/// Servers of TLS meet plain HTTP in one of these ways: by an alert (RFC 8446 §6), or by the end of the connection.
+#[test]
+fn plain_http_to_a_port_for_tls_is_told_with_what_to_write() {
+    let alert = [0x15, 3, 1, 0, 2, 2, 70];
+    let rustls = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &[]));
+    let resets = Upstream::scripted(Connection::reset);
+    for (what, upstream) in
+        [("an alert", Upstream::once(alert)), ("an end", Upstream::once("")), ("a reset", resets), ("rustls", rustls)]
+    {
+        let andante = Andante::serve(&[]);
+        let (url, host) = (upstream.address(), upstream.address());
+        for method in ["POST", "GET"] {
+            let request = format!("{method} http://{url}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n");
+            let answer = Client::ask(andante.proxy(), request);
+            assert_eq!(answer.status(), 502, "{what}, {method}: {answer:?}");
+            let hint = answer.json()["hint"].as_str().unwrap().to_owned();
+            assert!(hint.contains("https://") && hint.contains("TLS"), "{what}, {method}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_ends_without_an_answer_where_answers_have_come_is_no_matter_of_tls() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let upstream = Upstream::scripted(move |mut connection| {
+        if connection.request().is_some() && count.fetch_add(1, std::sync::atomic::Ordering::AcqRel) == 0 {
+            connection.send(OK);
+        }
+    });
+    let andante = Andante::serve(&[]);
+    let mut client = Client::connect(andante.proxy());
+    let (url, host) = (upstream.url("/"), upstream.address());
+    for status in [200, 502] {
+        client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!(answer.status(), status);
+        assert!(!answer.text().contains("https://"), "{answer:?}");
+    }
 }

@@ -177,3 +177,39 @@ fn a_body_with_the_option_is_sent_again_when_it_is_refused() {
     let sent: Vec<_> = upstream.requests().iter().map(Message::text).collect();
     assert_eq!(sent, vec!["{\"stream\":true,\"stream_options\":{\"include_usage\":true}}"; 2]);
 }
+
+/// The same body twice, with the option added and without: the second one finds no memory to be changed in.
+#[test]
+fn a_key_is_good_for_the_same_body_while_no_memory_is_left_to_ask_for_its_usage() {
+    const MIB: usize = 1024 * 1024;
+    let upstream = Upstream::scripted(|mut connection| {
+        while let Some(request) = connection.request() {
+            // The large ones are kept in case they have to be sent again, for as long as they have no answer.
+            if request.body.len() < MIB {
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+            }
+        }
+    });
+    let rule = "include-usage = true\nusage = [\"tokens=total_tokens\"]\nidempotency-keys = \"1h\"";
+    let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\n{rule}\n", upstream.address()));
+    let (url, host) = (upstream.url("/chat/completions"), upstream.address());
+    let ask = || {
+        let mut client = Client::connect(andante.proxy());
+        let fields = "Content-Type: application/json\r\nIdempotency-Key: \"k\"\r\nContent-Length: 15";
+        client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n\r\n{{\"stream\":true}}"));
+        client.answer().status()
+    };
+    assert_eq!(ask(), 200);
+    assert!(upstream.requests()[0].text().contains("include_usage"));
+    let large = format!("PUT {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {MIB}\r\n\r\n{}", "x".repeat(MIB));
+    let holders: Vec<_> = (0..64)
+        .map(|_| {
+            let mut client = Client::connect(andante.proxy());
+            client.send(&large);
+            client
+        })
+        .collect();
+    upstream.wait_for(65);
+    assert_eq!((ask(), upstream.requests().len()), (200, 65), "the answer to the first one");
+    drop(holders);
+}

@@ -55,7 +55,7 @@ fn the_json_is_the_contract() {
         left_seconds_max: 5.0,
         ..lane("api.example.com", 2)
     };
-    let turns = Turns { sent: 8, refused: 2, left: 1, closed: 0 };
+    let turns = Turns { sent: 8, refused: 2, left: 1, closed: 0, ended: 4 };
     let access_log = Some(AccessLogStatus { lost_total: 3, problem: None });
     let (version, retries_total, slots_saved_total) = ("1.2.3".into(), 7, 5);
     let incident = IncidentStatus {
@@ -108,7 +108,7 @@ fn the_json_is_the_contract() {
         "requests": {"answered": 0, "refused": 0, "failed": 0, "left": 0, "tunnelled": 0, "rejected": 0},
         "answers": {"200": 3},
         "interceptions": {"tls": 0, "plain": 0, "untrusted": 0, "failed": 0, "stranger": 0},
-        "turns": {"sent": 8, "refused": 2, "left": 1, "closed": 0},
+        "turns": {"sent": 8, "refused": 2, "left": 1, "closed": 0, "ended": 4},
         "retries_total": 7,
         "slots_saved_total": 5,
         "incidents": [{
@@ -128,4 +128,77 @@ fn the_fullest_limit_is_the_one_that_holds_a_lane_back() {
     let lane = LaneStatus { limits: vec![limit(1, 9), limit(3, 1), limit(0, 0)], ..lane("a", 0) };
     assert_eq!(lane.used_ratio(), Some(0.75));
     assert_eq!(LaneStatus::default().used_ratio(), None);
+}
+
+/// The schema of `name` in the description, with the one that it refers to.
+fn schema<'a>(description: &'a serde_json::Value, schema: &'a serde_json::Value) -> &'a serde_json::Value {
+    let alternatives = schema["oneOf"].as_array().into_iter().flatten();
+    let reference = alternatives.chain([schema]).find_map(|schema| schema["$ref"].as_str());
+    match reference.and_then(|reference| reference.strip_prefix('#')) {
+        Some(pointer) => description.pointer(pointer).expect("a schema that is referred to"),
+        None => schema,
+    }
+}
+
+/// Fields of `value` that its schema lacks, and fields of the schema that `value` lacks.
+fn differences(
+    description: &serde_json::Value,
+    of: &serde_json::Value,
+    value: &serde_json::Value,
+    path: &str,
+    found: &mut Vec<String>,
+) {
+    let of = schema(description, of);
+    match value {
+        serde_json::Value::Array(items) => {
+            items.iter().for_each(|item| differences(description, &of["items"], item, path, found));
+        }
+        // A map, whose names are no fields.
+        serde_json::Value::Object(_) if of["additionalProperties"].is_object() => {}
+        serde_json::Value::Object(fields) => {
+            let described = of["properties"].as_object().unwrap_or_else(|| panic!("{path} has no properties"));
+            let missing = fields.keys().filter(|name| !described.contains_key(*name));
+            let unknown = described.keys().filter(|name| !fields.contains_key(*name));
+            found.extend(missing.map(|name| format!("{path}.{name} is not described")));
+            found.extend(unknown.map(|name| format!("{path}.{name} is described, and does not exist")));
+            for (name, value) in fields {
+                differences(description, &described[name], value, &format!("{path}.{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_description_has_each_field_of_a_status_and_no_others() {
+    let limit = LimitStatus { share: Some(ShareStatus::default()), ..LimitStatus::default() };
+    let rule = AddedRuleStatus { limits: vec![limit.clone()], in_flight_limit: Some(1), ..AddedRuleStatus::default() };
+    let lane = LaneStatus {
+        https: "turns".into(),
+        limits: vec![limit],
+        at_once: Some(AtOnceStatus::default()),
+        own_limits: vec![OwnLimitStatus::default()],
+        rules: vec![rule],
+        in_flight_evidence: Some(String::new()),
+        in_flight_share: Some(ShareStatus::default()),
+        flows: vec![FlowStatus::default()],
+        gate: Some(GateStatus { reason: String::new(), opens_in_s: None }),
+        budgets: vec![BudgetStatus::default()],
+        failures: Some(Failures::default()),
+        last_error: Some(LastError::default()),
+        ..LaneStatus::default()
+    };
+    let status = Status {
+        state: Some(StateStatus::default()),
+        access_log: Some(AccessLogStatus::default()),
+        fleet: Some(FleetStatus::default()),
+        incidents: vec![IncidentStatus::default()],
+        lanes: vec![lane],
+        ..Status::default()
+    };
+    let description: serde_json::Value = serde_json::from_str(include_str!("../api/openapi.json")).unwrap();
+    let status = serde_json::to_value(status).unwrap();
+    let mut found = Vec::new();
+    differences(&description, &description["components"]["schemas"]["Status"], &status, "status", &mut found);
+    assert!(found.is_empty(), "{found:#?}");
 }

@@ -14,7 +14,7 @@ use crate::{
     clock::{self, Clock},
     config::{Config, StatePlace},
     listen,
-    store::RedisLedger,
+    store::{LedgerError, RedisLedger},
 };
 
 /// Each request that waits holds a connection; with fewer files a burst does not fit.
@@ -25,6 +25,8 @@ const YOUNGEST: Duration = Duration::from_secs(1_767_225_600);
 const LATE: Duration = Duration::from_millis(250);
 /// How long others may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a store may take, which has 2 s to accept a connection, and knows best why it has not.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether the addresses can be listened on.
 pub(super) async fn ports(config: &Config) -> Vec<Finding> {
@@ -129,15 +131,14 @@ pub(super) async fn store(config: &Config) -> Option<Finding> {
         let mut ledger = RedisLedger::new(url)?;
         ledger.ping().await
     };
-    Some(match time::timeout(PATIENCE, asked).await {
+    Some(match time::timeout(STORE_PATIENCE, asked).await {
         Ok(Ok(())) => Finding::ok("store", format!("{url} answers")),
-        Ok(Err(error)) => not_reached(format!("could not ask {url}: {error}")),
-        Err(_) => not_reached(format!("{url} did not answer within {PATIENCE:?}")),
+        Ok(Err(error)) => Finding::not_ok("store", format!("could not ask {url}: {error}"), error.remedy()),
+        Err(_) => {
+            let error = LedgerError(format!("{url} did not answer within {STORE_PATIENCE:?}"));
+            Finding::not_ok("store", error.to_string(), error.remedy())
+        }
     })
-}
-
-fn not_reached(detail: String) -> Finding {
-    Finding::not_ok("store", detail, "start it, let this machine reach it, or name another with --store")
 }
 
 /// The ports on which workers reach andante.

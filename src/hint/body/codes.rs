@@ -20,6 +20,7 @@ pub(super) fn judge(code: &str, evidence: &mut Evidence) {
         }
         Some(Code::Billing) => _ = evidence.fatal.get_or_insert(Hopeless::Unpaid),
         Some(Code::Cap) => _ = evidence.fatal.get_or_insert(Hopeless::Cap),
+        Some(Code::Resources) => _ = evidence.fatal.get_or_insert(Hopeless::Resources),
         None => return,
     }
     evidence.coded = true;
@@ -50,14 +51,9 @@ const THROTTLES: [&str; 21] = [
     "querylimitexceeded",
 ];
 /// Codes of an API that lacks capacity.
-const OVERLOADS: [&str; 5] = [
-    "modelnotready",
-    // Bedrock: "You can resubmit your request later."
-    "servicequotaexceededexception",
-    "overcapacity",
-    "serverbusy",
-    "temporaryreducedcapacity",
-];
+const OVERLOADS: [&str; 4] = ["modelnotready", "overcapacity", "serverbusy", "temporaryreducedcapacity"];
+/// The namespace of Bedrock's errors.
+const BEDROCK: &str = "com.amazon.bedrock";
 /// Codes of a payment that is due.
 const BILLING: [&str; 6] = [
     "insufficientquota",
@@ -78,12 +74,16 @@ pub(super) enum Code {
     Billing,
     /// A cap on spending is reached.
     Cap,
+    /// There may be no more of something.
+    Resources,
 }
 
 // === impl Code ===
 
 impl Code {
     pub(super) fn of(code: &str) -> Option<Self> {
+        // Its inference says so of throughput ("You can resubmit your request later"), and AWS's other services of resources.
+        let is_bedrocks = code.contains(BEDROCK);
         // AWS puts a namespace before it, or an address behind it; problem types are addresses.
         let code = match code.rsplit_once('#') {
             Some((_, code)) => code,
@@ -104,6 +104,7 @@ impl Code {
                 Some(Self::Concurrency)
             }
             _ if BILLING.contains(&word) => Some(Self::Billing),
+            "servicequotaexceededexception" => Some(if is_bedrocks { Self::Overload } else { Self::Resources }),
             _ if word.contains("concurren")
                 && (word.contains("limit") || word.contains("toomany") || word.contains("exceed")) =>
             {
@@ -158,6 +159,10 @@ mod tests {
         assert_eq!(Code::of("lock_timeout"), Some(Code::Concurrency));
         assert_eq!(Code::of("TooManyConcurrentRequests"), Some(Code::Concurrency));
         assert_eq!(Code::of("overloaded_error"), Some(Code::Overload));
+        let quota = "ServiceQuotaExceededException:http://internal.amazon.com/coral/com.amazon.";
+        assert_eq!(Code::of(&format!("{quota}bedrock/")), Some(Code::Overload));
+        assert_eq!(Code::of(&format!("{quota}scheduler/")), Some(Code::Resources));
+        assert_eq!(Code::of("ServiceQuotaExceededException"), Some(Code::Resources));
         for code in [
             "",
             "#",

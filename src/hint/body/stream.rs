@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use super::{codes::Code, refusal};
-use crate::hint::{evidence::Evidence, time::Now};
+use crate::hint::{coding::Decoder, evidence::Evidence, glance::Glance, time::Now};
 
 /// How a stream begins.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::hint) enum StreamStart {
+enum StreamStart {
     /// No event has come yet, not even one that brings no output.
     Nothing,
     /// Only events that bring no output, such as `response.created`.
@@ -19,35 +19,130 @@ pub(in crate::hint) enum StreamStart {
     Refused(Box<Value>),
 }
 
+/// How far a stream of events has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamProgress {
+    /// No event yet.
+    Nothing,
+    /// Only events that bring no output.
+    Preamble,
+    /// Output, or a refusal in the place of it; or the stream cannot be read.
+    Decided,
+}
+
+/// The beginning of a stream, read piece by piece. Each event is parsed once, however small the pieces are.
+pub struct StreamBeginning {
+    decoder: Decoder,
+    events: Events,
+    progress: StreamProgress,
+}
+
+/// Finds the ends of events: empty lines, which end with CR, LF or both.
+#[derive(Debug, Default)]
+struct Events {
+    /// Where the event begins whose end has not come.
+    begin: usize,
+    /// How far its end was looked for.
+    scanned: usize,
+    is_line_empty: bool,
+    is_after_cr: bool,
+}
+
 /// Events before any output.
 const PREAMBLE: [&str; 4] = ["response.created", "response.in_progress", "response.queued", "ping"];
 
+// === impl StreamBeginning ===
+
+impl StreamBeginning {
+    /// The beginning of a stream at whose head a `glance` was taken.
+    pub fn new(glance: &Glance<'_>) -> Self {
+        let decoder = Decoder::new(glance.coding);
+        Self { decoder, events: Events::default(), progress: StreamProgress::Nothing }
+    }
+
+    /// Reads a further piece, and returns how far the stream has come.
+    pub fn push(&mut self, piece: &[u8]) -> StreamProgress {
+        self.decoder.push(piece);
+        while self.progress != StreamProgress::Decided
+            && let Some(event) = self.events.next(self.decoder.bytes())
+        {
+            match judge(event) {
+                StreamStart::Nothing => {}
+                StreamStart::Preamble => self.progress = StreamProgress::Preamble,
+                StreamStart::Output | StreamStart::Refused(_) => self.progress = StreamProgress::Decided,
+            }
+        }
+        if self.decoder.is_over() {
+            self.progress = StreamProgress::Decided;
+        }
+        self.progress
+    }
+
+    /// How far the stream has come.
+    pub fn progress(&self) -> StreamProgress {
+        self.progress
+    }
+
+    /// What has come of it, without its content coding.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.decoder.into_bytes()
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    /// The next event of `text` that is complete.
+    fn next<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
+        while let Some(byte) = text.get(self.scanned) {
+            self.scanned += 1;
+            let is_second_half = *byte == b'\n' && self.is_after_cr;
+            self.is_after_cr = *byte == b'\r';
+            if is_second_half {
+                continue;
+            }
+            let ends_line = matches!(byte, b'\r' | b'\n');
+            if ends_line && self.is_line_empty {
+                return Some(&text[std::mem::replace(&mut self.begin, self.scanned)..self.scanned]);
+            }
+            self.is_line_empty = ends_line;
+        }
+        None
+    }
+}
+
+/// What a stream that consists of `event` begins with.
+fn judge(event: &[u8]) -> StreamStart {
+    let text = String::from_utf8_lossy(event);
+    let lines = || text.trim_start_matches('\u{feff}').split(['\r', '\n']);
+    let data: Vec<&str> = lines().filter_map(|line| field(line, "data")).collect();
+    if data.is_empty() {
+        return StreamStart::Nothing;
+    }
+    let json: Option<Value> = serde_json::from_str(&data.join("\n")).ok();
+    let of_json = json.as_ref().and_then(|json| json.get("type")?.as_str()).map(str::to_owned);
+    let kind = lines().find_map(|line| field(line, "event")).map(str::to_owned).or(of_json).unwrap_or_default();
+    if PREAMBLE.contains(&&*kind) {
+        return StreamStart::Preamble;
+    }
+    let errors = json.filter(|json| {
+        matches!(&*kind, "error" | "response.failed") || json.get("error").is_some_and(|error| !error.is_null())
+    });
+    match errors.filter(refuses) {
+        Some(json) => StreamStart::Refused(Box::new(json)),
+        None => StreamStart::Output,
+    }
+}
+
 /// How the stream begins, of which `bytes` have come.
-pub(in crate::hint) fn start(bytes: &[u8]) -> StreamStart {
-    let mut start = StreamStart::Nothing;
-    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
-    // An event ends with an empty line: behind the last of these it is not complete.
-    let Some((complete, _)) = text.rsplit_once("\n\n") else { return start };
-    for event in complete.trim_start_matches('\u{feff}').split("\n\n") {
-        let data: Vec<&str> = event.lines().filter_map(|line| field(line, "data")).collect();
-        if data.is_empty() {
-            continue;
+fn start(bytes: &[u8]) -> StreamStart {
+    let (mut events, mut start) = (Events::default(), StreamStart::Nothing);
+    while let Some(event) = events.next(bytes) {
+        match judge(event) {
+            StreamStart::Nothing => {}
+            StreamStart::Preamble => start = StreamStart::Preamble,
+            decided => return decided,
         }
-        let json: Option<Value> = serde_json::from_str(&data.join("\n")).ok();
-        let of_json = json.as_ref().and_then(|json| json.get("type")?.as_str()).map(str::to_owned);
-        let named = event.lines().find_map(|line| field(line, "event")).map(str::to_owned);
-        let kind = named.or(of_json).unwrap_or_default();
-        if PREAMBLE.contains(&&*kind) {
-            start = StreamStart::Preamble;
-            continue;
-        }
-        let errors = json.filter(|json| {
-            matches!(&*kind, "error" | "response.failed") || json.get("error").is_some_and(|error| !error.is_null())
-        });
-        return match errors.filter(refuses) {
-            Some(json) => StreamStart::Refused(Box::new(json)),
-            None => StreamStart::Output,
-        };
     }
     start
 }
@@ -129,5 +224,34 @@ mod tests {
             assert_eq!(start_of(text), StreamStart::Nothing, "{text:?}");
         }
         assert_eq!(start_of("data: {\"type\":\"response.created\"}\n\ndata: {"), StreamStart::Preamble);
+    }
+
+    #[test]
+    fn progress_is_the_same_however_a_stream_is_cut() {
+        let preamble = ": ping\r\n\r\nevent: response.created\r\ndata: {\"type\":\"response.created\"}\r\n\r\n";
+        let refusal = "data: {\"error\":{\"code\":429}}\r\r";
+        for piece in [1, 2, 3, 1000] {
+            let mut stream = StreamBeginning::new(&Glance::default());
+            preamble.as_bytes().chunks(piece).for_each(|piece| _ = stream.push(piece));
+            assert_eq!(stream.progress(), StreamProgress::Preamble, "{piece}");
+            refusal.as_bytes()[..refusal.len() - 1].chunks(piece).for_each(|piece| _ = stream.push(piece));
+            assert_eq!(stream.progress(), StreamProgress::Preamble, "{piece}");
+            assert_eq!(stream.push(b"\r"), StreamProgress::Decided, "{piece}");
+            assert_eq!(stream.into_bytes(), [preamble, refusal].concat().as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_event_in_single_bytes_is_read_in_linear_time() {
+        // 16 KiB a byte at a time: parsed again at each of them it would be 128 MiB.
+        let text = format!("data: {{\"x\":\"{}\"}}\n\n", "y".repeat(16_000));
+        let mut stream = StreamBeginning::new(&Glance::default());
+        let mut scanned = 0;
+        for byte in text.as_bytes() {
+            let before = stream.events.scanned;
+            stream.push(std::slice::from_ref(byte));
+            scanned += stream.events.scanned - before;
+        }
+        assert_eq!((scanned, stream.progress()), (text.len(), StreamProgress::Decided));
     }
 }

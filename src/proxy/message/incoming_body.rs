@@ -38,6 +38,8 @@ struct DigestState {
     hashers: [DefaultHasher; 2],
     length: u64,
     complete: bool,
+    /// The fingerprint of a body that is known already.
+    known: Option<Fingerprint>,
 }
 
 /// What tells one body from another. Two hashes, as 64 bits are few where a mistake hands out another request's answer.
@@ -169,13 +171,19 @@ impl BodyDigest {
         // Random in each process: clients cannot make two bodies collide.
         static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
         let hashers = [KEYS[0].build_hasher(), KEYS[1].build_hasher()];
-        Arc::new(Self(Mutex::new(DigestState { hashers, length: 0, complete: false })))
+        Arc::new(Self(Mutex::new(DigestState { hashers, length: 0, complete: false, known: None })))
     }
 
     pub(super) fn add(&self, data: &[u8]) {
         let mut state = self.0.lock();
         state.hashers.iter_mut().for_each(|hasher| hasher.write(data));
         state.length += data.len() as u64;
+    }
+
+    /// The whole body is known by this already, whatever is sent in its place.
+    pub(super) fn set(&self, known: Fingerprint) {
+        let mut state = self.0.lock();
+        (state.known, state.complete) = (Some(known), true);
     }
 
     /// All of the body has passed.
@@ -193,7 +201,7 @@ impl BodyDigest {
     fn so_far(&self) -> (bool, Fingerprint) {
         let state = self.0.lock();
         let hashes = [state.hashers[0].finish(), state.hashers[1].finish()];
-        (state.complete, Fingerprint { hashes, length: state.length })
+        (state.complete, state.known.unwrap_or(Fingerprint { hashes, length: state.length }))
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct ReadAhead {
     data: Bytes,
     /// The trailers behind the bytes.
     trailers: Option<HeaderMap>,
-    /// What the body is known by, if the bytes are all of it.
+    /// What the body that came is known by, if the bytes are all of it, or replace all of it.
     whole: Option<Fingerprint>,
     /// What the bytes take of the memory for bodies.
     _memory: Arc<MemoryShare>,
@@ -33,9 +33,9 @@ impl ReadAhead {
         Self { whole: Some(Fingerprint::of(&data)), data, trailers: None, _memory: Arc::new(memory) }
     }
 
-    /// Other bytes in the place of a whole body.
+    /// Other bytes in the place of a whole body, which is known by its own bytes: while memory is short it stays as it is.
     pub(super) fn replaced(self, data: Bytes) -> Self {
-        Self { whole: Some(Fingerprint::of(&data)), data, ..self }
+        Self { data, ..self }
     }
 
     /// The bytes that are not sent yet.

@@ -84,7 +84,10 @@ impl RequestBody {
     /// Hashes what is read of it into `digest`, on an exchange with this `progress`.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, progress: Arc<Progress>) {
         let connection = std::mem::replace(&mut self.progress, progress);
-        self.beginning().into_iter().for_each(|read| digest.add(read));
+        match self.ahead().and_then(ReadAhead::fingerprint) {
+            Some(known) => digest.set(known),
+            None => self.beginning().into_iter().for_each(|read| digest.add(read)),
+        }
         match self.incoming_mut() {
             Some(incoming) => incoming.hash_into(digest, connection),
             None => digest.end(),

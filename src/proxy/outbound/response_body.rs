@@ -159,18 +159,22 @@ impl UpstreamBody {
         self.read_until(most, at_most, |_| false).await
     }
 
-    /// The same, but no further than until what has come is `enough`.
+    /// The same, but no further than to the first piece that is `enough`.
     pub(crate) async fn read_until(
         &mut self,
         most: u64,
         at_most: Duration,
-        mut enough: impl FnMut(&Self) -> bool,
+        mut enough: impl FnMut(&[u8]) -> bool,
     ) -> bool {
         let whole = {
             let mut read = pin!(async {
-                while !self.ended && self.broken.is_none() && self.ahead.length() < most && !enough(self) {
+                let mut suffices = false;
+                while !self.ended && self.broken.is_none() && self.ahead.length() < most && !suffices {
                     match poll_fn(|cx| self.poll_incoming(cx)).await {
-                        Some(Ok(frame)) => self.ahead.push(frame),
+                        Some(Ok(frame)) => {
+                            suffices = frame.data_ref().is_some_and(|piece| enough(piece));
+                            self.ahead.push(frame);
+                        }
                         // Kept for the next read: polled again, hyper would report the end.
                         Some(Err(error)) => self.broken = Some(error),
                         None => {}

@@ -17,7 +17,7 @@ use self::{
     bounded::UnreadReply,
     hints::listen,
     primary::{Primary, Requirement},
-    problem::{failed, shown, unconnected},
+    problem::{failed, shown, silent, unconnected},
 };
 use super::{HINTS, Ledger, LedgerError, StoreHint};
 use crate::{
@@ -90,10 +90,13 @@ impl RedisLedger {
         Ok(said.first().is_some_and(|word| word == "new"))
     }
 
-    /// Whether the store answers.
+    /// Whether the store answers, and is one that can execute what andante asks of it.
     pub async fn ping(&mut self) -> Result<(), LedgerError> {
         let mut connection = self.connected().await?.connection;
-        redis::cmd("PING").query_async::<()>(&mut connection).await.map_err(|error| failed(&error))
+        // Several sections at once are what Redis 7 has learned.
+        let mut ask = redis::cmd("INFO");
+        ask.arg("server").arg("replication");
+        ask.query_async::<()>(&mut connection).await.map_err(|error| failed(&error))
     }
 
     async fn connected(&mut self) -> Result<Connected, LedgerError> {
@@ -116,7 +119,7 @@ impl RedisLedger {
             Ok(connected) => connected.inspect_err(|_| self.primary.is_of_no_use())?,
             Err(_) => {
                 self.primary.is_of_no_use();
-                return Err(LedgerError(format!("no connection within {CONNECT:?}")));
+                return Err(silent(&client, &format!("no connection within {CONNECT:?}")));
             }
         };
         self.decides.send_if_modified(|decides| {
@@ -231,7 +234,10 @@ fn is_same(one: &Client, other: &Client) -> bool {
 /// Connects, and asks a server of a cluster for how long it goes on without the others.
 async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConnection, Requirement), LedgerError> {
     let connecting = bounded::connect(client, AsyncConnectionConfig::new(), UnreadReply::default(), CONNECT);
-    let mut connection = connecting.await.map_err(|error| unconnected(&error))?;
+    let mut connection = connecting.await.map_err(|error| match error.is_timeout() {
+        true => silent(client, &error.to_string()),
+        false => unconnected(&error),
+    })?;
     let Requirement::Cluster { node_timeout } = asked else { return Ok((connection, asked)) };
     let mut ask = redis::cmd("CONFIG");
     ask.arg("GET").arg("cluster-node-timeout");

@@ -78,6 +78,34 @@ fn a_refusal_that_waiting_does_not_help_is_passed_on_at_once_and_others_go_on() 
     }
 }
 
+/// Other services of AWS than Bedrock's inference report a quota of resources by the same error: "You have reached the limit of
+/// 200 schedules." Asking again does not help.
+#[test]
+fn a_quota_of_resources_is_passed_on_at_once_and_that_of_an_inference_is_waited_out() {
+    const QUOTA: &str = "x-amzn-errortype: ServiceQuotaExceededException\r\n";
+    for (status, fields, body) in [
+        (402, QUOTA, r#"{"message":"You have reached the limit of 200 schedules."}"#),
+        (400, QUOTA, r#"{"message":"You have reached the limit of 200 schedules."}"#),
+        (
+            400,
+            "",
+            r#"{"__type":"com.amazonaws.scheduler#ServiceQuotaExceededException","code":"ServiceQuotaExceededException"}"#,
+        ),
+    ] {
+        let (andante, upstream) = (Andante::serve(&[]), refusing_bad(answer(status, fields, body)));
+        let since = now();
+        let seen = post(&andante, &upstream, "/bad");
+        assert_eq!((seen.status(), seen.text().as_str()), (status, body));
+        assert_eq!((post(&andante, &upstream, "/good").status(), upstream.requests().len()), (200, 2), "{body}");
+        assert!(now().since(since) < ms(900));
+        assert_eq!(incidents(&andante)[0]["total"], json!(1), "{body}");
+    }
+    let upstream =
+        first(answer(400, QUOTA, r#"{"message":"Your request exceeds the service quota for your account."}"#));
+    let seen = post(&Andante::serve(&[]), &upstream, "/model/anthropic.claude-v2/converse");
+    assert_eq!((seen.status(), upstream.requests().len()), (200, 2));
+}
+
 #[test]
 fn a_cap_with_a_date_lets_requests_of_its_kind_wait_and_no_others() {
     let body = r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2035-01-01 at 00:00 UTC."}}"#;
@@ -106,7 +134,11 @@ fn a_request_that_an_overloaded_api_has_not_done_is_sent_again_and_teaches_no_ra
         (529, "", r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#),
         (529, "", ""),
         (498, "", groq),
-        (400, "x-amzn-errortype: ServiceQuotaExceededException:http://internal.amazon.com/coral/\r\n", bedrock),
+        (
+            400,
+            "x-amzn-errortype: ServiceQuotaExceededException:http://internal.amazon.com/coral/com.amazon.bedrock/\r\n",
+            bedrock,
+        ),
     ] {
         let count = AtomicUsize::new(0);
         let refusal = answer(status, fields, body);

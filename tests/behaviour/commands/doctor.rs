@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use serde_json::Value;
 
 use super::{andante, file, outcome};
-use crate::support::{DeadPort, Redis};
+use crate::support::{Connection, DeadPort, Redis, Upstream};
 
 const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
@@ -77,9 +77,59 @@ fn a_store_that_answers_is_ok() {
     assert!(found.iter().any(|finding| finding["name"] == "store" && finding["ok"] == true), "{found:#?}");
 }
 
+/// What `doctor` finds of the store at `url`: what is wrong, and what to do.
+fn store_at(url: &str) -> (String, String) {
+    let (code, found) = found(&["--store", url], &[]);
+    let store = found.iter().find(|finding| finding["name"] == "store").unwrap().clone();
+    assert_eq!((code, &store["ok"]), (Some(1), &false.into()), "{url}: {store}");
+    ["detail", "hint"].map(|name| store[name].as_str().unwrap().to_owned()).into()
+}
+
+/// Answers of Redis 6.2 and of servers that are none; a password that is wrong or missing.
+#[test]
+fn a_store_of_no_use_is_told_with_its_reason_and_what_to_write() {
+    let redis = Redis::start_with(&["--requirepass", "right"]);
+    let at = redis.address();
+    let old = Upstream::scripted(|mut connection| {
+        while let Some(command) = resp_command(&mut connection) {
+            let is_info = command.first().is_some_and(|name| name.eq_ignore_ascii_case("INFO"));
+            connection.send(if is_info { "-ERR syntax error\r\n" } else { "+OK\r\n" });
+        }
+    });
+    let no_redis = Upstream::scripted(|mut connection| {
+        let _ = connection.bytes(1);
+        connection.send("HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let plain = Redis::start();
+    for (url, reason, remedy) in [
+        (format!("redis://{at}"), "NOAUTH: it asks for a password", "redis://:PASSWORD@"),
+        (format!("redis://:wrong@{at}"), "WRONGPASS", "redis://USER:PASSWORD@"),
+        (format!("redis://{}", old.address()), "older than Redis 7", "Redis 7 or later"),
+        (format!("redis://{}", no_redis.address()), "no Redis", "rediss://"),
+        (format!("rediss://{}", plain.address()), "no TLS", "redis://"),
+    ] {
+        let (detail, hint) = store_at(&url);
+        assert!(detail.contains(reason) && hint.contains(remedy), "{url}: {detail}\n{hint}");
+        assert!(!detail.contains("wrong@"), "{detail}");
+    }
+}
+
 #[test]
 fn a_mistake_in_the_configuration_is_said_as_elsewhere() {
     let (code, _, stderr) = outcome(andante(&["doctor", "--limit", "a=1 per s"]));
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("hint: write 1/s"), "{stderr}");
+}
+
+/// The next command that a client of Redis sends (RESP arrays of strings).
+fn resp_command(connection: &mut Connection) -> Option<Vec<String>> {
+    let mut line = || {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(connection.bytes(1).ok()?);
+        }
+        Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+    };
+    let count: usize = line()?.strip_prefix('*')?.parse().ok()?;
+    (0..count).map(|_| line().and_then(|_| line())).collect()
 }

@@ -62,3 +62,27 @@ fn the_line_that_andante_is_ready_is_json_and_so_is_all_that_follows() {
     assert!(output.status.success());
     assert!(!objects(&String::from_utf8(output.stderr).unwrap()).is_empty());
 }
+
+/// The objects that andante says around a command that says nothing.
+fn around(args: &[&str]) -> Vec<Value> {
+    let (_, _, stderr) = outcome(andante(&[&["run", "--log", "json"], args].concat()));
+    objects(&stderr)
+}
+
+#[test]
+fn the_summary_of_a_run_is_the_last_object() {
+    for args in [&["--", "sh", "-c", "exit 3"][..], &["--json", "--", "sh", "-c", "exit 3"]] {
+        let said = around(args);
+        let last = said.last().unwrap();
+        assert_eq!((&last["exit_code"], &last["sent"]), (&3.into(), &0.into()), "{args:?}: {said:#?}");
+    }
+    assert!(around(&["--quiet", "--", "true"]).iter().all(|object| object["exit_code"].is_null()));
+}
+
+#[test]
+fn why_a_command_did_not_run_is_an_object() {
+    let said = around(&["--", "./no/such/program"]);
+    let error = said.last().unwrap();
+    assert_eq!((&error["level"], error["hints"].as_array().map(Vec::len)), (&"ERROR".into(), Some(1)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("no/such/program"), "{error}");
+}

@@ -220,3 +220,45 @@ fn an_answer_that_nobody_reads_gets_no_larger_window() {
     // The first window and what is read ahead, and as much again for what keeps them.
     assert!(taken < 40 * 2 * (512 + 64) * 1024, "{taken} bytes");
 }
+
+/// RFC 9113 §6.8: a stream up to the last stream id may have been processed, one above was not. "Too many" of that sort is the
+/// connection's end, and no limit of requests.
+#[test]
+fn a_goaway_for_excessive_load_fails_only_what_may_have_been_processed_and_teaches_no_rate() {
+    for answers_first in [true, false] {
+        let upstream = framed(&[], move |number, mut frames| {
+            if number > 1 {
+                while let Some(stream) = request(&mut frames) {
+                    frames.headers(stream, &[(":status", "200")], false);
+                    frames.data(stream, b"elsewhere", true);
+                }
+                return;
+            }
+            let streams = [(); 4].map(|()| request(&mut frames).unwrap());
+            frames.go_away(streams[0], Reason::ENHANCE_YOUR_CALM);
+            if answers_first {
+                frames.headers(streams[0], &[(":status", "200")], false);
+                frames.data(streams[0], b"first", true);
+            }
+        });
+        let andante = andante(upstream.port(), "");
+        let (up, to) = (upstream.address(), upstream.url("/"));
+        let post = format!("POST {to} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi");
+        let texts: Vec<String> = std::thread::scope(|scope| {
+            let asked: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let answer = Client::ask(andante.andante.proxy(), &post);
+                        if answer.status() == 200 { answer.text() } else { answer.status().to_string() }
+                    })
+                })
+                .collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        let count = |text: &str| texts.iter().filter(|found| *found == text).count();
+        let first = if answers_first { "first" } else { "502" };
+        assert_eq!((count(first), count("elsewhere")), (1, 3), "{texts:?}");
+        let lane = &andante.andante.status()["lanes"][0];
+        assert!(lane["limits"] == serde_json::json!([]) && lane["gate"].is_null(), "{lane:#}");
+    }
+}

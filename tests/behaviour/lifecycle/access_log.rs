@@ -1,6 +1,11 @@
 //! The access log, and by what one finds a request in it.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    process::Stdio,
+};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -248,4 +253,32 @@ fn an_access_log_without_trouble_says_nothing() {
     ask(&andante, &upstream, 3);
     lines(&place, 3);
     assert_eq!((lost(&andante), andante.stderr().contains("access log")), (0, false));
+}
+
+#[test]
+fn an_access_log_into_a_pipe_that_nobody_reads_any_more_warns_once_and_counts_what_is_lost() {
+    let upstream = Upstream::ok();
+    let serve = ["serve", "--log", "json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off"];
+    let mut command = crate::commands::andante(&[&serve[..], &["--access-log", "stdout"]].concat());
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut ready = String::new();
+    stdout.read_line(&mut ready).unwrap();
+    drop(stdout);
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let [proxy, admin]: [SocketAddr; 2] = [&ready["listen"][0], &ready["admin"]]
+        .map(|url| url.as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').parse().unwrap());
+    for _ in 0..20 {
+        assert_eq!(Client::get(proxy, &upstream.url("/")).status(), 200, "no request is held up");
+    }
+    let lost = eventually("all are counted", || {
+        let status = Client::ask(admin, format!("GET /status HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"));
+        Some(status.json()["access_log"].clone()).filter(|log| log["lost_total"] == 20)
+    });
+    assert!(lost["problem"].as_str().unwrap().contains("Broken pipe"), "{lost}");
+    crate::commands::signal(&child, rustix::process::Signal::TERM);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.matches(CANNOT).count(), 1, "{stderr}");
 }

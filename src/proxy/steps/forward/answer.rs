@@ -1,6 +1,6 @@
 //! What an answer says to the lane, and what the worker gets of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::{Response, StatusCode, Version, header::CONTENT_LENGTH, response::Parts};
 use tracing::warn;
@@ -9,7 +9,7 @@ use super::failure;
 use crate::{
     clock::Instant,
     error::Error,
-    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamProgress},
+    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamBeginning, StreamProgress},
     lane::{Lane, Usage},
     learn::{AnswerReport, RouteName},
     limit::Unit,
@@ -150,13 +150,13 @@ async fn read_limits(
     if hint::is_stream(status, glance) {
         // Models answer POST. The stream that a page subscribes to by GET may be silent for long.
         if route_name.is_some_and(|name| name.method == "POST") {
-            begin_stream(body).await;
-            beginning = Some(body.beginning());
+            beginning = Some(Cow::Owned(begin_stream(body, glance).await));
         }
     } else if !head && (hint::wants_body_of(path, status, headers, glance) || asks()) {
         whole = body.read_ahead(PEEK, PEEKING).await;
         // Without a length, what is not over yet is data and no complaint.
-        beginning = Some(body.beginning()).filter(|_| whole || headers.contains_key(CONTENT_LENGTH));
+        let seen = Some(body.beginning()).filter(|_| whole || headers.contains_key(CONTENT_LENGTH));
+        beginning = seen.and_then(|seen| glance.decode(seen));
     }
     let beginning = beginning.as_deref();
     let arrived = || exchange.proxy.clock.time_of_day();
@@ -164,6 +164,9 @@ async fn read_limits(
     let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning.filter(|_| whole)));
     if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
         hint = hint::read_refused(&Answer { status, headers, body: beginning, arrived: arrived() });
+    }
+    if hint.hopeless == Some(Hopeless::Resources) && is_inference(&route.origin.host, path) {
+        hint.lacks_capacity();
     }
     // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
@@ -182,13 +185,20 @@ async fn read_limits(
 }
 
 /// Reads a stream of events ahead until it is known whether it begins with a refusal. The first event goes on as soon as it
-/// is complete; only those that bring no output wait for the one behind them, for a moment.
-async fn begin_stream(body: &mut UpstreamBody) {
-    let progress = |body: &UpstreamBody| hint::stream_progress(&body.beginning());
-    body.read_until(PEEK, FIRST_EVENT, |body| progress(body) != StreamProgress::Nothing).await;
-    if progress(body) == StreamProgress::Preamble {
-        body.read_until(PEEK, PEEKING, |body| progress(body) == StreamProgress::Decided).await;
+/// is complete; only those that bring no output wait for the one behind them, for a moment. Returns the content that has come.
+async fn begin_stream(body: &mut UpstreamBody, glance: &Glance<'_>) -> Vec<u8> {
+    let mut stream = StreamBeginning::new(glance);
+    body.read_until(PEEK, FIRST_EVENT, |piece| stream.push(piece) != StreamProgress::Nothing).await;
+    if stream.progress() == StreamProgress::Preamble {
+        body.read_until(PEEK, PEEKING, |piece| stream.push(piece) == StreamProgress::Decided).await;
     }
+    stream.into_bytes()
+}
+
+/// Whether a request is for a model of Amazon Bedrock, under AWS's names or another: its quotas are of requests and tokens per
+/// minute, while other services report by the same error that there may be no more of something.
+fn is_inference(host: &str, path: &str) -> bool {
+    host.split('.').any(|label| label.starts_with("bedrock-runtime")) || path.starts_with("/model/")
 }
 
 /// Tells people that a refused request will not be served later either.

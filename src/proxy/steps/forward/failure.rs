@@ -6,6 +6,7 @@ use h2::Reason;
 
 use crate::{
     error::{BoxError, Error, io_error},
+    policy::Scheme,
     proxy::{
         outbound::{h1::MAX_HEAD, h2_request::BodyFailure, route::Route},
         protocol::MAX_FIELDS,
@@ -17,6 +18,9 @@ use crate::{
 /// connection.
 pub(crate) fn of_attempt(error: BoxError, written: Option<io::ErrorKind>, route: &Route) -> Error {
     match written {
+        None if route.origin.scheme == Scheme::Http && !route.has_answered() && is_no_answer(&*error) => {
+            Error::NoHttp { origin: route.origin.to_string(), source: error }
+        }
         Some(kind) => {
             let source = format!("it reads no more of the request ({kind})").into();
             Error::Broken { origin: route.origin.to_string(), source }
@@ -52,6 +56,13 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
         return Error::BadAnswer { origin, source: error };
     }
     Error::Broken { origin, source: error }
+}
+
+/// Whether a connection has ended without the beginning of an answer: so end many servers of TLS what is plain HTTP.
+fn is_no_answer(error: &(dyn StdError + 'static)) -> bool {
+    let is_incomplete = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+    let kind = io_error(error).map(io::Error::kind);
+    is_incomplete || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
 }
 
 /// Whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7): a refused stream, HTTP/1.1 required, too

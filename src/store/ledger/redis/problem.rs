@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, sync::Arc};
 
-use redis::RedisError;
+use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
 
 use super::super::LedgerError;
 
@@ -23,9 +23,22 @@ pub(super) fn failed(error: &RedisError) -> LedgerError {
     let detail = detail.split(" script: ").next().unwrap_or_default();
     LedgerError(match error.code() {
         _ if error.is_io_error() => error.to_string(),
+        // Its own words are cut off before they say anything.
+        Some("NOAUTH") => "NOAUTH: it asks for a password, and the URL has none".to_owned(),
+        Some(code) if detail.contains("syntax error") => {
+            format!("{}: it is older than Redis 7, which andante needs", shown(&[code, detail]))
+        }
         Some(code) => shown(&[code, detail]),
+        None if error.kind() == ErrorKind::Parse => format!("what answers is no Redis ({})", shown(&[detail])),
         None => shown(&[error.category(), detail]),
     })
+}
+
+/// No answer in time. A server without TLS waits for the end of a line in the greeting of TLS.
+pub(super) fn silent(client: &Client, what: &str) -> LedgerError {
+    let is_secure = matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. });
+    let words = if is_secure { format!("no TLS: {what}: is it spoken on this port?") } else { what.to_owned() };
+    LedgerError(words)
 }
 
 /// Why there is no connection, and what can be done where that is for TLS.
