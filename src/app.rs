@@ -2,6 +2,7 @@
 
 mod explain;
 mod fleet;
+mod handover;
 mod keeping;
 mod lane_view;
 mod reload;
@@ -15,6 +16,7 @@ use std::{
     future::pending,
     io,
     net::SocketAddr,
+    os::fd::AsFd as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -27,9 +29,14 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-pub use self::{explain::explain_by, unmatched::Unmatched};
+pub use self::{
+    explain::explain_by,
+    handover::{Successor, Successors, TakeOverError},
+    unmatched::Unmatched,
+};
 use self::{
     fleet::{FleetMember, Talking},
+    handover::Predecessor,
     keeping::{Keeping, Writer},
     reload::{Configured, ReloadReports},
     tasks::Tasks,
@@ -72,6 +79,19 @@ pub struct Running {
     writer: Option<Writer>,
     /// Talks to the store that budgets are shared by.
     talking: Option<Talking>,
+    /// Where the next process asks for the sockets.
+    successors: Successors,
+}
+
+/// What `serve` starts with, beside its configuration.
+#[derive(Debug, Default)]
+pub struct StartOptions {
+    /// Sockets that a service manager has opened.
+    pub given: Given,
+    /// Sets aside what was kept of lanes.
+    pub forget: bool,
+    /// Takes over from the process that has the same state, if there is one.
+    pub take_over: bool,
 }
 
 /// Why andante could not start.
@@ -111,6 +131,12 @@ pub enum StartError {
     /// What was kept of the andante before cannot be had.
     #[error("could not take over what was sent so far")]
     State(#[from] OpenError),
+    /// The process that serves does not give its place.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
+    /// There is no state by which another process could be found.
+    #[error("could not look for an andante to take over from: no state is kept")]
+    NoState,
     /// The store of the fleet cannot be used at all.
     #[error("could not use the store {store}")]
     Store {
@@ -141,13 +167,22 @@ impl StartError {
             Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
             Self::State(OpenError::InUse { pid, .. }) => {
                 let how = pid.map(|pid| format!(" (`kill {pid}`; it drains first)")).unwrap_or_default();
-                Some(format!("stop that process{how}, or name another file with --state FILE, or --state off"))
+                Some(format!(
+                    "stop that process{how}, or take over from it with --take-over, or name another file with --state FILE"
+                ))
             }
+            Self::TakeOver(_) => {
+                Some("stop the other andante (SIGTERM lets requests finish first), and start again".to_owned())
+            }
+            Self::NoState => Some("name a file with --state FILE, the same for both processes".to_owned()),
             Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
             Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
         }
     }
 }
+
+/// Sockets for workers, and the one of the admin pages.
+type PassedOn = (Vec<std::net::TcpListener>, Option<std::net::TcpListener>);
 
 /// How often unused lanes and connections are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -162,31 +197,39 @@ impl Running {
     /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of
     /// intercepted hosts; without it this installation's does, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
-        Self::begin(config, given, ca, false).await
+        Self::begin(config, ca, StartOptions { given, ..StartOptions::default() }).await
     }
 
-    /// The same with this installation's certificate authority. What was kept of lanes is `forgotten` if that is asked for.
-    pub async fn start_keeping(config: Config, given: Given, forgotten: bool) -> Result<Self, StartError> {
-        Self::begin(config, given, None, forgotten).await
+    /// The same with this installation's certificate authority, and with more `options`.
+    pub async fn start_keeping(config: Config, options: StartOptions) -> Result<Self, StartError> {
+        Self::begin(config, None, options).await
     }
 
-    async fn begin(config: Config, given: Given, ca: Option<Ca>, forgotten: bool) -> Result<Self, StartError> {
+    async fn begin(config: Config, ca: Option<Ca>, options: StartOptions) -> Result<Self, StartError> {
+        let StartOptions { mut given, forget, take_over } = options;
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
         let token = config.admin_token.as_deref().map(admin_token).transpose()?;
         let metrics = Metrics::new();
+        let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
+        if let Some(predecessor) = &mut predecessor {
+            given.take_over(&mut predecessor.workers, &mut predecessor.admin);
+        }
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
         warn_of_expired(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
-        let (clock, kept) = Keeping::open(&config, &listen, forgotten)?;
+        let replacing = Clock::start();
+        let awaited = predecessor.as_mut().map(Predecessor::replace).transpose()?.unwrap_or_default();
+        let (clock, kept) = Keeping::open(&config, &listen, forget)?;
+        let replaced_at = clock.now() - replacing.now().since(replacing.began());
         let (keeping, kept) = kept.unzip();
         let memory = Memory::new(config.max_memory.unwrap_or_else(memory::default_bytes), clock);
         let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock).within(memory.bytes());
         let lanes = match kept {
-            Some(kept) => lanes.keeping(kept),
+            Some(kept) => lanes.keeping(kept).awaiting(awaited),
             None => lanes,
         };
         let member = member(&config, clock)?;
@@ -218,6 +261,7 @@ impl Running {
         let runtimes = workers.runtimes().chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
         let mut tasks = JoinSet::new();
+        let passed_on = passed_on(&listeners, admin_listener.as_ref());
         for listener in listeners {
             tasks.spawn(accept(listener, workers.clone(), proxy.clone()));
         }
@@ -225,13 +269,31 @@ impl Running {
         proxy.lanes.open_kept();
         let writer = keeping.map(|keeping| keeping.start(&proxy, &metrics)).transpose();
         let writer = writer.map_err(|source| StartError::Thread { source })?;
+        if let Some(predecessor) = predecessor {
+            tasks.spawn(predecessor.take_lanes(proxy.clone(), replaced_at));
+        }
+        let successors = Keeping::path(&config, &listen).filter(|_| writer.is_some());
+        let successors = successors.map(|state| offer(&state, passed_on)).unwrap_or_default();
         let state = writer.as_ref().map(|writer| writer.report.clone());
         let talking = member.map(|member| member.start(&proxy, &metrics));
         let fleet = talking.as_ref().map(|talking| talking.report.clone());
         let view = Arc::new(View::new(proxy.clone(), reports, state, fleet, instance_name(&listen)));
         let pages = admin_listener
             .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
-        Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers, writer, talking })
+        Ok(Self {
+            proxy,
+            view,
+            listen,
+            admin,
+            drain: config.drain,
+            configured,
+            tasks,
+            pages,
+            workers,
+            writer,
+            talking,
+            successors,
+        })
     }
 
     /// Where workers connect.
@@ -267,7 +329,8 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, .. } = self;
+        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, successors, .. } = self;
+        drop(successors);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
         // Closes the listening sockets: from now on the system refuses new connections at once.
         tasks.shutdown().await;
@@ -287,6 +350,28 @@ impl Running {
             pages.abort();
         }
     }
+}
+
+/// The process that has the state of `config`.
+fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, StartError> {
+    let state = Keeping::path(config, &config.listen).ok_or(StartError::NoState)?;
+    Ok(Predecessor::find(&state)?)
+}
+
+/// Copies of the sockets that this process listens on, for the next one.
+fn passed_on(workers: &[TcpListener], admin: Option<&TcpListener>) -> io::Result<PassedOn> {
+    let copy = |listener: &TcpListener| listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
+    Ok((workers.iter().map(copy).collect::<io::Result<_>>()?, admin.map(copy).transpose()?))
+}
+
+/// Where the next process may ask for these sockets. Without that it cannot take over, and this one serves all the same.
+fn offer(state: &Path, sockets: io::Result<PassedOn>) -> Successors {
+    let offered = sockets.and_then(|(workers, admin)| Successors::offer(state, workers, admin));
+    let say = |error: &io::Error| {
+        let state = state.display();
+        info!(%state, %error, "another andante cannot take over from this one: there is no socket beside the state");
+    };
+    offered.inspect_err(say).unwrap_or_default()
 }
 
 /// The member of a fleet that `config` makes of this process, if any.

@@ -1,6 +1,7 @@
 //! Listening sockets, and what becomes of errors of `accept`.
 
 mod given;
+mod passing;
 
 use std::{
     io,
@@ -17,7 +18,10 @@ use rustix::{
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tracing::warn;
 
-pub use self::given::Given;
+pub use self::{
+    given::Given,
+    passing::{receive as receive_sockets, send as send_sockets},
+};
 
 /// How many connections may wait for `accept`: a burst of workers starts at once.
 const BACKLOG: u32 = 8192;
