@@ -70,7 +70,9 @@ pub struct Running {
     admin: Option<SocketAddr>,
     drain: Duration,
     configured: Configured,
-    /// Acceptors and housekeeping; aborted when dropped.
+    /// Accept connections until the drain begins; aborted when dropped.
+    acceptors: JoinSet<()>,
+    /// Housekeeping; aborted when dropped.
     tasks: JoinSet<()>,
     /// The admin pages, which show the drain too.
     pages: Option<JoinHandle<()>>,
@@ -211,6 +213,8 @@ impl Running {
         raise_descriptor_limit();
         let token = config.admin_token.as_deref().map(admin_token).transpose()?;
         let metrics = Metrics::new();
+        // A service manager's sockets outlive this process.
+        let ours = given.workers.is_empty();
         let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
         if let Some(predecessor) = &mut predecessor {
             given.take_over(&mut predecessor.workers, &mut predecessor.admin);
@@ -260,10 +264,10 @@ impl Running {
         let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts)?;
         let runtimes = workers.runtimes().chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
-        let mut tasks = JoinSet::new();
+        let (mut acceptors, mut tasks) = (JoinSet::new(), JoinSet::new());
         let passed_on = passed_on(&listeners, admin_listener.as_ref());
         for listener in listeners {
-            tasks.spawn(accept(listener, workers.clone(), proxy.clone()));
+            acceptors.spawn(accept(listener, ours, workers.clone(), proxy.clone()));
         }
         tasks.spawn(sweep(proxy.clone()));
         proxy.lanes.open_kept();
@@ -286,6 +290,7 @@ impl Running {
             listen,
             admin,
             drain: config.drain,
+            acceptors,
             configured,
             tasks,
             pages,
@@ -329,12 +334,13 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, successors, .. } = self;
+        let Self { proxy, drain, acceptors, mut tasks, pages, workers, writer, talking, successors, .. } = self;
         drop(successors);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
-        // Closes the listening sockets: from now on the system refuses new connections at once.
-        tasks.shutdown().await;
         proxy.drain(proxy.clock.now() + drain);
+        // Closes the listening sockets: from then on the system refuses new connections at once.
+        acceptors.join_all().await;
+        tasks.shutdown().await;
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
@@ -432,15 +438,26 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
     asked.iter().map(open).collect()
 }
 
-async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>) {
+/// Accepts connections until the drain begins. What connects to a socket that is not `ours` is the next process'.
+async fn accept(listener: TcpListener, ours: bool, workers: WorkerThreads, proxy: Arc<Proxy>) {
     // Whether the last descriptors have been near: from then on it is asked before each connection which one it would be given.
     let mut scarce = false;
     loop {
-        while scarce && workers.have_connections() && listen::is_nearly_exhausted(&listener) {
+        if proxy.is_draining() {
+            if ours {
+                accept_rest(listener, &workers);
+            }
+            return;
+        }
+        while scarce && !proxy.is_draining() && workers.have_connections() && listen::is_nearly_exhausted(&listener) {
             proxy.lacks_descriptors(None);
             listen::exhausted().await;
         }
-        match listen::accept(&listener).await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+        let accepted = tokio::select! {
+            accepted = listen::accept(&listener) => accepted,
+            () = proxy.drain_begun() => continue,
+        };
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 scarce |= listen::is_among_the_last(&stream);
                 workers.dispatch(stream, peer.ip());
@@ -450,6 +467,16 @@ async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>
                 listen::exhausted().await;
             }
         }
+    }
+}
+
+/// Accepts the connections that the system has made already, and closes the socket: with it they would be reset.
+fn accept_rest(listener: TcpListener, workers: &WorkerThreads) {
+    // What cannot be accepted any more is reset in any case.
+    let Ok(listener) = listener.into_std() else { return };
+    for (stream, peer) in (0..listen::BACKLOG).map_while(|_| listener.accept().ok()) {
+        let _ = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        workers.dispatch(stream, peer.ip());
     }
 }
 

@@ -24,7 +24,7 @@ pub use self::{
 };
 
 /// How many connections may wait for `accept`: a burst of workers starts at once.
-const BACKLOG: u32 = 8192;
+pub const BACKLOG: u32 = 8192;
 /// A client's connection is probed after this long without a segment: NATs and load balancers forget silent ones after 120
 /// to 350 s, and a request may wait for hours.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
