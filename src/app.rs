@@ -2,6 +2,7 @@
 
 mod explain;
 mod fleet;
+mod handover;
 mod keeping;
 mod lane_view;
 mod reload;
@@ -15,6 +16,7 @@ use std::{
     future::pending,
     io,
     net::SocketAddr,
+    os::fd::AsFd as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -27,9 +29,14 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-pub use self::{explain::explain_by, unmatched::Unmatched};
+pub use self::{
+    explain::explain_by,
+    handover::{Successor, Successors, TakeOverError},
+    unmatched::Unmatched,
+};
 use self::{
     fleet::{FleetMember, Talking},
+    handover::Predecessor,
     keeping::{Keeping, Writer},
     reload::{Configured, ReloadReports},
     tasks::Tasks,
@@ -63,7 +70,9 @@ pub struct Running {
     admin: Option<SocketAddr>,
     drain: Duration,
     configured: Configured,
-    /// Acceptors and housekeeping; aborted when dropped.
+    /// Accept connections until the drain begins; aborted when dropped.
+    acceptors: JoinSet<()>,
+    /// Housekeeping; aborted when dropped.
     tasks: JoinSet<()>,
     /// The admin pages, which show the drain too.
     pages: Option<JoinHandle<()>>,
@@ -72,6 +81,19 @@ pub struct Running {
     writer: Option<Writer>,
     /// Talks to the store that budgets are shared by.
     talking: Option<Talking>,
+    /// Where the next process asks for the sockets.
+    successors: Successors,
+}
+
+/// What `serve` starts with, beside its configuration.
+#[derive(Debug, Default)]
+pub struct StartOptions {
+    /// Sockets that a service manager has opened.
+    pub given: Given,
+    /// Sets aside what was kept of lanes.
+    pub forget: bool,
+    /// Takes over from the process that has the same state, if there is one.
+    pub take_over: bool,
 }
 
 /// Why andante could not start.
@@ -111,6 +133,12 @@ pub enum StartError {
     /// What was kept of the andante before cannot be had.
     #[error("could not take over what was sent so far")]
     State(#[from] OpenError),
+    /// The process that serves does not give its place.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
+    /// There is no state by which another process could be found.
+    #[error("could not look for an andante to take over from: no state is kept")]
+    NoState,
     /// The store of the fleet cannot be used at all.
     #[error("could not use the store {store}")]
     Store {
@@ -141,13 +169,22 @@ impl StartError {
             Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
             Self::State(OpenError::InUse { pid, .. }) => {
                 let how = pid.map(|pid| format!(" (`kill {pid}`; it drains first)")).unwrap_or_default();
-                Some(format!("stop that process{how}, or name another file with --state FILE, or --state off"))
+                Some(format!(
+                    "stop that process{how}, or take over from it with --take-over, or name another file with --state FILE"
+                ))
             }
+            Self::TakeOver(_) => {
+                Some("stop the other andante (SIGTERM lets requests finish first), and start again".to_owned())
+            }
+            Self::NoState => Some("name a file with --state FILE, the same for both processes".to_owned()),
             Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
             Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
         }
     }
 }
+
+/// Sockets for workers, and the one of the admin pages.
+type PassedOn = (Vec<std::net::TcpListener>, Option<std::net::TcpListener>);
 
 /// How often unused lanes and connections are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -162,31 +199,41 @@ impl Running {
     /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of
     /// intercepted hosts; without it this installation's does, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
-        Self::begin(config, given, ca, false).await
+        Self::begin(config, ca, StartOptions { given, ..StartOptions::default() }).await
     }
 
-    /// The same with this installation's certificate authority. What was kept of lanes is `forgotten` if that is asked for.
-    pub async fn start_keeping(config: Config, given: Given, forgotten: bool) -> Result<Self, StartError> {
-        Self::begin(config, given, None, forgotten).await
+    /// The same with this installation's certificate authority, and with more `options`.
+    pub async fn start_keeping(config: Config, options: StartOptions) -> Result<Self, StartError> {
+        Self::begin(config, None, options).await
     }
 
-    async fn begin(config: Config, given: Given, ca: Option<Ca>, forgotten: bool) -> Result<Self, StartError> {
+    async fn begin(config: Config, ca: Option<Ca>, options: StartOptions) -> Result<Self, StartError> {
+        let StartOptions { mut given, forget, take_over } = options;
         let ca = if ca.is_none() && config.rules.intercepts() { Some(authority(&config)?) } else { ca };
         raise_descriptor_limit();
         let token = config.admin_token.as_deref().map(admin_token).transpose()?;
         let metrics = Metrics::new();
+        // A service manager's sockets outlive this process.
+        let ours = given.workers.is_empty();
+        let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
+        if let Some(predecessor) = &mut predecessor {
+            given.take_over(&mut predecessor.workers, &mut predecessor.admin);
+        }
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
         warn_of_expired(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
-        let (clock, kept) = Keeping::open(&config, &listen, forgotten)?;
+        let replacing = Clock::start();
+        let awaited = predecessor.as_mut().map(Predecessor::replace).transpose()?.unwrap_or_default();
+        let (clock, kept) = Keeping::open(&config, &listen, forget)?;
+        let replaced_at = clock.now() - replacing.now().since(replacing.began());
         let (keeping, kept) = kept.unzip();
         let memory = Memory::new(config.max_memory.unwrap_or_else(memory::default_bytes), clock);
         let lanes = Lanes::new(config.rules.clone(), metrics.clone(), clock).within(memory.bytes());
         let lanes = match kept {
-            Some(kept) => lanes.keeping(kept),
+            Some(kept) => lanes.keeping(kept).awaiting(awaited),
             None => lanes,
         };
         let member = member(&config, clock)?;
@@ -217,21 +264,41 @@ impl Running {
         let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts)?;
         let runtimes = workers.runtimes().chain([Handle::current()]);
         metrics.register(Box::new(Tasks::of(runtimes.collect())));
-        let mut tasks = JoinSet::new();
+        let (mut acceptors, mut tasks) = (JoinSet::new(), JoinSet::new());
+        let passed_on = passed_on(&listeners, admin_listener.as_ref());
         for listener in listeners {
-            tasks.spawn(accept(listener, workers.clone(), proxy.clone()));
+            acceptors.spawn(accept(listener, ours, workers.clone(), proxy.clone()));
         }
         tasks.spawn(sweep(proxy.clone()));
         proxy.lanes.open_kept();
         let writer = keeping.map(|keeping| keeping.start(&proxy, &metrics)).transpose();
         let writer = writer.map_err(|source| StartError::Thread { source })?;
+        if let Some(predecessor) = predecessor {
+            tasks.spawn(predecessor.take_lanes(proxy.clone(), replaced_at));
+        }
+        let successors = Keeping::path(&config, &listen).filter(|_| writer.is_some());
+        let successors = successors.map(|state| offer(&state, passed_on)).unwrap_or_default();
         let state = writer.as_ref().map(|writer| writer.report.clone());
         let talking = member.map(|member| member.start(&proxy, &metrics));
         let fleet = talking.as_ref().map(|talking| talking.report.clone());
         let view = Arc::new(View::new(proxy.clone(), reports, state, fleet, instance_name(&listen)));
         let pages = admin_listener
             .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
-        Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers, writer, talking })
+        Ok(Self {
+            proxy,
+            view,
+            listen,
+            admin,
+            drain: config.drain,
+            acceptors,
+            configured,
+            tasks,
+            pages,
+            workers,
+            writer,
+            talking,
+            successors,
+        })
     }
 
     /// Where workers connect.
@@ -267,11 +334,13 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, .. } = self;
+        let Self { proxy, drain, acceptors, mut tasks, pages, workers, writer, talking, successors, .. } = self;
+        drop(successors);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
-        // Closes the listening sockets: from now on the system refuses new connections at once.
-        tasks.shutdown().await;
         proxy.drain(proxy.clock.now() + drain);
+        // Closes the listening sockets: from then on the system refuses new connections at once.
+        acceptors.join_all().await;
+        tasks.shutdown().await;
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
@@ -287,6 +356,28 @@ impl Running {
             pages.abort();
         }
     }
+}
+
+/// The process that has the state of `config`.
+fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, StartError> {
+    let state = Keeping::path(config, &config.listen).ok_or(StartError::NoState)?;
+    Ok(Predecessor::find(&state)?)
+}
+
+/// Copies of the sockets that this process listens on, for the next one.
+fn passed_on(workers: &[TcpListener], admin: Option<&TcpListener>) -> io::Result<PassedOn> {
+    let copy = |listener: &TcpListener| listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
+    Ok((workers.iter().map(copy).collect::<io::Result<_>>()?, admin.map(copy).transpose()?))
+}
+
+/// Where the next process may ask for these sockets. Without that it cannot take over, and this one serves all the same.
+fn offer(state: &Path, sockets: io::Result<PassedOn>) -> Successors {
+    let offered = sockets.and_then(|(workers, admin)| Successors::offer(state, workers, admin));
+    let say = |error: &io::Error| {
+        let state = state.display();
+        info!(%state, %error, "another andante cannot take over from this one: there is no socket beside the state");
+    };
+    offered.inspect_err(say).unwrap_or_default()
 }
 
 /// The member of a fleet that `config` makes of this process, if any.
@@ -347,15 +438,26 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
     asked.iter().map(open).collect()
 }
 
-async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>) {
+/// Accepts connections until the drain begins. What connects to a socket that is not `ours` is the next process'.
+async fn accept(listener: TcpListener, ours: bool, workers: WorkerThreads, proxy: Arc<Proxy>) {
     // Whether the last descriptors have been near: from then on it is asked before each connection which one it would be given.
     let mut scarce = false;
     loop {
-        while scarce && workers.have_connections() && listen::is_nearly_exhausted(&listener) {
+        if proxy.is_draining() {
+            if ours {
+                accept_rest(listener, &workers);
+            }
+            return;
+        }
+        while scarce && !proxy.is_draining() && workers.have_connections() && listen::is_nearly_exhausted(&listener) {
             proxy.lacks_descriptors(None);
             listen::exhausted().await;
         }
-        match listen::accept(&listener).await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+        let accepted = tokio::select! {
+            accepted = listen::accept(&listener) => accepted,
+            () = proxy.drain_begun() => continue,
+        };
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 scarce |= listen::is_among_the_last(&stream);
                 workers.dispatch(stream, peer.ip());
@@ -365,6 +467,16 @@ async fn accept(listener: TcpListener, workers: WorkerThreads, proxy: Arc<Proxy>
                 listen::exhausted().await;
             }
         }
+    }
+}
+
+/// Accepts the connections that the system has made already, and closes the socket: with it they would be reset.
+fn accept_rest(listener: TcpListener, workers: &WorkerThreads) {
+    // What cannot be accepted any more is reset in any case.
+    let Ok(listener) = listener.into_std() else { return };
+    for (stream, peer) in (0..listen::BACKLOG).map_while(|_| listener.accept().ok()) {
+        let _ = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        workers.dispatch(stream, peer.ip());
     }
 }
 

@@ -21,7 +21,7 @@ pub use departures::{DepartureStats, Departures};
 pub use driver::{Admission, KeepRequest, Lane, Permit, Sharing, UpstreamFailure, Waiting};
 pub use journal::{Journal, JournalEntry};
 pub use kept::{KeptLanes, UnreadLane, WrittenLane, write_down};
-pub use lanes::{Lanes, LookedUp};
+pub use lanes::{GivenLane, Lanes, LookedUp};
 pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
 pub use simulation::{SimulatedRequest, simulate};
 pub use snapshot::{LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};

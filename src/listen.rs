@@ -1,6 +1,7 @@
 //! Listening sockets, and what becomes of errors of `accept`.
 
 mod given;
+mod passing;
 
 use std::{
     io,
@@ -17,10 +18,13 @@ use rustix::{
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tracing::warn;
 
-pub use self::given::Given;
+pub use self::{
+    given::Given,
+    passing::{receive as receive_sockets, send as send_sockets},
+};
 
 /// How many connections may wait for `accept`: a burst of workers starts at once.
-const BACKLOG: u32 = 8192;
+pub const BACKLOG: u32 = 8192;
 /// A client's connection is probed after this long without a segment: NATs and load balancers forget silent ones after 120
 /// to 350 s, and a request may wait for hours.
 const PROBE_AFTER: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::oneshot};
 use tracing::{error, info, warn};
 
 use crate::{
@@ -78,14 +78,8 @@ impl Keeping {
         listen: &[SocketAddr],
         forget: bool,
     ) -> Result<(Clock, Option<(Self, KeptLanes)>), OpenError> {
-        let (path, usual) = match &config.state {
-            StatePlace::Off => return Ok((Clock::start(), None)),
-            StatePlace::At(path) => (path.clone(), false),
-            StatePlace::Usual => match usual_path(config, listen) {
-                Some(path) => (path, true),
-                None => return Ok((Clock::start(), None)),
-            },
-        };
+        let Some(path) = Self::path(config, listen) else { return Ok((Clock::start(), None)) };
+        let usual = matches!(config.state, StatePlace::Usual);
         let opened = match StateFile::open(&path, forget) {
             Ok(opened) => opened,
             // Nobody has asked for it.
@@ -101,6 +95,15 @@ impl Keeping {
         };
         let (keeping, kept) = Self::begin(path, opened, Box::new(Reading::now));
         Ok((keeping.clock, Some((keeping, kept))))
+    }
+
+    /// Where the state is that `config` names for a process that listens on `listen`; `None` if none is kept.
+    pub(super) fn path(config: &Config, listen: &[SocketAddr]) -> Option<PathBuf> {
+        match &config.state {
+            StatePlace::Off => None,
+            StatePlace::At(path) => Some(path.clone()),
+            StatePlace::Usual => usual_path(config, listen),
+        }
     }
 
     fn begin(path: PathBuf, opened: Opened, readings: Readings) -> (Self, KeptLanes) {
@@ -204,6 +207,21 @@ impl Keeping {
         failed.is_none()
     }
 
+    /// Gives the store up. Lanes that need blocks of their long quotas go on without: their records are the next process'.
+    fn release(self, done: oneshot::Sender<()>) {
+        let Self { file, store, requests, .. } = self;
+        drop((file, store));
+        // Whoever asked waits for it.
+        let _ = done.send(());
+        for request in requests {
+            match request {
+                KeepRequest::Block(lane) => lane.unkept(),
+                KeepRequest::Release(_) => {}
+                KeepRequest::End => return,
+            }
+        }
+    }
+
     /// Writes what the lanes of `proxy` do, from now on.
     pub(super) fn start(self, proxy: &Arc<Proxy>, metrics: &Metrics) -> std::io::Result<Writer> {
         let (requests, handle, report) = (self.sender.clone(), Handle::current(), self.report.clone());
@@ -221,6 +239,14 @@ impl Keeping {
 }
 
 impl Writer {
+    /// Writes the rest, and gives the store to the next process. What leaves from here on is that process' to write.
+    pub(super) async fn release(&self) {
+        let (done, released) = oneshot::channel();
+        // The thread ends before only if it failed, which it has told.
+        let _ = self.requests.send(KeepRequest::Release(done));
+        let _ = released.await;
+    }
+
     /// Writes the rest, and that nothing comes after it. Nothing may leave any more.
     pub(super) async fn finish(self) {
         // The thread ends before only if it failed, which it has told.
@@ -241,12 +267,13 @@ impl Writing {
         let mut next = clock.now() + EVERY;
         loop {
             let wait = next.since(clock.now());
-            let (mut asked, mut ends) = (Vec::new(), false);
+            let (mut asked, mut ends, mut released) = (Vec::new(), false, None);
             match self.keeping.requests.recv_timeout(wait) {
                 Ok(first) => {
                     for request in std::iter::once(first).chain(self.keeping.requests.try_iter()) {
                         match request {
                             KeepRequest::Block(lane) => asked.push(lane),
+                            KeepRequest::Release(done) => released = Some(done),
                             KeepRequest::End => ends = true,
                         }
                     }
@@ -256,11 +283,15 @@ impl Writing {
             }
             let Some(proxy) = proxy() else { return };
             let now = clock.now();
-            let due = ends || now >= next;
+            let last = ends || released.is_some();
+            let due = last || now >= next;
             if due {
                 next = now + EVERY;
             }
-            self.write(&proxy.lanes, &asked, due, ends);
+            self.write(&proxy.lanes, &asked, due, last);
+            if let Some(done) = released {
+                return self.keeping.release(done);
+            }
             if ends {
                 return;
             }

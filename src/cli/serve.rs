@@ -6,6 +6,7 @@ mod reload;
 use std::{
     env,
     error::Error as _,
+    future::pending,
     io::{self, Write as _},
     net::SocketAddr,
     path::PathBuf,
@@ -23,7 +24,7 @@ use super::{
     terminal,
 };
 use crate::{
-    app::{Running, StartError},
+    app::{Running, StartError, StartOptions, Successor},
     clock,
     config::{Config, Diagnostic, File, LogFormat, Place, Settings, Sources},
     listen::Given,
@@ -82,6 +83,10 @@ pub struct ServeArgs {
     /// Set aside what is kept of what was sent and learned, and begin with nothing used
     #[arg(long)]
     pub forget: bool,
+    /// Take over from the andante that serves here with the same state, which sends what waits there meanwhile; if there
+    /// is none, just start
+    #[arg(long)]
+    pub take_over: bool,
     /// How an allowance that an API tells of is spent where no rule says: freely to its last tenth and then evenly,
     /// evenly, or as fast as requests come [env: ANDANTE_SPEND] [default: mostly]
     #[arg(long, value_name = "mostly|even|greedy")]
@@ -132,19 +137,20 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    match serve(config, watch, args.forget).await {
+    let options = StartOptions { forget: args.forget, take_over: args.take_over, ..StartOptions::default() };
+    match serve(config, watch, options).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => terminal::failure(&failure),
     }
 }
 
-async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Result<(), Failure> {
+async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions) -> Result<(), Failure> {
     let _logging = log::start(&config, "info")?;
     // Before andante reports that it is ready: a reader of that may stop it right away.
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
-    let mut running = Running::start_keeping(config, given, forget).await.map_err(not_started)?;
+    let mut running = Running::start_keeping(config, StartOptions { given, ..options }).await.map_err(not_started)?;
     https_log::log(running.config());
     notify::ready();
     let ready = match running.config().log {
@@ -152,11 +158,23 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
         LogFormat::Json => ready_json(running.listen(), running.admin()),
     };
     writeln!(io::stdout(), "{ready}").map_err(Failure::writing)?;
-    let signal = until_stopped(&mut running, &mut signals, watch).await.name();
-    info!(signal, "draining: what waits goes on for as long as `drain` says, and a second signal ends it at once");
+    let end = until_ended(&mut running, &mut signals, watch).await;
     notify::stopping();
+    let drained = async {
+        match end {
+            End::Signal(stop) => {
+                let signal = stop.name();
+                info!(
+                    signal,
+                    "draining: what waits goes on for as long as `drain` says, and a second signal ends it at once"
+                );
+                running.drain().await;
+            }
+            End::Successor(successor) => running.hand_over(successor).await,
+        }
+    };
     tokio::select! {
-        _ = running.drain() => Ok(()),
+        () = drained => Ok(()),
         again = signals.stop() => {
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
@@ -164,30 +182,44 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
     }
 }
 
-/// Serves until a signal asks for the end. Loads the configuration again whenever one asks for that, or it has changed.
-async fn until_stopped(running: &mut Running, signals: &mut Signals, watch: Option<ConfigWatch>) -> Stop {
-    let Some(mut watch) = watch else {
-        loop {
-            match signals.next().await {
-                SignalRequest::Stop(stop) => return stop,
-                SignalRequest::Reload => warn!(
-                    signal = "SIGHUP",
-                    "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG), or it is a pipe; flags and \
-                     variables take a restart (SIGTERM lets requests finish first)"
-                ),
-            }
-        }
-    };
-    watch.loaded(running.config());
+/// What ends the service.
+enum End {
+    /// A signal.
+    Signal(Stop),
+    /// Another andante that takes over.
+    Successor(Successor),
+}
+
+/// Serves until a signal asks for the end or another andante takes over. Loads the configuration again whenever a signal
+/// asks for that, or it has changed.
+async fn until_ended(running: &mut Running, signals: &mut Signals, mut watch: Option<ConfigWatch>) -> End {
+    let mut successors = running.successors();
+    if let Some(watch) = &mut watch {
+        watch.loaded(running.config());
+    }
     loop {
+        let changed = async {
+            match &mut watch {
+                Some(watch) => watch.changed(running.config()).await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             request = signals.next() => match request {
-                SignalRequest::Stop(stop) => return stop,
+                SignalRequest::Stop(stop) => return End::Signal(stop),
                 SignalRequest::Reload => {}
             },
-            () = watch.changed(running.config()) => {}
+            () = changed => {}
+            successor = successors.next() => return End::Successor(successor),
         }
-        watch.reload(running).await;
+        match &mut watch {
+            Some(watch) => watch.reload(running).await,
+            None => warn!(
+                signal = "SIGHUP",
+                "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG), or it is a pipe; flags and \
+                 variables take a restart (SIGTERM lets requests finish first)"
+            ),
+        }
     }
 }
 
@@ -352,7 +384,7 @@ mod tests {
         let command = ServeArgs::augment_args(clap::Command::new("serve"));
         let mut flags: Vec<String> =
             command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
-        flags.retain(|flag| !["--config", "--forget"].contains(&flag.as_str()));
+        flags.retain(|flag| !["--config", "--forget", "--take-over"].contains(&flag.as_str()));
         for (_, flag) in keys::with_flags() {
             let at = flags.iter().position(|name| name == flag.name);
             flags.remove(at.unwrap_or_else(|| panic!("the help lacks {}", flag.name)));

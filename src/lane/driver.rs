@@ -4,6 +4,7 @@
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
 //! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
 
+mod handover;
 mod keeping;
 mod log;
 mod merge;

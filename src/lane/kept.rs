@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
+    limit::Gap,
     policy::{Origin, Policy, Rules},
 };
 
@@ -23,8 +24,8 @@ use crate::{
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
     /// Up to when nothing is known of what lanes have sent of which there was a record that could not be read.
-    lost: HashMap<String, Instant>,
-    past: Past,
+    lost: Mutex<HashMap<String, Instant>>,
+    past: Mutex<Past>,
     requests: mpsc::Sender<KeepRequest>,
     /// What the store is to forget.
     gone: Mutex<Vec<Arc<str>>>,
@@ -84,7 +85,8 @@ impl KeptLanes {
             }
         }
         let (gone, looks) = (Mutex::default(), Mutex::new(now + LOOKS));
-        (Self { records: Mutex::new(records), lost, past, requests, gone, looks }, unread)
+        let (records, lost, past) = (Mutex::new(records), Mutex::new(lost), Mutex::new(past));
+        (Self { records, lost, past, requests, gone, looks }, unread)
     }
 
     /// How many records no request has asked for yet.
@@ -95,6 +97,26 @@ impl KeptLanes {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Takes out the record called `id`.
+    pub(super) fn take(&self, id: &str) -> Option<LaneRecord> {
+        self.records.lock().remove(id)
+    }
+
+    /// Puts in what another process has sent and learned by `now`, of the lane called `id`. What was sent in a `gap` is not
+    /// in the record.
+    pub(super) fn put(&self, id: &str, record: Option<LaneRecord>, gap: Option<Gap>, now: Instant) {
+        let mut past = self.past.lock();
+        past.until = Some(now);
+        match record {
+            Some(record) => {
+                past.gap = gap.or(past.gap);
+                self.records.lock().insert(id.to_owned(), record);
+            }
+            None if gap.is_some() => drop(self.lost.lock().insert(id.to_owned(), now)),
+            None => {}
+        }
     }
 
     /// The store is to forget these lanes, which remember nothing.
@@ -114,10 +136,11 @@ impl KeptLanes {
             return;
         }
         *looks = now + LOOKS;
+        let past = *self.past.lock();
         let mut records = self.records.lock();
         let mut kept = Vec::new();
         records.retain(|id, record| {
-            let says = !record.is_over(self.past, now, epoch);
+            let says = !record.is_over(past, now, epoch);
             let id = Arc::<str>::from(&**id);
             if says {
                 kept.push((record.budget.at, id));
@@ -162,7 +185,8 @@ impl KeptLanes {
         let id = id_of(lane.policy(), &origin.host);
         let lost = if own.is_none() { self.lost_until(&id, &origin.host, rules) } else { None };
         let record = own.or_else(|| self.of_gone_rule(&origin.host, rules)).filter(|_| lost.is_none());
-        let past = Past { lost: self.past.lost.max(lost), ..self.past };
+        let past = *self.past.lock();
+        let past = Past { lost: past.lost.max(lost), ..past };
         let kept = KeptLane { id, origin: origin.into(), requests: self.requests.clone() };
         lane.restored(kept, record.as_ref(), past)
     }
@@ -171,7 +195,7 @@ impl KeptLanes {
     /// record could not be read.
     fn lost_until(&self, id: &str, host: &str, rules: &Rules) -> Option<Instant> {
         let of_this = |other: &str| other == id || is_of_gone_rule(other, host, rules);
-        self.lost.iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()
+        self.lost.lock().iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()
     }
 
     /// The latest record of a lane for `host` under a rule that is not there any more.
@@ -180,6 +204,11 @@ impl KeptLanes {
         let other = records.iter().filter(|(id, _)| is_of_gone_rule(id, host, rules));
         other.max_by_key(|(_, record)| record.budget.at).map(|(_, record)| record.clone())
     }
+}
+
+/// The host of the lane called `id`.
+pub(super) fn host_of(id: &str) -> Option<&str> {
+    id.split_once(BETWEEN).map(|(_, host)| host)
 }
 
 /// Whether `id` names a lane for `host` under a rule that was removed.
@@ -215,6 +244,6 @@ pub fn write_down<'a>(
     })
 }
 
-fn written(record: &LaneRecord) -> Vec<u8> {
+pub(super) fn written(record: &LaneRecord) -> Vec<u8> {
     serde_json::to_vec(record).expect("it has no maps and no numbers that JSON lacks")
 }

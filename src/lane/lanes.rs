@@ -1,6 +1,7 @@
 //! Finds the lane of a request, or makes it; forgets lanes that remember nothing.
 
 mod forgetting;
+mod handover;
 mod named;
 mod parting;
 
@@ -8,12 +9,13 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use self::forgetting::forget;
+pub use self::handover::GivenLane;
+use self::{forgetting::forget, handover::AwaitedLanes};
 use super::{
     Lane, Sharing,
     capacity::Capacity,
@@ -45,6 +47,10 @@ pub struct Lanes {
     sharing: Option<Sharing>,
     /// Until when an operator has paused all of them, those to come too.
     held: Mutex<Option<Instant>>,
+    /// Those that an earlier process still has.
+    awaited: AwaitedLanes,
+    /// Whether the next process has them.
+    given: AtomicBool,
     /// How many lanes and keyed budgets there may be.
     capacity: Arc<Capacity>,
 }
@@ -103,6 +109,8 @@ impl Lanes {
             sharing: None,
             journal: Arc::default(),
             held: Mutex::default(),
+            awaited: AwaitedLanes::default(),
+            given: AtomicBool::new(false),
             capacity: Arc::default(),
         }
     }
@@ -301,6 +309,12 @@ impl Lanes {
             Some(kept) => kept.open(lane, origin, rules),
             None => lane,
         };
+        if self.is_awaited(key.host) {
+            lane.await_predecessor();
+        }
+        if self.given.load(Ordering::Acquire) {
+            lane.hand_over_new();
+        }
         let lane = match &self.sharing {
             Some(sharing) => lane.shared(sharing, shared_names(rules, policy, key.host)),
             None => lane,

@@ -109,6 +109,9 @@ pub enum Refusal {
         /// When a place becomes free for it, behind others that were told to come back.
         retry_after: Duration,
     },
+    /// Another process sends for its host from now on.
+    #[error("another andante has taken over from this one, and sends for this host from now on")]
+    HandedOver,
     /// An operator has dropped it.
     #[error("an operator dropped it while it waited")]
     DroppedByOperator,
@@ -133,6 +136,9 @@ pub enum Refusal {
         retry_after: Duration,
     },
 }
+
+/// A request that the next process is to have may come again after this long.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 // === impl Draw ===
 
@@ -177,7 +183,7 @@ impl Refusal {
     pub fn rule(&self) -> Option<&Arc<str>> {
         match self {
             Self::Full { rule, .. } | Self::GaveWay { rule, .. } | Self::TooLong { rule, .. } => rule.as_ref(),
-            Self::DroppedByOperator | Self::Late { .. } => None,
+            Self::HandedOver | Self::DroppedByOperator | Self::Late { .. } => None,
         }
     }
 
@@ -188,6 +194,7 @@ impl Refusal {
             | Self::GaveWay { retry_after, .. }
             | Self::TooLong { retry_after, .. }
             | Self::Late { retry_after } => *retry_after,
+            Self::HandedOver => AT_ONCE,
             Self::DroppedByOperator => Duration::ZERO,
         }
     }

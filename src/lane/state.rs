@@ -6,6 +6,7 @@ mod arrival;
 mod effects;
 mod end;
 mod full;
+mod handover;
 mod hold;
 mod in_flight;
 mod late;
@@ -31,6 +32,7 @@ use std::{sync::Arc, time::Duration};
 
 use self::{
     effects::Grants,
+    handover::Handover,
     in_flight::InFlight,
     late::Lateness,
     merge::{Partings, Ports},
@@ -97,6 +99,8 @@ pub(super) struct State<T> {
     sorted: Sorted,
     /// Until when an operator lets nothing leave; [`Instant::FAR`] if only an operator ends it.
     held: Option<Instant>,
+    /// Which process sends its requests, while one takes over from another.
+    handover: Handover,
     /// Something has happened that may have opened a line.
     rechecks: bool,
     lateness: Lateness,
@@ -152,6 +156,7 @@ impl<T> State<T> {
             let_first: Vec::new(),
             sorted: Sorted::new(now),
             held: None,
+            handover: Handover::Ours,
             rechecks: false,
             lateness: Lateness::default(),
             returns: Returns::default(),

@@ -19,6 +19,16 @@ pub struct Given {
 // === impl Given ===
 
 impl Given {
+    /// Takes the sockets of an earlier process, where there are none yet.
+    pub fn take_over(&mut self, workers: &mut Vec<TcpListener>, admin: &mut Option<TcpListener>) {
+        if self.workers.is_empty() {
+            self.workers.append(workers);
+        }
+        if self.admin.is_none() {
+            self.admin = admin.take();
+        }
+    }
+
     /// Takes what the environment (`LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`) says is ours; mostly nothing.
     ///
     /// # Errors

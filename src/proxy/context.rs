@@ -234,6 +234,11 @@ impl Proxy {
         self.lanes.all().iter().for_each(|lane| lane.ends_at(cut_off));
     }
 
+    /// Returns once the process drains.
+    pub async fn drain_begun(&self) {
+        self.drain.begun().await;
+    }
+
     /// Whether the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.drain.is_draining()

@@ -11,6 +11,7 @@ mod departures;
 mod descriptors;
 mod drain;
 mod early_answers;
+mod handover;
 mod leaving;
 mod queues;
 mod readers;

@@ -170,7 +170,7 @@ impl World {
             if due || self.dice.bool() {
                 asked.extend(process.writing.keeping.requests.try_iter().filter_map(|request| match request {
                     KeepRequest::Block(lane) => Some(lane),
-                    KeepRequest::End => None,
+                    KeepRequest::Release(_) | KeepRequest::End => None,
                 }));
             }
             if due || !asked.is_empty() {

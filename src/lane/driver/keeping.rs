@@ -3,6 +3,7 @@
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::Lane;
 use crate::lane::state::{LaneRecord, OriginRecord, Past, State};
@@ -12,6 +13,8 @@ use crate::lane::state::{LaneRecord, OriginRecord, Past, State};
 pub enum KeepRequest {
     /// This lane needs the next block of a long quota.
     Block(Arc<Lane>),
+    /// The next process gets the store, and this one hears when it is free.
+    Release(oneshot::Sender<()>),
     /// Nothing leaves any more.
     End,
 }
@@ -53,6 +56,11 @@ impl Lane {
     /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
     pub(in crate::lane) fn written(self: &Arc<Self>, fully: bool) {
         self.tell(|state, _| state.written(fully));
+    }
+
+    /// The next block cannot be written any more: requests leave without.
+    pub fn unkept(self: &Arc<Self>) {
+        self.written(false);
     }
 
     pub(super) fn ask_for_block(self: &Arc<Self>) {

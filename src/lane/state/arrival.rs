@@ -24,6 +24,9 @@ use crate::{
 impl<T> State<T> {
     /// A request asks for a slot.
     pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
+        if self.is_given() {
+            return Decision::Refuse(Refusal::HandedOver);
+        }
         self.learned.asked(&ask.kind, now);
         self.goes_to(ask.port);
         let mut considered = self.consider(now, ask);

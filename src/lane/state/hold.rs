@@ -14,19 +14,24 @@ impl<T> State<T> {
     /// Nothing is held any more. Returns whether something was.
     pub(in crate::lane) fn release(&mut self, now: Instant) -> bool {
         self.rechecks = true;
-        let held = self.held_until(now).is_some();
+        let held = self.paused_until(now).is_some();
         self.held = None;
         held
     }
 
-    /// Until when an operator lets nothing leave.
+    /// Until when nothing leaves, because of an operator or because another process still sends.
     pub(super) fn held_until(&self, now: Instant) -> Option<Instant> {
+        if self.awaits_predecessor() { Some(Instant::FAR) } else { self.paused_until(now) }
+    }
+
+    /// Until when an operator lets nothing leave.
+    fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.held.filter(|until| *until > now)
     }
 
     /// The same for people.
     pub(in crate::lane) fn held(&self, now: Instant) -> Option<OperatorPause> {
-        let until = self.held_until(now)?;
+        let until = self.paused_until(now)?;
         Some(OperatorPause { remaining: (until != Instant::FAR).then(|| until.since(now)) })
     }
 }

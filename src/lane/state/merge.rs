@@ -87,8 +87,8 @@ impl<T> State<T> {
     }
 
     /// What another lane has to know of this one.
-    fn inheritance(&mut self, now: Instant) -> Inheritance {
-        let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held_until(now));
+    pub(super) fn inheritance(&mut self, now: Instant) -> Inheritance {
+        let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held);
         Inheritance { budget: self.budget.clone(), narrow, learned, held, parted: self.parted.clone() }
     }
 
@@ -124,7 +124,7 @@ impl<T> State<T> {
 
     /// From `now` on, requests that asked another lane ask this one: what was sent there counts here, and whatever held it up
     /// holds up this one. How many of them are under way is not known here.
-    fn absorbed(&mut self, now: Instant, other: &Inheritance) {
+    pub(super) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
         let Inheritance { budget, narrow, learned, held, parted } = other;
         // Where they were one lane once, both know what was sent until then.
         let one_until = parted.iter().filter(|parting| self.parted.contains(parting)).map(|parting| parting.at).max();
@@ -134,7 +134,7 @@ impl<T> State<T> {
         self.narrow.taken_over(narrow, since, &self.budget, now, self.epoch);
         parted.iter().for_each(|parting| self.has_parted(*parting));
         self.learned.absorb(learned, now);
-        self.held = self.held_until(now).max(*held);
+        self.held = self.held.max(*held);
         (self.unwritten, self.rechecks) = (true, true);
     }
 

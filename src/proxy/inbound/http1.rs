@@ -97,6 +97,13 @@ where
             let _ = drain.as_mut().poll(cx);
         }
         if (exchange.proxy.is_draining() || exchange.progress.is_last()) && !shutting_down {
+            // hyper closes an idle connection without another look, and its client would not know what became of a
+            // request that is in the socket already.
+            if exchange.progress.phase() == Phase::Idle
+                && let Poll::Ready(ended) = connection.as_mut().poll(cx)
+            {
+                return Poll::Ready(ended.is_ok());
+            }
             shutting_down = true;
             connection.as_mut().graceful_shutdown();
             watch.look_again();

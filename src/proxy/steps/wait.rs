@@ -148,7 +148,7 @@ pub(crate) fn wait<'a>(
 /// The error of a request that its lane refuses. In a drain that is no matter of its limits.
 fn refused(exchange: &Exchange, route: &Route, refusal: &Refusal) -> Error {
     let drain = &exchange.proxy.drain;
-    if !drain.is_draining() || *refusal == Refusal::DroppedByOperator {
+    if !drain.is_draining() || matches!(refusal, Refusal::DroppedByOperator | Refusal::HandedOver) {
         return route.refused(refusal);
     }
     // The next process begins when this one has ended.

@@ -79,6 +79,21 @@ impl Narrow {
         self.stored = worth.collect::<BTreeMap<_, _>>();
     }
 
+    /// Goes on from the budgets of the process before, restored as `other`. Short windows count as used up by `now`.
+    pub(in crate::lane::state) fn inherits(&mut self, other: &mut Self, now: Instant, epoch: Duration) {
+        self.unknown_until = Some(now);
+        self.stored.append(&mut other.stored);
+        let opened: Vec<_> = self.budgets.iter().map(|(_, narrow)| (narrow.key, narrow.rule.clone())).collect();
+        for (key, rule) in opened {
+            let stored = self.take_stored(key, &rule, now, epoch);
+            let narrow = &mut self.budgets[self.ids[&key]];
+            if let Some(stored) = stored {
+                narrow.budget.absorb(&stored, Instant::START, now);
+            }
+            narrow.budget.presume_short(now);
+        }
+    }
+
     /// The budget with this key of `rule`, as it was stored.
     pub(super) fn take_stored(
         &mut self,

@@ -1,0 +1,57 @@
+//! One process takes over from another on the same addresses, while that one sends what waits in it.
+//!
+//! The later process (`serve --take-over`) connects to a Unix socket beside the state file, and gets the listening
+//! sockets. Once it is able to serve, it says so: the earlier one stops accepting, writes its state, and gives that up.
+//! Lanes in which requests still wait there are named; the later one lets requests for their hosts wait until their
+//! records come, each when the last request of its lane has left.
+
+mod giving;
+mod predecessor;
+mod successor;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::predecessor::Predecessor;
+pub use self::{
+    predecessor::TakeOverError,
+    successor::{Successor, Successors},
+};
+
+/// A message of the earlier process: one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Message {
+    /// Its listening sockets come with this one: so many for workers, and last the one of the admin pages.
+    Sockets {
+        /// The number of the process.
+        pid: u32,
+        /// The number of sockets for workers.
+        workers: usize,
+    },
+    /// The state file is free. These lanes still have something to send.
+    Released {
+        /// Their names in the store.
+        awaited: Vec<String>,
+    },
+    /// A lane is given away.
+    Lane {
+        /// Its name in the store.
+        id: String,
+        /// Its record, as it stands in a state file; `None` if it remembers nothing.
+        record: Option<String>,
+    },
+    /// All lanes are given away.
+    Ended,
+}
+
+/// The message of the later process: it is able to serve.
+const READY: &[u8] = b"ready\n";
+
+/// The Unix socket at which the process with the state at `state` gives itself up.
+fn socket_of(state: &Path) -> PathBuf {
+    let mut name = state.file_name().unwrap_or_default().to_owned();
+    name.push(".handover");
+    state.with_file_name(name)
+}

@@ -1,0 +1,121 @@
+//! The later process' side: gets the sockets, the state and then the lanes of the earlier one.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::io::{AsyncBufReadExt as _, BufReader as AsyncBufReader};
+use tracing::{error, info, warn};
+
+use super::{Message, READY, socket_of};
+use crate::{clock::Instant, listen, proxy::Proxy};
+
+/// The earlier process, which has given its sockets.
+pub(in crate::app) struct Predecessor {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+    pid: u32,
+    /// Where workers connect.
+    pub(in crate::app) workers: Vec<TcpListener>,
+    /// Where the admin pages are.
+    pub(in crate::app) admin: Option<TcpListener>,
+}
+
+/// Why andante cannot take over from the process that serves.
+#[derive(Debug, thiserror::Error)]
+#[error("could not take over by {path}", path = path.display())]
+pub struct TakeOverError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The time that the earlier process may take for each of its first answers: it writes its state in between.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+// === impl Predecessor ===
+
+impl Predecessor {
+    /// Gets the sockets of the process that has the state at `state`; `None` if there is none.
+    pub(in crate::app) fn find(state: &Path) -> Result<Option<Self>, TakeOverError> {
+        let path = socket_of(state);
+        match Self::connect(&path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                Ok(None)
+            }
+            Err(source) => Err(TakeOverError { path, source }),
+        }
+    }
+
+    fn connect(path: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+        let (text, mut sockets) = listen::receive_sockets(&stream)?;
+        let Message::Sockets { pid, workers } = serde_json::from_slice(&text)? else { return Err(unexpected()) };
+        if sockets.len() < workers {
+            return Err(unexpected());
+        }
+        let admin = sockets.split_off(workers).pop();
+        Ok(Self { stream: BufReader::new(stream), path: path.to_owned(), pid, workers: sockets, admin })
+    }
+
+    /// Says that this process is able to serve. Returns once the earlier one has given up its state, with the names of the
+    /// lanes that it keeps for now.
+    pub(in crate::app) fn replace(&mut self) -> Result<Vec<String>, TakeOverError> {
+        self.replaced().map_err(|source| TakeOverError { path: self.path.clone(), source })
+    }
+
+    fn replaced(&mut self) -> io::Result<Vec<String>> {
+        self.stream.get_mut().write_all(READY)?;
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let Message::Released { awaited } = serde_json::from_str(&line)? else { return Err(unexpected()) };
+        info!(pid = self.pid, hosts = awaited.len(), "taking over; so many hosts still have requests that wait there");
+        Ok(awaited)
+    }
+
+    /// Takes the lanes over that the earlier process gives away, until it has ended. It was known to be alive at `alive`.
+    pub(in crate::app) async fn take_lanes(self, proxy: Arc<Proxy>, alive: Instant) {
+        let pid = self.pid;
+        match self.lanes_taken(&proxy).await {
+            Ok(()) => info!(pid, "the andante before this one has sent everything that waited there"),
+            Err(error) => {
+                let lanes = proxy.lanes.predecessor_lost(alive);
+                warn!(pid, %error, lanes, "the andante before this one ended at once: the limits of these lanes count as used to the full since");
+            }
+        }
+    }
+
+    async fn lanes_taken(self, proxy: &Proxy) -> io::Result<()> {
+        let early = self.stream.buffer().to_vec();
+        let stream = self.stream.into_inner();
+        stream.set_nonblocking(true)?;
+        let stream = tokio::net::UnixStream::from_std(stream)?;
+        let mut lines = AsyncBufReader::new(tokio::io::AsyncReadExt::chain(&early[..], stream)).lines();
+        while let Some(line) = lines.next_line().await? {
+            match serde_json::from_str(&line)? {
+                Message::Lane { id, record } => {
+                    if let Err(problem) = proxy.lanes.arrived(&id, record.as_deref().map(str::as_bytes)) {
+                        let lane = id.replace('\n', " ");
+                        error!(lane, %problem, "the record of a lane cannot be read: all of its limits count as used up");
+                    }
+                }
+                Message::Ended => return Ok(()),
+                Message::Sockets { .. } | Message::Released { .. } => return Err(unexpected()),
+            }
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the other process does not speak this andante's language")
+}

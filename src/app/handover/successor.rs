@@ -1,0 +1,175 @@
+//! The earlier process' side: offers its sockets, and gives its lanes away.
+
+use std::{
+    fs,
+    future::pending,
+    io,
+    net::TcpListener,
+    os::fd::{AsFd as _, BorrowedFd},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::{net::sockopt, process};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{UnixListener, UnixStream},
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
+use tracing::{info, warn};
+
+use super::{Message, READY, socket_of};
+use crate::{
+    lane::{GivenLane, Lanes},
+    listen,
+};
+
+/// A later process that is able to serve.
+#[derive(Debug)]
+pub struct Successor {
+    stream: UnixStream,
+}
+
+/// Where later processes ask for this one's sockets. Without a state, nobody can ask.
+#[derive(Debug, Default)]
+pub struct Successors(Option<Offer>);
+
+#[derive(Debug)]
+struct Offer {
+    /// The socket file, which is removed when this is dropped; empty once it belongs to the later process.
+    path: PathBuf,
+    ready: mpsc::Receiver<Successor>,
+    offering: JoinHandle<()>,
+}
+
+/// The time that a later process may take to start.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+// === impl Successors ===
+
+impl Successors {
+    /// Offers `workers` and `admin`, on which this process listens, beside the state at `state`.
+    pub(in crate::app) fn offer(
+        state: &Path,
+        workers: Vec<TcpListener>,
+        admin: Option<TcpListener>,
+    ) -> io::Result<Self> {
+        let path = socket_of(state);
+        // Of a process that has ended: this one has the lock of the state.
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let listener = UnixListener::bind(&path)?;
+        let (sender, ready) = mpsc::channel(1);
+        let offering = tokio::spawn(offer(listener, workers, admin, sender));
+        Ok(Self(Some(Offer { path, ready, offering })))
+    }
+
+    /// Waits for a later process that is able to serve. From then on the socket file is that process'.
+    pub async fn next(&mut self) -> Successor {
+        let received = match &mut self.0 {
+            Some(offer) => offer.ready.recv().await,
+            None => None,
+        };
+        let Some(successor) = received else { return pending().await };
+        if let Some(offer) = &mut self.0 {
+            offer.path = PathBuf::new();
+        }
+        self.0 = None;
+        successor
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        self.offering.abort();
+        if !self.path.as_os_str().is_empty() {
+            // Without it, the next one finds nobody there: no harm.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+async fn offer(
+    listener: UnixListener,
+    workers: Vec<TcpListener>,
+    admin: Option<TcpListener>,
+    ready: mpsc::Sender<Successor>,
+) {
+    loop {
+        let asked = match listener.accept().await {
+            Ok((stream, _)) => introduce(stream, &workers, admin.as_ref()).await,
+            Err(error) => {
+                listen::exhausted().await;
+                Err(error)
+            }
+        };
+        match asked {
+            Ok(successor) => {
+                // Whoever waits for it ends this task.
+                let _ = ready.send(successor).await;
+            }
+            Err(error) => warn!(%error, "another andante has asked to take over, and did not; this one goes on"),
+        }
+    }
+}
+
+/// Gives the sockets to a later process, and waits until that is able to serve.
+async fn introduce(
+    mut stream: UnixStream,
+    workers: &[TcpListener],
+    admin: Option<&TcpListener>,
+) -> io::Result<Successor> {
+    let peer = sockopt::socket_peercred(&stream)?;
+    if peer.uid != process::geteuid() && !peer.uid.is_root() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it runs as another user"));
+    }
+    let sockets: Vec<BorrowedFd<'_>> = workers.iter().chain(admin).map(|socket| socket.as_fd()).collect();
+    let hello = line(&Message::Sockets { pid: std::process::id(), workers: workers.len() })?;
+    listen::send_sockets(&stream, &hello, &sockets)?;
+    let mut said = [0; READY.len()];
+    timeout(STARTS_WITHIN, stream.read_exact(&mut said)).await??;
+    if said != READY {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak andante's language"));
+    }
+    info!(pid = process::Pid::as_raw(Some(peer.pid)), "another andante takes over");
+    Ok(Successor { stream })
+}
+
+// === impl Successor ===
+
+impl Successor {
+    /// Says that the state file is free, and that lanes with these names still have something to send.
+    pub(in crate::app) async fn released(&mut self, lanes: &Lanes) -> io::Result<()> {
+        let awaited = lanes.not_given().iter().map(ToString::to_string).collect();
+        self.say(&Message::Released { awaited }).await
+    }
+
+    /// Gives `lanes` away.
+    pub(in crate::app) async fn give(&mut self, lanes: Vec<GivenLane>) -> io::Result<()> {
+        for GivenLane { id, text } in lanes {
+            let record = text.map(|text| String::from_utf8_lossy(&text).into_owned());
+            self.say(&Message::Lane { id: id.to_string(), record }).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that all lanes are given away.
+    pub(in crate::app) async fn ended(&mut self) -> io::Result<()> {
+        self.say(&Message::Ended).await
+    }
+
+    async fn say(&mut self, message: &Message) -> io::Result<()> {
+        self.stream.write_all(&line(message)?).await
+    }
+}
+
+fn line(message: &Message) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}

@@ -1,0 +1,134 @@
+//! Lanes that pass from one process to the next while both of them run: the earlier one sends what waits in it, and gives
+//! each lane away once that is done; the later one lets the requests of such a lane wait until then.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use super::Lanes;
+use crate::{
+    clock::{Clock, Instant},
+    lane::{
+        Lane,
+        kept::{self, KeptLanes},
+        state::LaneRecord,
+    },
+    limit::Gap,
+    policy::Rules,
+};
+
+/// Lanes that an earlier process still has, by their names in the store, with their last known records.
+#[derive(Default)]
+pub(super) struct AwaitedLanes(Mutex<HashMap<String, Option<LaneRecord>>>);
+
+/// A lane that goes to the next process.
+pub struct GivenLane {
+    /// Its name in the store.
+    pub id: Arc<str>,
+    /// Its record as JSON; `None` if it remembers nothing.
+    pub text: Option<Vec<u8>>,
+}
+
+// === impl AwaitedLanes ===
+
+impl AwaitedLanes {
+    /// Whether an earlier process has a lane for `host`.
+    fn has_host(&self, host: &str) -> bool {
+        self.0.lock().keys().any(|id| kept::host_of(id) == Some(host))
+    }
+}
+
+// === impl Lanes ===
+
+impl Lanes {
+    /// Expects the lanes called `ids` from an earlier process. Nothing leaves for their hosts before they
+    /// [arrive](Self::arrived).
+    pub fn awaiting(self, ids: Vec<String>) -> Self {
+        let kept = self.kept.as_ref();
+        let awaited = ids.into_iter().map(|id| {
+            let record = kept.and_then(|kept| kept.take(&id));
+            (id, record)
+        });
+        Self { awaited: AwaitedLanes(Mutex::new(awaited.collect())), ..self }
+    }
+
+    /// Takes over the lane called `id`, for which the earlier process sends nothing more, with its record.
+    ///
+    /// # Errors
+    /// If the record cannot be read: then the lane's limits count as used up.
+    pub fn arrived(&self, id: &str, text: Option<&[u8]>) -> Result<(), serde_json::Error> {
+        let record = text.map(serde_json::from_slice::<LaneRecord>).transpose();
+        let gap = record.is_err().then(|| Gap::lost(self.clock.now()));
+        let (record, result) = match record {
+            Ok(record) => (record, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        self.take_over(id, record, gap);
+        result
+    }
+
+    /// Takes over all lanes that the earlier process has not given away: it ended at once. They count as used to the full
+    /// `since` their last known records. Returns how many there are.
+    pub fn predecessor_lost(&self, since: Instant) -> usize {
+        let lost: Vec<_> = self.awaited.0.lock().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
+        let gap = Gap { from: Some(since), until: self.clock.now() };
+        for (id, record) in &lost {
+            self.take_over(id, record.clone(), Some(gap));
+        }
+        lost.len()
+    }
+
+    fn take_over(&self, id: &str, record: Option<LaneRecord>, gap: Option<Gap>) {
+        let Some(kept) = &self.kept else { return };
+        let origin = record.as_ref().and_then(|record| record.origin.as_ref()?.to_origin());
+        kept.put(id, record, gap, self.clock.now());
+        // A lane that is opened from here on goes on from the record.
+        self.awaited.0.lock().remove(id);
+        let host = kept::host_of(id).unwrap_or_default();
+        let rules = self.rules();
+        for lane in self.all().into_iter().filter(|lane| **lane.host() == *host && lane.awaits_predecessor()) {
+            if let Some(before) = kept.open_again(&lane, self.clock, &rules) {
+                lane.inherits(&before);
+            }
+            if !self.awaited.has_host(host) {
+                lane.predecessor_ended();
+            }
+        }
+        origin.iter().for_each(|origin| drop(self.find(origin)));
+    }
+
+    /// Whether an earlier process still sends for `host`.
+    pub(super) fn is_awaited(&self, host: &str) -> bool {
+        self.awaited.has_host(host)
+    }
+
+    /// From now on lanes that are opened belong to the next process.
+    pub fn begin_handover(&self) {
+        self.given.store(true, Ordering::Release);
+    }
+
+    /// Gives away all lanes that have nothing to send any more, as [`Lane::hand_over`] has it.
+    pub fn hand_over(&self, patience: Duration) -> Vec<GivenLane> {
+        self.all().iter().filter_map(|lane| lane.hand_over(patience)).collect()
+    }
+
+    /// The names of the lanes that still have something to send.
+    pub fn not_given(&self) -> Vec<Arc<str>> {
+        let lanes = self.all();
+        let kept = lanes.iter().filter(|lane| !lane.is_given());
+        kept.filter_map(|lane| lane.kept_as().cloned()).collect()
+    }
+}
+
+impl KeptLanes {
+    /// The lane that `lane` would be if it had gone on from its record, which is used up by that; `None` without a record.
+    fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
+        let origin = lane.kept_origin()?;
+        let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);
+        Some(Arc::new(self.open(blank, &origin, rules)))
+    }
+}
