@@ -154,12 +154,21 @@ pub enum StreamProgress {
     Decided,
 }
 
-/// How far a stream of events has come, of which these are the first bytes.
-pub fn stream_progress(bytes: &[u8]) -> StreamProgress {
-    match body::stream_start(bytes) {
-        StreamStart::Nothing => StreamProgress::Nothing,
-        StreamStart::Preamble => StreamProgress::Preamble,
-        StreamStart::Output | StreamStart::Refused(_) => StreamProgress::Decided,
+/// Reader of the beginning of a stream of events, piece by piece. Takes time linear in what has come.
+#[derive(Debug, Default)]
+pub struct StreamReader(body::StreamReader);
+
+// === impl StreamReader ===
+
+impl StreamReader {
+    /// Reads `bytes`, which follow those of the last call. Returns how far the stream has come.
+    pub fn read(&mut self, bytes: &[u8]) -> StreamProgress {
+        self.0.read(bytes);
+        match self.0.start() {
+            StreamStart::Nothing => StreamProgress::Nothing,
+            StreamStart::Preamble => StreamProgress::Preamble,
+            StreamStart::Output | StreamStart::Refused(_) => StreamProgress::Decided,
+        }
     }
 }
 

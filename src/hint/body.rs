@@ -11,7 +11,7 @@ mod text;
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
-pub(super) use self::stream::{StreamStart, start as stream_start};
+pub(super) use self::stream::{StreamReader, StreamStart};
 use super::{Dialect, evidence::Evidence, glance::Glance, retry_after, time::Now};
 
 /// A longer body is data, not a complaint.

@@ -7,9 +7,10 @@ use super::{codes::Code, refusal};
 use crate::hint::{evidence::Evidence, time::Now};
 
 /// How a stream begins.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::hint) enum StreamStart {
     /// No event has come yet, not even one that brings no output.
+    #[default]
     Nothing,
     /// Only events that bring no output, such as `response.created`.
     Preamble,
@@ -22,39 +23,97 @@ pub(in crate::hint) enum StreamStart {
 /// Events before any output.
 const PREAMBLE: [&str; 4] = ["response.created", "response.in_progress", "response.queued", "ping"];
 
-/// How the stream begins, of which `bytes` have come.
-pub(in crate::hint) fn start(bytes: &[u8]) -> StreamStart {
-    let mut start = StreamStart::Nothing;
-    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
-    // An event ends with an empty line: behind the last of these it is not complete.
-    let Some((complete, _)) = text.rsplit_once("\n\n") else { return start };
-    for event in complete.trim_start_matches('\u{feff}').split("\n\n") {
-        let data: Vec<&str> = event.lines().filter_map(|line| field(line, "data")).collect();
-        if data.is_empty() {
-            continue;
+/// Reader of the beginning of a stream, piece by piece. Each byte is looked at once, however the stream is cut.
+#[derive(Debug, Default)]
+pub(in crate::hint) struct StreamReader {
+    start: StreamStart,
+    /// The part of the current line that has come.
+    line: Vec<u8>,
+    /// The last line ended with CR: an LF behind it belongs to its end.
+    ended_by_cr: bool,
+    /// A line has ended: a byte order mark is not looked for any more.
+    has_line: bool,
+    /// Name of the current event.
+    kind: Option<String>,
+    /// Data of the current event, each line with an LF behind it.
+    data: String,
+}
+
+// === impl StreamReader ===
+
+impl StreamReader {
+    /// How the stream begins, as far as complete events tell.
+    pub(in crate::hint) fn start(&self) -> &StreamStart {
+        &self.start
+    }
+
+    /// Reads `bytes`, which follow those of the last call.
+    pub(in crate::hint) fn read(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.is_decided() {
+            if std::mem::take(&mut self.ended_by_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
+                return self.line.extend_from_slice(bytes);
+            };
+            self.line.extend_from_slice(&bytes[..end]);
+            self.ended_by_cr = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            self.end_line();
         }
-        let json: Option<Value> = serde_json::from_str(&data.join("\n")).ok();
-        let of_json = json.as_ref().and_then(|json| json.get("type")?.as_str()).map(str::to_owned);
-        let named = event.lines().find_map(|line| field(line, "event")).map(str::to_owned);
-        let kind = named.or(of_json).unwrap_or_default();
+    }
+
+    fn is_decided(&self) -> bool {
+        matches!(self.start, StreamStart::Output | StreamStart::Refused(_))
+    }
+
+    /// Interprets a line (WHATWG HTML §9.2.6): an empty one ends the event.
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&line);
+        let line =
+            if std::mem::replace(&mut self.has_line, true) { &line } else { line.trim_start_matches('\u{feff}') };
+        if line.is_empty() {
+            return self.end_event();
+        }
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "data" => self.data.extend([value, "\n"]),
+            "event" => self.kind = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+
+    fn end_event(&mut self) {
+        let (data, named) = (std::mem::take(&mut self.data), self.kind.take());
+        // An event without data is none.
+        let Some(data) = data.strip_suffix('\n') else { return };
+        let json: Option<Value> = serde_json::from_str(data).ok();
+        let of_json = || Some(json.as_ref()?.get("type")?.as_str()?.to_owned());
+        let kind = named.or_else(of_json).unwrap_or_default();
         if PREAMBLE.contains(&&*kind) {
-            start = StreamStart::Preamble;
-            continue;
+            self.start = StreamStart::Preamble;
+            return;
         }
         let errors = json.filter(|json| {
             matches!(&*kind, "error" | "response.failed") || json.get("error").is_some_and(|error| !error.is_null())
         });
-        return match errors.filter(refuses) {
+        self.start = match errors.filter(refuses) {
             Some(json) => StreamStart::Refused(Box::new(json)),
             None => StreamStart::Output,
         };
     }
-    start
 }
 
 /// The refusal that a stream begins with, which has ended behind `bytes`, or is looked at no further.
 pub(super) fn only_refusal(bytes: &[u8]) -> Option<Box<Value>> {
-    match start(&[bytes, b"\n\n"].concat()) {
+    let mut reader = StreamReader::default();
+    reader.read(bytes);
+    // The end of the stream ends its last event, too.
+    reader.read(b"\n\n");
+    match reader.start {
         StreamStart::Refused(json) => Some(json),
         _ => None,
     }
@@ -81,18 +140,21 @@ fn refuses(json: &Value) -> bool {
     codes.flatten().any(known)
 }
 
-/// The value of a line of an event, if the line has this `name`.
-fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    let value = line.strip_prefix(name)?.strip_prefix(':')?;
-    Some(value.strip_prefix(' ').unwrap_or(value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn start_of(text: &str) -> StreamStart {
-        start(text.as_bytes())
+        let read = |piece: usize| {
+            let mut reader = StreamReader::default();
+            text.as_bytes().chunks(piece).for_each(|piece| reader.read(piece));
+            reader.start
+        };
+        let whole = read(text.len().max(1));
+        for piece in [1, 2, 7] {
+            assert_eq!(read(piece), whole, "in pieces of {piece} bytes: {text}");
+        }
+        whole
     }
 
     #[test]
@@ -102,6 +164,7 @@ mod tests {
             "data: {\"error\":{\"message\":\"x\",\"code\":429}}\n\n",
             "data: {\"error\":{\"message\":\"x\",\"code\":\"rate_limit_exceeded\"}}\r\n\r\n",
             ": OPENROUTER PROCESSING\n\ndata: {\"error\":{\"message\":\"x\",\"code\":429}}\n\n",
+            "\u{feff}data: {\"error\":\rdata: {\"message\":\"x\",\"code\":429}}\r\r",
             "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"error\":null}}\n\nevent: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"x\"}}}\n\n",
         ] {
             assert!(matches!(start_of(text), StreamStart::Refused(_)), "{text}");

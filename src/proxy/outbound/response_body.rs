@@ -159,18 +159,22 @@ impl UpstreamBody {
         self.read_until(most, at_most, |_| false).await
     }
 
-    /// The same, but no further than until what has come is `enough`.
+    /// Reads ahead like [`Self::read_ahead`], but no further than to the first piece of data that is the `last` one wanted.
     pub(crate) async fn read_until(
         &mut self,
         most: u64,
         at_most: Duration,
-        mut enough: impl FnMut(&Self) -> bool,
+        mut last: impl FnMut(&Bytes) -> bool,
     ) -> bool {
         let whole = {
             let mut read = pin!(async {
-                while !self.ended && self.broken.is_none() && self.ahead.length() < most && !enough(self) {
+                let mut enough = false;
+                while !self.ended && self.broken.is_none() && self.ahead.length() < most && !enough {
                     match poll_fn(|cx| self.poll_incoming(cx)).await {
-                        Some(Ok(frame)) => self.ahead.push(frame),
+                        Some(Ok(frame)) => {
+                            enough = frame.data_ref().is_some_and(&mut last);
+                            self.ahead.push(frame);
+                        }
                         // Kept for the next read: polled again, hyper would report the end.
                         Some(Err(error)) => self.broken = Some(error),
                         None => {}
@@ -221,6 +225,11 @@ impl UpstreamBody {
     /// The request's permit, which it holds for as long as its answer is under way.
     pub(crate) fn permit(&mut self) -> &mut Permit {
         &mut self.permit
+    }
+
+    /// What was read ahead, piece by piece.
+    pub(crate) fn pieces_ahead(&self) -> impl Iterator<Item = &Bytes> {
+        self.ahead.pieces()
     }
 
     /// Has what the request used read from here on.

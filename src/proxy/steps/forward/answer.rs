@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{Response, StatusCode, Version, header::CONTENT_LENGTH, response::Parts};
 use tracing::warn;
 
@@ -9,7 +10,7 @@ use super::failure;
 use crate::{
     clock::Instant,
     error::Error,
-    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamProgress},
+    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamProgress, StreamReader},
     lane::{Lane, Usage},
     learn::{AnswerReport, RouteName},
     limit::Unit,
@@ -184,10 +185,18 @@ async fn read_limits(
 /// Reads a stream of events ahead until it is known whether it begins with a refusal. The first event goes on as soon as it
 /// is complete; only those that bring no output wait for the one behind them, for a moment.
 async fn begin_stream(body: &mut UpstreamBody) {
-    let progress = |body: &UpstreamBody| hint::stream_progress(&body.beginning());
-    body.read_until(PEEK, FIRST_EVENT, |body| progress(body) != StreamProgress::Nothing).await;
-    if progress(body) == StreamProgress::Preamble {
-        body.read_until(PEEK, PEEKING, |body| progress(body) == StreamProgress::Decided).await;
+    let mut reader = StreamReader::default();
+    let mut progress = StreamProgress::Nothing;
+    body.pieces_ahead().for_each(|piece| progress = reader.read(piece));
+    if progress == StreamProgress::Nothing {
+        let mut has_event = |piece: &Bytes| {
+            progress = reader.read(piece);
+            progress != StreamProgress::Nothing
+        };
+        body.read_until(PEEK, FIRST_EVENT, &mut has_event).await;
+    }
+    if progress == StreamProgress::Preamble {
+        body.read_until(PEEK, PEEKING, |piece| reader.read(piece) == StreamProgress::Decided).await;
     }
 }
 
