@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use serde_json::Value;
 
 use super::{andante, file, outcome};
-use crate::support::{DeadPort, Redis};
+use crate::support::{Andante, DeadPort, Redis};
 
 const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
@@ -82,4 +82,13 @@ fn a_mistake_in_the_configuration_is_said_as_elsewhere() {
     let (code, _, stderr) = outcome(andante(&["doctor", "--limit", "a=1 per s"]));
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("hint: write 1/s"), "{stderr}");
+}
+
+#[test]
+fn flags_of_an_andante_that_runs_are_said_not_to_be_read() {
+    let andante_now = Andante::serve(&["--limit", "api.test=7/h"]);
+    let (listen, admin) = (andante_now.proxy().to_string(), andante_now.admin().to_string());
+    let (_, text, _) = outcome(andante(&["doctor", "--listen", &listen, "--admin", &admin]));
+    let line = text.lines().next().unwrap_or_default();
+    assert!(line.contains("the flags of the andante that runs here are not read"), "{text}");
 }
