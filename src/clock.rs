@@ -150,6 +150,26 @@ pub(crate) fn cpu_time_of(work: impl FnOnce()) -> Duration {
     Duration::try_from(used()).unwrap() - before
 }
 
+/// Asserts that `work` takes time linear in its input: on eight times as much at most 20 times as long. A pass over all
+/// pairs would take 64 times as long. `most` is the size of the larger input. The least of several runs counts.
+#[cfg(test)]
+pub(crate) fn assert_linear<I>(case: &str, most: usize, input: impl Fn(usize) -> I, mut work: impl FnMut(&I)) {
+    const FACTOR: usize = 8;
+    const MOST_TIMES: u32 = 20;
+    const RUNS: usize = 5;
+    // The bounds of the clock are some tens of nanoseconds: shorter work is not compared.
+    const RESOLUTION: Duration = Duration::from_micros(20);
+    let inputs = [input(most / FACTOR), input(most)];
+    let mut least = [Duration::MAX; 2];
+    for _ in 0..RUNS {
+        for (input, least) in inputs.iter().zip(&mut least) {
+            *least = cpu_time_of(|| work(input)).min(*least);
+        }
+    }
+    let [small, large] = least;
+    assert!(large <= MOST_TIMES * small.max(RESOLUTION), "{case}: {small:?} for an eighth, {large:?} for {most}");
+}
+
 /// Whole nanoseconds of a duration; 584 years at most.
 pub(crate) fn nanos(of: Duration) -> u64 {
     u64::try_from(of.as_nanos()).unwrap_or(u64::MAX)

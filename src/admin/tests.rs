@@ -1,6 +1,7 @@
 //! The pages, asked for over a real connection.
 
 mod api;
+mod largest_requests;
 mod live;
 
 use std::{

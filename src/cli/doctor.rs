@@ -19,7 +19,7 @@ use crate::config::Config;
 
 /// Checks what andante and its workers need: ports, the CA, variables, clock, files, store, and a paced request each way
 ///
-/// Takes the flags of `andante serve` and looks at what that would use. Sends nothing to anybody but a mock API of its own
+/// Takes the flags of `andante serve` and looks at what that would use: those of an andante that runs are not read. Sends nothing to anybody but a mock API of its own
 /// on loopback, and the store if there is one. The variables are those of this shell: run it where the workers run, too.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -86,7 +86,14 @@ pub async fn run(args: &Args) -> ExitCode {
         1 => "1 rule".to_owned(),
         rules => format!("{rules} rules"),
     };
-    report.add([Finding::ok("config", format!("{file}: {rules}"))]);
+    let mut found = Finding::ok("config", format!("{file}: {rules}"));
+    if machine::andante_runs(&config).await {
+        // Its file and its variables may be the same; its flags are known to it alone.
+        found.detail += "; the flags of the andante that runs here are not read";
+        found.hint =
+            Some("give doctor the flags that it was started with, such as --config, --limit, --intercept".into());
+    }
+    report.add([found]);
     report.add(machine::ports(&config).await);
     report.add([machine::files(), machine::clock().await]);
     report.add(machine::state(&config));

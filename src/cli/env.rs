@@ -184,10 +184,14 @@ impl Args {
         found: &FoundCa,
         direct: Option<&str>,
     ) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        // Only a shell shares its variables with the workers.
+        // A shell shares its variables with the workers. Readers of a file are on the same network and reach the same hosts
+        // without a proxy.
+        let is_exception = |name: &str| EXCEPTIONS.contains(&name);
         let current = |name: &str| match direct {
-            Some(hosts) if EXCEPTIONS.contains(&name) => Some(hosts.into()),
-            _ => (self.format == EnvFormat::Sh).then(|| std::env::var_os(name)).flatten(),
+            Some(hosts) if is_exception(name) => Some(hosts.into()),
+            _ => (self.format == EnvFormat::Sh || direct.is_none() && is_exception(name))
+                .then(|| std::env::var_os(name))
+                .flatten(),
         };
         let trust = match found {
             FoundCa::At(dir, certificate) => {
@@ -202,6 +206,12 @@ impl Args {
         };
         let mut set = environment::variables(url, &config.rules, trust.as_ref(), current);
         set.extend(direct.into_iter().flat_map(|hosts| EXCEPTIONS.map(|name| (name, hosts.into()))));
+        if self.format != EnvFormat::Sh {
+            let is_set = |name: &str| set.iter().any(|(found, _)| *found == name);
+            let left = EXCEPTIONS.into_iter().filter(|name| !is_set(name));
+            let inherited: Vec<_> = left.filter_map(|name| Some((name, current(name)?))).collect();
+            set.extend(inherited);
+        }
         Ok(set)
     }
 }

@@ -19,7 +19,8 @@ use crate::{
 /// Says what would become of a request: which rules and limits hold for it, and whether it would leave
 ///
 /// Sends nothing. Without --admin it goes by the configuration: then nothing waits, and nothing has been learned yet. With
-/// --admin the andante that runs there says what it would do with such a request now, and when it would leave.
+/// --admin the andante that runs there says what it would do with such a request now, and when it would leave. ANDANTE_ADMIN
+/// counts as --admin where no --config, --limit or --intercept is given.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -44,11 +45,11 @@ pub struct Args {
     /// A host whose HTTPS is intercepted; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
     #[arg(long, value_name = "HOST|none", conflicts_with = "admin")]
     intercept: Vec<String>,
-    /// Ask the andante that has its admin pages here, as in 127.0.0.1:9128 or http://127.0.0.1:9128
+    /// Ask the andante that has its admin pages here, as in 127.0.0.1:9128 or http://127.0.0.1:9128 [env: ANDANTE_ADMIN]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     admin: Option<String>,
     /// File with its token, which is needed on other machines
-    #[arg(long, value_name = "FILE", requires = "admin", env = "ANDANTE_ADMIN_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = "ANDANTE_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -81,8 +82,9 @@ pub async fn run(args: &Args) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let explained = match &args.admin {
-        Some(_) => ask(args, &question).await,
+    let admin = args.admin();
+    let explained = match &admin {
+        Some(admin) => ask(admin, args, &question).await,
         None => args.load().map(|config| app::explain_by(&config, &request, question.client())),
     };
     let explanation = match explained {
@@ -91,7 +93,7 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     let text = match args.json {
         true => json_text::pretty(&explanation) + "\n",
-        false => text::of(&explanation, &question, args.admin.is_some()),
+        false => text::of(&explanation, &question, admin.is_some()),
     };
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -99,8 +101,8 @@ pub async fn run(args: &Args) -> ExitCode {
     }
 }
 
-async fn ask(args: &Args, question: &Question) -> Result<Explanation, ExitCode> {
-    let client = AdminArgs::of(None, args.admin.clone(), args.token.clone()).client("explain").await?;
+async fn ask(admin: &str, args: &Args, question: &Question) -> Result<Explanation, ExitCode> {
+    let client = AdminArgs::of(None, Some(admin.to_owned()), args.token.clone()).client("explain").await?;
     let question = serde_json::to_value(question).expect("texts");
     client.post("/api/v1/explain", &question).await.map_err(|failure| terminal::failure(&failure))
 }
@@ -108,6 +110,13 @@ async fn ask(args: &Args, question: &Question) -> Result<Explanation, ExitCode> 
 // === impl Args ===
 
 impl Args {
+    /// The admin address of the andante that is asked; `None` if it goes by the configuration.
+    fn admin(&self) -> Option<String> {
+        let names_config = self.config.is_some() || !self.limit.is_empty() || !self.intercept.is_empty();
+        let named = || serve::environment().admin.filter(|admin| !names_config && !admin.is_empty() && admin != "off");
+        self.admin.clone().or_else(named)
+    }
+
     /// The configuration that it goes by. Warnings are no matter here.
     fn load(&self) -> Result<Config, ExitCode> {
         let flags = Settings { limits: self.limit.clone(), intercept: self.intercept.clone(), ..Settings::default() };

@@ -1,5 +1,6 @@
 //! The way out, with real sockets.
 
+mod largest_answers;
 mod name_server;
 mod parents;
 mod racing;

@@ -124,14 +124,16 @@ impl Rules {
         if policy.https != Some(Https::Refuse) && listed.is_some() && listed >= said {
             return (Https::Intercept, HttpsReason::Listed);
         }
-        if let Some(said) = policy.https {
-            return (said, HttpsReason::Rule);
-        }
         // Paths, methods and header fields are seen by interception only.
         let limited = |unseen: bool| {
             policy.is_limited()
                 || self.added(origin).any(|rule| !unseen || rule.added.as_ref().is_some_and(Added::is_for_unseen))
         };
+        if let Some(said) = policy.https {
+            // Without a limit there is nothing that turns could keep.
+            let is_unpaced = said == Https::Turns && !limited(true);
+            return (if is_unpaced { Https::Tunnel } else { said }, HttpsReason::Rule);
+        }
         let https = match self.interception.others {
             Unlisted::Intercept => Https::Intercept,
             Unlisted::InterceptLimited if limited(false) => Https::Intercept,

@@ -59,7 +59,7 @@ pub(super) async fn ports(config: &Config) -> Vec<Finding> {
 }
 
 /// Whether the admin address answers as andante does.
-async fn andante_runs(config: &Config) -> bool {
+pub(super) async fn andante_runs(config: &Config) -> bool {
     let Some(admin) = config.admin.and_then(|admin| admin_client::address(Some(admin)).ok()) else { return false };
     let request = Request::get("/healthz").body(Full::new(Bytes::new())).expect("the request is valid");
     let answer = time::timeout(PATIENCE, admin_client::ask(admin, request)).await;

@@ -120,7 +120,8 @@ fn judge(way: TrialWay, sent: Result<(), BoxError>, took: Duration) -> Finding {
             Finding::not_ok(name, detail, REPORT)
         }
         Ok(()) => {
-            Finding::ok(name, format!("{REQUESTS} {what} were answered in {}, paced by {LIMIT}", wording::short(took)))
+            let took = wording::short(took);
+            Finding::ok(name, format!("{REQUESTS} {what} of a trial with the limit {LIMIT} were answered in {took}"))
         }
     }
 }

@@ -10,7 +10,13 @@ pub(super) fn findings(rules: &Rules) -> Vec<Finding> {
     let limited = || rules.iter().filter(|rule| rule.is_limited());
     let hosts = |way: Https| {
         let found = limited().flat_map(|rule| rules.https_of(rule)).filter(|(_, handled)| *handled == way);
-        let hosts: Vec<String> = found.map(|(host, _)| host.to_string()).collect();
+        // Several rules may be for the same host.
+        let mut hosts: Vec<String> = Vec::new();
+        for host in found.map(|(host, _)| host.to_string()) {
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
         (!hosts.is_empty()).then(|| hosts.join(", "))
     };
     let detail = |way: Https, hosts: String| format!("{hosts}: {}", way.meaning());
@@ -26,7 +32,8 @@ pub(super) fn findings(rules: &Rules) -> Vec<Finding> {
     for rule in rules.iter() {
         let keys = rule.keys_unseen();
         if !keys.is_empty() && rules.https_of(rule).any(|(_, way)| matches!(way, Https::Tunnel | Https::Turns)) {
-            let detail = format!("the rule {}: {} are not seen inside tunnels", rule.name, keys.join(", "));
+            let verb = if keys.len() == 1 { "is" } else { "are" };
+            let detail = format!("the rule {}: {} {verb} not seen inside tunnels", rule.name, keys.join(", "));
             found.push(Finding::not_ok(NAME, detail, see));
         }
     }
@@ -54,8 +61,12 @@ mod tests {
         assert_eq!(rule("https = 'intercept'"), [(true, "a.test: intercepted".to_owned())]);
         let turns = "a.test: paced by turns (refusals, paths, costs are not seen)".to_owned();
         assert_eq!(rule(""), [(true, turns.clone())]);
-        let unseen = (false, "the rule a.test: cost are not seen inside tunnels".to_owned());
+        let unseen = (false, "the rule a.test: cost is not seen inside tunnels".to_owned());
         assert_eq!(rule("cost = 'requests=2'").last(), Some(&unseen));
         assert_eq!(found("[[rule]]\nhost = 'a.test'\n"), []);
+        let two = "[[rule]]\nname = 'x'\nhost = 'a.test'\npath = '/x/*'\nlimits = '10/s'\n\
+                   [[rule]]\nhost = 'a.test'\nlimits = '10/s'\nhttps = 'turns'\n";
+        let both = found(two);
+        assert!(both[0].1.starts_with("a.test: paced by turns"), "{both:?}");
     }
 }

@@ -267,7 +267,7 @@ fn hosts_with_limits_that_nobody_intercepts_are_paced_by_turns() {
         ("clients", Https::Turns),
         ("paths", Https::Tunnel),
         ("left", Https::Tunnel),
-        ("asked", Https::Turns),
+        ("asked", Https::Tunnel),
         ("refused", Https::Refuse),
         ("any", Https::Tunnel),
     ] {

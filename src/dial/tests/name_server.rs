@@ -78,8 +78,8 @@ impl Drop for NameServer {
     }
 }
 
-/// RFC 1035 §4.1.2.
-fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
+/// Name, kind and bytes of a question (RFC 1035 §4.1.2).
+pub(super) fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
     let (mut labels, mut at) = (Vec::new(), 0);
     while bytes[at] != 0 {
         let length = usize::from(bytes[at]);

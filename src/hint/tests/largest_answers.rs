@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::NOON;
 use crate::{
-    clock::cpu_time_of,
-    hint::{Answer, read, wants_body},
+    clock::{assert_linear, cpu_time_of},
+    hint::{Answer, Glance, StreamBeginning, read, wants_body},
 };
 
 /// Bytes of a head; ten times what the test profile takes for it, and a tenth of what a pass over all pairs would.
@@ -78,7 +78,8 @@ fn as_many_budgets_as_a_head_has_room_for_are_read_in_linear_time() {
 
 #[test]
 fn largest_body_is_read_in_linear_time() {
-    let json = HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let of_kind = |kind| HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
+    let (json, events) = (of_kind("application/json"), of_kind("text/event-stream"));
     let pieces = [
         "[",
         "{\"a\":",
@@ -103,6 +104,34 @@ fn largest_body_is_read_in_linear_time() {
             for status in [200, 403, 429, 503] {
                 check(status, &json, Some(body.as_bytes()), piece);
             }
+            check(200, &events, Some(format!("data: {body}\n\n").as_bytes()), piece);
+        }
+    }
+}
+
+/// An API may send each byte in a piece of its own, and an event that is nothing but an empty line.
+#[test]
+fn longest_beginning_of_a_stream_is_read_in_linear_time_however_it_is_cut() {
+    let events = [
+        "\n",
+        "\r",
+        ":\n\n",
+        "data: {\"a\":1}\n",
+        "data\n",
+        "event: ping\ndata\n\n",
+        "data: {\"type\":\"response.created\"}\n\n",
+        "x",
+        "event: ping\n",
+        "\u{feff}",
+        "\u{e9}",
+    ];
+    for event in events {
+        for piece in [1, 7, BODY] {
+            let text = |bytes: usize| event.repeat(bytes / event.len());
+            assert_linear(&format!("{event:?} in pieces of {piece}"), BODY, text, |text| {
+                let mut stream = StreamBeginning::new(&Glance::of(&HeaderMap::new()));
+                text.as_bytes().chunks(piece).for_each(|piece| _ = stream.push(piece));
+            });
         }
     }
 }

@@ -68,7 +68,8 @@ where
             exchange.interim.close();
             exchange.memory(|memory| memory.release());
             // hyper closes the connection then. A worker in the middle of its upload has to be told (RFC 9112 §9.6).
-            if exchange.progress.is_unread() && answer.status().as_u16() >= 400 {
+            let is_cut_short = exchange.progress.is_unread() || exchange.progress.is_body_coming();
+            if is_cut_short && answer.status().as_u16() >= 400 {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(answer.map(|body| Unhurried { body, exchange }))

@@ -34,6 +34,11 @@ impl MessageEnd {
         }
     }
 
+    /// Bytes behind the head that were read.
+    pub(crate) fn body_bytes(self) -> u64 {
+        if let Self::Body { bytes } = self { bytes } else { 0 }
+    }
+
     /// Goes on with what was `read`.
     pub(crate) fn note(&mut self, read: &[u8]) {
         let (begun, blank) = match self {

@@ -135,6 +135,7 @@ impl<S> RewriteErrorsIo<S> {
             self.exchange.progress.awaits_head();
         }
         self.request.end.note(read);
+        self.exchange.progress.on_body_read(self.request.end.body_bytes());
     }
 }
 

@@ -75,6 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::clock::assert_linear;
 
     fn path(text: &str) -> MemberPath {
         text.parse().unwrap()
@@ -148,6 +149,15 @@ mod tests {
             assert_eq!(max_tokens(&whole[..end]), None, "{}", &whole[..end]);
         }
         assert_eq!(max_tokens(&whole[..whole.len()]), Some(4096));
+    }
+
+    /// As much of a request's body as a rule may have read.
+    #[test]
+    fn long_body_is_looked_through_in_linear_time() {
+        for text in ["[", "{", "\"\"   ", "\"max_tokens\"", "\"a\":{", "\"\\", "\"max_tokens\": 1", " ", "1", "}{"] {
+            let body = |bytes: usize| format!("{{{}", text.repeat(bytes / text.len()));
+            assert_linear(text, 256 * 1024, body, |body| _ = at(body.as_bytes(), &path("a.max_tokens")));
+        }
     }
 
     fn value() -> impl Strategy<Value = Value> {

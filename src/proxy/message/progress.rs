@@ -32,6 +32,8 @@ pub(crate) struct Progress {
     unread: AtomicBool,
     /// Length of the request's body in bytes; `NO_HEAD`, or `UNCERTAIN`.
     body_bytes: AtomicU64,
+    /// Bytes of the request's body that were read from the connection.
+    read_bytes: AtomicU64,
 }
 
 /// What an exchange is at.
@@ -85,6 +87,7 @@ impl Progress {
             last: AtomicBool::new(false),
             unread: AtomicBool::new(false),
             body_bytes: AtomicU64::new(NO_HEAD),
+            read_bytes: AtomicU64::new(0),
         }
     }
 
@@ -203,6 +206,17 @@ impl Progress {
     /// Whether the request whose head was parsed ends `bytes` after that head.
     pub(crate) fn ends_after(&self, bytes: u64) -> bool {
         bytes < UNCERTAIN && self.body_bytes.load(Ordering::Relaxed) == bytes
+    }
+
+    /// Notes that so many bytes behind the head were read from the connection.
+    pub(crate) fn on_body_read(&self, bytes: u64) {
+        self.read_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a part of the request's body has not come yet. A body whose end is not known counts as here.
+    pub(crate) fn is_body_coming(&self) -> bool {
+        let length = self.body_bytes.load(Ordering::Relaxed);
+        length < UNCERTAIN && self.read_bytes.load(Ordering::Relaxed) < length
     }
 
     /// The request under way is the last one on its connection, if that is one of HTTP/1.

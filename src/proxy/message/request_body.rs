@@ -24,7 +24,7 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// A body of so many bytes has most likely come with its head, and hyper reads it to its end after an early answer.
+/// A body of up to this many bytes that has come is read to its end by hyper after an early answer.
 const PASSED_OVER_BYTES: u64 = 16 * 1024;
 
 /// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.

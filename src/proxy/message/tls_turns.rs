@@ -18,6 +18,8 @@ const LONGEST_RECORD_BYTES: usize = (1 << 14) + 2048;
 const EXPANSION_BYTES: usize = 17;
 /// An alert of TLS 1.3, such as the `close_notify` before the end of a connection: level and description.
 const ALERT_BYTES: usize = 2 + EXPANSION_BYTES;
+/// A KeyUpdate: type, length, and whether an answer is wanted (RFC 8446 §4.6.3). It has a record of its own.
+const KEY_UPDATE_BYTES: usize = 5 + EXPANSION_BYTES;
 /// Finished with SHA-256 and with SHA-384 (RFC 8446 §4.4.4), as the only message of its record.
 const FINISHED_BYTES: [usize; 2] = [4 + 32 + EXPANSION_BYTES, 4 + 48 + EXPANSION_BYTES];
 /// Length of the shortest record that may begin a request. The request line of HTTP/1.1 alone has 16 bytes, and a HEADERS
@@ -42,6 +44,8 @@ pub(crate) struct TlsTurns {
     awaits_server: bool,
     /// Plaintext of records that are too short for a request, since the server has sent application data.
     short_bytes: usize,
+    /// Plaintext of the server's records that are too short for an answer, since the last turn began.
+    short_answer_bytes: usize,
 }
 
 /// Finds the headers of records in a stream of bytes.
@@ -73,18 +77,25 @@ impl TlsTurns {
     pub(crate) fn on_client(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
         while let Some(record) = self.client.next(bytes, at) {
             if self.may_begin(record) && !self.awaits_server {
-                self.awaits_server = true;
+                (self.awaits_server, self.short_answer_bytes) = (true, 0);
                 return Some(record.start);
             }
         }
         None
     }
 
-    /// Looks at `bytes` of the server. Returns whether there is application data in them, other than an alert.
+    /// Looks at `bytes` of the server. Returns whether there is application data in them, other than alerts and a few
+    /// KeyUpdates: a new key in the middle of an upload does not end its turn.
     pub(crate) fn on_server(&mut self, bytes: &[u8]) -> bool {
         let (mut at, mut spoke) = (0, false);
         while let Some(record) = self.server.next(bytes, &mut at) {
-            spoke |= record.kind == APPLICATION_DATA && record.length > ALERT_BYTES;
+            if record.kind != APPLICATION_DATA || record.length <= ALERT_BYTES {
+                continue;
+            }
+            if record.length <= KEY_UPDATE_BYTES {
+                self.short_answer_bytes += record.length - EXPANSION_BYTES;
+            }
+            spoke |= record.length > KEY_UPDATE_BYTES || self.short_answer_bytes >= SHORTEST_PLAINTEXT_BYTES;
         }
         if spoke {
             (self.awaits_server, self.short_bytes) = (false, 0);
@@ -309,8 +320,8 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_of_the_server_is_no_answer() {
-        for (length, expected) in [(ALERT_BYTES, 1), (ALERT_BYTES + 1, 2)] {
+    fn an_alert_or_a_key_update_of_the_server_is_no_answer() {
+        for (length, expected) in [(ALERT_BYTES, 1), (KEY_UPDATE_BYTES, 1), (KEY_UPDATE_BYTES + 1, 2)] {
             let flights = after_hellos(vec![
                 Client(records(&[(20, 1), (23, 53), (23, 180)])),
                 Server(record(23, length)),
@@ -318,6 +329,28 @@ mod tests {
             ]);
             assert_eq!(turns(&flights, 1 << 16), expected, "a record of {length} bytes");
         }
+    }
+
+    #[test]
+    fn key_updates_of_both_sides_do_not_split_an_upload() {
+        let key_update = || record(23, KEY_UPDATE_BYTES);
+        let mut flights = after_hellos(vec![Client(records(&[(20, 1), (23, 53), (23, 180)]))]);
+        for _ in 0..2 {
+            flights.extend([Server(key_update()), Client(key_update()), Client(records(&[(23, 16_401); 4]))]);
+        }
+        assert_eq!(turns(&flights, 1 << 16), 1);
+        flights.extend([Server(record(23, 300)), Client(record(23, 180))]);
+        assert_eq!(turns(&flights, 1 << 16), 2);
+    }
+
+    #[test]
+    fn answer_in_records_that_are_each_too_short_is_an_answer() {
+        let answer = || Server(records(&[(23, KEY_UPDATE_BYTES); "HTTP/1.1 200\r\n\r\n".len().div_ceil(5)]));
+        let mut flights = after_hellos(vec![Client(records(&[(20, 1), (23, 53)]))]);
+        for _ in 0..3 {
+            flights.extend([Client(record(23, 180)), answer()]);
+        }
+        assert_eq!(turns(&flights, 1 << 16), 3);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl JsonMember {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::assert_linear;
 
     fn found(content: &str, sources: &[&str], body: &str) -> Vec<u32> {
         let sources: Vec<UsageSource> = sources.iter().map(|source| source.parse().unwrap()).collect();
@@ -182,5 +183,24 @@ mod tests {
         assert_eq!(usage.at_least, [(input, 25), (output, 0)]);
         assert_eq!(usage.streamed, Some(begun.len() as u64));
         assert_eq!(reader.found(true).said, [(points, 7), (input, 25)]);
+    }
+
+    /// Bodies have no bound, and an API may send each byte in a piece of its own.
+    #[test]
+    fn long_body_is_read_for_usage_in_linear_time_however_it_is_cut() {
+        let sources: Vec<UsageSource> =
+            ["usage-in=input_tokens", "usage-out=output_tokens"].map(|source| source.parse().unwrap()).into();
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, "application/json".parse().unwrap())]);
+        let pieces = ["\"", "\"input_tokens", "\"input_tokens\":1", "\"input_tokens\": ", "1", "\"input_tokens\":1,"];
+        for text in pieces {
+            for piece in [1, 1 << 20] {
+                let body = |bytes: usize| text.repeat(bytes / text.len());
+                assert_linear(&format!("{text} in pieces of {piece}"), 256 * 1024, body, |body| {
+                    let mut reader = UsageReader::new(&sources, &fields, None).unwrap();
+                    body.as_bytes().chunks(piece).for_each(|piece| reader.read(piece));
+                    reader.found(true);
+                });
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Facts that decide whether a connection to an upstream may carry another request: its birth, its last use, the end that
 //! the upstream has announced, and the address that it leads to.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::HashSet, net::IpAddr, time::Duration};
 
 use crate::{clock::Instant, config::Timeouts, proxy::message::keep_alive::KeepAlive};
 
@@ -35,10 +35,25 @@ pub(crate) struct Lifespan {
     peer: Option<IpAddr>,
 }
 
-/// Addresses of an upstream's name, as a name server has reported them.
+/// Addresses of an upstream's name, as a name server has reported them. A name may have thousands, and each is looked up
+/// for every connection of the host.
 pub(crate) struct ReportedAddresses {
-    pub(crate) asked_at: Instant,
-    pub(crate) list: Vec<IpAddr>,
+    asked_at: Instant,
+    /// In their canonical form.
+    all: HashSet<IpAddr>,
+    has_v4: bool,
+    has_v6: bool,
+}
+
+// === impl ReportedAddresses ===
+
+impl ReportedAddresses {
+    /// The addresses in `list`, as the answer to a question that was asked at `asked_at`.
+    pub(crate) fn new(asked_at: Instant, list: &[IpAddr]) -> Self {
+        let all: HashSet<_> = list.iter().map(IpAddr::to_canonical).collect();
+        let (has_v4, has_v6) = (all.iter().any(IpAddr::is_ipv4), all.iter().any(IpAddr::is_ipv6));
+        Self { asked_at, all, has_v4, has_v6 }
+    }
 }
 
 // === impl ReuseLimits ===
@@ -110,9 +125,8 @@ impl Lifespan {
     /// some name servers do not answer for both in time.
     pub(crate) fn has_moved(&self, reported: &ReportedAddresses) -> bool {
         let Some(peer) = self.peer.filter(|_| self.born < reported.asked_at) else { return false };
-        let canonical = reported.list.iter().map(IpAddr::to_canonical);
-        let same_family: Vec<_> = canonical.filter(|address| address.is_ipv4() == peer.is_ipv4()).collect();
-        !same_family.is_empty() && !same_family.contains(&peer)
+        let is_family_reported = if peer.is_ipv4() { reported.has_v4 } else { reported.has_v6 };
+        is_family_reported && !reported.all.contains(&peer)
     }
 }
 
@@ -121,6 +135,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
+    use crate::clock::assert_linear;
 
     const LIMITS: ReuseLimits = ReuseLimits { idle: Duration::from_secs(60), age: Duration::from_secs(3600) };
 
@@ -184,7 +199,26 @@ mod tests {
     }
 
     fn reported(seconds: f64, addresses: &[IpAddr]) -> ReportedAddresses {
-        ReportedAddresses { asked_at: at(seconds), list: addresses.to_vec() }
+        ReportedAddresses::new(at(seconds), addresses)
+    }
+
+    /// As many as fit into the largest answer of a name server, for as many connections as a host may keep.
+    #[test]
+    fn largest_answer_of_a_name_server_is_compared_with_all_connections_in_linear_time() {
+        let address = |number: usize| IpAddr::V4(Ipv4Addr::from_bits(number as u32));
+        assert_linear(
+            "addresses and connections",
+            4096,
+            |count| (0..count).map(address).collect::<Vec<_>>(),
+            |list| {
+                let reported = ReportedAddresses::new(at(2.0), list);
+                let moved = (0..list.len() / 4).filter(|number| {
+                    let life = Lifespan::new(at(1.0), Some(address(list.len() + number)));
+                    life.has_moved(&reported)
+                });
+                assert_eq!(moved.count(), list.len() / 4);
+            },
+        );
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Route {
             None => pool.check_addresses_at(Instant::FAR),
             Some(Err(error)) => debug!(%error, "could not resolve the name of connections that are in use"),
             Some(Ok(Addresses { list, ttl })) => {
-                pool.on_addresses(ReportedAddresses { asked_at, list });
+                pool.on_addresses(ReportedAddresses::new(asked_at, &list));
                 pool.check_addresses_at(clock.now() + ttl.max(LEAST_RECHECK));
             }
         }

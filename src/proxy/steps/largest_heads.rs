@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header::HOST};
 
 use super::{claim, credential, draws, same_request};
 use crate::{
-    clock::cpu_time_of,
+    clock::{assert_linear, cpu_time_of},
     lane::{
         AddedRule,
         order::{Claim, ClientId},
@@ -19,7 +19,9 @@ use crate::{
     proxy::{
         message::{
             cache_control::{AnswerDirectives, RequestDirectives},
+            connection_auth,
             fields::{self, FoundFields},
+            keep_alive::KeepAlive,
             kept_head, priority, server_timing,
         },
         session::Requester,
@@ -139,6 +141,24 @@ fn largest_head_is_read_in_linear_time() {
             let names: Vec<_> = head.keys().take(3).collect();
             assert!(took < bound, "{bytes} bytes, {names:?}: {took:?}");
         }
+    }
+}
+
+/// Both fields of an answer have half of its head.
+#[test]
+fn connection_field_takes_time_linear_in_its_length() {
+    let names = |number: usize| format!("a{number}");
+    for other in ["trailer", "te", "keep-alive", "www-authenticate", "x-other"] {
+        let head = |bytes: usize| {
+            let line = filled(names, bytes / 2);
+            HeaderMap::from_iter(["connection", other].map(|name| (name.parse::<HeaderName>().unwrap(), line.clone())))
+        };
+        assert_linear(other, ANSWER_BYTES, head, |head| {
+            let mut passed = head.clone();
+            let _ = (KeepAlive::read(head), connection_auth::has_challenge(head));
+            FoundFields::of(&passed).remove_hop_by_hop(&mut passed);
+            assert!(!passed.contains_key("connection"));
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use serde_json::Value;
 
 use super::{andante, file, outcome};
-use crate::support::{Connection, DeadPort, Redis, Upstream};
+use crate::support::{Andante, Connection, DeadPort, Redis, Upstream};
 
 const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
@@ -132,4 +132,13 @@ fn resp_command(connection: &mut Connection) -> Option<Vec<String>> {
     };
     let count: usize = line()?.strip_prefix('*')?.parse().ok()?;
     (0..count).map(|_| line().and_then(|_| line())).collect()
+}
+
+#[test]
+fn flags_of_an_andante_that_runs_are_said_not_to_be_read() {
+    let andante_now = Andante::serve(&["--limit", "api.test=7/h"]);
+    let (listen, admin) = (andante_now.proxy().to_string(), andante_now.admin().to_string());
+    let (_, text, _) = outcome(andante(&["doctor", "--listen", &listen, "--admin", &admin]));
+    let line = text.lines().next().unwrap_or_default();
+    assert!(line.contains("the flags of the andante that runs here are not read"), "{text}");
 }

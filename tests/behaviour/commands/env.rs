@@ -208,3 +208,22 @@ fn json_is_one_object_of_texts() {
     let object: Value = serde_json::from_str(&stdout).unwrap();
     assert!(object.as_object().unwrap().values().all(Value::is_string), "{object:#}");
 }
+
+/// Readers of a file are on the network of the shell, containers are not.
+#[test]
+fn hosts_without_a_proxy_are_in_each_file_that_workers_here_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for (format, expected) in [
+        ("dotenv", Some("NO_PROXY=intra.example,10.0.0.0/8\n")),
+        ("json", Some("\"NO_PROXY\": \"intra.example,10.0.0.0/8\"")),
+        ("sh", None),
+        ("docker", None),
+    ] {
+        let mut command = env(dir.path(), &["--format", format, "--proxy", "http://gw:3128"]);
+        command.env("NO_PROXY", "intra.example,10.0.0.0/8").env_remove("no_proxy");
+        let (_, stdout, _) = outcome(command);
+        assert_eq!(stdout.contains("intra.example,10.0.0.0/8"), expected.is_some(), "{format}: {stdout}");
+        assert!(expected.is_none_or(|line| stdout.contains(line)), "{format}: {stdout}");
+        assert!(format == "docker" || !stdout.contains("no_proxy="), "{format}: {stdout}");
+    }
+}

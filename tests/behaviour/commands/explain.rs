@@ -170,7 +170,11 @@ fn what_it_says_is_what_then_happens() {
     let port = upstream.address().port();
     let (mut sent, mut refused, mut rejected) = (0, 0, 0);
     let clock = Clock::start();
-    for seed in 0..20 {
+    // Twenty of 50 requests, and more if some are cut short.
+    for seed in 0..60 {
+        if sent + refused + rejected >= 1000 {
+            break;
+        }
         let mut rng = Rng::with_seed(seed);
         let toml = format!("dns = '{}'\n{}", names.address(), rules(&mut rng, port));
         let (config, andante_now) = (file(&toml), Andante::with_config(&toml));
@@ -186,6 +190,7 @@ fn what_it_says_is_what_then_happens() {
             while told.iter().any(|at| (ANOTHER - SHORTLY..ANOTHER).contains(&clock.now().since(*at))) {
                 pass(SHORTLY);
             }
+            let asked_at = clock.now();
             let said = explained(&andante_now, &request.question());
             assert!(!said.to_string().contains("s3cret"), "{said}");
             assert_eq!((&lanes(&andante_now), &draws(&andante_now)), (&lanes_before, &draws_before), "a trace: {what}");
@@ -194,6 +199,11 @@ fn what_it_says_is_what_then_happens() {
                 assert_eq!(rule["limits"][0]["used"].as_u64(), Some(*given.get(&budget).unwrap_or(&0)), "{what}");
             }
             let answer = request.send(&andante_now);
+            // On a busy machine the half second may have ended meanwhile: then either is right, and what follows is not known.
+            let is_over = |at: &Instant, now: Instant| now.since(*at) >= ANOTHER;
+            if told.iter().any(|at| !is_over(at, asked_at) && is_over(at, clock.now())) {
+                break;
+            }
             let name = |of: &str| said["lane"][of].as_str().unwrap().to_owned();
             let lane = (name("rule"), name("host"));
             let (sent_before, refused_before) = lanes_before.get(&lane).copied().unwrap_or_default();
@@ -250,7 +260,7 @@ fn what_it_says_is_what_then_happens() {
         }
     }
     eprintln!("{sent} sent, {refused} refused, {rejected} rejected");
-    assert_eq!(sent + refused + rejected, 1000);
+    assert!(sent + refused + rejected >= 1000);
     assert!(sent > 200 && refused > 200 && rejected > 10, "{sent} {refused} {rejected}");
 }
 
@@ -361,4 +371,28 @@ fn a_configuration_alone_says_what_the_first_request_would_find() {
     assert!(!stdout.contains("s3cret"), "{stdout}");
     let (_, by_config, _) = outcome(andante(&["explain", "https://api.test/", "--config", path]));
     assert!(by_config.contains("not         search: it is for other methods\n"), "{by_config}");
+}
+
+/// As `status` and all others that ask; what a flag says of a configuration goes before the variable.
+#[test]
+fn variable_names_the_andante_that_is_asked_unless_a_configuration_is_named() {
+    let andante_now = Andante::serve(&["--limit", "api.test=7/h"]);
+    let config = file("[[rule]]\nhost = 'api.test'\nlimits = '9/h'\n");
+    let path = config.path().to_str().unwrap();
+    let admin = andante_now.admin().to_string();
+    for (flags, variable, limit) in [
+        (&[][..], &*admin, "7/h"),
+        (&["--config", path], &*admin, "9/h"),
+        (&["--limit", "api.test=8/h"], &*admin, "8/h"),
+        (&["--config", path], "off", "9/h"),
+    ] {
+        let mut command = andante(&[&["explain", "http://api.test/", "--json"], flags].concat());
+        command.env("ANDANTE_ADMIN", variable).env("ANDANTE_ADMIN_TOKEN", "/nowhere");
+        if variable != "off" && flags.is_empty() {
+            command.env_remove("ANDANTE_ADMIN_TOKEN");
+        }
+        let (code, stdout, stderr) = outcome(command);
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{flags:?}: {stdout}");
+        assert!(stdout.contains(limit), "{flags:?}: {stdout}");
+    }
 }

@@ -52,17 +52,24 @@ fn a_request_passes_in_the_clear_with_prior_knowledge() {
 
 #[test]
 fn a_hundred_streams_are_paced_like_connections() {
-    let mock = Mock::start(&["--limit", "100/s"]);
-    let andante = Andante::serve(&["--limit", &format!("{}=100/s", mock.address())]);
-    let mut client = Client2::connect(andante.proxy());
-    let asked: Vec<_> = (0..100).map(|_| client.get(&mock.url("/"))).collect();
-    for asked in asked {
-        assert_eq!(asked.answer().status(), 200);
+    // A machine that is busy for a moment makes the trial slow. It never makes requests be refused.
+    const TRIALS: usize = 3;
+    let mut shares = Vec::new();
+    while shares.len() < TRIALS && shares.iter().all(|share| *share < 0.9) {
+        let mock = Mock::start(&["--limit", "100/s"]);
+        let andante = Andante::serve(&["--limit", &format!("{}=100/s", mock.address())]);
+        let mut client = Client2::connect(andante.proxy());
+        let asked: Vec<_> = (0..100).map(|_| client.get(&mock.url("/"))).collect();
+        for asked in asked {
+            assert_eq!(asked.answer().status(), 200);
+        }
+        let stats = mock.stats();
+        assert_eq!((&stats["accepted"], &stats["refused"]), (&100.into(), &0.into()), "{stats:#}");
+        let share = stats["used_share"].as_f64().unwrap();
+        assert!(share <= 1.05, "{stats:#}");
+        shares.push(share);
     }
-    let stats = mock.stats();
-    assert_eq!((&stats["accepted"], &stats["refused"]), (&100.into(), &0.into()), "{stats:#}");
-    let share = stats["used_share"].as_f64().unwrap();
-    assert!((0.9..=1.05).contains(&share), "{stats:#}");
+    assert!(shares.iter().any(|share| *share >= 0.9), "{shares:?}");
 }
 
 #[test]

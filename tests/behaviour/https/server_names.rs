@@ -62,6 +62,29 @@ fn a_handshake_that_cannot_be_read_for_its_name_is_not_passed_on() {
     assert!(andante.andante.stderr().contains("began with no ClientHello that could be read"));
 }
 
+/// A ClientHello of version 3.`minor` without any extension but the name of `host`.
+fn old_hello(minor: u8, host: &str) -> Vec<u8> {
+    let with_length = |content: &[u8]| [&(content.len() as u16).to_be_bytes()[..], content].concat();
+    let names = with_length(&[&[0][..], &with_length(host.as_bytes())].concat());
+    let extensions = with_length(&[&[0, 0][..], &with_length(&names)].concat());
+    let body = [&[3, minor][..], &[7; 32], &[0, 0, 2, 0, 47, 1, 0], &extensions].concat();
+    let message = [&[1, 0][..], &with_length(&body)].concat();
+    [&[22, 3, minor.min(1)][..], &with_length(&message)].concat()
+}
+
+/// TLS 1.0, 1.1, and 1.2 without the signature algorithms that newer clients name.
+#[test]
+fn a_name_whose_rule_refuses_is_refused_in_old_versions_of_tls() {
+    for minor in [1, 2, 3] {
+        let (api, andante) = (secure(), ruled("https = \"refuse\""));
+        let mut client = andante.tunnel(&api.address().to_string());
+        client.send(old_hello(minor, "a.localhost"));
+        client.closed();
+        let log = andante.andante.stderr();
+        assert!(log.contains("closed a tunnel: the rule of the host that its TLS handshake names"), "{minor}: {log}");
+    }
+}
+
 #[test]
 fn a_tunnel_whose_client_says_nothing_for_idle_ends_before_it_names_a_host() {
     let (api, andante) = (secure(), ruled("https = \"refuse\"\n[timeouts]\nidle = \"300ms\""));

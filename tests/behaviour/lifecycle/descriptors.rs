@@ -99,7 +99,8 @@ fn idle_connections_make_room_for_who_asks() {
     }
     prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
     let mut client = TcpStream::connect(andante.proxy()).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // Long enough for a busy machine, and far from ten minutes.
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     write!(client, "GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).expect("there is room after ten seconds");

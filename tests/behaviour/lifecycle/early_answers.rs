@@ -129,6 +129,24 @@ fn refusal_of_an_upload_says_that_the_connection_closes() {
     assert_eq!(client.answer().status(), 429);
 }
 
+/// hyper passes over a body that has come, and closes the connection if it has not.
+#[test]
+fn refusal_before_a_small_body_has_come_says_that_the_connection_closes() {
+    let (upstream, andante) = full();
+    let up = upstream.address();
+    for (target, proxy) in [(format!("http://{up}/"), andante.proxy()), (format!("/{up}/"), andante.proxy())] {
+        for sent in [0, 99] {
+            let mut client = Client::connect(proxy);
+            let head = format!("POST {target} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 100\r\n\r\n");
+            client.send([head.as_bytes(), &vec![b'x'; sent]].concat());
+            let answer = client.answer();
+            assert!(answer.status() >= 400, "{answer:?}");
+            assert_eq!(answer.field("connection").as_deref(), Some("close"), "{sent} bytes to {target}: {answer:?}");
+            client.end();
+        }
+    }
+}
+
 #[test]
 fn slow_upload_may_go_on_after_its_refusal() {
     let (upstream, andante) = full();
