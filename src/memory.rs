@@ -9,7 +9,7 @@ mod machine;
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::machine::default_bytes;
 use crate::clock::{Clock, Instant};
@@ -57,6 +57,8 @@ struct Account {
     resident: u64,
     charged_then: u64,
     read: Option<Instant>,
+    /// Whether somebody reads it at the moment.
+    reading: bool,
 }
 
 /// Memory that a holder has. Dropped, it is given back.
@@ -93,12 +95,13 @@ impl Memory {
     }
 
     fn change(&self, holder: Holder, before: u64, after: u64) -> bool {
+        let grows = after > before;
         let mut account = self.account.lock();
-        if after > before {
-            account.sample(self.bytes, self.clock);
-            if !account.fits(self.bytes, holder, after - before, after) {
-                return false;
-            }
+        if grows {
+            self.sample(&mut account);
+        }
+        if grows && !account.fits(self.bytes, holder, after - before, after) {
+            return false;
         }
         account.charged = account.charged - before + after;
         let held = account.holders.entry(holder).or_default();
@@ -108,21 +111,27 @@ impl Memory {
         }
         true
     }
+
+    /// Reads the resident memory, unless it was read only just now. The account is unlocked meanwhile.
+    fn sample(&self, account: &mut MutexGuard<'_, Account>) {
+        let Some(charged) = account.begin_sample(self.bytes, self.clock.now()) else { return };
+        let resident = MutexGuard::unlocked(account, machine::resident_bytes).unwrap_or_default();
+        (account.reading, account.resident, account.charged_then) = (false, resident, charged);
+    }
 }
 
 // === impl Account ===
 
 impl Account {
-    /// Reads the resident memory, unless it was read only just now.
-    fn sample(&mut self, bytes: u64, clock: Clock) {
-        let now = clock.now();
+    /// Begins to read the resident memory if that is due. Returns the charges of this time.
+    fn begin_sample(&mut self, bytes: u64, now: Instant) -> Option<u64> {
         let grown = self.charged.saturating_sub(self.charged_then);
         let recent = self.read.is_some_and(|read| now.since(read) < SAMPLE_EVERY);
-        if recent && grown < bytes / SAMPLE_PART {
-            return;
+        if self.reading || (recent && grown < bytes / SAMPLE_PART) {
+            return None;
         }
-        (self.read, self.charged_then) = (Some(now), self.charged);
-        self.resident = machine::resident_bytes().unwrap_or_default();
+        (self.reading, self.read) = (true, Some(now));
+        Some(self.charged)
     }
 
     /// Memory in use: as it was read plus what was charged since then, and at least the charges.
@@ -213,6 +222,21 @@ mod tests {
         assert!(!hold(&mut account, client(1), 2 * MIB, 2 * MIB));
         account.resident = 10 * MIB;
         assert!(hold(&mut account, client(1), 2 * MIB, 2 * MIB));
+    }
+
+    #[test]
+    fn the_resident_memory_is_read_once_at_a_time_and_again_when_charges_have_grown() {
+        let (clock, mut account) = (Clock::start(), account());
+        let now = clock.now();
+        account.charged = 2 * MIB;
+        assert_eq!(account.begin_sample(64 * MIB, now), Some(2 * MIB));
+        account.charged = 8 * MIB;
+        assert_eq!(account.begin_sample(64 * MIB, now + SAMPLE_EVERY), None, "it is read at the moment");
+        (account.reading, account.charged_then) = (false, 2 * MIB);
+        assert_eq!(account.begin_sample(64 * MIB, now), Some(8 * MIB), "charges have grown");
+        (account.reading, account.charged_then) = (false, 8 * MIB);
+        assert_eq!(account.begin_sample(64 * MIB, now), None);
+        assert_eq!(account.begin_sample(64 * MIB, now + SAMPLE_EVERY), Some(8 * MIB));
     }
 
     #[test]

@@ -174,7 +174,7 @@ fn facts(error: &Error) -> ErrorFacts {
         Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
             MORE_DESCRIPTORS).wait(SOON).problem(ProblemType::ReducedCapacity),
         Error::MemoryFull { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
-            "let fewer requests wait at once, with shorter heads, or raise `max-memory`").wait(SOON)
+            "let fewer requests wait at once, with shorter heads, read answers as they come, or raise `max-memory`").wait(SOON)
             .problem(ProblemType::ReducedCapacity),
         Error::Connect { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Unreached, KeepAlive,
             UNREACHABLE),

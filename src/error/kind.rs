@@ -236,7 +236,7 @@ pub enum Error {
         after: Duration,
     },
     /// The client holds its part of the memory that andante may take.
-    #[error("no memory is left for another request of {client}: andante takes {} MiB at most (max-memory)", .bytes >> 20)]
+    #[error("no memory is left for another request or answer of {client}: andante takes {} MiB at most (max-memory)", .bytes >> 20)]
     MemoryFull {
         /// The bound, in bytes.
         bytes: u64,

@@ -143,7 +143,7 @@ impl Lanes {
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
             let most = self.capacity.lanes;
-            self.forgotten(forget(&mut lanes, most));
+            self.forgotten(forget(&mut lanes, most, *self.held.lock()));
             // Where all of them have to stay, it is not looked for each new one whether they still have to.
             let crowded = (lanes.len() * 2).min(most.max(lanes.len() * 5 / 4));
             rule_lanes.crowded.store(crowded, Ordering::Relaxed);
@@ -281,8 +281,9 @@ impl Lanes {
     /// Pauses every lane, also those opened meanwhile, for `length` or until [`Self::resume_all`]. Returns how many
     /// there are.
     pub fn pause_all(&self, length: Option<Duration>) -> usize {
-        *self.held.lock() = Some(length.map_or(Instant::FAR, |length| self.clock.now() + length));
-        self.all().iter().map(|lane| lane.pause(length)).count()
+        let until = length.map_or(Instant::FAR, |length| self.clock.now() + length);
+        *self.held.lock() = Some(until);
+        self.all().iter().map(|lane| lane.pause_until(until, length)).count()
     }
 
     /// Resumes every lane. Returns how many were paused by an operator.
@@ -328,7 +329,7 @@ impl Lanes {
     fn hold(&self, lane: &Arc<Lane>) {
         let now = self.clock.now();
         if let Some(until) = self.held.lock().filter(|until| *until > now) {
-            lane.pause((until != Instant::FAR).then(|| until.since(now)));
+            lane.pause_until(until, (until != Instant::FAR).then(|| until.since(now)));
         }
     }
 

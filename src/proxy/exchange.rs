@@ -178,16 +178,23 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// hyper was given this many bytes of an answer.
-    pub(crate) fn give(&self, bytes: usize) {
-        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+    /// hyper is given this many bytes of an answer. Returns `false`, and it must not be, if there is no memory for them.
+    #[must_use = "an answer that does not fit must not be given"]
+    pub(crate) fn give(&self, bytes: usize) -> bool {
+        let fits = self.memory.get().is_none_or(|memory| memory.hold_answer(bytes));
+        if fits {
+            self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// The worker has taken all that hyper was given.
     pub(crate) fn taken(&self) {
-        if self.unwritten.swap(0, Ordering::Relaxed) == 0 {
+        let taken = self.unwritten.swap(0, Ordering::Relaxed);
+        if taken == 0 {
             return;
         }
+        self.memory.get().into_iter().for_each(|memory| memory.release_answer(taken));
         if let Some(writer) = self.writer.lock().take() {
             // However slowly it reads, it moves.
             if self.progress.phase() == Phase::Body {

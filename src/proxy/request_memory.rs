@@ -1,12 +1,16 @@
-//! The memory that unanswered requests of one connection hold.
+//! The memory that requests of one connection hold, and answers that its worker has not taken.
 //!
 //! A gRPC channel opens no second connection when the first is full: it waits silently. So a connection may have many
 //! streams: a hundred with the longest heads, or a thousand with usual ones. A request beyond that is refused
 //! unprocessed, and may be sent again at once (RFC 9113 §8.7). All connections together are bounded by `max-memory`: a
 //! connection reserves memory of its client's account in steps, so that usual requests touch nothing that is shared.
+//!
+//! An answer is charged by what was taken from upstream for it and was not written to its worker. On HTTP/2, h2 holds it,
+//! and tells nobody when it is written: so each part gives its memory back when it is dropped.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Request;
 use http_body::Body;
 use parking_lot::Mutex;
@@ -38,6 +42,8 @@ struct HeldMemory {
     most_of_bodies: usize,
     /// A head that has come in part.
     reading: usize,
+    /// Parts of answers that the worker has not taken.
+    answers: usize,
     charge: Charge,
 }
 
@@ -46,6 +52,16 @@ pub(crate) struct HeldRequest {
     memory: RequestMemory,
     head: usize,
     body: usize,
+}
+
+/// The memory of one stream's answer, from its head until its worker has taken all of it. Clones share it.
+#[derive(Clone)]
+pub(crate) struct AnswerMemory(Arc<HeldRequest>);
+
+/// Part of an answer. Dropped, it gives its memory back.
+struct HeldPart {
+    data: Bytes,
+    memory: AnswerMemory,
 }
 
 /// The reason why there is no memory for a request.
@@ -63,7 +79,7 @@ impl RequestMemory {
     /// The memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
     pub(crate) fn new(session: &Session, most_of_bodies: usize) -> Self {
         let charge = session.proxy.memory.charge(Holder::Client(session.requester().client.address()));
-        let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, charge };
+        let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, answers: 0, charge };
         // A connection beyond the bound is told so when it sends a request.
         held.reserve();
         Self(Arc::new(Mutex::new(held)))
@@ -98,6 +114,28 @@ impl RequestMemory {
     }
 }
 
+/// For parts of answers.
+impl RequestMemory {
+    /// Reserves memory for `bytes` of an answer that its worker has not taken. Returns `false`, and holds none, if there is
+    /// none.
+    pub(crate) fn hold_answer(&self, bytes: usize) -> bool {
+        let mut held = self.0.lock();
+        held.answers += bytes;
+        let fits = held.reserve();
+        if !fits {
+            held.answers -= bytes;
+        }
+        fits
+    }
+
+    /// Gives back the memory of `bytes` that the worker has taken.
+    pub(crate) fn release_answer(&self, bytes: usize) {
+        let mut held = self.0.lock();
+        held.answers -= bytes;
+        held.reserve();
+    }
+}
+
 /// For connections with one request at a time.
 impl RequestMemory {
     /// Reserves the memory of the only request that is read. Returns `false`, and holds none, if there is none.
@@ -121,11 +159,49 @@ impl RequestMemory {
     }
 }
 
+// === impl HeldRequest ===
+
+impl HeldRequest {
+    /// Gives back the memory of the request but for what a stream takes beside its head, which its answer holds.
+    pub(crate) fn into_answer(mut self) -> AnswerMemory {
+        let mut held = self.memory.0.lock();
+        let (head, body) = (std::mem::replace(&mut self.head, STREAM_BYTES), std::mem::take(&mut self.body));
+        (held.heads, held.bodies) = (held.heads - (head - STREAM_BYTES), held.bodies - body);
+        held.reserve();
+        drop(held);
+        AnswerMemory(Arc::new(self))
+    }
+}
+
 impl Drop for HeldRequest {
     fn drop(&mut self) {
         let mut held = self.memory.0.lock();
         (held.heads, held.bodies) = (held.heads - self.head, held.bodies - self.body);
         held.reserve();
+    }
+}
+
+// === impl AnswerMemory ===
+
+impl AnswerMemory {
+    /// `data`, whose memory is reserved until it is dropped; `None` if there is none.
+    pub(crate) fn hold(&self, data: Bytes) -> Option<Bytes> {
+        let fits = self.0.memory.hold_answer(data.len());
+        fits.then(|| Bytes::from_owner(HeldPart { data, memory: self.clone() }))
+    }
+}
+
+// === impl HeldPart ===
+
+impl AsRef<[u8]> for HeldPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for HeldPart {
+    fn drop(&mut self) {
+        self.memory.0.memory.release_answer(self.data.len());
     }
 }
 
@@ -137,7 +213,7 @@ impl HeldMemory {
         let heads = self.heads + self.reading;
         // Of a head beyond a usual one there are two copies for a while: as it was read, and as fields.
         let copies = heads.saturating_sub(STEP_BYTES) / 2;
-        let bytes = CONNECTION_BYTES + heads + copies + self.bodies.min(self.most_of_bodies);
+        let bytes = CONNECTION_BYTES + heads + copies + self.answers + self.bodies.min(self.most_of_bodies);
         self.charge.resize(bytes.next_multiple_of(STEP_BYTES) as u64)
     }
 }
@@ -164,6 +240,7 @@ mod tests {
             bodies: 0,
             most_of_bodies: 1 << 20,
             reading: 0,
+            answers: 0,
             charge,
         })))
     }
@@ -210,6 +287,31 @@ mod tests {
         assert_eq!(long, 106);
         assert!(memory.reads_head(MAX_HEAD));
         assert!(account.charged() >= MAX_HEAD as u64);
+    }
+
+    #[test]
+    fn a_part_of_an_answer_is_charged_until_it_is_written_and_its_stream_with_it() {
+        let account = Memory::new(1 << 40, Clock::start());
+        let memory = memory(&account);
+        let request = Request::get("/").header("x", "y".repeat(8000)).body(Empty::<&[u8]>::new()).unwrap();
+        let answer = memory.hold(&request).unwrap().into_answer();
+        assert_eq!(memory.0.lock().heads, STREAM_BYTES, "its head is not needed any more");
+        let parts: Vec<_> = (0..10).map(|_| answer.hold(Bytes::from(vec![0; 16 * 1024])).unwrap()).collect();
+        drop(answer);
+        assert!(account.charged() >= 160 * 1024, "{}", account.charged());
+        drop(parts);
+        let held = memory.0.lock();
+        assert_eq!((held.heads, held.answers, account.charged()), (0, 0, STEP_BYTES as u64));
+    }
+
+    #[test]
+    fn a_part_of_an_answer_that_does_not_fit_is_charged_to_nobody() {
+        let account = Memory::new(1 << 40, Clock::start());
+        let memory = memory(&account);
+        assert!(memory.hold_answer(STEP_BYTES));
+        let before = account.charged();
+        assert!(!memory.hold_answer(1 << 40));
+        assert_eq!((memory.0.lock().answers, account.charged()), (STEP_BYTES, before));
     }
 
     #[test]

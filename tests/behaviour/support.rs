@@ -2,6 +2,7 @@
 //!
 //! Everything that waits is bounded by [`PATIENCE`]: a test that hangs fails, and says on what.
 
+mod alone;
 mod andante;
 mod client;
 mod dead_port;
@@ -18,6 +19,7 @@ mod upstream;
 use std::{thread, time::Duration};
 
 pub(crate) use self::{
+    alone::alone,
     andante::Andante,
     client::Client,
     dead_port::DeadPort,

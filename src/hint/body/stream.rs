@@ -178,7 +178,11 @@ fn refuses(json: &Value) -> bool {
 
 /// The value of a line of an event, if the line has this `name`.
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    let value = line.strip_prefix(name)?.strip_prefix(':')?;
+    let rest = line.strip_prefix(name)?;
+    if rest.is_empty() {
+        return Some("");
+    }
+    let value = rest.strip_prefix(':')?;
     Some(value.strip_prefix(' ').unwrap_or(value))
 }
 

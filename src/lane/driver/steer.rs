@@ -11,8 +11,12 @@ use crate::{
 impl Lane {
     /// Nothing leaves for `length`, or until [`Self::resume`]. Waiting requests keep their places.
     pub fn pause(self: &Arc<Self>, length: Option<Duration>) {
-        let until = |now: Instant| length.map_or(Instant::FAR, |length| now + length);
-        self.tell(|state, now| state.hold(until(now)));
+        self.pause_until(length.map_or(Instant::FAR, |length| self.clock.now() + length), length);
+    }
+
+    /// Does the same, until a time that is `length` from now.
+    pub(in crate::lane) fn pause_until(self: &Arc<Self>, until: Instant, length: Option<Duration>) {
+        self.tell(|state, _| state.hold(until));
         self.note(journal::paused(length));
     }
 

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Lane;
 use crate::{
+    clock::Instant,
     lane::{
         request::{AdmitRequest, Preview},
         snapshot::{QueueStatus, Snapshot},
@@ -97,8 +98,8 @@ impl Lane {
     }
 
     /// What would be lost if this lane were forgotten.
-    pub(in crate::lane) fn memory(&self) -> Memory {
+    pub(in crate::lane) fn memory(&self, paused: Option<Instant>) -> Memory {
         let now = self.clock.now();
-        self.shared.state.lock().memory(now)
+        self.shared.state.lock().memory(now, paused)
     }
 }

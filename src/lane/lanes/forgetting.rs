@@ -36,7 +36,7 @@ impl Lanes {
         for rule_lanes in &self.table.read().rules_lanes {
             let mut lanes = rule_lanes.lanes.write();
             if lanes.len() > FEW {
-                self.forgotten(forget(&mut lanes, self.capacity.lanes));
+                self.forgotten(forget(&mut lanes, self.capacity.lanes, *self.held.lock()));
                 lanes.shrink_to(FEW);
             }
         }
@@ -59,12 +59,14 @@ impl Lanes {
 ///
 /// Up to `most` lanes are kept for what was sent in them, though their windows be long. Beyond, those go first that were
 /// used longest ago: no host is called too often by that unless it is called again within its window, after as many others.
-pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize) -> Vec<Arc<str>> {
+///
+/// A lane that is opened while all are paused `until` then is paused, too, and may be forgotten for that.
+pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize, until: Option<Instant>) -> Vec<Arc<str>> {
     // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
     let (mut learned, mut counted, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     lanes.retain(|key, OpenLane { lane, .. }| {
-        let memory = if is_free(lane) { lane.memory() } else { Memory::Owed };
+        let memory = if is_free(lane) { lane.memory(until) } else { Memory::Owed };
         match memory {
             Memory::Owed => {}
             Memory::Counted(last) => counted.push((last, key.clone())),

@@ -10,7 +10,7 @@ use crate::clock::Instant;
 pub(in crate::lane) enum Memory {
     /// Requests wait or are under way, or an operator or a fleet counts on it.
     Owed,
-    /// What was sent counts in the window of a configured limit, the last of it then.
+    /// What was sent counts in the window of a configured limit, or of a narrower rule, the last of it then.
     Counted(Instant),
     /// A pause that an API has asked for.
     Pause,
@@ -24,19 +24,21 @@ pub(in crate::lane) enum Memory {
 pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl<T> State<T> {
-    /// What would be lost if this lane were forgotten.
-    pub(in crate::lane) fn memory(&mut self, now: Instant) -> Memory {
+    /// What would be lost if this lane were forgotten, where a new one is `paused` until then.
+    pub(in crate::lane) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
         let returns = &self.returns;
         self.narrow.forget_idle(u32::MAX, now, |number| returns.names(number));
-        let held = self.held_until(now).is_some();
+        let held = self.held_until(now).is_some_and(|until| Some(until) != paused);
         let holds_portion = self.fleet.as_ref().is_some_and(|fleet| fleet.holds_portion());
         let waits = self.under_way() > 0 || !self.queue.is_empty();
-        if held || waits || self.narrow.owes() || self.budget.holds_shares() || holds_portion {
+        if held || waits || self.budget.holds_shares() || holds_portion {
             return Memory::Owed;
         }
         // Also by a process before this one.
-        let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).unwrap_or(Instant::START);
-        if !self.budget.is_idle(now) {
+        let narrow = self.narrow.last_counted(now);
+        let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).max(narrow);
+        let last = last.unwrap_or(Instant::START);
+        if !self.budget.is_idle(now) || narrow.is_some() {
             return Memory::Counted(last);
         }
         if self.learned.last_pause().is_some_and(|until| until > now) {

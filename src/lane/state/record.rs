@@ -54,7 +54,8 @@ impl LaneRecord {
     pub(in crate::lane) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
-        self.learned.is_over(now) && budget.is_idle(now) && self.narrow.is_empty()
+        let narrow = self.narrow.iter().all(|record| record.is_over(restored_at, now, epoch));
+        self.learned.is_over(now) && budget.is_idle(now) && narrow
     }
 }
 

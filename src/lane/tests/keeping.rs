@@ -9,13 +9,13 @@ use crate::{
     clock::{Clock, Instant},
     hint::{self, Hint},
     lane::{
-        Admission, KeptLanes, Lane, Lanes, Past, UnreadLane,
+        Admission, AdmitRequest, Draw, KeptLanes, Lane, Lanes, Past, UnreadLane,
         state::{Decision, State},
         write_down,
     },
     learn::{AnswerReport, RouteKey},
     metrics::Metrics,
-    policy::{Origin, Policy, Rules, Scheme, Trust},
+    policy::{Added, Origin, Policy, Rules, Scheme, Trust},
 };
 
 /// Lanes of any host, without limits.
@@ -251,4 +251,86 @@ async fn lanes_whose_windows_are_long_are_bounded_in_number() {
         assert!(!matches!(find(&lanes, known).admit(ask(kind())), Admission::Send(_)), "{known}");
     }
     drop(held);
+}
+
+/// A rule with a budget of one request a month for some of a lane's requests.
+fn monthly() -> Arc<Policy> {
+    let mut policy = Policy::new("tenant", vec!["*".parse().unwrap()]);
+    (policy.limits, policy.added) = (vec!["1/month".parse().unwrap()], Some(Added::default()));
+    policy.into()
+}
+
+/// One request to `lane` that draws on the budget of `rule`. Says whether it leaves at once.
+fn call_of(lane: &Arc<Lane>, rule: &Arc<Policy>) -> bool {
+    let ask = AdmitRequest { draws: Some([Draw::new(7, rule.clone())].into_iter().collect()), ..ask(kind()) };
+    let Admission::Send(mut permit) = lane.admit(ask) else { return false };
+    permit.sent();
+    permit.answered(&AnswerReport::SERVED, Instant::START);
+    true
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_with_narrower_budgets_that_count_are_bounded_in_number_the_oldest_first() {
+    let (lanes, rule) = (lanes().within(256 << 20), monthly());
+    for host in 0..6000 {
+        assert!(call_of(&find(&lanes, &format!("h{host}.test")), &rule));
+        tokio::time::advance(ms(1)).await;
+    }
+    lanes.sweep();
+    assert!((1024..=2500).contains(&lanes.len()), "{}", lanes.len());
+    let latest = find(&lanes, "h5999.test");
+    assert!(!call_of(&latest, &rule), "its one request of the month is gone");
+    let oldest = find(&lanes, "h0.test");
+    assert!(call_of(&oldest, &rule), "it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_that_are_opened_while_all_are_paused_are_bounded_in_number() {
+    let lanes = lanes().within(256 << 20);
+    find(&lanes, "own.test").pause(Some(ms(86_400_000)));
+    lanes.pause_all(Some(ms(3_600_000)));
+    find(&lanes, "own.test").pause(Some(ms(86_400_000)));
+    crowd(&lanes);
+    assert!(lanes.len() < 4000, "{}", lanes.len());
+    assert!(matches!(find(&lanes, "crowd0.test").admit(ask(kind())), Admission::Wait(_)), "a new one is paused");
+    tokio::time::advance(ms(3_700_000)).await;
+    assert!(!matches!(find(&lanes, "own.test").admit(ask(kind())), Admission::Send(_)), "it is paused for longer");
+}
+
+/// The record of the lane of `host`, in which the request of the month was sent by a narrower rule.
+async fn record_of(host: &str, rule: &Arc<Policy>, clock: Clock) -> Vec<u8> {
+    let lanes = Lanes::new(Rules::new(vec![any()]), Metrics::new(), clock).keeping(read(&[], clock).0);
+    let lane = find(&lanes, host);
+    assert!(call_of(&lane, rule) && !call_of(&lane, rule));
+    let written = write_down([&lane].into_iter(), true, true).next().expect("a record");
+    written.text
+}
+
+fn any() -> Policy {
+    Policy::new("any", vec!["*".parse().unwrap()])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_with_stored_narrower_budgets_alone_is_kept_among_many() {
+    let (clock, rule) = (Clock::resume(Duration::from_secs(86_400)), monthly());
+    let text = record_of("quota.test", &rule, clock).await;
+    let kept = read(&[("any\nquota.test", &text)], clock).0;
+    let lanes = Lanes::new(Rules::new(vec![any()]), Metrics::new(), clock).keeping(kept);
+    // Opened for people to see it, as at a start; nobody asks.
+    drop(find(&lanes, "quota.test"));
+    crowd(&lanes);
+    assert!(!call_of(&find(&lanes, "quota.test"), &rule), "its month is used up");
+    assert_eq!(lanes.gone().iter().filter(|id| id.contains("quota")).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_narrower_budgets_count_no_more_is_forgotten() {
+    let (clock, rule) = (Clock::resume(Duration::from_secs(86_400)), monthly());
+    let text = record_of("quota.test", &rule, clock).await;
+    let kept = read(&[("any\nquota.test", &text)], clock).0;
+    let day = Duration::from_secs(86_400);
+    kept.sweep(clock.now() + day, clock.epoch());
+    assert_eq!(kept.len(), 1, "its month is not over");
+    kept.sweep(clock.now() + day * 70, clock.epoch());
+    assert_eq!((kept.len(), kept.gone().len()), (0, 1));
 }

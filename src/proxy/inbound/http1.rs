@@ -30,6 +30,7 @@ use crate::{
         outbound::response_body::ResponseBody,
         protocol::{MAX_FIELDS, MAX_HEAD},
         stack::stack,
+        steps::respond,
     },
 };
 
@@ -146,8 +147,9 @@ impl http_body::Body for Unhurried {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         ready!(self.exchange.poll_room(AT_ONCE, cx));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame {
-            self.exchange.give(frame.data_ref().map_or(0, Bytes::len));
+        let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()).map_or(0, Bytes::len);
+        if bytes > 0 && !self.exchange.give(bytes) {
+            return Poll::Ready(Some(Err(respond::unread(&self.exchange).into())));
         }
         Poll::Ready(frame)
     }

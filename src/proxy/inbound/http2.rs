@@ -30,9 +30,10 @@ use crate::{
         message::{frame_filter::FrameFilter, progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
-        request_memory::{HeldRequest, NoMemory, RequestMemory},
+        request_memory::{AnswerMemory, HeldRequest, NoMemory, RequestMemory},
         session::Session,
         stack::stack,
+        steps::respond,
     },
 };
 
@@ -58,10 +59,13 @@ struct Streams(Mutex<Vec<Weak<Exchange>>>);
 #[derive(Clone)]
 struct StreamExecutor;
 
-/// An answer's body, which ends when it has not moved for too long, and with it no more than its stream.
+/// An answer's body, which ends when it has not moved for too long, or when no memory is left for it, and with it no more than
+/// its stream.
 struct Watched {
     body: ResponseBody,
     watch: Watchdog,
+    /// `None` for the refusal of a request that there was no memory for.
+    memory: Option<AnswerMemory>,
 }
 
 /// Serves HTTP/2 on `stream` until it ends, hangs, or the process drains.
@@ -172,7 +176,8 @@ async fn answer(
         Poll::Pending
     })
     .await?;
-    Ok(answer.map(|body| Watched { body, watch }))
+    let memory = held.ok().map(HeldRequest::into_answer);
+    Ok(answer.map(|body| Watched { body, watch, memory }))
 }
 
 /// How the streams of a connection fare.
@@ -200,13 +205,32 @@ where
 
 // === impl Watched ===
 
+impl Watched {
+    /// Charges `frame` until it is written.
+    fn hold(&self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+        let Some(memory) = &self.memory else { return Ok(frame) };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return Ok(trailers),
+        };
+        match memory.hold(data) {
+            Some(data) => Ok(Frame::data(data)),
+            None => {
+                respond::unread(self.watch.exchange());
+                // The worker's connection holds more than it should (RFC 9113 §7).
+                Err(h2::Error::from(Reason::ENHANCE_YOUR_CALM).into())
+            }
+        }
+    }
+}
+
 impl http_body::Body for Watched {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            return Poll::Ready(frame);
+            return Poll::Ready(frame.map(|frame| self.hold(frame?)));
         }
         ready!(self.watch.poll_over(cx));
         Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))

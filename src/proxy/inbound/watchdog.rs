@@ -154,6 +154,11 @@ impl Watchdog {
         }
     }
 
+    /// The exchange that is watched.
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
     /// Looks at the clock when the current phase ends, or at the next tick.
     pub(crate) fn look_again(&mut self) {
         let exchange = &self.exchange;

@@ -71,7 +71,14 @@ where
 
 /// Notes that a request failed with `error`, and makes the answer to it.
 fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
-    let (proxy, text) = (&exchange.proxy, error.with_causes());
+    let text = error.with_causes();
+    report(exchange, error, &text);
+    for_error(exchange, error, &text)
+}
+
+/// Reports `error`, which `text` says with its causes, to the log and as an incident.
+fn report(exchange: &Exchange, error: &Error, text: &str) {
+    let proxy = &exchange.proxy;
     match error.blame() {
         // Told where it is known which request it was.
         Blame::Upstream => {}
@@ -83,16 +90,19 @@ fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
         }
         Blame::Us if matches!(error, Error::MemoryFull { .. }) => {
             if proxy.reports.throttle.is_due(LogTopic::Memory, &"".into(), proxy.clock.now()) {
-                warn!(error = text, hint = error.hint(), "no memory is left: requests are answered with 503");
+                warn!(
+                    error = text,
+                    hint = error.hint(),
+                    "no memory is left: requests are answered with 503, and answers that are not read are cut short"
+                );
             }
         }
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
     if !matches!(error, Error::Draining { .. }) {
-        proxy.reports.incidents.failed(error, &text, proxy.clock.now());
+        proxy.reports.incidents.failed(error, text, proxy.clock.now());
     }
-    for_error(exchange, error, &text)
 }
 
 /// The answer to a request that failed with `error`, which `text` says with its causes.
@@ -166,6 +176,13 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
 pub(crate) fn memory_full(exchange: &Exchange) -> Error {
     let client = exchange.session.requester().client.to_string();
     Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client }
+}
+
+/// The error that ends an answer which its worker takes too slowly for the memory that is left.
+pub(crate) fn unread(exchange: &Exchange) -> Error {
+    let error = memory_full(exchange);
+    report(exchange, &error, &error.with_causes());
+    error
 }
 
 /// What a client speaks whose first byte is this, which no request begins with.

@@ -4,7 +4,7 @@ use std::{io::Write as _, net::TcpStream, thread, time::Duration};
 
 use super::{MAX_MEMORY, withstands};
 use crate::support::{
-    Andante, Client, Upstream,
+    Andante, Client, Upstream, alone,
     h2::{Frames, kind},
     rejected,
 };
@@ -43,6 +43,7 @@ fn by_tenant(host: &str) -> String {
 
 #[test]
 fn keyed_budgets_are_bounded_and_the_oldest_is_forgotten_first() {
+    let _alone = alone();
     let (upstream, beside) = (Upstream::ok(), Upstream::ok());
     let host = upstream.address().to_string();
     let andante = Andante::with_config(&by_tenant(&host));
@@ -64,6 +65,7 @@ fn keyed_budgets_are_bounded_and_the_oldest_is_forgotten_first() {
 
 #[test]
 fn host_names_that_requests_make_up_stay_below_the_bound() {
+    let _alone = alone();
     let (upstream, beside) = (Upstream::ok(), Upstream::ok());
     let rule = "[[rule]]\nhost = \"*.made-up.test\"\nresolve = \"127.0.0.1\"\nlimits = [\"100/day\"]\n";
     let andante = Andante::with_config(&format!("{MAX_MEMORY}{rule}"));
@@ -77,6 +79,7 @@ fn host_names_that_requests_make_up_stay_below_the_bound() {
 
 #[test]
 fn readers_of_status_that_do_not_read_stay_below_the_bound() {
+    let _alone = alone();
     let (upstream, beside) = (Upstream::ok(), Upstream::ok());
     let rule = "[[rule]]\nhost = \"*.made-up.test\"\nresolve = \"127.0.0.1\"\nlimits = [\"100/day\"]\n";
     let andante = Andante::with_config(&format!("{MAX_MEMORY}{rule}"));

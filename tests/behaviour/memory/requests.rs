@@ -9,7 +9,7 @@ use std::{
 
 use super::{MAX_MEMORY, withstands, withstands_beside};
 use crate::support::{
-    Andante, Client, Upstream,
+    Andante, Client, Upstream, alone,
     h2::{Frames, block, kind},
 };
 
@@ -51,6 +51,7 @@ fn post_many(andante: &Andante, upstream: &Upstream, count: u32, head: usize) ->
 
 #[test]
 fn long_heads_and_bodies_of_waiting_http2_requests_stay_below_the_bound() {
+    let _alone = alone();
     let (andante, full, beside) = full_lane();
     withstands(&andante, &beside, || {
         let _held: Vec<_> = (0..60).map(|_| post_many(&andante, &full, 100, 60_000)).collect();
@@ -82,6 +83,7 @@ fn long_heads_and_bodies_of_waiting_http2_requests_stay_below_the_bound() {
 
 #[test]
 fn many_small_http2_requests_that_wait_stay_below_the_bound() {
+    let _alone = alone();
     let (andante, full, beside) = full_lane();
     withstands(&andante, &beside, || {
         let _held: Vec<_> = (0..60).map(|_| post_many(&andante, &full, 900, 200)).collect();
@@ -91,6 +93,7 @@ fn many_small_http2_requests_that_wait_stay_below_the_bound() {
 
 #[test]
 fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
+    let _alone = alone();
     let (andante, full, beside) = full_lane();
     let request =
         format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: {}\r\n\r\n", full.url("/"), full.address(), "x".repeat(60_000));
@@ -102,6 +105,7 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
 
 #[test]
 fn heads_that_never_end_stay_below_the_bound() {
+    let _alone = alone();
     // Beginnings of heads fill all that their client may have, down to its smallest requests.
     let (andante, full, beside) = full_lane_with("identity = \"address\"\n");
     let begun = format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: ", full.url("/"), full.address());

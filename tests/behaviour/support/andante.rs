@@ -94,6 +94,7 @@ impl Andante {
     }
 
     fn launch(command: &mut Command, args: &[&str], config: Option<NamedTempFile>) -> Self {
+        super::alone::beside();
         // What a test before this one has sent is of no concern.
         command.arg("serve").env("ANDANTE_STATE", "off");
         for flag in ["--listen", "--admin"] {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig,
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     client::WebPkiServerVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
     server::{Acceptor, WebPkiClientVerifier},
@@ -87,6 +87,11 @@ impl Server {
     fn assemble(mut config: ServerConfig, alpn: &[&str]) -> Self {
         config.alpn_protocols = protocols(alpn);
         Self(Arc::new(config))
+    }
+
+    /// This side of a connection by `socket`, which shakes hands when it is first used.
+    pub(crate) fn over(&self, socket: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
+        StreamOwned::new(ServerConnection::new(self.0.clone()).unwrap(), socket)
     }
 
     /// Answers a handshake; says what was asked for, and how it went.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Narrow, NarrowBudget};
+use super::{Narrow, NarrowBudget, record::StoredBudget};
 use crate::{
     clock::Instant,
     lane::{
@@ -37,6 +37,17 @@ impl Narrow {
         if self.budgets.len() == 0 && end > 0 {
             (self.budgets, self.ids) = Default::default();
         }
+    }
+
+    /// Time of the last draw on the budgets that are left, those of an earlier process included; `None` if nothing counts
+    /// that only this lane knows. The lane itself counts what is not reserved.
+    ///
+    /// To be called after [`forget_idle`](Self::forget_idle) of all budgets.
+    pub(in crate::lane::state) fn last_counted(&mut self, now: Instant) -> Option<Instant> {
+        self.forget_stored(now);
+        let own = self.budgets.iter().filter(|(_, narrow)| !narrow.rule.is_besides_reserve());
+        let own = own.map(|(_, narrow)| narrow.budget.last());
+        own.chain(self.stored.values().map(StoredBudget::last)).map(|last| last.unwrap_or(Instant::START)).max()
     }
 
     /// Forgets one of the next few budgets, of those that no request is about: one whose limits are all free, or else the one

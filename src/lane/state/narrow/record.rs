@@ -35,6 +35,24 @@ fn lasts(rule: &Policy) -> bool {
         && (!rule.calendar.is_empty() || rule.limits.iter().any(|limit| limit.rate.per > LASTING))
 }
 
+// === impl NarrowRecord ===
+
+impl NarrowRecord {
+    /// Whether a budget that was restored from it at `restored_at` counts nothing `now`.
+    pub(in crate::lane::state) fn is_over(&self, restored_at: Instant, now: Instant, epoch: Duration) -> bool {
+        Budget::restored(&self.budget, MarginSpec::Auto, None, restored_at, epoch).is_idle(now)
+    }
+}
+
+// === impl StoredBudget ===
+
+impl StoredBudget {
+    /// When it was last drawn on.
+    pub(super) fn last(&self) -> Option<Instant> {
+        self.0.last()
+    }
+}
+
 // === impl Narrow ===
 
 impl Narrow {
@@ -92,6 +110,11 @@ impl Narrow {
             }
             narrow.budget.presume_short(now);
         }
+    }
+
+    /// Forgets stored budgets that count no more.
+    pub(super) fn forget_stored(&mut self, now: Instant) {
+        self.stored.retain(|_, StoredBudget(budget)| !budget.is_idle(now));
     }
 
     /// The budget with this key of `rule`, as it was stored.

@@ -19,11 +19,6 @@ impl Narrow {
         budget
     }
 
-    /// Whether something is counted that nothing else knows of: what is not reserved is also counted by the lane.
-    pub(in crate::lane::state) fn owes(&self) -> bool {
-        self.budgets.iter().any(|(_, narrow)| !narrow.rule.is_besides_reserve())
-    }
-
     /// What `other` has sent `since` then counts for this lane from now on.
     pub(in crate::lane::state) fn absorbed(&mut self, other: &Budget, since: Instant, now: Instant) {
         let reserves = self.budgets.iter_mut().filter(|narrow| narrow.rule.is_besides_reserve());

@@ -1,7 +1,7 @@
 //! A connection to a store that may not fill the memory: what it sends ahead of being understood is bounded.
 //!
-//! The parser of the `redis` crate keeps a reply until it is whole, however long it is. A store with TLS has shown a
-//! certificate, and is connected to by the crate itself.
+//! The parser of the `redis` crate keeps a reply until it is whole, however long it is. So connections are opened here, with
+//! TLS as the crate would open them, and every byte that the parser gets is counted.
 
 use std::{
     io,
@@ -14,11 +14,13 @@ use std::{
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisError, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, aio::MultiplexedConnection};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
+use tokio_rustls::TlsConnector;
 
 /// A reply to a call of a fleet with 65,536 lanes has about 8 MiB.
 const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
@@ -28,10 +30,13 @@ const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 pub(super) struct UnreadReply(Arc<AtomicUsize>);
 
 /// A stream that ends in an error where a reply is too long.
-struct BoundedStream {
-    stream: TcpStream,
+struct BoundedStream<S> {
+    stream: S,
     unread: UnreadReply,
 }
+
+/// A connection, and the future that drives it.
+type Opened = (MultiplexedConnection, Pin<Box<dyn Future<Output = ()> + Send>>);
 
 /// Connects to `client` within this time; `unread` is told by the receiver of what is pushed that a message was understood.
 pub(super) async fn connect(
@@ -41,20 +46,60 @@ pub(super) async fn connect(
     within: Duration,
 ) -> Result<MultiplexedConnection, RedisError> {
     let info = client.get_connection_info();
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return client.get_multiplexed_async_connection_with_config(&config.set_connection_timeout(Some(within))).await;
-    };
     let connecting = async {
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
-        stream.set_nodelay(true)?;
-        let stream = BoundedStream { stream, unread };
-        MultiplexedConnection::new_with_config(info.redis_settings(), stream, config).await
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) => open(info, config, tcp(host, *port).await?, unread).await,
+            ConnectionAddr::TcpTls { host, port, insecure: false, .. } => {
+                let (name, trust) = (ServerName::try_from(host.clone())?, trust()?);
+                let tls = TlsConnector::from(Arc::new(trust)).connect(name, tcp(host, *port).await?).await?;
+                open(info, config, tls, unread).await
+            }
+            // The crate says why not: there are no sockets of other kinds, and no TLS without a certificate that is checked.
+            _ => {
+                let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+                Ok::<Opened, _>((connection, Box::pin(std::future::ready(()))))
+            }
+        }
     };
     let late = || RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
     let (connection, driver) = tokio::time::timeout(within, connecting).await.map_err(|_| late())??;
     // Ends with the last handle of the connection.
     tokio::spawn(driver);
     Ok(connection)
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The system's trust, read again for each connection: it changes while a process runs.
+fn trust() -> Result<ClientConfig, RedisError> {
+    let mut system = rustls_native_certs::load_native_certs();
+    if let Some(error) = system.errors.pop() {
+        return Err(error.into());
+    }
+    let mut roots = RootCertStore::empty();
+    system.certs.into_iter().try_for_each(|root| roots.add(root))?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Begins to speak the store's protocol on `stream`.
+async fn open<S>(
+    info: &ConnectionInfo,
+    config: AsyncConnectionConfig,
+    stream: S,
+    unread: UnreadReply,
+) -> Result<Opened, RedisError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+{
+    let stream = BoundedStream { stream, unread };
+    let (connection, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config).await?;
+    Ok((connection, Box::pin(driver)))
 }
 
 // === impl UnreadReply ===
@@ -75,7 +120,7 @@ impl UnreadReply {
 
 // === impl BoundedStream ===
 
-impl AsyncRead for BoundedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
@@ -83,7 +128,7 @@ impl AsyncRead for BoundedStream {
     }
 }
 
-impl AsyncWrite for BoundedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.unread.reset();
         Pin::new(&mut self.stream).poll_write(cx, buf)
