@@ -32,7 +32,7 @@ use http::{
 pub use self::{
     body::{StreamBeginning, StreamProgress},
     glance::Glance,
-    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal},
+    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal, Strength},
 };
 use self::{evidence::Evidence, fields::Fields, time::Now};
 
@@ -102,26 +102,14 @@ pub fn read_at(
 pub fn read_refused(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
-    let mut evidence = Evidence { refused: true, coded: true, ..Evidence::default() };
+    let mut evidence = Evidence { refusal: Some(Strength::Code), ..Evidence::default() };
     evidence.cause = Some(Cause::Quota);
     look(Fields::pick(headers), status, now, &mut evidence);
     body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
     sum_up(&mut evidence);
     // The rule knows better than words.
-    (evidence.in_words, evidence.fatal) = (None, None);
+    (evidence.in_words, evidence.fatal, evidence.done) = (None, None, Some(false));
     classify::classify(status, evidence)
-}
-
-/// Whether a body of status 200 only complains: it has errors, and brings no result.
-pub fn is_complaint(headers: &HeaderMap, body: &[u8]) -> bool {
-    body::only_complains(headers, body)
-}
-
-/// Whether a JSON body of an answer with status 200 tells of a refusal by itself, if only of a part of what was asked.
-pub fn complains(body: &[u8]) -> bool {
-    let headers = HeaderMap::new();
-    read(&Answer { status: StatusCode::OK, headers: &headers, body: Some(body), arrived: Duration::ZERO }).cause
-        != Cause::None
 }
 
 /// Whether the head asks for a wait explicitly.
@@ -203,7 +191,7 @@ fn grpc(fields: &Fields<'_>, evidence: &mut Evidence) {
         Some("14") => Cause::Overload,
         _ => return,
     };
-    evidence.refused = true;
+    evidence.refuse(Strength::Head);
     evidence.cause.get_or_insert(cause);
     evidence.speaks(Dialect::GRPC);
 }

@@ -42,7 +42,7 @@ pub use self::{
 };
 use crate::{
     clock::Instant,
-    hint::{Cause, Hint, Signal},
+    hint::{Cause, Hint, Signal, Strength},
     limit::{Budget, Charge, Cost, Scope, Seq, Source},
     policy::{Policy, Spend, Trust},
 };
@@ -225,10 +225,13 @@ impl Learned {
         if hint.signal == Signal::FatalQuota {
             return self.hear_hopeless(seen);
         }
+        if hint.is_hearsay() {
+            return self.hear_words(seen);
+        }
         // Either the hint says so, or others are served all the time.
         let quota = hint.cause == Cause::Quota;
         // Others are served, and it does not say that it lacks capacity for whatever it is asked.
-        let limits = hint.cause == Cause::Overload && !hint.undone && self.is_alive();
+        let limits = hint.cause == Cause::Overload && hint.strength != Strength::Code && self.is_alive();
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
         let buckets = if tells { &hint.buckets[..] } else { &[] };
         let claims = self.told.hear(seen, buckets, self.spend, budget, self.unanswered);

@@ -249,7 +249,6 @@ mod tests {
             ("[::1]:9128", "[::1]:9128"),
             ("off", "off"),
             ("9128", "9128"),
-            ("https://127.0.0.1:1", "https://127.0.0.1:1"),
         ] {
             assert_eq!(address_of(said).await.unwrap(), meant, "{said}");
         }

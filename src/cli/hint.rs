@@ -15,7 +15,7 @@ use self::raw::Raw;
 use super::{Failure, json_text, serve, terminal};
 use crate::{
     config::{Config, Sources},
-    hint::{self, Answer, Bucket, Cause, Hint, Hopeless, Signal},
+    hint::{self, Answer, Bucket, Hint, Hopeless, Signal},
     policy::RefusedAnswer,
 };
 
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let answer = Answer { status: raw.status, headers: &raw.headers, body, arrived };
     let declared = args.declared()?.iter().any(|of| of.matches(raw.status, &raw.headers, body));
     let mut hint = hint::read(&answer);
-    if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
+    if declared && !hint.is_certain() {
         hint = hint::read_refused(&answer);
     }
     let line = json_text::line(&Conclusion::of(&hint));

@@ -3,6 +3,7 @@
 mod batch;
 mod codes;
 mod hopeless;
+mod known;
 mod refusal;
 mod served;
 mod stream;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 pub use self::stream::{StreamBeginning, StreamProgress};
 use super::{
-    Dialect,
+    Dialect, Strength,
     coding::{Coding, MAX_BODY_BYTES},
     evidence::Evidence,
     glance::Glance,
@@ -34,21 +35,16 @@ pub(super) fn read_refusal(status: StatusCode, headers: &HeaderMap, body: &[u8],
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, evidence: &mut Evidence) {
     let refusing = status.as_u16() >= 400;
     if refusing && let Some(code) = headers.get("x-amzn-errortype").and_then(|code| code.to_str().ok()) {
-        codes::judge(code, evidence);
+        // Others than SOAP send 500 for what they may have done in part.
+        let strength = if status == StatusCode::INTERNAL_SERVER_ERROR { Strength::Words } else { Strength::Code };
+        codes::judge(code, strength, evidence);
     }
     let Some(body) = body else { return };
     // A letter may be cut at the end of it, or broken; some begin with a byte order mark.
     let body = String::from_utf8_lossy(body.get(..MAX_BODY_BYTES).unwrap_or(body));
     let body = body.trim_start_matches('\u{feff}').trim();
     if refusing {
-        match serde_json::from_str::<Value>(body) {
-            Ok(json) => refusal::read(&json, now, evidence),
-            Err(_) => text::read(body, now, evidence),
-        }
-        text::payment(body, matches!(status.as_u16(), 402 | 429), evidence);
-        if status == StatusCode::SERVICE_UNAVAILABLE && evidence.cause.is_none() && is_overloaded(body) {
-            codes::judge("overloaded", evidence);
-        }
+        refuse(status, body, now, evidence);
     } else if status == StatusCode::OK && served::may_complain(body.as_bytes()) {
         if is_stream(headers) {
             stream::read(body, now, evidence);
@@ -57,44 +53,41 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
         {
             match json.as_array() {
                 Some(answers) => batch::read(answers, now, evidence),
-                None => {
-                    served::read(&json, now, evidence);
-                    batch::read_responses(&json, now, evidence);
+                None if json.get("responses").is_some_and(Value::is_array) => {
+                    batch::read_responses(&json, now, evidence)
                 }
+                None => served::read(&json, now, evidence),
             }
         }
     }
-    let said =
-        evidence.refused || evidence.fatal.is_some() || evidence.cause.is_some() || evidence.retry_after.is_some();
+    let said = evidence.refusal.is_some()
+        || evidence.fatal.is_some()
+        || evidence.cause.is_some()
+        || evidence.retry_after.is_some();
     if said || !evidence.budgets.is_empty() {
         evidence.speaks(Dialect::BODY);
     }
 }
 
-/// Gemini's 503: "The model is overloaded. Please try again later." A limiter's 503 does not say that, and neither does a
-/// report of what was overloaded.
-fn is_overloaded(body: &str) -> bool {
-    let body = body.to_ascii_lowercase();
-    [
-        "is overloaded",
-        "is currently overloaded",
-        "is temporarily overloaded",
-        "are currently overloaded",
-        "overloaded_error",
-    ]
-    .iter()
-    .any(|words| body.contains(words))
-}
-
-/// Whether a body of status 200 refuses all that was asked for, and brings no result.
-pub(super) fn only_complains(headers: &HeaderMap, body: &[u8]) -> bool {
-    if is_stream(headers) {
-        return stream::only_refusal(body).is_some();
+/// Reads the body of an answer whose status may refuse.
+fn refuse(status: StatusCode, body: &str, now: Now, evidence: &mut Evidence) {
+    let json = serde_json::from_str::<Value>(body).ok();
+    match &json {
+        Some(json) => refusal::read(json, now, evidence),
+        None => text::read(body, now, evidence),
     }
-    match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Array(answers)) => !answers.is_empty() && answers.iter().all(batch::is_refused),
-        Ok(json) => served::only_complains(&json) || batch::is_all_refused(&json),
-        Err(_) => false,
+    text::payment(body, matches!(status.as_u16(), 402 | 429), evidence);
+    let is_overloaded = |json: &Value| refusal::messages(json).any(known::is_overloaded);
+    if status == StatusCode::SERVICE_UNAVAILABLE && evidence.cause.is_none() && json.as_ref().is_some_and(is_overloaded)
+    {
+        codes::judge("overloaded", Strength::Code, evidence);
+    }
+    if status == StatusCode::INTERNAL_SERVER_ERROR && !text::is_soap(body) {
+        // SOAP sends each fault with status 500 (SOAP 1.1 §6.2); others send it for what they may have done in part.
+        evidence.refusal = evidence.refusal.min(Some(Strength::Words));
+    }
+    if json.as_ref().is_some_and(known::says_done) {
+        evidence.done = Some(true);
     }
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::{
-    Cause, Dialect, Hint, Hopeless, Signal,
+    Cause, Dialect, Hint, Hopeless, Signal, Strength,
     evidence::{Evidence, ReportedBudget},
 };
 
+/// Longest wait for which words alone are believed; then it is tried again.
+const MAX_WAIT_IN_WORDS: Duration = Duration::from_secs(60);
 const ROUNDED: Duration = Duration::from_secs(2);
 
 /// Judges an answer with this status.
@@ -23,8 +25,12 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
         evidence.retry_after = None;
     }
     let refused = is_refused(status, &evidence);
+    let strength = strength(status, &evidence);
     if refused {
-        evidence.retry_after = evidence.retry_after.or(evidence.said);
+        let is_believed = strength != Strength::Words;
+        let said = evidence.said.map(|said| if is_believed { said } else { said.min(MAX_WAIT_IN_WORDS) });
+        evidence.retry_after = evidence.retry_after.or(said);
+        evidence.renewed = evidence.renewed.filter(|_| is_believed);
     }
     let used_up = || evidence.budgets.iter().filter(|budget| stops(budget));
     let hopeless = if refused { hopeless(&evidence) } else { None };
@@ -45,8 +51,8 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     };
     let cause = if refused { cause(status, &evidence) } else { Cause::None };
     let dialect = evidence.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
-    // SOAP sends each fault with status 500 (SOAP 1.1 §6.2); others send it for what they may have done in part.
-    let undone = refused && (status.as_u16() == 529 || evidence.coded && (status != 500 || evidence.soap));
+    // What is served brings a result, unless its body says that it does not.
+    let done = refused && evidence.done.unwrap_or(status.is_success());
     let Evidence { budgets, retry_after, later, other_scope, scope, .. } = evidence;
     let later = retry_after.map_or(Duration::ZERO, |_| later);
     let buckets = budgets.into_iter().map(|budget| budget.bucket).collect();
@@ -60,7 +66,8 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
         dialect,
         buckets,
         hopeless,
-        undone,
+        strength,
+        done,
     }
 }
 
@@ -77,9 +84,23 @@ fn hopeless(evidence: &Evidence) -> Option<Hopeless> {
     evidence.fatal.or(evidence.in_words.filter(lasts)).or(not_on_plan)
 }
 
+/// How surely a request that was refused was not done.
+fn strength(status: StatusCode, evidence: &Evidence) -> Strength {
+    let is_told = || {
+        let used_up = evidence.budgets.iter().any(|budget| budget.is_used_up() && budget.binds);
+        evidence.retry_after.or(evidence.other_scope).is_some() || status == StatusCode::FORBIDDEN && used_up
+    };
+    match (evidence.refusal, status.as_u16()) {
+        (Some(Strength::Code), _) | (_, 529) => Strength::Code,
+        (Some(Strength::Head), _) | (_, 418 | 420 | 429 | 509) => Strength::Head,
+        _ if is_told() => Strength::Head,
+        _ => Strength::Words,
+    }
+}
+
 /// Whether a request was refused because of a limit, or for lack of capacity.
 pub(super) fn is_refused(status: StatusCode, evidence: &Evidence) -> bool {
-    if evidence.refused || evidence.fatal.is_some() || always_refuses(status) {
+    if evidence.refusal.is_some() || evidence.fatal.is_some() || always_refuses(status) {
         return true;
     }
     let asked = evidence.retry_after.is_some();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Bucket, Cause, Dialect, Hopeless, count,
+    Bucket, Cause, Dialect, Hopeless, Strength, count,
     time::{self, Now, When},
 };
 
@@ -33,8 +33,10 @@ pub(super) struct Evidence {
     pub(super) dialect: Option<Dialect>,
     /// A flag or a fraction warns that the limit is near.
     pub(super) warning: bool,
-    /// The answer says that it is a refusal, whatever its status.
-    pub(super) refused: bool,
+    /// The answer says that it is a refusal, whatever its status, and so surely.
+    pub(super) refusal: Option<Strength>,
+    /// Whether something was done, if the body tells.
+    pub(super) done: Option<bool>,
     /// Why waiting does not help, whatever else the answer says.
     pub(super) fatal: Option<Hopeless>,
     /// Why waiting does not help if the request was refused, as a sentence says. Anybody may have written it.
@@ -43,10 +45,6 @@ pub(super) struct Evidence {
     pub(super) renewed: Option<Duration>,
     /// It is a cap on spending, which lasts longer than any wait that is asked for.
     pub(super) spends: bool,
-    /// The body is a fault of SOAP.
-    pub(super) soap: bool,
-    /// A code says that it is a refusal.
-    pub(super) coded: bool,
     /// The cause, if the answer reports it.
     pub(super) cause: Option<Cause>,
 }
@@ -78,6 +76,11 @@ impl Evidence {
         if !says_nothing && !known && self.budgets.len() < MOST_BUCKETS {
             self.budgets.push(budget);
         }
+    }
+
+    /// Notes that the answer refuses; the surest evidence counts.
+    pub(super) fn refuse(&mut self, strength: Strength) {
+        self.refusal = self.refusal.max(Some(strength));
     }
 
     /// The first reader that understands something names the dialect: the most specific readers come first.

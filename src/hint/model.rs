@@ -23,8 +23,21 @@ pub struct Hint {
     pub buckets: Vec<Bucket>,
     /// Why waiting does not help, if it does not.
     pub hopeless: Option<Hopeless>,
-    /// The answer says by a code, or by status 529, that the request was refused before anything was done.
-    pub undone: bool,
+    /// How surely a refused request was not done.
+    pub strength: Strength,
+    /// A refusal beside which something was done: the request must not be done twice, and those that follow may be refused.
+    pub done: bool,
+}
+
+/// How surely a refused request was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// Words alone, which anybody may have written, or a status that also follows work that was begun (503).
+    Words,
+    /// A status that refuses before a request is looked at, or a field of the head.
+    Head,
+    /// A code or sentence at the place where its provider documents it, status 529, or what a rule declares.
+    Code,
 }
 
 /// What an answer comes to.
@@ -126,7 +139,8 @@ impl Hint {
         dialect: Dialect::NONE,
         buckets: Vec::new(),
         hopeless: None,
-        undone: false,
+        strength: Strength::Words,
+        done: false,
     };
 
     /// The wait that the answer asks for explicitly, until it is certainly over.
@@ -137,13 +151,23 @@ impl Hint {
     /// It is the refusal of an API that lacks capacity, and has not done what was asked.
     pub fn lacks_capacity(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Backoff, Cause::Overload, None);
-        (self.hopeless, self.undone) = (None, true);
+        (self.hopeless, self.strength, self.done) = (None, Strength::Code, false);
     }
 
     /// It refuses nothing after all. What it says of limits stays.
     pub fn accept(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
-        (self.hopeless, self.undone) = (None, false);
+        (self.hopeless, self.done) = (None, false);
+    }
+
+    /// Whether it is a refusal that needs no rule to declare it.
+    pub fn is_certain(&self) -> bool {
+        self.cause != Cause::None && self.strength > Strength::Words && !self.done && self.hopeless.is_none()
+    }
+
+    /// Whether words alone refuse it: not worth more than a short pause of requests of its kind.
+    pub fn is_hearsay(&self) -> bool {
+        self.strength == Strength::Words && matches!(self.cause, Cause::Quota | Cause::Concurrency)
     }
 }
 

@@ -4,6 +4,7 @@ mod cases;
 mod largest_answers;
 mod misleading_headers;
 mod properties;
+mod strength;
 mod variations;
 
 use std::time::Duration;

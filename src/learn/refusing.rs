@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    hint::{Cause, Hint, Signal},
+    hint::{Cause, Hint, Signal, Strength},
     limit::{Budget, Charge, Seq},
     policy::Trust,
 };
@@ -55,12 +55,7 @@ impl Learned {
     /// known time, requests of its kind wait until then, or all if too many kinds are refused.
     pub(super) fn hear_hopeless(&mut self, seen: &Observation<'_>) -> Changes {
         let &Observation { heard: AnswerReport { hint, .. }, charge, kind, sent, at: now, .. } = seen;
-        let mut changes = Changes::new();
-        if self.gate.served(charge.seq) {
-            self.open(&mut changes);
-        }
-        self.ended(now, charge, &kind, true);
-        self.answered = true;
+        let mut changes = self.end_untaught(seen);
         match hint.wait.filter(|wait| !wait.is_zero()) {
             Some(wait) if self.routes.has_room(&kind, now) => {
                 let pause = self.routes.refused(&kind, Some(wait), sent, now);
@@ -72,18 +67,42 @@ impl Learned {
         changes
     }
 
+    /// Words alone refuse a request: its kind pauses for a moment, and nothing is learned of how fast others may go.
+    pub(super) fn hear_words(&mut self, seen: &Observation<'_>) -> Changes {
+        let &Observation { heard: AnswerReport { hint, .. }, charge, kind, sent, at: now, .. } = seen;
+        let mut changes = self.end_untaught(seen);
+        if self.routes.has_room(&kind, now) {
+            changes.extend(self.routes.refused(&kind, hint.wait, sent, now).map(LearnedChange::Route));
+        } else {
+            self.routes.return_unused(&kind, charge.seq, now);
+        }
+        changes
+    }
+
+    /// A request has an answer that says nothing of its lane.
+    fn end_untaught(&mut self, seen: &Observation<'_>) -> Changes {
+        let &Observation { charge, kind, at: now, .. } = seen;
+        let mut changes = Changes::new();
+        if self.gate.served(charge.seq) {
+            self.open(&mut changes);
+        }
+        self.ended(now, charge, &kind, true);
+        self.answered = true;
+        changes
+    }
+
     /// The API is in trouble, or says that it lacks capacity; the latter says nothing of how fast it may be asked.
     pub(super) fn hear_overload(&mut self, seen: &Observation<'_>, budget: &Budget, changes: &mut Changes) {
         let &Observation { heard: AnswerReport { hint, .. }, charge, at: now, .. } = seen;
         match wait(hint).filter(|wait| !wait.is_zero()) {
             Some(wait) => {
-                if !hint.undone {
+                if hint.strength != Strength::Code {
                     self.estimator.unproven(answered(seen), self.refusal(seen, Some(wait), budget));
                 }
                 self.close(now, wait, Reason::RetryAfter, changes);
             }
             None => {
-                if !hint.undone {
+                if hint.strength != Strength::Code {
                     self.estimator.failed(self.unanswered);
                 }
                 self.fail(now, charge.seq, changes);

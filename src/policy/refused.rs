@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// A declaration: an answer of which all tests hold is a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,12 @@ impl FromStr for RefusedAnswer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let tests = parts(text).into_iter().map(AnswerTest::parse).collect::<Result<_, _>>()?;
+        let (mut tests, mut rest) = (Vec::new(), Some(text));
+        while let Some(text) = rest {
+            let (test, behind) = AnswerTest::parse(text)?;
+            tests.push(test);
+            rest = behind;
+        }
         Ok(Self { tests })
     }
 }
@@ -84,48 +89,69 @@ impl fmt::Display for RefusedAnswer {
     }
 }
 
-/// The tests between the `and`s that stand outside of quotes.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut parts, mut begin, mut quote) = (Vec::new(), 0, None);
-    for (at, letter) in text.char_indices() {
-        match (quote, letter) {
-            (None, '\'' | '"') => quote = Some(letter),
-            (Some(open), letter) if open == letter => quote = None,
-            (None, ' ') if text[at..].starts_with(" and ") && at >= begin => {
-                parts.push(&text[begin..at]);
-                begin = at + " and ".len();
-            }
-            _ => {}
+/// Splits the value off `text`, and the test behind the ` and ` that follows it. A quote opens at the start of a value only.
+fn split_value(text: &str) -> Result<(&str, Option<&str>), String> {
+    let quote = text.get(..1).filter(|first| matches!(*first, "'" | "\""));
+    let (quoted, rest) = match quote {
+        None => (None, text),
+        Some(quote) => {
+            let closed = text[1..].split_once(quote);
+            let (value, rest) = closed.ok_or_else(|| format!("close the quote that begins with {text}"))?;
+            (Some(value), rest)
+        }
+    };
+    let (value, conjunction) = split_conjunction(rest);
+    if conjunction.is_some_and(|(word, _)| word.eq_ignore_ascii_case("or")) {
+        return Err(
+            "write each alternative as a declaration of its own: [\"status = 498\", \"body.code = 17\"]; a value \
+                    that contains \" or \" stands in quotes"
+                .to_owned(),
+        );
+    }
+    if quoted.is_some() && !value.is_empty() {
+        return Err(format!(
+            "nothing but \" and \" follows a closing quote, found {value:?}; write a value with ' in it in double quotes"
+        ));
+    }
+    Ok((quoted.unwrap_or(value), conjunction.map(|(_, behind)| behind)))
+}
+
+/// Splits `text` at its first word that is `and` or `or`.
+fn split_conjunction(text: &str) -> (&str, Option<(&str, &str)>) {
+    for (at, space) in text.match_indices(char::is_whitespace) {
+        let rest = &text[at + space.len()..];
+        let word = rest.split(char::is_whitespace).next().unwrap_or_default();
+        if word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or") {
+            return (text[..at].trim(), Some((word, &rest[word.len()..])));
         }
     }
-    parts.push(&text[begin..]);
-    parts
+    (text.trim(), None)
 }
 
 // === impl AnswerTest ===
 
 impl AnswerTest {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the first test of `text`, and returns the rest of it behind an ` and `.
+    fn parse(text: &str) -> Result<(Self, Option<&str>), String> {
         let wrong = || EXAMPLE.to_owned();
         let at = text.find(['=', '~']).ok_or_else(wrong)?;
         let operator = if text.as_bytes()[at] == b'=' { Operator::Is } else { Operator::Contains };
         let (place, value) = (text[..at].trim(), text[at + 1..].trim());
-        if value.starts_with(['=', '~']) {
-            return Err("write one = for \"is\", or ~ for \"contains\"".to_owned());
+        if value.starts_with(['=', '~']) || place.ends_with(['!', '<', '>']) {
+            return Err("write one = for \"is\", or ~ for \"contains\"; there are no other operators".to_owned());
         }
-        let quoted = |quote: char| value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
-        let value = quoted('\'').or_else(|| quoted('"')).unwrap_or(value);
+        let (value, rest) = split_value(value)?;
         if value.is_empty() {
             return Err(wrong());
         }
-        let place = AnswerPlace::parse(place).ok_or_else(wrong)?;
+        let place = AnswerPlace::parse(place)?;
         if place == AnswerPlace::Status && (operator == Operator::Contains || !is_status(value)) {
             return Err(format!("write a status of three digits: \"status = 498\", not {value:?}"));
         }
         if place == AnswerPlace::Body && operator == Operator::Is {
             return Err(format!("a whole body is hardly this; write \"body ~ '{value}'\" for one that contains it"));
         }
-        Ok(Self { place, operator, value: value.into() })
+        Ok((Self { place, operator, value: value.into() }, rest))
     }
 
     fn is_of_body(&self) -> bool {
@@ -148,8 +174,17 @@ impl AnswerTest {
             (Value::Array(items), _) => items.iter().any(|item| self.fits_member(item, path)),
             (_, [name, rest @ ..]) => json.get(&**name).is_some_and(|member| self.fits_member(member, rest)),
             (Value::String(text), []) => self.fits(text),
+            (Value::Number(number), []) if self.operator == Operator::Is => self.is_number(number),
             (Value::Number(_) | Value::Bool(_) | Value::Null, []) => self.fits(&json.to_string()),
             (Value::Object(_), []) => self.operator == Operator::Contains && self.fits(&json.to_string()),
+        }
+    }
+
+    /// Whether the value is this number, however either is written: 17 is 17.0.
+    fn is_number(&self, number: &Number) -> bool {
+        match (self.value.parse::<i128>(), number.as_i128()) {
+            (Ok(value), Some(number)) => value == number,
+            _ => self.value.parse().is_ok_and(|value: f64| number.as_f64() == Some(value)),
         }
     }
 
@@ -173,8 +208,10 @@ impl fmt::Display for AnswerTest {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
         let quote = match &*self.value {
             value if value.chars().all(plain) => "",
-            value if value.contains('\'') => "\"",
-            _ => "'",
+            value if !value.contains('\'') => "'",
+            value if !value.contains('"') => "\"",
+            // Only a value without quotes around it may contain both.
+            _ => "",
         };
         write!(f, "{place} {operator} {quote}{}{quote}", self.value)
     }
@@ -183,20 +220,31 @@ impl fmt::Display for AnswerTest {
 // === impl AnswerPlace ===
 
 impl AnswerPlace {
-    fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Result<Self, String> {
         if let Some(name) = text.strip_prefix("header.").or_else(|| text.strip_prefix("header:")) {
-            return HeaderName::from_bytes(name.as_bytes()).ok().map(Self::Header);
+            return HeaderName::from_bytes(name.as_bytes()).map(Self::Header).map_err(|_| EXAMPLE.to_owned());
         }
         if let Some(path) = text.strip_prefix("body.").or_else(|| text.strip_prefix("body:")) {
-            let names: Box<[Box<str>]> = path.split('.').map(Into::into).collect();
-            return names.iter().all(|name| !name.is_empty()).then_some(Self::Member(names));
+            return Ok(Self::Member(path.split('.').map(member).collect::<Result<_, _>>()?));
         }
         match text {
-            "status" => Some(Self::Status),
-            "body" => Some(Self::Body),
-            _ => None,
+            "status" => Ok(Self::Status),
+            "body" => Ok(Self::Body),
+            _ => Err(EXAMPLE.to_owned()),
         }
     }
+}
+
+/// A name of a member of a JSON body. Signs of other languages for paths are none.
+fn member(name: &str) -> Result<Box<str>, String> {
+    let is_index = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_index || name.contains(['[', ']', '*']) {
+        return Err(format!(
+            "write no index, found {name:?}: of a list, any item counts, as in \"body.errors.code = TOO_MANY\""
+        ));
+    }
+    let is_name = !name.is_empty() && name.trim() == name && !name.contains(['!', '<', '>', '\\', '\'', '"']);
+    if is_name { Ok(name.into()) } else { Err(EXAMPLE.to_owned()) }
 }
 
 fn is_status(value: &str) -> bool {
@@ -226,6 +274,19 @@ mod tests {
             ("body ~ \"rock and roll\"", 200, "Rock and Roll"),
             ("header.x-reason ~ quota and status = 403", 403, ""),
             ("header.X-Reason = Quota", 200, ""),
+            ("body ~ don't retry and status = 429", 429, "Please don't retry"),
+            ("status = 429 AND body ~ x", 429, "x"),
+            ("body.code = 'a' and  status = 429", 429, r#"{"code":"a"}"#),
+            ("body.m = \"it's\"", 200, r#"{"m":"it's"}"#),
+            ("body ~ it's \"so\"", 200, "it's \"so\""),
+            ("body ~ 'this or that'", 200, "this or that"),
+            ("body.a = 17", 200, r#"{"a":17.0}"#),
+            ("body.a = 17.0", 200, r#"{"a":17}"#),
+            ("body.a = '17'", 200, r#"{"a":17}"#),
+            ("body.a = 1e3", 200, r#"{"a":1000}"#),
+            ("body.a = 12345678901234567890123", 200, r#"{"a":12345678901234567890123}"#),
+            ("body.a = 18446744073709551615", 200, r#"{"a":18446744073709551615}"#),
+            ("body.a = null", 200, r#"{"a":null}"#),
         ] {
             assert!(refuses(declared, status, body), "{declared}");
         }
@@ -235,6 +296,8 @@ mod tests {
             ("body.error.code = TOO_MANY", 200, "TOO_MANY"),
             ("body.success = false and body ~ 'daily limit'", 200, r#"{"success":true,"m":"daily limit"}"#),
             ("header.x-reason = quota", 200, ""),
+            ("body.a = 18446744073709551615", 200, r#"{"a":18446744073709551614}"#),
+            ("body.a = 17", 200, r#"{"a":"17.0"}"#),
         ] {
             assert!(!refuses(declared, status, body), "{declared}");
         }
@@ -248,7 +311,24 @@ mod tests {
         }
         assert_eq!(hint("status = 4xx"), "write a status of three digits: \"status = 498\", not \"4xx\"");
         assert!(hint("body = limit").contains("write \"body ~ 'limit'\""));
-        assert!(hint("body.a == 5").starts_with("write one ="));
+        for text in ["body.a == 5", "body.code != 0", "body.code >= 5", "body.code =~ x", "body.a<=5"] {
+            assert!(hint(text).starts_with("write one ="), "{text}");
+        }
+        for text in ["body.errors[0].code = 17", "body.errors.0.code = 17", "body.errors[*].code = 17", "body.7 = 1"] {
+            assert!(hint(text).starts_with("write no index"), "{text}");
+        }
+        for text in ["body ~ 'abc' or body ~ 'xyz'", "body ~ abc OR body ~ xyz", "status = 429 or status = 498"] {
+            assert!(hint(text).starts_with("write each alternative"), "{text}");
+        }
+        for text in ["body.a = '17' junk", "body.a = 'it's'", "body ~ 'x'y and status = 429"] {
+            assert!(hint(text).starts_with("nothing but"), "{text}");
+        }
+        for text in ["body.a = \"17", "header.x = 'a and status = 429"] {
+            assert!(hint(text).starts_with("close the quote"), "{text}");
+        }
+        for text in ["body ~ x and", "and body ~ x", "body.a . b = 5", "body.error\\.code = 17", "body.a! = 5"] {
+            assert!(hint(text).starts_with("write"), "{text}");
+        }
     }
 
     #[test]

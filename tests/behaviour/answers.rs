@@ -15,6 +15,7 @@ mod retry_and_breaker_off;
 mod shared_quota;
 mod untouched;
 mod what_is_logged;
+mod words;
 
 use std::{
     sync::{

@@ -8,6 +8,7 @@ use crate::{
         status::{LaneStatus, LimitSource, LimitStatus, ShareStatus},
     },
     cli::wording,
+    policy::RefusedAnswer,
 };
 
 /// What would become of what was asked about: by the andante that runs, or by the configuration alone.
@@ -46,7 +47,9 @@ pub(super) fn of(explanation: &Explanation, question: &Question, by_running: boo
         }
         let mut name = "refused";
         for answer in &explanation.refused {
-            row(&mut text, std::mem::take(&mut name), answer);
+            let is_in_body = answer.parse().is_ok_and(|answer: RefusedAnswer| answer.is_in_body());
+            let note = if is_in_body { " (not in streams of events)" } else { "" };
+            row(&mut text, std::mem::take(&mut name), &format!("{answer}{note}"));
         }
         let flow =
             turn.flow.as_ref().map_or_else(String::new, |flow| format!(", flow #{flow}{}", weight(turn.flow_weight)));

@@ -5,8 +5,9 @@
 
 use serde_json::Value;
 
-use super::{refusal, served};
+use super::{known, refusal, served};
 use crate::hint::{
+    Strength,
     evidence::Evidence,
     time::{self, Now},
 };
@@ -16,12 +17,16 @@ pub(super) fn read(answers: &[Value], now: Now, evidence: &mut Evidence) {
     for answer in answers.iter().filter(|answer| answer.get("jsonrpc").is_some() && answer.get("error").is_some()) {
         served::read(answer, now, evidence);
     }
+    if evidence.refusal.is_some() {
+        evidence.done = Some(!answers.iter().all(is_refused));
+    }
 }
 
 /// Reads `{"responses":[{"id":"1","status":429,"headers":{"Retry-After":"10"},"body":{…}}, …]}`.
 pub(super) fn read_responses(json: &Value, now: Now, evidence: &mut Evidence) {
     for response in responses(json).filter(|response| is_throttled(response)) {
-        evidence.refused = true;
+        evidence.refuse(Strength::Code);
+        evidence.done = Some(!is_all_refused(json));
         response.get("body").into_iter().for_each(|body| refusal::read(body, now, evidence));
         let fields = response.get("headers").and_then(Value::as_object).into_iter().flatten();
         let asked = fields.filter(|(name, _)| name.eq_ignore_ascii_case("retry-after")).filter_map(|(_, value)| {
@@ -32,14 +37,15 @@ pub(super) fn read_responses(json: &Value, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Whether an answer of such an array is a refusal, and nothing else.
-pub(super) fn is_refused(answer: &Value) -> bool {
-    answer.get("jsonrpc").is_some() && served::only_complains(answer)
+/// Whether an answer of such an array is a refusal by a known code, and nothing else.
+fn is_refused(answer: &Value) -> bool {
+    answer.get("jsonrpc").is_some() && served::only_complains(answer) && known::is_refusal(answer)
 }
 
-/// Whether each response of such an object was refused.
-pub(super) fn is_all_refused(json: &Value) -> bool {
-    responses(json).next().is_some() && responses(json).all(is_throttled)
+/// Whether each response of such an object was refused, and it says nothing besides.
+fn is_all_refused(json: &Value) -> bool {
+    let is_aside = |name: &String| name == "responses" || name.starts_with('@');
+    json.as_object().is_some_and(|members| members.keys().all(is_aside)) && responses(json).all(is_throttled)
 }
 
 fn responses(json: &Value) -> impl Iterator<Item = &Value> {

@@ -1,33 +1,24 @@
 //! The codes by which APIs name their refusals.
 
-use crate::hint::{Cause, Hopeless, evidence::Evidence};
+use crate::hint::{Cause, Hopeless, Strength, evidence::Evidence};
 
 /// Takes `code` for what it is, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
-/// `https://iana.org/assignments/http-problem-types#quota-exceeded`.
-pub(super) fn judge(code: &str, evidence: &mut Evidence) {
+/// `https://iana.org/assignments/http-problem-types#quota-exceeded`. `strength` says how sure its place is.
+pub(super) fn judge(code: &str, strength: Strength, evidence: &mut Evidence) {
     match Code::of(code) {
-        Some(Code::Throttle) => {
-            evidence.refused = true;
-            evidence.cause.get_or_insert(Cause::Quota);
-        }
-        Some(Code::Concurrency) => {
-            evidence.refused = true;
-            evidence.cause = Some(Cause::Concurrency);
-        }
-        Some(Code::Overload) => {
-            evidence.refused = true;
-            evidence.cause.get_or_insert(Cause::Overload);
-        }
+        Some(Code::Throttle) => _ = evidence.cause.get_or_insert(Cause::Quota),
+        Some(Code::Concurrency) => evidence.cause = Some(Cause::Concurrency),
+        Some(Code::Overload) => _ = evidence.cause.get_or_insert(Cause::Overload),
         Some(Code::Billing) => _ = evidence.fatal.get_or_insert(Hopeless::Unpaid),
         Some(Code::Cap) => _ = evidence.fatal.get_or_insert(Hopeless::Cap),
         Some(Code::Resources) => _ = evidence.fatal.get_or_insert(Hopeless::Resources),
         None => return,
     }
-    evidence.coded = true;
+    evidence.refuse(strength);
 }
 
 /// Codes of a limit that is reached, in small letters and digits alone.
-const THROTTLES: [&str; 21] = [
+const THROTTLES: [&str; 22] = [
     "abnormalusagedetected",
     "bandwidthlimitexceeded",
     "complexitybudgetexhausted",
@@ -48,6 +39,8 @@ const THROTTLES: [&str; 21] = [
     "limitexceededperminute",
     "overquerylimit",
     "floodwait",
+    // MediaWiki: the replicas lag, and nothing was done.
+    "maxlag",
     "querylimitexceeded",
 ];
 /// Codes of an API that lacks capacity.
@@ -93,7 +86,8 @@ impl Code {
             None => code,
         };
         let code = code.split(':').next()?;
-        if code.len() > 80 {
+        // A sentence that contains a code is none.
+        if code.len() > 80 || code.trim().contains(' ') {
             return None;
         }
         let word: String = code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
@@ -173,6 +167,8 @@ mod tests {
             "429",
             "requests",
             "AccessDenied",
+            "order 17 was created; the mail server is overloaded",
+            "Rate limit exceeded",
         ] {
             assert_eq!(Code::of(code), None, "{code}");
         }

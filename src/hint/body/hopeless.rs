@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::hint::{
-    Hopeless, count,
+    Hopeless, Strength, count,
     evidence::Evidence,
     time::{self, Now},
 };
@@ -52,7 +52,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC." (400)
-    let capped = lower.contains("api usage limits") && has(&["reached", "exceeded"]);
+    let capped = lower.starts_with("you have reached your specified") && lower.contains("api usage limits");
     let spends = capped || has(&SPENDING);
     let long = LONG_SPANS.iter().any(|span| names_span(lower, span)) && has(&USED_UP) && !has(&SHORT_SPANS)
         || lower.contains(TOTALS);
@@ -72,6 +72,7 @@ pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
     }
     if capped {
         evidence.fatal.get_or_insert(why);
+        evidence.refuse(Strength::Code);
     }
 }
 

@@ -4,44 +4,75 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{codes, text};
+use super::{codes, known, text};
 use crate::hint::{
-    count,
+    Strength, count,
     evidence::{self, Evidence, ReportedBudget},
     time::{self, Now},
 };
 
 /// Complaints are not nested deeper.
 const DEEPEST: usize = 8;
+/// Members that hold what is said of the error. What stands in others may be about something else, or an echo.
+const PLACES: [&str; 12] = [
+    "detail",
+    "details",
+    "error",
+    "errors",
+    "extensions",
+    "fault",
+    "headers",
+    "innererror",
+    "metadata",
+    "parameters",
+    "rate",
+    "violations",
+];
+/// One that holds a result, unless it stands in an error.
+const DATA: &str = "data";
 
 /// Reads `json`. What the head asks for goes before what the body does.
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     let told = evidence.retry_after.take();
-    look("", json, 0, now, evidence);
+    look("", json, 0, Strength::Code, now, evidence);
     // What is told under a name goes before what is found in a sentence.
-    sentences("", json, 0, now, evidence);
+    sentences("", json, 0, Strength::Code, now, evidence);
     evidence.retry_after = told.or(evidence.retry_after);
 }
 
-fn look(key: &str, json: &Value, depth: usize, now: Now, evidence: &mut Evidence) {
+/// The messages of an error, at the places where most APIs have them.
+pub(super) fn messages(json: &Value) -> impl Iterator<Item = &str> {
+    ["/message", "/error", "/error/message"].into_iter().filter_map(|path| json.pointer(path)?.as_str())
+}
+
+/// How sure the members of the member `key` are, which is at this `depth` itself.
+fn within(key: &str, depth: usize, strength: Strength) -> Strength {
+    let is_place =
+        key.is_empty() || PLACES.iter().any(|place| place.eq_ignore_ascii_case(key)) || key == DATA && depth > 1;
+    if is_place { strength } else { Strength::Words }
+}
+
+fn look(key: &str, json: &Value, depth: usize, strength: Strength, now: Now, evidence: &mut Evidence) {
     match json {
         Value::Object(fields) if depth < DEEPEST => {
+            let strength = within(key, depth, strength);
             violation(json, evidence);
-            meta(json, evidence);
-            fields.iter().for_each(|(key, value)| look(key, value, depth + 1, now, evidence));
+            meta(json, strength, evidence);
+            fields.iter().for_each(|(key, value)| look(key, value, depth + 1, strength, now, evidence));
         }
         Value::Array(members) if depth < DEEPEST => {
-            members.iter().for_each(|member| look(key, member, depth + 1, now, evidence))
+            let strength = within(key, depth, strength);
+            members.iter().for_each(|member| look(key, member, depth + 1, strength, now, evidence))
         }
         _ => {
             let key: String = key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-            word(&key, json, now, evidence);
+            word(&key, json, strength, now, evidence);
         }
     }
 }
 
 /// One `key` (letters and digits alone) and what it says.
-fn word(key: &str, value: &Value, now: Now, evidence: &mut Evidence) {
+fn word(key: &str, value: &Value, strength: Strength, now: Now, evidence: &mut Evidence) {
     let text = match value {
         Value::String(text) => text.clone(),
         // Display writes no exponents, which are no numbers to us.
@@ -61,25 +92,30 @@ fn word(key: &str, value: &Value, now: Now, evidence: &mut Evidence) {
         "violatedpolicies" => return evidence.concerns(&text),
         "code" | "type" | "error" | "errors" | "status" | "statuscode" | "httpstatus" | "reason" | "errorname"
         | "errortype" | "errorcode" | "tag" => {
-            evidence.refused |= text == "429";
+            if text == "429" {
+                evidence.refuse(strength);
+            }
             return if value.is_string() {
-                codes::judge(&text, evidence)
+                codes::judge(&text, strength, evidence)
             };
         }
         _ => return,
     };
     // Of several the longest.
     let delay = when.and_then(|when| when.from(now)).filter(|delay| !delay.is_zero());
-    evidence.retry_after = evidence.retry_after.max(delay);
+    let asked = if strength == Strength::Words { &mut evidence.said } else { &mut evidence.retry_after };
+    *asked = (*asked).max(delay);
 }
 
-fn sentences(key: &str, json: &Value, depth: usize, now: Now, evidence: &mut Evidence) {
+fn sentences(key: &str, json: &Value, depth: usize, strength: Strength, now: Now, evidence: &mut Evidence) {
     match json {
         Value::Object(fields) if depth < DEEPEST => {
-            fields.iter().for_each(|(key, value)| sentences(key, value, depth + 1, now, evidence))
+            let strength = within(key, depth, strength);
+            fields.iter().for_each(|(key, value)| sentences(key, value, depth + 1, strength, now, evidence))
         }
         Value::Array(members) if depth < DEEPEST => {
-            members.iter().for_each(|member| sentences(key, member, depth + 1, now, evidence))
+            let strength = within(key, depth, strength);
+            members.iter().for_each(|member| sentences(key, member, depth + 1, strength, now, evidence))
         }
         Value::String(said) => {
             if matches!(
@@ -99,6 +135,9 @@ fn sentences(key: &str, json: &Value, depth: usize, now: Now, evidence: &mut Evi
                     | "reason"
             ) {
                 text::message(said, now, evidence);
+                if key.eq_ignore_ascii_case("message") && known::is_documented(said) {
+                    evidence.refuse(strength);
+                }
             }
         }
         _ => {}
@@ -138,12 +177,12 @@ fn policy(name: &str, evidence: &mut Evidence) {
 }
 
 /// Meta: `{"type": "OAuthException", "code": 4}`.
-fn meta(json: &Value, evidence: &mut Evidence) {
+fn meta(json: &Value, strength: Strength, evidence: &mut Evidence) {
     let code = json
         .get("code")
         .and_then(Value::as_u64)
         .filter(|_| json.get("type").and_then(Value::as_str) == Some("OAuthException"));
     if matches!(code, Some(4 | 17 | 32 | 341 | 613 | 80_000..=80_014 | 130_429 | 131_048 | 131_056)) {
-        codes::judge("rate_limit", evidence);
+        codes::judge("rate_limit", strength, evidence);
     }
 }

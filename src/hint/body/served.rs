@@ -7,20 +7,19 @@ use serde_json::Value;
 
 use super::{
     codes::{self, Code},
-    refusal, text,
+    known, refusal, text,
 };
 use crate::hint::{
-    Dialect,
+    Dialect, Strength,
     evidence::{Evidence, ReportedBudget},
     time::{self, Now},
 };
 
 /// What may stand in a complaint. Whatever else there is, is a result.
-const ASIDE: [&str; 43] = [
+const ASIDE: [&str; 41] = [
     "account_id",
     "backoff",
     "code",
-    "count",
     "debug",
     "description",
     "detail",
@@ -52,7 +51,6 @@ const ASIDE: [&str; 43] = [
     "request_id",
     "requestid",
     "retry_after",
-    "status",
     "status_code",
     "statuscode",
     "success",
@@ -62,26 +60,44 @@ const ASIDE: [&str; 43] = [
     "type",
 ];
 
-/// Whether it has errors and brings nothing besides.
+/// Whether it has errors and brings nothing besides: nothing was done.
 pub(super) fn only_complains(json: &Value) -> bool {
     let Some(members) = json.as_object() else { return false };
+    if known::says_done(json) || has_executed(json) {
+        return false;
+    }
     let fails = ["errors", "error"].iter().any(|name| members.get(*name).is_some_and(is_full))
         || members.get("ok") == Some(&false.into())
         || members.get("status").and_then(Value::as_str).and_then(Code::of).is_some();
     if !fails && !is_failure(json) {
-        return is_note(json);
+        return known::is_note(json);
     }
     // Etherscan tells in `result` what is wrong.
     let says_in_result = json.get("message").and_then(Value::as_str) == Some("NOTOK");
-    let is_aside = |name: &str| {
+    let is_aside = |name: &str, value: &Value| {
         let name = name.to_ascii_lowercase();
         name == "error"
             || name == "ok"
             || name == "id" && members.contains_key("jsonrpc")
             || name == "result" && says_in_result
+            || name == "status" && is_failed(value)
             || ASIDE.contains(&name.as_str())
     };
-    members.iter().all(|(name, value)| is_aside(name) || !is_full(value))
+    members.iter().all(|(name, value)| is_aside(name, value) || !is_full(value))
+}
+
+/// Whether a query of GraphQL was executed, if only in part: an error before that has no path, and no `data` beside it
+/// (<https://spec.graphql.org/draft/#sec-Errors>).
+fn has_executed(json: &Value) -> bool {
+    let errors = json.get("errors").and_then(Value::as_array);
+    let has_path = |error: &Value| error.get("path").and_then(Value::as_array).is_some_and(|path| !path.is_empty());
+    errors.is_some_and(|errors| json.get("data").is_some() || errors.iter().any(has_path))
+}
+
+/// Whether a `status` is that of this request, and failure. Others are states of what it is about.
+fn is_failed(status: &Value) -> bool {
+    let Some(status) = status.as_str() else { return true };
+    matches!(status, "0" | "error" | "ERROR" | "fail") || status.parse::<u16>().is_ok() || Code::of(status).is_some()
 }
 
 /// Whether it says of itself that it failed, without an `error`: `{"status":"0","message":"NOTOK"}` (Etherscan),
@@ -91,24 +107,12 @@ fn is_failure(json: &Value) -> bool {
     let number = |name: &str| json.get(name).and_then(Value::as_i64);
     json.get("success") == Some(&false.into())
         || text("message") == Some("NOTOK")
-        || text("status").is_some_and(|status| matches!(status, "0" | "error" | "ERROR" | "fail" | "failed"))
+        || text("status").is_some_and(|status| matches!(status, "0" | "error" | "ERROR" | "fail"))
         || ["code", "errcode", "error_code"]
             .iter()
-            .any(|name| number(name).is_some_and(|code| code != 0 && code != 200))
+            .any(|name| number(name).is_some_and(|code| !matches!(code, 0 | 200..=299)))
         || number("status_code").is_some_and(|status| status >= 400)
 }
-
-/// `{"Note":"… Our standard API call frequency is 5 calls per minute …"}`, `{"Information":"… our standard API rate limit
-/// is 25 requests per day …"}` (Alpha Vantage): one sentence in the place of all data.
-fn is_note(json: &Value) -> bool {
-    let Some(members) = json.as_object().filter(|members| members.len() == 1) else { return false };
-    let Some((name, said)) = members.iter().next() else { return false };
-    let said = said.as_str().unwrap_or_default().to_ascii_lowercase();
-    matches!(name.as_str(), "Note" | "Information") && NOTES.iter().any(|note| said.contains(note))
-}
-
-/// Words of Alpha Vantage's notes.
-const NOTES: [&str; 3] = ["api call frequency", "api rate limit", "spreading out your free api requests"];
 
 /// Whether something stands in it.
 fn is_full(value: &Value) -> bool {
@@ -180,16 +184,21 @@ fn is_word(text: &[u8]) -> bool {
     text.starts_with(b"\"") && WORDS.iter().any(|word| text.starts_with(word))
 }
 
+/// Reads one object, and says how sure its refusal is, and whether anything was done.
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
+    let of_head = evidence.refusal.take();
     graphql(json, now, evidence);
     cost(json, evidence);
-    stack_exchange(json, evidence);
     kraken(json, now, evidence);
-    plain(json, now, evidence);
     failure(json, now, evidence);
-    if json.get("ok") == Some(&Value::Bool(false)) {
-        refusal::read(json, now, evidence);
+    if evidence.refusal.is_some() {
+        let done = !only_complains(json);
+        let is_known = known::is_refusal(json) || done && known::refuses_a_part(json);
+        evidence.refusal = Some(if is_known { Strength::Code } else { Strength::Words });
+        evidence.done = Some(done);
     }
+    stack_exchange(json, evidence);
+    evidence.refusal = evidence.refusal.max(of_head);
 }
 
 /// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`; and in words where nothing was done
@@ -214,7 +223,7 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
             error.get("message").filter(|said| said.as_str().is_some_and(|said| !said.contains(' '))),
         ];
         let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
-        throttled.for_each(|code| codes::judge(code, evidence));
+        throttled.for_each(|code| codes::judge(code, Strength::Code, evidence));
         let said = error.get("message").and_then(Value::as_str).unwrap_or_default();
         let in_words = nothing_done && (text::complains(said) || said.contains(" too often"));
         if in_words || said.contains("secondary rate limit") {
@@ -222,8 +231,10 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
         }
         // As Apollo's server has it.
         let status = extensions.and_then(|more| more.pointer("/http/status")).and_then(Value::as_u64);
-        evidence.refused |= in_words || nothing_done && status == Some(429);
-        if evidence.refused {
+        if in_words || nothing_done && status == Some(429) {
+            evidence.refuse(Strength::Words);
+        }
+        if evidence.refusal.is_some() {
             refusal::read(error, now, evidence);
         }
     }
@@ -244,7 +255,7 @@ fn cost(json: &Value, evidence: &mut Evidence) {
         budget.bucket.reset = Some(time::duration((most - left) / rate));
         budget.bucket.window = Some(time::duration(most / rate)).filter(|window| !window.is_zero());
         let missing = number("/requestedQueryCost").map(|requested| time::duration((requested - left) / rate));
-        if evidence.refused {
+        if evidence.refusal.is_some() {
             evidence.retry_after = evidence.retry_after.or(missing.filter(|missing| !missing.is_zero()));
         }
     }
@@ -264,47 +275,30 @@ fn stack_exchange(json: &Value, evidence: &mut Evidence) {
     budget.bucket.window = Some(Duration::from_secs(24 * 60 * 60));
     evidence.push(budget);
     if let Some(backoff) = number("backoff").filter(|backoff| *backoff > 0.0) {
-        evidence.refused = true;
+        evidence.refuse(Strength::Code);
         evidence.retry_after = evidence.retry_after.or(Some(time::duration(backoff)));
     }
 }
 
-/// `{"error":{"error_code":6,"error_msg":"Too many requests per second"}}` (VK, MediaWiki, JSON-RPC),
-/// `{"error":29,"message":"Rate limit exceeded"}` (Last.fm), `{"status":"OVER_QUERY_LIMIT"}` (Google Maps).
-fn plain(json: &Value, now: Now, evidence: &mut Evidence) {
-    let complaint = match json.get("error") {
-        Some(error @ Value::Object(_)) => error,
-        Some(Value::Number(_)) => json,
-        _ if json.get("status").and_then(Value::as_str) == Some("OVER_QUERY_LIMIT") => json,
-        _ => return,
-    };
-    let text =
-        |names: [&str; 4]| names.into_iter().filter_map(|name| complaint.get(name)?.as_str()).collect::<Vec<_>>();
-    let codes = text(["code", "type", "status", "error_code"]);
-    let is_known = |code: &&str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
-    let said = text(["message", "info", "error_msg", "msg"]);
-    if only_complains(json) && (codes.iter().any(is_known) || said.into_iter().any(text::complains)) {
-        evidence.refused = true;
-        refusal::read(complaint, now, evidence);
-    }
-}
-
-/// Errors that have a known code, the number 429, or a sentence that complains of a limit, in an answer that brings nothing
-/// besides: monday.com, Marketo, ArcGIS, JSON-RPC, Etherscan, Alpha Vantage, Lark, WeChat, Amap.
+/// Errors that have a known code, or a sentence that complains of a limit, in an answer that brings nothing besides.
 fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
     if !only_complains(json) {
         return;
     }
     let lists = ["error", "errors"].into_iter().filter_map(|name| json.get(name));
-    let errors = lists.flat_map(|errors| errors.as_array().map_or(std::slice::from_ref(errors), Vec::as_slice));
-    let complaints: Vec<&Value> = std::iter::once(json).chain(errors).collect();
-    if !is_note(json) && !complaints.iter().any(|complaint| is_about_a_limit(complaint)) {
+    let errors: Vec<&Value> =
+        lists.flat_map(|errors| errors.as_array().map_or(std::slice::from_ref(errors), Vec::as_slice)).collect();
+    // An error about something else may have come of something that was done.
+    let is_complaint =
+        is_about_a_limit(json) || !errors.is_empty() && errors.iter().all(|error| is_about_a_limit(error));
+    if !known::is_refusal(json) && !is_complaint {
         return;
     }
-    evidence.refused = true;
+    evidence.refuse(Strength::Words);
     refusal::read(json, now, evidence);
-    let names = ["Note", "Information", "result", "errmsg", "info"];
-    let said = complaints.iter().flat_map(|complaint| names.iter().filter_map(|name| complaint.get(*name)?.as_str()));
+    let names = ["Note", "Information", "result", "errmsg", "error_msg", "info"];
+    let complaints = std::iter::once(json).chain(errors);
+    let said = complaints.flat_map(|complaint| names.iter().filter_map(|name| complaint.get(*name)?.as_str()));
     said.for_each(|said| text::message(said, now, evidence));
 }
 
@@ -318,7 +312,7 @@ fn is_about_a_limit(complaint: &Value) -> bool {
     let is_known = |code: &str| matches!(Code::of(code), Some(Code::Throttle | Code::Concurrency | Code::Overload));
     let numbers = ["code", "status", "status_code", "statusCode", "error_code"];
     let is_429 = |number: &Value| number.as_u64() == Some(429) || number.as_str() == Some("429");
-    let texts = ["message", "msg", "errmsg", "error_message", "info", "result"];
+    let texts = ["message", "msg", "errmsg", "error_msg", "error_message", "info", "result"];
     let details = member("details").and_then(Value::as_array).into_iter().flatten();
     codes.iter().filter_map(|name| member(name)?.as_str()).any(is_known)
         || numbers.iter().filter_map(|name| member(name)).any(is_429)
@@ -335,22 +329,14 @@ fn complains_of_limit(said: &str) -> bool {
         || text::is_too_many_at_once(&lower)
 }
 
-/// `{"error":["EAPI:Rate limit exceeded"]}`, `{"error":["EGeneral:Temporary lockout"]}`,
-/// `{"error":["EService:Throttled: 1700000000"]}`.
+/// `{"error":["EService:Throttled: 1700000000"]}` and other refusals of Kraken.
 fn kraken(json: &Value, now: Now, evidence: &mut Evidence) {
     let errors = json.get("error").and_then(Value::as_array).into_iter().flatten();
-    for error in errors.filter_map(Value::as_str) {
-        let Some((_, said)) = error.split_once(':').filter(|(kind, _)| kind.starts_with('E')) else { continue };
-        let said = said.trim();
-        if let Some((_, until)) = said.split_once("hrottled") {
-            evidence.refused = true;
+    for error in errors.filter(|error| known::is_kraken(error)).filter_map(Value::as_str) {
+        evidence.refuse(Strength::Code);
+        if let Some((_, until)) = error.split_once("hrottled") {
             let until = time::reset(until.trim_start_matches([':', ' ']), false).and_then(|until| until.from(now));
             evidence.retry_after = evidence.retry_after.or(until.filter(|until| !until.is_zero()));
-        } else if ["rate limit exceeded", "temporary lockout"]
-            .iter()
-            .any(|code| said.to_ascii_lowercase().contains(code))
-        {
-            evidence.refused = true;
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{codes::Code, refusal};
-use crate::hint::{coding::Decoder, evidence::Evidence, glance::Glance, time::Now};
+use crate::hint::{Strength, coding::Decoder, evidence::Evidence, glance::Glance, time::Now};
 
 /// How a stream begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,14 +159,18 @@ pub(super) fn only_refusal(bytes: &[u8]) -> Option<Box<Value>> {
 /// Reads a stream whose beginning is a refusal.
 pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
     if let Some(json) = only_refusal(body.as_bytes()) {
-        evidence.refused = true;
+        evidence.refuse(Strength::Code);
+        evidence.done = Some(false);
         refusal::read(&json, now, evidence);
     }
 }
 
 /// Whether the error of such an event has a code that names a refusal, or the number of one. Output that was generated
-/// already is no matter here: none has come.
+/// already is no matter here: none has come. The error of a JSON-RPC call (MCP) is a tool's, which may have done its work.
 fn refuses(json: &Value) -> bool {
+    if json.get("jsonrpc").is_some() {
+        return false;
+    }
     let error = json.pointer("/response/error").or_else(|| json.get("error")).unwrap_or(json);
     let known = |code: &Value| match code {
         Value::String(code) => code == "429" || Code::of(code).is_some(),
@@ -216,6 +220,7 @@ mod tests {
             "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{}}\n\nevent: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
             "data: {\"error\":{\"code\":\"invalid_prompt\",\"message\":\"says: rate limit exceeded\"}}\n\n",
             "data: rate limit exceeded\n\n",
+            "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":429,\"message\":\"mail API limited\"}}\n\n",
             "data: [DONE]\n\n",
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"x\"}}\n\n",
         ] {

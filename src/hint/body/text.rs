@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{codes, hopeless};
+use super::{codes, hopeless, known};
 use crate::hint::{
-    Cause, Hopeless, count,
+    Cause, Hopeless, Strength, count,
     evidence::Evidence,
     time::{self, Now, When},
 };
@@ -63,20 +63,52 @@ const UNPAID_ANYWHERE: &str = "credit balance is too low";
 
 /// Reads a body that is no JSON.
 pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
-    evidence.soap = ["Fault>", "Fault "].iter().any(|fault| body.contains(fault)) && body.contains("Envelope");
-    // `<Error><Code>SlowDown</Code>…`; of SOAP `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, and NetSuite's
-    // `<platformFaults:exceededConcurrentRequestLimitFault>` around `<platformFaults:code>`.
+    elements(body, evidence);
+    message(body, now, evidence);
+    if known::is_documented(body) {
+        evidence.refuse(Strength::Code);
+    }
+}
+
+/// Whether it is a fault of SOAP.
+pub(super) fn is_soap(body: &str) -> bool {
+    ["Fault>", "Fault "].iter().any(|fault| body.contains(fault)) && body.contains("Envelope")
+}
+
+/// Reads the codes of XML. `<Error><Code>SlowDown</Code>…`; of SOAP `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, in
+/// version 1.2 `<Subcode><Value>…`, and in `<detail>` NetSuite's `<platformFaults:exceededConcurrentRequestLimitFault>` around
+/// `<platformFaults:code>`. What other elements say may be about something that was done.
+fn elements(body: &str, evidence: &mut Evidence) {
+    let mut open: Vec<&str> = Vec::new();
     let elements = body.split('<').skip(1).filter_map(|rest| rest.split_once('>')).take(MAX_ELEMENTS);
     for (tag, text) in elements {
-        let name = tag.split([' ', '/']).next().unwrap_or_default();
+        if tag.starts_with(['?', '!']) {
+            continue;
+        }
+        if tag.starts_with('/') {
+            open.pop();
+            continue;
+        }
+        let name = tag.split([' ', '/', '\n', '\t', '\r']).next().unwrap_or_default();
         let name = name.rsplit(':').next().unwrap_or_default();
-        if name.to_ascii_lowercase().ends_with("code") {
-            codes::judge(text.trim().rsplit(':').next().unwrap_or_default(), evidence);
+        let parent = open.last().copied().unwrap_or_default();
+        let is_placed = match name {
+            "faultcode" => parent == "Fault",
+            "code" | "exceptionCode" => parent.ends_with("Fault"),
+            "Code" => matches!(parent, "" | "Error"),
+            "Value" => matches!(parent, "Code" | "Subcode"),
+            name => name.ends_with("Fault") && matches!(parent, "detail" | "Detail"),
+        };
+        let strength = if is_placed { Strength::Code } else { Strength::Words };
+        if name == "Value" || name.to_ascii_lowercase().ends_with("code") {
+            codes::judge(text.trim().rsplit(':').next().unwrap_or_default(), strength, evidence);
         } else if let Some(fault) = name.strip_suffix("Fault") {
-            codes::judge(fault, evidence);
+            codes::judge(fault, strength, evidence);
+        }
+        if !tag.ends_with('/') {
+            open.push(name);
         }
     }
-    message(body, now, evidence);
 }
 
 /// Whether a sentence complains about a limit.
@@ -119,14 +151,16 @@ pub(super) fn payment(body: &str, is_asked_for: bool, evidence: &mut Evidence) {
 pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
     let lower = text.to_ascii_lowercase();
     if SECONDARY.iter().any(|secondary| lower.contains(secondary)) {
-        evidence.refused = true;
+        evidence.refuse(Strength::Words);
         evidence.at_least = Some(SECONDARY_WAIT);
         evidence.concerns("secondary");
     }
-    evidence.refused |= complains(&lower);
+    if complains(&lower) {
+        evidence.refuse(Strength::Words);
+    }
     hopeless::read(&lower, now, evidence);
     if is_too_many_at_once(&lower) {
-        evidence.refused = true;
+        evidence.refuse(Strength::Words);
         evidence.cause.get_or_insert(Cause::Concurrency);
     } else if lower.contains("concurren") && lower.contains("limit") || lower.contains("too many concurren") {
         evidence.cause.get_or_insert(Cause::Concurrency);

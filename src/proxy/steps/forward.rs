@@ -105,12 +105,11 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
     }
-    let route_name = replay.as_ref().map(ReplayRequest::route_name);
     let (mut parts, incoming) = answer.into_parts();
     let unread = || answer::log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
-    let judged = pin!(answer::judge(in_flight, route_name, &mut parts, &mut body)).await;
-    let (hint, done) = match judged {
+    let judged = pin!(answer::judge(in_flight, replay.as_ref(), &mut parts, &mut body)).await;
+    let hint = match judged {
         Ok(judged) => judged,
         Err(error) => {
             // Before the next attempt asks for a permit.
@@ -121,8 +120,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     if let Some(why) = hint.hopeless {
         answer::log_hopeless(&route, &exchange, &hint, why, parts.status);
     }
-    let reason =
-        replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, done, replay, &route.lane));
+    let reason = replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, replay, &route.lane));
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
     let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
     if !answer::hold(&mut answer).await {

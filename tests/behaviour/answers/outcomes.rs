@@ -255,6 +255,14 @@ fn what_a_rule_declares_to_be_a_refusal_is_sent_again_and_shown() {
         ("body.error.code = TOO_MANY", 200, "", r#"{"error":{"code":"TOO_MANY"},"data":{"x":1}}"#),
         ("status = 498", 498, "", "<p>slow down</p>"),
         ("body ~ 'daily limit'", 422, "", r#"{"message":"The Daily Limit of this key"}"#),
+        ("status = 404", 404, "Retry-After: 1\r\n", "{}"),
+        ("body ~ 'unknown plan'", 400, "", r#"{"error":"rate limit exceeded for unknown plan"}"#),
+        (
+            "body.errors.path = createOrder",
+            200,
+            "",
+            r#"{"data":null,"errors":[{"path":["createOrder"],"extensions":{"code":"THROTTLED"}}]}"#,
+        ),
         ("status = 404 and header.x-reason = quota", 404, "X-Reason: quota\r\n", "{}"),
     ] {
         let upstream = first(answer(status, fields, body));

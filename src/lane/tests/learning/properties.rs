@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{super::random::worst_window, World, kind, ms};
 use crate::{
     clock::Instant,
-    hint::{Bucket, Cause, Dialect, Hint, Signal},
+    hint::{Bucket, Cause, Dialect, Hint, Signal, Strength},
     learn::{AnswerReport, Learned, Observation, Reason},
     limit::{Budget, Charge, Cost, MarginSpec},
     policy::{Policy, Spend, Trust},
@@ -64,7 +64,8 @@ fn hint() -> impl Strategy<Value = Hint> {
             dialect: Dialect::NONE,
             buckets,
             hopeless: None,
-            undone: false,
+            strength: Strength::Head,
+            done: false,
         },
     )
 }

@@ -256,8 +256,8 @@ async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Setup, sender: &Sender, t
     let arrived = (wall + clock.now().since(Instant::START)).duration_since(UNIX_EPOCH).unwrap();
     let body = hint::wants_body(status, &headers).then_some(body.as_bytes());
     let mut hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
-    let done = status.is_success() && !body.is_some_and(|body| hint::is_complaint(&headers, body));
-    if hint.cause != Cause::None && done && hint::asks_to_wait(&headers) {
+    let by_head = hint.strength == hint::Strength::Head;
+    if hint.cause != Cause::None && hint.done && by_head && hint::asks_to_wait(&headers) {
         // As `proxy::forward` has it: a result that asks to wait is a result.
         hint.accept();
     }

@@ -9,9 +9,9 @@ use super::failure;
 use crate::{
     clock::Instant,
     error::Error,
-    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamBeginning, StreamProgress},
+    hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamBeginning, StreamProgress, Strength},
     lane::{Lane, Usage},
-    learn::{AnswerReport, RouteName},
+    learn::AnswerReport,
     limit::Unit,
     metrics::Saving,
     proxy::{
@@ -31,6 +31,7 @@ use crate::{
             route::Route,
         },
         request_stats::Wait,
+        steps::retry::replay::ReplayRequest,
     },
 };
 
@@ -60,15 +61,15 @@ pub(crate) struct InFlight<'a> {
 }
 
 /// Reads what the answer of these `parts` and this `body` says about limits, tells the lane, and makes of it what the
-/// worker is to get. Says what it has read, and whether the answer brings a result, refused or not.
+/// worker is to get. Says what it has read.
 ///
 /// Head and body are lent: an answer is large, and would be moved in and out.
 pub(crate) async fn judge(
     in_flight: InFlight<'_>,
-    route_name: Option<RouteName<'_>>,
+    replay: Option<&ReplayRequest>,
     parts: &mut Parts,
     body: &mut UpstreamBody,
-) -> Result<(Hint, bool), Error> {
+) -> Result<Hint, Error> {
     let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
@@ -77,7 +78,7 @@ pub(crate) async fn judge(
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
     }
-    let (hint, done) = read_limits(&in_flight, route_name, parts, body, &glance).await;
+    let hint = read_limits(&in_flight, replay, parts, body, &glance).await;
     let refused = hint.cause != Cause::None;
     if hint.dialect != hint::Dialect::NONE {
         route.lane.metrics().hinted(hint.dialect.as_str());
@@ -94,6 +95,7 @@ pub(crate) async fn judge(
     };
     if broken.is_none() || refused {
         let now = if body.waited { exchange.proxy.clock.now() } else { now };
+        let route_name = replay.map(ReplayRequest::route_name);
         body.permit().answered_at(now, &AnswerReport { hint: &hint, failed, route: route_name }, written);
     }
     if parts.status == StatusCode::NOT_MODIFIED && route.lane.policy().free_not_modified && broken.is_none() {
@@ -131,23 +133,26 @@ pub(crate) async fn judge(
         false => server_timing::add(&mut parts.headers, wait),
     }
     parts.version = Version::HTTP_11;
-    Ok((hint, done))
+    Ok(hint)
 }
 
-/// Reads what the answer says about limits. Says, too, whether it brings a result, refused or not.
+/// Reads what the answer says about limits.
 async fn read_limits(
     in_flight: &InFlight<'_>,
-    route_name: Option<RouteName<'_>>,
+    replay: Option<&ReplayRequest>,
     parts: &Parts,
     body: &mut UpstreamBody,
     glance: &Glance<'_>,
-) -> (Hint, bool) {
+) -> Hint {
     let &InFlight { exchange, route, head, .. } = in_flight;
     let (status, headers, declared) = (parts.status, &parts.headers, &route.lane.policy().refused);
     let (mut beginning, mut whole) = (None, true);
+    let route_name = replay.map(ReplayRequest::route_name);
     let path = route_name.map_or("", |name| name.path);
     let asks = || declared.iter().any(|answer| answer.asks_for_body(status, headers));
     if hint::is_stream(status, glance) {
+        // Its first event is none of the answer's own words, as far as a rule's tests go.
+        whole = false;
         // Models answer POST. The stream that a page subscribes to by GET may be silent for long.
         if route_name.is_some_and(|name| name.method == "POST") {
             beginning = Some(Cow::Owned(begin_stream(body, glance).await));
@@ -162,26 +167,23 @@ async fn read_limits(
     let arrived = || exchange.proxy.clock.time_of_day();
     let mut hint = hint::read_at(status, headers, glance.told, beginning, arrived);
     let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning.filter(|_| whole)));
-    if declared && (hint.cause == Cause::None || hint.hopeless.is_some()) {
+    if declared && !(hint.is_certain() && may_refuse(status)) {
         hint = hint::read_refused(&Answer { status, headers, body: beginning, arrived: arrived() });
     }
     if hint.hopeless == Some(Hopeless::Resources) && is_inference(&route.origin.host, path) {
         hint.lacks_capacity();
     }
-    // A closer look only where there is something to see.
     let refused = hint.cause != Cause::None;
-    let body_says = beginning.filter(|_| refused && status.is_success());
-    let complaint = declared || body_says.is_some_and(|body| hint::is_complaint(headers, body));
-    let done = refused && status.is_success() && !complaint;
-    // A part of it was refused, as GraphQL has it: so much for what was asked, but the next one waits.
-    let complains = done && body_says.is_some_and(hint::complains);
     let hopeless = status.is_client_error() && hint.hopeless.is_some();
-    let refuses = may_refuse(status) || hint.undone || declared || hopeless;
-    if refused && (done && hint::asks_to_wait(headers) && !complains || !refuses) {
-        // It says when to ask for this again (RFC 9110 §10.2.3), or has failed, and refuses nothing.
+    let refuses = may_refuse(status) || hint.strength == Strength::Code || hopeless;
+    // It says when to ask for this again (RFC 9110 §10.2.3).
+    let is_result = hint.done && hint.strength == Strength::Head && hint::asks_to_wait(headers);
+    // What words alone refuse may have been done: it is the request's own failure then, and teaches nothing.
+    let may_be_done = hint.is_hearsay() && !hopeless && !replay.is_some_and(ReplayRequest::is_repeatable);
+    if refused && (is_result || may_be_done || !refuses) {
         hint.accept();
     }
-    (hint, done)
+    hint
 }
 
 /// Reads a stream of events ahead until it is known whether it begins with a refusal. The first event goes on as soon as it

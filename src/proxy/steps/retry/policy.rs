@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::replay::ReplayRequest;
 use crate::{
     error::{Error, Retryable},
-    hint::{Cause, Hint, Signal},
+    hint::{Cause, Hint, Signal, Strength},
     lane::Lane,
     metrics::RetryReason,
     proxy::outbound::route::Route,
@@ -32,23 +32,15 @@ const TRIES_UNKNOWN: u32 = 3;
 
 impl RetryReason {
     /// Why a request that was answered may be sent again, if it may.
-    ///
-    /// `done` says that it was done all the same.
-    pub(crate) fn of_answer(
-        hint: &Hint,
-        status: StatusCode,
-        done: bool,
-        replay: &ReplayRequest,
-        lane: &Lane,
-    ) -> Option<Self> {
+    pub(crate) fn of_answer(hint: &Hint, status: StatusCode, replay: &ReplayRequest, lane: &Lane) -> Option<Self> {
         match hint.cause {
-            _ if done => None,
-            _ if hint.signal == Signal::FatalQuota => None,
+            _ if hint.done || hint.signal == Signal::FatalQuota => None,
             Cause::Quota => Some(Self::Refused),
             Cause::Concurrency => Some(Self::Crowded),
-            Cause::Overload if hint.retry_after.is_some() => Some(Self::Refused),
+            // A wait in words alone is none that a refusal asks for.
+            Cause::Overload if hint.retry_after.is_some() && hint.strength > Strength::Words => Some(Self::Refused),
             // It says itself that nothing was done.
-            Cause::Overload if hint.undone => Some(Self::Overloaded),
+            Cause::Overload if hint.strength == Strength::Code => Some(Self::Overloaded),
             // While others are served a 503 is a limiter's (nginx): the lane knows when to try again.
             Cause::Overload if replay.is_repeatable() && lane.is_alive() => Some(Self::Refused),
             // So was one that is refused for overload alone (500 and 509 with a wait).
