@@ -1,6 +1,6 @@
 //! Why it went as it did: what failed and what to do about it, or why nothing came through at all. Pure.
 
-use std::{fmt::Write as _, os::unix::process::ExitStatusExt as _, process::ExitStatus};
+use std::{ffi::OsStr, fmt::Write as _, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus};
 
 use crate::{
     admin::{
@@ -20,12 +20,16 @@ pub(super) struct Circumstances<'a> {
     pub(super) ended: ExitStatus,
     /// The hosts for which the command was told to use no proxy.
     pub(super) no_proxy: Option<&'a str>,
+    /// The program that was run.
+    pub(super) command: Option<&'a OsStr>,
     /// Rules that no request has matched.
     pub(super) unmatched: &'a [Unmatched],
 }
 
 /// Where people find more.
 const GUIDE: &str = "docs/troubleshooting.md";
+/// Where clients are listed with what each needs.
+const CLIENTS: &str = "docs/clients.md";
 /// So many causes are listed.
 const CAUSES: usize = 10;
 /// The most rules that are named one by one.
@@ -80,13 +84,39 @@ pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String 
     if let Some(hosts) = no_proxy.filter(|hosts| !hosts.trim().is_empty()) {
         let _ = writeln!(text, "  hint: NO_PROXY is {hosts:?}: requests to these hosts do not come to andante");
     }
-    let _ = writeln!(text, "  hint: {GUIDE} names the clients that need more than these variables");
+    if let Some(more) = circumstances.command.and_then(client_hint) {
+        let _ = writeln!(text, "  hint: {more}");
+    }
+    let _ = writeln!(text, "  hint: {CLIENTS} names the clients that need more than these variables");
     text
+}
+
+/// What the clients of this program need besides the variables.
+fn client_hint(command: &OsStr) -> Option<&'static str> {
+    let name = Path::new(command).file_name()?.to_str()?;
+    match name {
+        "node" | "npx" | "npm" | "yarn" | "pnpm" | "tsx" | "nodejs" => Some(
+            "fetch of Node.js reads these variables from 22.21 and 24.5 on (NODE_USE_ENV_PROXY=1, which is set); an older one \
+             needs undici's EnvHttpProxyAgent, or a gateway address",
+        ),
+        name if name.starts_with("python") || matches!(name, "uv" | "poetry" | "pytest") => {
+            Some("aiohttp reads these variables with ClientSession(trust_env=True) only")
+        }
+        "java" | "mvn" | "gradle" => {
+            Some("Java reads JAVA_TOOL_OPTIONS, which names the proxy for its HttpURLConnection")
+        }
+        _ => None,
+    }
 }
 
 /// What failed, by cause, each with what to do about it.
 pub(super) fn causes(status: &Status) -> String {
-    let mut text = answers(status) + &breakers(status);
+    answers(status) + &own_causes(status)
+}
+
+/// What failed or was refused by andante, and the refusals that waiting does not help, each with what to do about it.
+pub(in crate::cli) fn own_causes(status: &Status) -> String {
+    let mut text = breakers(status);
     for incident in status.incidents.iter().take(CAUSES) {
         let IncidentStatus { detail, total, .. } = incident;
         let _ = writeln!(text, "  {} × {detail}", wording::count(*total));
@@ -192,7 +222,7 @@ pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
 }
 
 /// Rules that no request matched.
-pub(super) fn unmatched(rules: &[Unmatched]) -> String {
+pub(in crate::cli) fn unmatched(rules: &[Unmatched]) -> String {
     let mut text = String::new();
     for Unmatched { rule, nearest, .. } in rules.iter().take(RULES) {
         let _ = write!(text, "  no request was for {rule}");
@@ -213,7 +243,7 @@ mod tests {
     use crate::admin::status::{GateStatus, Interceptions, LastError, Requests};
 
     fn ended(raw: i32) -> Circumstances<'static> {
-        Circumstances { ended: ExitStatus::from_raw(raw), no_proxy: None, unmatched: &[] }
+        Circumstances { ended: ExitStatus::from_raw(raw), no_proxy: None, command: None, unmatched: &[] }
     }
 
     #[test]
@@ -231,6 +261,11 @@ mod tests {
         }
         let spared = Circumstances { no_proxy: Some("localhost,.intra"), ..ended(0) };
         assert!(nothing_came_through(&spared).contains("NO_PROXY is \"localhost,.intra\""));
+        let run = |command: &'static str| {
+            nothing_came_through(&Circumstances { command: Some(OsStr::new(command)), ..ended(0) })
+        };
+        assert!(run("/usr/bin/node").contains("from 22.21") && run("python3.12").contains("trust_env=True"));
+        assert!(!run("curl").contains("Node") && run("curl").contains("docs/clients.md"));
     }
 
     #[test]
