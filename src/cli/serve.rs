@@ -155,9 +155,11 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, forget: bool) -> Resu
     let signal = until_stopped(&mut running, &mut signals, watch).await.name();
     info!(signal, "draining: what waits goes on for as long as `drain` says, and a second signal ends it at once");
     notify::stopping();
+    let open = running.open_connections();
     tokio::select! {
         _ = running.drain() => Ok(()),
         again = signals.stop() => {
+            warn!(signal = again.name(), cut_off = open(), "ending at once: a second signal cuts off what has not finished");
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
         }
