@@ -37,6 +37,7 @@ use crate::{
     clock::Clock,
     config::{
         Config,
+        authorities::{self, NO_AUTHORITY_HINT},
         expiry::{self, EXPIRED_HINT},
         token_file::{self, TOKEN_FILE_HINT, TokenFileError},
     },
@@ -173,7 +174,7 @@ impl Running {
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
-        warn_of_expired(&config.upstream_ca);
+        warn_of_useless(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
         let (clock, kept) = Keeping::open(&config, &listen, forgotten)?;
@@ -303,12 +304,15 @@ fn member(config: &Config, clock: Clock) -> Result<Option<(FleetMember<RedisLedg
     Ok(Some(FleetMember::new(ledger, store, &config.fleet, clock)))
 }
 
-/// Logs which of these files have nothing but certificates that have expired. They are no reason not to start: APIs that others
-/// vouch for are reached.
-fn warn_of_expired(files: &[PathBuf]) {
+/// Logs which of these files vouch for no API: all of their certificates have expired, or none is an authority's. They are no
+/// reason not to start: APIs that others vouch for are reached.
+fn warn_of_useless(files: &[PathBuf]) {
     for file in files {
-        if let Some(what) = std::fs::read(file).ok().and_then(|bytes| expiry::expired(&bytes)) {
-            warn!(file = %file.display(), hint = EXPIRED_HINT, "upstream-ca: {what}");
+        let Ok(bytes) = std::fs::read(file) else { continue };
+        let expired = expiry::expired(&bytes).map(|what| (what, EXPIRED_HINT));
+        let missing = || authorities::missing(&bytes).map(|what| (what, NO_AUTHORITY_HINT));
+        if let Some((what, hint)) = expired.or_else(missing) {
+            warn!(file = %file.display(), hint, "upstream-ca: {what}");
         }
     }
 }

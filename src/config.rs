@@ -3,6 +3,7 @@
 mod answers;
 mod check;
 mod diagnostic;
+pub mod authorities;
 pub mod duration;
 pub mod expiry;
 mod files;

@@ -115,7 +115,7 @@ fn steer(source: &dyn StatusSource, lanes: &LaneChoice, steering: &Steering, cal
     let lane = steering.rule().map_or_else(|| lanes.to_string(), |rule| rule.to_string());
     info!(
         change = steering.as_str(), lane, lanes = steered.lanes, requests = steered.requests, detail = steering.detail(),
-        for_s = steering.length().map(|length| length.as_secs_f64()), peer, agent = ?agent,
+        for_s = steering.length().map(|length| length.as_secs_f64()), peer, agent = agent.as_deref(),
         "changed by an operator"
     );
     json(StatusCode::OK, &steered)

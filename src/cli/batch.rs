@@ -30,6 +30,7 @@ use super::{
     terminal,
 };
 use crate::{
+    admin::Status,
     app::{Running, Unmatched},
     batch::{JournalError, Stopped, Work, WorkInput, WorkParts, input::Defaults, is_other_server},
     clock::{Clock, Instant},
@@ -195,15 +196,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     }
     let elapsed = clock.now().since(Instant::START);
     report.ended(work.counts());
-    let (mut status, mut unmatched) = (None, Vec::new());
-    if let Some(own) = through.own {
-        // What the batch has given up is about to be noticed.
-        own.settled(LAST_NEWS).await;
-        status = Some(own.status());
-        unmatched = own.unmatched_rules();
-        own.drain().await;
-    }
-    status.iter_mut().for_each(|status| report::take_back(status, work.counts().given_up()));
+    let (status, unmatched) = end(through.own, work.counts().given_up()).await;
     let done = report.is_done();
     if done {
         work.finish().map_err(not_removed)?;
@@ -231,6 +224,17 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         let _ = std::io::stderr().write_all(unmatched_lines(&unmatched).as_bytes());
     }
     Ok(report.exit_code(stopped.as_deref()))
+}
+
+/// Ends the batch's own andante, if there is one. Returns its last status, and the rules that no request matched.
+async fn end(own: Option<Running>, given_up: u64) -> (Option<Status>, Vec<Unmatched>) {
+    let Some(own) = own else { return (None, Vec::new()) };
+    // What the batch has given up is about to be noticed.
+    own.settled(LAST_NEWS).await;
+    let (mut status, unmatched) = (own.status(), own.unmatched_rules());
+    report::take_back(&mut status, given_up);
+    own.drain().await;
+    (Some(status), unmatched)
 }
 
 /// Names the rules whose limits hold for no request of the batch, before it is sent without them.

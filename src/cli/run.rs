@@ -29,6 +29,7 @@ use crate::{
     policy::{Interception, Rules, Unlisted},
 };
 
+mod client_hint;
 pub(super) mod diagnosis;
 pub(super) mod footer;
 mod json;

@@ -92,14 +92,14 @@ pub(super) fn troubles(status: &Status) -> Vec<String> {
 
 /// `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request may wait`.
 fn of_incident(incident: &IncidentStatus) -> String {
-    let (times, ago) = (wording::count(incident.total), wording::seconds(incident.last_s));
+    let (times, ago) = (wording::several(incident.total, "time"), wording::seconds(incident.last_s));
     let detail = incident.detail.trim_end_matches('.');
     match incident.blame.as_str() {
         "proxy" => {
             let requests = wording::several(incident.total, "request");
             format!("andante refused {requests}, the last {ago} ago: {detail}; {}", incident.hint)
         }
-        blame => format!("{detail} ({blame}, {times} times, last {ago} ago): {}", incident.hint),
+        blame => format!("{detail} ({blame}, {times}, last {ago} ago): {}", incident.hint),
     }
 }
 

@@ -132,7 +132,7 @@ impl Report {
         let refused = self.failed.saturating_sub(self.unanswered);
         if refused > 0 {
             text += &format!(
-                "  {} answered with an error status: delete a line to have its request sent again\n",
+                "  {} answered with an error status: delete a line to have its request sent again (--max-failures N ends sooner)\n",
                 wording::several(refused, "request")
             );
         }
