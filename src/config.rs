@@ -1,9 +1,9 @@
 //! The checked configuration: everything that andante runs on, free of contradictions. Starts nothing.
 
 mod answers;
+pub mod authorities;
 mod check;
 mod diagnostic;
-pub mod authorities;
 pub mod duration;
 pub mod expiry;
 mod files;

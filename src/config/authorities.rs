@@ -22,7 +22,9 @@ pub fn missing(bytes: &[u8]) -> Option<String> {
         names.push(certificate.subject().to_string());
     }
     let first = names.first()?;
-    Some(format!("it holds no authority: the certificate of {first:?} is a server's or a client's, and vouches for nobody"))
+    Some(format!(
+        "it holds no authority: the certificate of {first:?} is a server's or a client's, and vouches for nobody"
+    ))
 }
 
 fn may_sign(certificate: &X509Certificate<'_>) -> bool {

@@ -55,7 +55,19 @@ pub(super) fn is_unused(status: &Status) -> bool {
     let ended = requests.answered + requests.refused + requests.left + requests.tunnelled;
     let busy = |lane: &LaneStatus| lane.sent_total + lane.waiting + lane.in_flight > 0;
     let tunnels = status.interceptions.tls + status.interceptions.plain;
-    ended + failed(status) + tunnels == 0 && status.tunnels == 0 && !status.lanes.iter().any(busy)
+    let open = status.tunnels + status.connections.client;
+    ended + failed(status) + tunnels == 0 && open == 0 && !status.lanes.iter().any(busy)
+}
+
+/// Connections that outlive the command: their API was not connected to yet, or something runs on in the background.
+pub(super) fn open_connections(status: &Status) -> String {
+    match u64::try_from(status.connections.client) {
+        Ok(open @ 1..) => format!(
+            "  {} still open at the end: an API has not accepted it or not answered, or the command has left something running\n",
+            wording::several(open, "connection")
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Why nothing came through, as far as is known: lines, the last one ending with a line feed.
@@ -88,7 +100,10 @@ pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String 
     if let Some(more) = circumstances.command.and_then(client_hint::of) {
         let _ = writeln!(text, "  hint: {more}");
     }
-    let _ = writeln!(text, "  hint: {CLIENTS} names the clients that need more than these variables; {GUIDE} has other causes");
+    let _ = writeln!(
+        text,
+        "  hint: {CLIENTS} names the clients that need more than these variables; {GUIDE} has other causes"
+    );
     text
 }
 
@@ -263,6 +278,7 @@ mod tests {
             |status| status.requests.tunnelled = 1,
             |status| status.requests.rejected = 1,
             |status| status.tunnels = 1,
+            |status| status.connections.client = 1,
             |status| status.interceptions.untrusted = 1,
             |status| status.interceptions.tls = 1,
             |status| status.lanes = vec![LaneStatus { waiting: 1, ..LaneStatus::default() }],

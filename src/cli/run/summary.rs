@@ -43,6 +43,7 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
     text + &diagnosis::turns(status)
         + &diagnosis::departures(status, circumstances.ended)
         + &diagnosis::causes(status)
+        + &diagnosis::open_connections(status)
         + &lanes(status)
         + &diagnosis::unmatched(circumstances.unmatched)
 }

@@ -23,7 +23,7 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
         Key("in-flight", "20"),
     ),
     ("workers worker-threads cores cpus cpu jobs j num-threads", Key("threads", "4")),
-    ("workers worker-threads jobs j num-threads threads", Flag("--parallel", "50")),
+    ("workers worker-threads jobs j num-threads", Flag("--parallel", "50")),
     (
         "allow allow-from allowed allowlist allow-list whitelist allowed-ips allowed-clients acl networks trusted client",
         Key("clients", "10.0.0.0/8"),
@@ -75,8 +75,8 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
     ("idle-timeout socket-timeout inactivity", Key("idle", "5m")),
     ("header headers header-timeout client", Key("head", "30s")),
     ("keepalive-timeout", Key("keep-alive", "10m")),
-    ("retries max-retries retry-count attempts max-attempts max-tries count max times", Key("tries", "3")),
     ("retries max-retries retry-count attempts max-attempts max-tries tries", Key("retry", "{ tries = 3 }")),
+    ("retries max-retries retry-count attempts max-attempts max-tries", Key("tries", "3")),
     ("no-retry no-retries noretry", Key("retry", "off")),
     ("circuit-breaker circuitbreaker", Key("breaker", "on")),
     ("caching cache-size", Key("cache", "64MiB")),

@@ -83,3 +83,18 @@ fn a_mistake_in_the_configuration_is_said_as_elsewhere() {
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("hint: write 1/s"), "{stderr}");
 }
+
+#[test]
+fn a_file_for_which_serve_does_not_start_is_found_by_check_and_doctor() {
+    let token = file("short");
+    let config = file(&format!("admin-token = '{}'\n", token.path().display()));
+    let path = config.path().to_str().unwrap();
+    let words = "it is too short: it has 5 characters";
+    let (code, _, stderr) = outcome(andante(&[&["serve", "--config", path], &HERE[..]].concat()));
+    assert!(code == Some(1) && stderr.contains(words), "{stderr}");
+    let (code, _, stderr) = outcome(andante(&["check", path]));
+    assert!(code == Some(1) && stderr.contains(words), "{stderr}");
+    let (code, found) = found(&["--config", path], &[]);
+    let files: Vec<_> = found.iter().filter(|finding| finding["name"] == "files").collect();
+    assert!(code == Some(1) && files.len() == 1 && files[0]["detail"].as_str().unwrap().contains(words), "{found:#?}");
+}
