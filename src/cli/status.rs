@@ -72,7 +72,7 @@ pub(super) async fn ask(client: &AdminClient) -> Result<Status, Failure> {
 /// What people have to know of it before its lanes, each in a line.
 pub(super) fn troubles(status: &Status) -> Vec<String> {
     let config = status.config.problems.first().map(|problem| {
-        format!("the last change of the configuration could not be loaded, and the one before it holds: {problem}")
+        format!("what was loaded last does not hold, and the configuration before it still does: {problem}")
     });
     let state = status.state.as_ref().and_then(|state| state.problem.as_ref());
     let state =
