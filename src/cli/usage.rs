@@ -296,7 +296,7 @@ mod tests {
             ("batch a b --workers 50", "write --parallel 50"),
             ("serve --workers 4", "write --threads 4"),
             ("serve --no-retry", "write --retry off"),
-            ("serve --retries 3", "write retry = { tries = 3 } in a file"),
+            ("serve --retries 3", "write retry = { tries = 3 } under a [[rule]] in a file"),
             ("serve many.toml", "write --config many.toml"),
             ("check --config many.toml", "write andante check many.toml"),
             ("--limit a.example=1/s", "write andante serve --limit"),

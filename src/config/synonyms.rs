@@ -116,7 +116,12 @@ pub(super) fn variable(name: &str) -> Option<String> {
 
 /// The keys of all tables.
 fn entries() -> impl Iterator<Item = &'static KeyEntry> {
-    SECTIONS.into_iter().flat_map(|section| section.keys)
+    sections().flat_map(|section| section.keys)
+}
+
+/// All tables, with the one that `retry` may be.
+fn sections() -> impl Iterator<Item = &'static Section> {
+    SECTIONS.into_iter().chain([&keys::RETRY_TABLE])
 }
 
 /// A value of `entry` to show.
@@ -220,7 +225,7 @@ mod tests {
         for (names, meaning) in SYNONYMS {
             if let Meaning::Key(key, _) = meaning {
                 assert!(entries().any(|entry| entry.name == *key), "{key}");
-                let own = SECTIONS.iter().find(|section| section.names().any(|name| name == *key)).unwrap();
+                let own = sections().find(|section| section.names().any(|name| name == *key)).unwrap();
                 for name in names.split(' ') {
                     assert!(name == *key || !own.names().any(|known| known == name), "{name} is a key beside {key}");
                 }
