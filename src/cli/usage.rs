@@ -189,11 +189,11 @@ impl synonyms::CommandFlags for ReachedCommand {
 
     fn takes(&self, flag: &str, value: &str) -> bool {
         use ErrorKind::{InvalidValue, UnknownArgument, ValueValidation};
-        let words = ["andante"].into_iter().chain(self.path.iter().map(String::as_str)).chain([flag, value]);
         // Other arguments may be missing.
         let refused = |error: clap::Error| matches!(error.kind(), InvalidValue | UnknownArgument | ValueValidation);
         let is_table = self.starts_proxy() && value.starts_with('{');
-        !is_table && !command().try_get_matches_from(words).is_err_and(refused)
+        let alone = self.command.clone().no_binary_name(true);
+        !is_table && !alone.try_get_matches_from([flag, value]).is_err_and(refused)
     }
 
     fn default_of(&self, flag: &str) -> Option<String> {
@@ -232,7 +232,7 @@ mod tests {
         assert!(!hint(&["andante", "status", "--port"]).unwrap().contains("--listen"), "it has no such flag");
     }
 
-    /// Every name that another tool has for a flag, and every flag of `serve`.
+    /// A name of each meaning that flags of other tools have, and every flag of `serve`.
     fn names() -> Vec<String> {
         let serve = ReachedCommand::by(&["andante".into(), "serve".into()]);
         synonyms::names().map(|name| format!("--{name}")).chain(serve.flags()).collect()
@@ -293,7 +293,7 @@ mod tests {
             ("status --interval 5", "andante status --help shows its flags"),
             ("hint --host x", "andante hint --help shows its flags"),
             ("hint --status 429", "andante hint --help shows its flags"),
-            ("batch a b --workers 50", "write --parallel 50"),
+            ("batch a --out b --workers 50", "write --parallel 50"),
             ("serve --workers 4", "write --threads 4"),
             ("serve --no-retry", "write --retry off"),
             ("serve --retries 3", "write retry = { tries = 3 } under a [[rule]] in a file"),

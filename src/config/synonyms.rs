@@ -89,10 +89,10 @@ pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
     Some(format!("write {flag} {}", in_quotes(&taken)))
 }
 
-/// All names that other tools have.
+/// A name of each meaning that other tools have.
 #[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
-    SYNONYMS.iter().flat_map(|(names, _)| names.split(' '))
+    SYNONYMS.iter().filter_map(|(names, _)| names.split(' ').next())
 }
 
 /// What to write in the place of the variable `name`, which begins with `ANDANTE_`, if its name is known from elsewhere.

@@ -34,6 +34,8 @@ pub(super) struct Report {
     json: bool,
 }
 
+/// The kind of incidents of requests that break off before their bodies; the batch makes no other bad ones.
+const BODY_BROKE_OFF: &str = "http_request_error";
 /// So many names are listed.
 const NAMES: usize = 5;
 
@@ -166,6 +168,9 @@ pub(super) fn take_back(status: &mut Status, given_up: u64) {
     let broken_off = given_up.saturating_sub(requests.left).min(requests.rejected);
     requests.rejected -= broken_off;
     requests.left += broken_off;
+    if broken_off > 0 {
+        status.incidents.retain(|incident| incident.kind != BODY_BROKE_OFF);
+    }
 }
 
 /// `andante: 1,234 of 30,000, 8.3/s, 2 failed, paused 12 s: retry-after, 52m to go`.
