@@ -229,7 +229,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
 /// Ends the batch's own andante, if there is one. Returns its last status, and the rules that no request matched.
 async fn end(own: Option<Running>, given_up: u64) -> (Option<Status>, Vec<Unmatched>) {
     let Some(own) = own else { return (None, Vec::new()) };
-    // What the batch has given up is about to be noticed.
+    // The proxy is about to notice which requests were given up.
     own.settled(LAST_NEWS).await;
     let (mut status, unmatched) = (own.status(), own.unmatched_rules());
     report::take_back(&mut status, given_up);

@@ -98,7 +98,7 @@ const LIKELY_SLIP: f64 = 0.87;
 /// The command that a command line reaches.
 struct ReachedCommand {
     command: clap::Command,
-    /// Its name, behind those of the commands above it.
+    /// Name of the command, behind those of the commands above it.
     path: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ impl ReachedCommand {
         self.command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}"))
     }
 
-    /// What to write in the place of the flag `wrong`, behind which `value` stands.
+    /// Replacement for the flag `wrong`, behind which `value` stands.
     fn flag(&self, wrong: &str, value: Option<&str>) -> Option<String> {
         let (name, _) = wrong.split_once('=').unwrap_or((wrong, ""));
         if self.path.is_empty() {
@@ -159,14 +159,14 @@ impl ReachedCommand {
         })
     }
 
-    /// What to write in the place of `--config FILE` where the file is no flag's.
+    /// Replacement for `--config FILE` where the command takes its file without a flag.
     fn file(&self, flag: &str, value: Option<&str>) -> Option<String> {
         let takes = self.command.get_positionals().any(|arg| arg.get_id() == "file");
         let asks = matches!(flag, "--config" | "--file" | "-c" | "-f") && !self.has(flag);
         (takes && asks).then(|| format!("write {} {}", self.written(), value.unwrap_or("FILE")))
     }
 
-    /// What to write where a word without a flag is one too many.
+    /// Replacement for a word without a flag that is one too many.
     fn word(&self, wrong: &str) -> Option<String> {
         if wrong.ends_with(".toml") && self.starts_proxy() {
             return Some(format!("write --config {wrong}"));
@@ -175,7 +175,7 @@ impl ReachedCommand {
         (self.has("--limit") && is_limits).then(|| format!("write host and limits as one: --limit HOST={wrong}"))
     }
 
-    /// What to write where the value of the flag `wrong` (`--limit <HOST=LIMITS>`) is missing.
+    /// Example of the flag `wrong` (`--limit <HOST=LIMITS>`), whose value is missing.
     fn missing_value(&self, wrong: &str) -> Option<String> {
         let flag = wrong.split(' ').next()?;
         synonyms::example_of(flag, self)

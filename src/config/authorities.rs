@@ -3,11 +3,11 @@
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::X509Certificate;
 
-/// What to do about a file without an authority.
+/// Advice for a file without an authority.
 pub const NO_AUTHORITY_HINT: &str = "name the certificate of the authority that has signed the API's, which is its last one: \
                                      `openssl s_client -showcerts`";
 
-/// What is wrong with the certificates in `bytes`, if none of them may sign others. One that has signed itself is trusted as it is.
+/// Problem of a file with `bytes` if none of its certificates may sign others. A self-signed one is trusted as it is.
 pub fn missing(bytes: &[u8]) -> Option<String> {
     let ders: Vec<CertificateDer<'static>> = match bytes.first() {
         Some(0x30) => vec![bytes.to_vec().into()],

@@ -49,7 +49,7 @@ pub trait CommandFlags {
     fn starts_proxy(&self) -> bool;
 }
 
-/// What to write in the place of the flag `name` of `command`. `value` stands behind it.
+/// Replacement for the flag `name` of `command`, behind which `value` stands.
 pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Option<String> {
     if let Some(value) = value.filter(|value| is_limit_of_host(value) && command.takes("--limit", value)) {
         return Some(format!("write --limit {}", in_quotes(value)));
@@ -78,7 +78,7 @@ pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Opt
     })
 }
 
-/// How to write the flag of `command` whose value is missing.
+/// Example of the flag of `command` whose value is missing.
 pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
     let (entry, _) = keys::with_flags().find(|(_, known)| known.name == flag)?;
     // A flag names a rule's host and its limits in one.

@@ -159,7 +159,7 @@ pub enum Error {
         host: String,
         /// The reason that the lane gives.
         why: String,
-        /// The same without numbers that differ from request to request.
+        /// The reason without numbers that differ from request to request.
         cause: &'static str,
         /// The name of the rule whose limits hold it up.
         rule: Arc<str>,

@@ -7,7 +7,7 @@ use super::InputError;
 /// What to do about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
     "this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
-/// What to do about text in UTF-16.
+/// Advice for text in UTF-16.
 pub(super) const UTF16: &str = "this is UTF-16: write the file anew by `iconv -f utf-16 -t utf-8 FILE > UTF8_FILE`";
 /// A byte-order mark in UTF-8: spreadsheets and Windows' editors begin files with it.
 const BOM: &[u8] = b"\xef\xbb\xbf";

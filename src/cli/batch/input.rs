@@ -257,7 +257,7 @@ impl Prepared {
         let twins = |name: &str| self.twins.get(name).cloned().unwrap_or_default();
         let (answers, mut answered) = AnswerFile::open(&options.out, &twins).map_err(|error| {
             if is_first {
-                // It is of no use without answers. A file that stays is empty, and harmless.
+                // A journal without answers is of no use. If it stays, it is empty and harmless.
                 let _ = fs::remove_file(journal);
             }
             Failure::new("could not open the file for the answers").because(error).hinting("name another file by --out")

@@ -81,7 +81,7 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
     let read = move || {
         let reader = BufReader::new(Tee { reader, kept });
         send(reader, format, &defaults, &told, |item| {
-            // What stands from there on is to be mended.
+            // Lines from the mistake on are to be mended.
             let shortened = item.as_ref().err().map_or(Ok(()), |error| keep_before(error, &path));
             let _ = shortened.inspect_err(|error| warn!(%error, file = %path.display(), "could not shorten it"));
             sender.blocking_send(item).is_ok()

@@ -1,4 +1,4 @@
-//! What clients that do not read the proxy variables by themselves need.
+//! Advice for clients that do not read the proxy variables by themselves.
 
 use std::{ffi::OsStr, path::Path};
 

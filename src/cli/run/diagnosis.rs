@@ -112,7 +112,7 @@ pub(super) fn causes(status: &Status) -> String {
     answers(status) + &own_causes(status)
 }
 
-/// What failed or was refused by andante, and the refusals that waiting does not help, each with what to do about it.
+/// Causes of failures and of refusals that waiting does not help, each with a hint.
 pub(in crate::cli) fn own_causes(status: &Status) -> String {
     let mut text = breakers(status);
     for incident in status.incidents.iter().take(CAUSES) {

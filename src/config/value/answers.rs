@@ -212,7 +212,7 @@ fn size(text: &str) -> Result<Option<u64>, ParseHint> {
     })
 }
 
-/// A number that a kernel would call mebibytes is meant as bytes.
+/// Hint for a size without a unit: a large number is one of bytes.
 fn unitless(number: &str) -> ParseHint {
     let bytes: Option<u64> = number.parse().ok();
     ParseHint::hint(match bytes {
