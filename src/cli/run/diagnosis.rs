@@ -59,17 +59,6 @@ pub(super) fn is_unused(status: &Status) -> bool {
     ended + failed(status) + tunnels == 0 && open == 0 && !status.lanes.iter().any(busy)
 }
 
-/// Connections that outlive the command: their API was not connected to yet, or something runs on in the background.
-pub(super) fn open_connections(status: &Status) -> String {
-    match u64::try_from(status.connections.client) {
-        Ok(open @ 1..) => format!(
-            "  {} still open at the end: an API has not accepted it or not answered, or the command has left something running\n",
-            wording::several(open, "connection")
-        ),
-        _ => String::new(),
-    }
-}
-
 /// Why nothing came through, as far as is known: lines, the last one ending with a line feed.
 pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String {
     let Circumstances { ended, no_proxy, .. } = circumstances;

@@ -43,9 +43,20 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
     text + &diagnosis::turns(status)
         + &diagnosis::departures(status, circumstances.ended)
         + &diagnosis::causes(status)
-        + &diagnosis::open_connections(status)
+        + &open_connections(status)
         + &lanes(status)
         + &diagnosis::unmatched(circumstances.unmatched)
+}
+
+/// Connections that outlive the command: their API was not connected to yet, or something runs on in the background.
+fn open_connections(status: &Status) -> String {
+    match u64::try_from(status.connections.client) {
+        Ok(open @ 1..) => format!(
+            "  {} still open at the end: an API has not accepted it or not answered, or the command has left something running\n",
+            wording::several(open, "connection")
+        ),
+        _ => String::new(),
+    }
 }
 
 /// What andante has seen and paced inside of tunnels.
