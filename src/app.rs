@@ -6,6 +6,7 @@ mod handover;
 mod keeping;
 mod lane_view;
 mod reload;
+mod start_files;
 mod steering;
 mod tasks;
 mod unmatched;
@@ -19,7 +20,7 @@ use std::{
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::{
@@ -32,6 +33,7 @@ use tracing::{info, warn};
 pub use self::{
     explain::explain_by,
     handover::{Successor, Successors, TakeOverError},
+    start_files::unusable_files,
     unmatched::Unmatched,
 };
 use self::{
@@ -39,16 +41,18 @@ use self::{
     handover::Predecessor,
     keeping::{Keeping, Writer},
     reload::{Configured, ReloadReports},
+    start_files::{admin_token, authority},
     tasks::Tasks,
     view::View,
     worker_threads::WorkerThreads,
 };
 use crate::{
-    admin::{self, Status, StatusSource as _, Token},
-    ca::{self, Ca, CaError},
+    admin::{self, Status, StatusSource as _, status::Requests},
+    ca::{Ca, CaError},
     clock::Clock,
     config::{
         Config,
+        authorities::{self, NO_AUTHORITY_HINT},
         expiry::{self, EXPIRED_HINT},
         token_file::{self, TOKEN_FILE_HINT, TokenFileError},
     },
@@ -222,7 +226,7 @@ impl Running {
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
         let exposed = listen.iter().any(|addr| !addr.ip().is_loopback());
-        warn_of_expired(&config.upstream_ca);
+        warn_of_useless(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
         let replacing = Clock::start();
@@ -332,10 +336,17 @@ impl Running {
         let _ = tokio::time::timeout(at_most, self.proxy.emptied()).await;
     }
 
+    /// Counts the connections that are open, for as long as anybody asks.
+    pub fn open_connections(&self) -> impl Fn() -> usize + use<> {
+        let proxy = self.proxy.clone();
+        move || proxy.open()
+    }
+
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, acceptors, mut tasks, pages, workers, writer, talking, successors, .. } = self;
+        let Self { proxy, view, drain, acceptors, mut tasks, pages, workers, writer, talking, successors, .. } = self;
         drop(successors);
+        let (begun, before) = (proxy.clock.now(), view.status().requests);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
         proxy.drain(proxy.clock.now() + drain);
         // Closes the listening sockets: from then on the system refuses new connections at once.
@@ -344,6 +355,10 @@ impl Running {
         if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
+        let (took_s, cut_off) = (proxy.clock.now().since(begun).as_secs_f64(), proxy.open());
+        let Requests { answered, refused, .. } = view.status().requests;
+        let (answered, refused) = (answered.saturating_sub(before.answered), refused.saturating_sub(before.refused));
+        info!(took_s, answered, refused, cut_off, "drained");
         proxy.log_counted(true);
         drop(workers);
         if let Some(talking) = talking {
@@ -388,22 +403,15 @@ fn member(config: &Config, clock: Clock) -> Result<Option<(FleetMember<RedisLedg
     Ok(Some(FleetMember::new(ledger, store, &config.fleet, clock)))
 }
 
-/// This installation's certificate authority: the one in its place, or a new one.
-fn authority(config: &Config) -> Result<Ca, StartError> {
-    let place = config.data.clone().or_else(|| ca::default_dir(|name| std::env::var_os(name)));
-    let place = place.ok_or(StartError::NoData)?;
-    let ca = Ca::find_or_create(&place, SystemTime::now())?;
-    let place = place.display();
-    info!(%place, fingerprint = ca.fingerprint(), "intercepting HTTPS; workers have to trust this CA (andante env)");
-    Ok(ca)
-}
-
-/// Logs which of these files have nothing but certificates that have expired. They are no reason not to start: APIs that others
-/// vouch for are reached.
-fn warn_of_expired(files: &[PathBuf]) {
+/// Logs which of these files vouch for no API: all of their certificates have expired, or none is an authority's. They are no
+/// reason not to start: APIs that others vouch for are reached.
+fn warn_of_useless(files: &[PathBuf]) {
     for file in files {
-        if let Some(what) = std::fs::read(file).ok().and_then(|bytes| expiry::expired(&bytes)) {
-            warn!(file = %file.display(), hint = EXPIRED_HINT, "upstream-ca: {what}");
+        let Ok(bytes) = std::fs::read(file) else { continue };
+        let expired = expiry::expired(&bytes).map(|what| (what, EXPIRED_HINT));
+        let missing = || authorities::missing(&bytes).map(|what| (what, NO_AUTHORITY_HINT));
+        if let Some((what, hint)) = expired.or_else(missing) {
+            warn!(file = %file.display(), hint, "upstream-ca: {what}");
         }
     }
 }
@@ -413,16 +421,6 @@ fn instance_name(listen: &[SocketAddr]) -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let address = listen.first().map(ToString::to_string).unwrap_or_default();
     format!("{} {address}", machine.trim()).trim().to_owned()
-}
-
-/// The token in this file.
-fn admin_token(file: &Path) -> Result<Token, StartError> {
-    let unusable = |source| StartError::Token { file: file.to_owned(), source };
-    let text = token_file::read(file).map_err(|error| unusable(error.into()))?;
-    if let Some(exposed) = token_file::exposed(file) {
-        warn!(hint = "chmod 600, or 640 with a group of its own", "{exposed}");
-    }
-    Token::new(&text).map_err(|error| unusable(error.into()))
 }
 
 /// Sockets to listen on, each with its address: those that were given, else one for each address that was asked for.

@@ -27,5 +27,6 @@ pub use self::{
     journal::{BatchJournal, JournalError},
     line_file::LineFileError,
     requests::WorkInput,
+    send::is_other_server,
     work::{Stopped, Work, WorkParts},
 };

@@ -1,6 +1,7 @@
 //! The checked configuration: everything that andante runs on, free of contradictions. Starts nothing.
 
 mod answers;
+pub mod authorities;
 mod check;
 mod diagnostic;
 pub mod duration;

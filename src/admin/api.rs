@@ -114,8 +114,14 @@ fn steer(source: &dyn StatusSource, lanes: &LaneChoice, steering: &Steering, cal
     let peer = caller.peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     let lane = steering.rule().map_or_else(|| lanes.to_string(), |rule| rule.to_string());
     info!(
-        change = steering.as_str(), lane, lanes = steered.lanes, requests = steered.requests, detail = steering.detail(),
-        for_s = steering.length().map(|length| length.as_secs_f64()), peer, agent = ?agent,
+        change = steering.as_str(),
+        lane,
+        lanes = steered.lanes,
+        requests = steered.requests,
+        detail = steering.detail(),
+        for_s = steering.length().map(|length| length.as_secs_f64()),
+        peer,
+        agent = agent.as_deref(),
         "changed by an operator"
     );
     json(StatusCode::OK, &steered)

@@ -53,7 +53,11 @@ pub(super) fn explanation(
         explained;
     let (asked, now_outcome) = match asked {
         Ok((ask, preview)) => {
-            let obstacle = lane.obstacle().filter(|_| preview.decision != PreviewDecision::Send);
+            let obstacle = match &preview.decision {
+                PreviewDecision::Send => None,
+                PreviewDecision::Refuse(refusal) => lane.obstacle_of(refusal),
+                PreviewDecision::Wait { .. } => lane.obstacle(),
+            };
             let (because, hint) = obstacle.map(|obstacle| (obstacle.what, obstacle.hint.map(str::to_owned))).unzip();
             let outcome = OutcomeExplanation { because, hint: hint.flatten(), ..outcome(&preview, now) };
             (Some((ask, preview)), outcome)

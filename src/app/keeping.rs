@@ -141,7 +141,7 @@ impl Keeping {
         }
         if before.as_ref().is_some_and(|header| !header.clean) {
             let unknown_s = away.as_secs_f64();
-            warn!(path = %shown, unknown_s, "andante did not end as it should: limits count as used to the full since");
+            warn!(path = %shown, unknown_s, "andante did not end as it should: what it sent in that time counts as all that the limits allow");
         }
         for UnreadLane { problem, .. } in &unread {
             error!(path = %shown, problem, "what was kept of a lane cannot be read: all of its limits count as used up");

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use crate::{
     clock::Instant,
-    policy::{HostPattern, Policy, Rules},
+    policy::{HostPattern, Origin, Policy, Rules},
     proxy::Proxy,
 };
 
@@ -96,6 +96,17 @@ impl UnmatchedWatch {
 // === impl Unmatched ===
 
 impl Unmatched {
+    /// Rules that none of `origins` has, each with the most similar host among them.
+    pub fn by(rules: &Rules, origins: &[&Origin]) -> Vec<Self> {
+        let mut hosts: Vec<_> = origins.iter().map(|origin| origin.host.clone()).collect();
+        hosts.retain(|host| !is_named(rules, host));
+        hosts.sort_unstable();
+        hosts.truncate(MOST_HOSTS);
+        let is_asked = |rule: &Policy| rule.hosts.iter().any(|host| origins.iter().any(|origin| host.matches(origin)));
+        let unasked = rules.iter().filter(|rule| !is_asked(rule)).take(MOST_RULES);
+        unasked.map(|rule| nearest(rule, &hosts)).collect()
+    }
+
     /// Writes it to the log.
     pub(super) fn say(&self) {
         let (rule, nearest) = (&self.rule, self.nearest.as_deref().unwrap_or("none"));
@@ -156,6 +167,16 @@ mod tests {
         ask(&proxy, "api.best");
         assert_eq!(with_nearest(&proxy)[0].nearest.as_deref(), Some("api.best"));
         assert_eq!(with_nearest(&proxy).len(), 1);
+    }
+
+    #[test]
+    fn rules_without_any_of_these_hosts_are_named_with_the_most_similar_one() {
+        let proxy = proxy(&["api.tset", "used.test", "localhost", "*.below.test"]);
+        let origins = ["http://api.test/", "http://used.test:8080/", "http://a.below.test/", "http://127.0.0.1:99/"];
+        let origins = origins.map(|url| Origin::parse(Scheme::Http, url.split('/').nth(2).unwrap(), Some(80)).unwrap());
+        let unasked = Unmatched::by(&proxy.lanes.rules(), &origins.iter().collect::<Vec<_>>());
+        let unasked: Vec<_> = unasked.iter().map(|one| (&*one.rule, one.nearest.as_deref())).collect();
+        assert_eq!(unasked, [("api.tset", Some("api.test")), ("localhost", None)]);
     }
 
     #[test]

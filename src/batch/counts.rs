@@ -15,6 +15,7 @@ pub struct Counts {
     done: AtomicU64,
     failed: AtomicU64,
     unanswered: AtomicU64,
+    pub(super) given_up: AtomicU64,
     pub(super) unreached: AtomicBool,
     by_status: Mutex<BTreeMap<String, u64>>,
     pub(super) unknown: Mutex<Vec<String>>,
@@ -36,6 +37,11 @@ impl Counts {
     /// Those among them that no API has answered.
     pub fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were given up when the batch stopped: nothing keeps them from being sent later.
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// Whether andante was not there when it was last looked for.

@@ -8,18 +8,19 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Request, StatusCode, Uri,
+    HeaderMap, HeaderValue, Request, StatusCode, Uri,
     header::{EXPECT, HOST, USER_AGENT},
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, sync::oneshot};
+use tokio::{net::TcpStream, sync::oneshot, time};
 
 use super::{
     answers::Received,
@@ -84,6 +85,26 @@ pub(super) async fn send(
         *connection = Some(used);
     }
     Ok(Received { status: head.status, headers: head.headers, body })
+}
+
+/// Whether `address` (HOST:PORT) answers as something else than an andante that takes requests. Asks once; an address where
+/// nobody listens may be that of an andante that is about to start.
+pub async fn is_other_server(address: &str) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let asked = async {
+        let mut connection = AndanteConnection::open(address).await.ok()?;
+        let mut request = Request::new(AnnouncedBody { data: Bytes::new(), asked: None, begins: None });
+        request.headers_mut().insert(HOST, HeaderValue::try_from(address).ok()?);
+        connection.sender.send_request(request).await.ok()
+    };
+    let answer = time::timeout(PATIENCE, asked).await.ok().flatten();
+    answer.is_some_and(|answer| own_error(answer.headers()).is_none())
+}
+
+/// The name of the error, if andante itself has answered.
+pub(super) fn own_error(headers: &HeaderMap) -> Option<String> {
+    let status = headers.get("proxy-status")?.to_str().ok()?;
+    Some(status.strip_prefix("andante; error=")?.to_owned())
 }
 
 /// `item` for a gateway address, and whether its body was asked for.

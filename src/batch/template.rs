@@ -47,7 +47,13 @@ impl Template {
             rest = further;
         }
         parts.push(TemplatePart::Text(rest.to_owned()));
-        Ok(Self { parts, encoding: Encoding::Url })
+        // A column that is the whole address has its slashes and its query as they are.
+        let is_blank = |part: &TemplatePart| matches!(part, TemplatePart::Text(text) if text.trim().is_empty());
+        let encoding = match parts.as_slice() {
+            [before, TemplatePart::Column(_), after] if is_blank(before) && is_blank(after) => Encoding::Plain,
+            _ => Encoding::Url,
+        };
+        Ok(Self { parts, encoding })
     }
 
     /// Reads the body `text`, whose values are written in this `encoding`. Braces around anything but the name of a `known` column

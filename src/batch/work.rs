@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use http::{StatusCode, header::RETRY_AFTER};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -231,6 +231,7 @@ impl Work {
                 () = is_stopped(&mut stopped) => {
                     // What can be sent again is given up: it costs nothing where it only waits.
                     if !begun.load(Ordering::Acquire) {
+                        self.counts.given_up.fetch_add(1, Ordering::Relaxed);
                         return;
                     }
                     sending.await
@@ -366,7 +367,7 @@ async fn is_stopped(stopped: &mut watch::Receiver<Option<Arc<Stopped>>>) {
 impl AnswerMeaning {
     /// What `received` means: the API's answers are answers; andante's own say why there is none.
     fn of(received: Received, item: &Item) -> Self {
-        let Some(code) = own_error(&received.headers) else {
+        let Some(code) = send::own_error(&received.headers) else {
             return Self::Came(Came::Outcome(ItemOutcome::Answered(received)));
         };
         // It has not been sent: the queue is full, or its patience would be over before its turn, or an equal one is under
@@ -392,9 +393,3 @@ impl AnswerMeaning {
 /// The names of errors after which it is certain that nothing was sent, since nobody could connect (RFC 9209 §2.3).
 const UNREACHED: [&str; 5] =
     ["connection_refused", "connection_timeout", "dns_error", "dns_timeout", "destination_unavailable"];
-
-/// The name of the error, if andante itself has answered.
-fn own_error(headers: &HeaderMap) -> Option<String> {
-    let status = headers.get("proxy-status")?.to_str().ok()?;
-    Some(status.strip_prefix("andante; error=")?.to_owned())
-}

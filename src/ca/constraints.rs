@@ -80,6 +80,14 @@ impl Constraints {
         }
     }
 
+    /// Whether no host that `pattern` stands for is permitted.
+    pub fn exclude(&self, pattern: &HostPattern) -> bool {
+        // Every host: those that are permitted are among them.
+        let Some(name) = pattern.name() else { return false };
+        let is_below = |permitted: &String| permitted.strip_suffix(name).is_some_and(|below| below.ends_with('.'));
+        !self.permit(name) && (pattern.is_single() || !self.names.iter().any(is_below))
+    }
+
     /// As a certificate says it.
     pub(super) fn to_extension(&self) -> Option<NameConstraints> {
         if self.is_empty() {

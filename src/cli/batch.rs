@@ -6,6 +6,7 @@ mod stream;
 
 use std::{
     error::Error as _,
+    io::Write as _,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -24,13 +25,14 @@ use self::{
 };
 use super::{
     FAILED, Failure,
-    run::{footer::Footer, progress::Pace, with_defaults},
+    run::{LAST_NEWS, diagnosis::unmatched as unmatched_lines, footer::Footer, progress::Pace, with_defaults},
     signals::Signals,
     terminal,
 };
 use crate::{
-    app::Running,
-    batch::{JournalError, Stopped, Work, WorkInput, WorkParts, input::Defaults},
+    admin::Status,
+    app::{Running, Unmatched},
+    batch::{JournalError, Stopped, Work, WorkInput, WorkParts, input::Defaults, is_other_server},
     clock::{Clock, Instant},
     config::{Config, StatePlace},
     listen::Given,
@@ -71,7 +73,7 @@ pub struct BatchOptions {
     #[arg(long, value_name = "TEMPLATE")]
     pub url: Option<String>,
     /// The body for each row of a .csv FILE, with {COLUMN} where its value belongs, as in '{"q": "{name}"}'; values are
-    /// escaped as JSON if it is JSON
+    /// escaped as JSON if it is JSON. @FILE reads it from a file
     #[arg(long, value_name = "TEMPLATE", requires = "url")]
     pub body: Option<String>,
     /// The column of a .csv FILE that names its rows in ANSWERS [default: id or custom_id if there is one, else the line]
@@ -88,7 +90,7 @@ pub struct BatchOptions {
     #[arg(long, value_name = "jsonl|csv|urls", value_parser = ["jsonl", "csv", "urls"])]
     pub format: Option<String>,
     /// Send through a running andante instead of an own one
-    #[arg(long, value_name = "URL", conflicts_with_all = ["limit", "config", "listen"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["limit", "config", "listen"], value_parser = proxy)]
     pub proxy: Option<Url>,
     /// How many requests wait or are under way at a time
     #[arg(long, value_name = "N", default_value = "1000")]
@@ -112,6 +114,9 @@ pub struct BatchOptions {
 
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
+
+/// The most rules that a warning names.
+const RULES: usize = 5;
 
 /// Flags of `serve` that mean nothing here. They are taken nevertheless, as a file or a variable may say the same.
 const UNUSED: [&str; 3] = ["listen", "clients", "admin_token"];
@@ -159,6 +164,9 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         }
         return Ok(report.exit_code(None));
     }
+    if own_state.is_some() {
+        warn_of_unasked(&prepared.unasked(&config.rules));
+    }
     let mut signals = Signals::listen().map_err(|error| Failure::new("could not listen for signals").because(error))?;
     let through = Through::start(config, options.proxy.as_ref()).await?;
     let clock = Clock::start();
@@ -188,10 +196,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     }
     let elapsed = clock.now().since(Instant::START);
     report.ended(work.counts());
-    let status = through.own.as_ref().map(Running::status);
-    if let Some(own) = through.own {
-        own.drain().await;
-    }
+    let (status, unmatched) = end(through.own, work.counts().given_up()).await;
     let done = report.is_done();
     if done {
         work.finish().map_err(not_removed)?;
@@ -215,7 +220,34 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         }
     }
     report.say(status.as_ref(), elapsed, stopped.as_deref());
+    if !report.is_quiet() {
+        let _ = std::io::stderr().write_all(unmatched_lines(&unmatched).as_bytes());
+    }
     Ok(report.exit_code(stopped.as_deref()))
+}
+
+/// Ends the batch's own andante, if there is one. Returns its last status, and the rules that no request matched.
+async fn end(own: Option<Running>, given_up: u64) -> (Option<Status>, Vec<Unmatched>) {
+    let Some(own) = own else { return (None, Vec::new()) };
+    // The proxy is about to notice which requests were given up.
+    own.settled(LAST_NEWS).await;
+    let (mut status, unmatched) = (own.status(), own.unmatched_rules());
+    report::take_back(&mut status, given_up);
+    own.drain().await;
+    (Some(status), unmatched)
+}
+
+/// Names the rules whose limits hold for no request of the batch, before it is sent without them.
+fn warn_of_unasked(unasked: &[Unmatched]) {
+    if !unasked.is_empty() {
+        let rules: Vec<&str> = unasked.iter().take(RULES).map(|unmatched| &*unmatched.rule).collect();
+        let nearest = unasked.iter().find_map(|unmatched| unmatched.nearest.as_deref());
+        let nearest = nearest.map_or_else(String::new, |host| format!("; the most similar host is {host}"));
+        terminal::warning(
+            &format!("no request is for {}, so that its limit does not hold{nearest}", rules.join(", ")),
+            "name the host as the URLs do: 127.0.0.1 and localhost are two hosts",
+        );
+    }
 }
 
 /// Sends, shows how it goes, and listens to signals, until the end.
@@ -266,6 +298,14 @@ fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
         id: options.id.clone(),
         ..Defaults::default()
     };
+    if let Some(file) = options.body.as_deref().and_then(|body| body.strip_prefix('@')) {
+        let unread = |error| Failure::new(format!("could not read {file}, which --body names")).because(error);
+        defaults.body = Some(std::fs::read_to_string(file).map_err(unread)?);
+    }
+    if let Some(base) = options.base_url.as_ref().filter(|base| !matches!(base.scheme(), "http" | "https")) {
+        let what = format!("--base-url begins with {}://, and requests are http or https", base.scheme());
+        return Err(Failure::new(what).hinting("write --base-url https://HOST"));
+    }
     for argument in &options.header {
         let lines = match argument.strip_prefix('@') {
             Some(path) => std::fs::read_to_string(path)
@@ -285,11 +325,16 @@ fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
     Ok(defaults)
 }
 
-/// `path` with a further ending.
+/// The address of an andante, as `--proxy` names it.
+fn proxy(text: &str) -> Result<Url, String> {
+    super::env::proxy(text)?.parse().map_err(|error: url::ParseError| error.to_string())
+}
+
 fn not_removed(error: JournalError) -> Failure {
     Failure::new("could not remove what is no longer needed").because(error)
 }
 
+/// `path` with a further ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -307,7 +352,14 @@ impl Through {
             let host =
                 url.host_str().filter(|_| url.scheme() == "http" && url.username().is_empty()).ok_or_else(wrong)?;
             let port = url.port_or_known_default().ok_or_else(wrong)?;
-            return Ok(Self { proxy: format!("{host}:{port}"), own: None });
+            let proxy = format!("{host}:{port}");
+            if is_other_server(&proxy).await {
+                let hint = "name the address that workers connect to: `andante serve` prints it first, the admin address second";
+                return Err(
+                    Failure::new(format!("{proxy} answers, and is no andante that takes requests")).hinting(hint)
+                );
+            }
+            return Ok(Self { proxy, own: None });
         }
         let running = Running::start(config, Given::default(), None).await.map_err(|error| {
             let hint = error.hint();

@@ -19,7 +19,9 @@ use super::{
     serve, terminal, wording,
 };
 use crate::{
-    config::{Clients, Config, Diagnostic, File, FleetConfig, Settings, Sources, token_file},
+    app::{StartError, unusable_files},
+    ca::CaError,
+    config::{Clients, Config, Diagnostic, File, FleetConfig, Place, Settings, Severity, Sources, token_file},
     fleet::StoreDown,
     policy::{Https, Policy, Rules},
 };
@@ -59,7 +61,10 @@ pub fn run(args: &Args) -> ExitCode {
         environment: serve::environment(),
         flags: Settings::default(),
     };
-    let checked = Config::check(&sources);
+    let mut checked = Config::check(&sources);
+    if checked.is_good() {
+        checked.problems.extend(unstartable(&checked.config));
+    }
     let (good, mut text) = (checked.is_good(), String::new());
     if args.json {
         text = format!("{:#}\n", json::report(&checked));
@@ -82,6 +87,22 @@ pub fn run(args: &Args) -> ExitCode {
         Ok(()) => ExitCode::from(FAILED),
         Err(error) => terminal::failure(&Failure::writing(error)),
     }
+}
+
+/// Errors that a start with `config` would find in files whose form is right.
+fn unstartable(config: &Config) -> Vec<Diagnostic> {
+    let name = config.file.as_ref().map(|file| file.display().to_string().into());
+    let place = name.map_or(Place::Default, |name| Place::File { name, at: None });
+    // Another user may check it than the one that serves.
+    let is_denied = |error: &StartError| matches!(error, StartError::Ca(CaError::Read { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied);
+    let diagnostic = |error: StartError| Diagnostic {
+        severity: Severity::Error,
+        place: place.clone(),
+        key: None,
+        what: wording::with_cause(&error),
+        hint: error.hint(),
+    };
+    unusable_files(config).into_iter().filter(|error| !is_denied(error)).map(diagnostic).collect()
 }
 
 /// What `config` has otherwise than the file at `old`, a line each.

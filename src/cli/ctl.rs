@@ -134,6 +134,9 @@ pub async fn run(args: &Args) -> ExitCode {
                 {
                     "done, for the lanes to come: no request has come yet".to_owned()
                 }
+                SteeringCommand::Drop(_) | SteeringCommand::First(_) if requests == 0 => {
+                    "0 requests: none of that client waits there".to_owned()
+                }
                 SteeringCommand::Drop(_) | SteeringCommand::First(_) => wording::several(requests, "request"),
                 SteeringCommand::Drain => format!("draining, with {} waiting", wording::several(requests, "request")),
                 _ => wording::several(lanes, "lane"),

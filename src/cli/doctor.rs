@@ -14,8 +14,11 @@ use std::{
 
 use serde::Serialize;
 
-use super::{FAILED, Failure, json_text, serve::ServeArgs, terminal};
-use crate::config::Config;
+use super::{FAILED, Failure, json_text, serve::ServeArgs, terminal, wording};
+use crate::{
+    app::{StartError, unusable_files},
+    config::Config,
+};
 
 /// Checks what andante and its workers need: ports, the CA, variables, clock, files, store, and a paced request each way
 ///
@@ -94,6 +97,7 @@ pub async fn run(args: &Args) -> ExitCode {
             Some("give doctor the flags that it was started with, such as --config, --limit, --intercept".into());
     }
     report.add([found]);
+    report.add(unusable_files(&config).iter().map(unstartable));
     report.add(machine::ports(&config).await);
     report.add([machine::files(), machine::clock().await]);
     report.add(machine::state(&config));
@@ -103,6 +107,12 @@ pub async fn run(args: &Args) -> ExitCode {
     report.add(variables::findings(&config, |name| std::env::var_os(name)));
     report.add(trial::findings().await);
     report.end()
+}
+
+/// A file for which `andante serve` would not start.
+fn unstartable(error: &StartError) -> Finding {
+    let hint = error.hint().unwrap_or_else(|| "`andante serve` says the same".to_owned());
+    Finding::not_ok("files", format!("andante would not start: {}", wording::with_cause(error)), hint)
 }
 
 /// What was found so far.

@@ -136,7 +136,7 @@ fn is_local(address: &SocketAddr) -> bool {
     address.ip().is_loopback() || address.ip().is_unspecified()
 }
 
-fn proxy(text: &str) -> Result<String, String> {
+pub(super) fn proxy(text: &str) -> Result<String, String> {
     match url::Url::parse(text) {
         Ok(url) if url.scheme() == "http" && url.has_host() => Ok(text.trim_end_matches('/').to_owned()),
         _ => Err("write it as in http://127.0.0.1:3128".to_owned()),

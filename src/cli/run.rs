@@ -29,7 +29,8 @@ use crate::{
     policy::{Interception, Rules, Unlisted},
 };
 
-mod diagnosis;
+mod client_hint;
+pub(super) mod diagnosis;
 pub(super) mod footer;
 mod json;
 pub(super) mod progress;
@@ -118,7 +119,7 @@ struct LiveFooter {
 
 /// How long the summary waits for what the command's end brings about. Only what lives on in the background takes
 /// longer.
-const LAST_NEWS: Duration = Duration::from_millis(250);
+pub(super) const LAST_NEWS: Duration = Duration::from_millis(250);
 /// How often the line is refreshed.
 const REFRESH: Duration = Duration::from_millis(200);
 
@@ -172,7 +173,8 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
         // What the command had open is closed by now, and is about to be noticed.
         running.settled(LAST_NEWS).await;
         let (no_proxy, unmatched) = (no_proxy.as_deref(), running.unmatched_rules());
-        let circumstances = Circumstances { ended, no_proxy, unmatched: &unmatched };
+        let command = Some(program.as_os_str());
+        let circumstances = Circumstances { ended, no_proxy, command, unmatched: &unmatched };
         let elapsed = clock.now().since(crate::clock::Instant::START);
         let status = running.status();
         say(&if options.json || terminal::speaks_json() {

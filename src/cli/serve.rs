@@ -160,6 +160,7 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
     writeln!(io::stdout(), "{ready}").map_err(Failure::writing)?;
     let end = until_ended(&mut running, &mut signals, watch).await;
     notify::stopping();
+    let open = running.open_connections();
     let drained = async {
         match end {
             End::Signal(stop) => {
@@ -176,6 +177,7 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
     tokio::select! {
         () = drained => Ok(()),
         again = signals.stop() => {
+            warn!(signal = again.name(), cut_off = open(), "ending at once: a second signal cuts off what has not finished");
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
         }

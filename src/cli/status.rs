@@ -71,10 +71,9 @@ pub(super) async fn ask(client: &AdminClient) -> Result<Status, Failure> {
 
 /// What people have to know of it before its lanes, each in a line.
 pub(super) fn troubles(status: &Status) -> Vec<String> {
-    let config =
-        status.config.problems.first().map(|problem| {
-            format!("what was loaded last does not hold, and what held before it still does: {problem}")
-        });
+    let config = status.config.problems.first().map(|problem| {
+        format!("what was loaded last does not hold, and the configuration before it still does: {problem}")
+    });
     let state = status.state.as_ref().and_then(|state| state.problem.as_ref());
     let state =
         state.map(|problem| format!("a restart will forget what was sent, since it cannot be written: {problem}"));
@@ -92,14 +91,14 @@ pub(super) fn troubles(status: &Status) -> Vec<String> {
 
 /// `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request may wait`.
 fn of_incident(incident: &IncidentStatus) -> String {
-    let (times, ago) = (wording::count(incident.total), wording::seconds(incident.last_s));
+    let (times, ago) = (wording::several(incident.total, "time"), wording::seconds(incident.last_s));
     let detail = incident.detail.trim_end_matches('.');
     match incident.blame.as_str() {
         "proxy" => {
             let requests = wording::several(incident.total, "request");
             format!("andante refused {requests}, the last {ago} ago: {detail}; {}", incident.hint)
         }
-        blame => format!("{detail} ({blame}, {times} times, last {ago} ago): {}", incident.hint),
+        blame => format!("{detail} ({blame}, {times}, last {ago} ago): {}", incident.hint),
     }
 }
 

@@ -5,6 +5,7 @@ use std::{fs, io, io::Read as _, path::PathBuf};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem, pem::PemObject as _};
 
 use super::{
+    authorities::{self, NO_AUTHORITY_HINT},
     diagnostic::{Diagnostic, Spanned},
     expiry::{EXPIRED_HINT, expired},
     token_file,
@@ -21,6 +22,8 @@ pub(super) struct FileRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PemKind {
     Certificates,
+    /// Certificates that sign others.
+    Authorities,
     RevocationLists,
     Key,
     /// The admin token, which is no PEM.
@@ -59,8 +62,11 @@ impl FileRef {
         let wrong = |what: String, hint: &str| Some(Diagnostic::error(&self.file, what, hint));
         match self.holds.count(&bytes) {
             Ok(0) => wrong(format!("{name} holds no {}", self.holds.noun()), self.holds.example()),
-            Ok(_) if self.holds == PemKind::Certificates => {
-                expired(&bytes).and_then(|what| wrong(format!("{name}: {what}"), EXPIRED_HINT))
+            Ok(_) if matches!(self.holds, PemKind::Certificates | PemKind::Authorities) => {
+                let expired = expired(&bytes).and_then(|what| wrong(format!("{name}: {what}"), EXPIRED_HINT));
+                let missing = || authorities::missing(&bytes).filter(|_| self.holds == PemKind::Authorities);
+                let warn = |what: String| Diagnostic::warning(&self.file, format!("{name}: {what}"), NO_AUTHORITY_HINT);
+                expired.or_else(|| missing().map(warn))
             }
             Ok(_) => None,
             Err(error) => wrong(format!("{name} is not good PEM: {error}"), self.holds.example()),
@@ -95,7 +101,7 @@ impl PemKind {
             return Ok(1);
         }
         match self {
-            Self::Certificates => counted(CertificateDer::pem_slice_iter(bytes)),
+            Self::Certificates | Self::Authorities => counted(CertificateDer::pem_slice_iter(bytes)),
             Self::RevocationLists => counted(CertificateRevocationListDer::pem_slice_iter(bytes)),
             Self::Key => counted(PrivateKeyDer::pem_slice_iter(bytes)),
             Self::Token => Ok(1),
@@ -104,7 +110,7 @@ impl PemKind {
 
     fn noun(self) -> &'static str {
         match self {
-            Self::Certificates => "certificate",
+            Self::Certificates | Self::Authorities => "certificate",
             Self::RevocationLists => "list of revoked certificates",
             Self::Key => "private key",
             Self::Token => "token",
@@ -113,7 +119,7 @@ impl PemKind {
 
     fn example(self) -> &'static str {
         match self {
-            Self::Certificates => "name a PEM file: it has a line -----BEGIN CERTIFICATE-----",
+            Self::Certificates | Self::Authorities => "name a PEM file: it has a line -----BEGIN CERTIFICATE-----",
             Self::RevocationLists => "name a PEM file: it has a line -----BEGIN X509 CRL-----",
             Self::Token => token_file::TOKEN_FILE_HINT,
             Self::Key => "name a PEM file without a passphrase: it has a line -----BEGIN PRIVATE KEY-----",

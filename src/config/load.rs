@@ -164,7 +164,7 @@ impl Config {
         rules::intercepted(&rules, &named, problems);
 
         files.extend(said.admin_token.clone().map(|token| FileRef::new(token, PemKind::Token)));
-        files.extend(FileRef::all(said.upstream_ca.as_deref(), PemKind::Certificates));
+        files.extend(FileRef::all(said.upstream_ca.as_deref(), PemKind::Authorities));
         files.extend(FileRef::all(file.upstream_crl.as_deref(), PemKind::RevocationLists));
         files.extend(rules::files(&rules).cloned());
         Self {

@@ -294,6 +294,9 @@ fn hint_for_line(text: &str, offset: usize) -> String {
         (Some((key, _)), _) if line_has_twin(text, start, key) => {
             format!("write `{}` once; several values are a list: [\"a\", \"b\"]", key.trim())
         }
+        (Some((key, value)), _) if value.trim().starts_with('[') && value.trim_end().ends_with(']') => {
+            format!("write each text in quotes: {} = [\"…\", \"…\"]", key.trim())
+        }
         (Some((key, value)), _) if value.trim_start().starts_with('[') => {
             format!("close the list: {} = [\"…\", \"…\"]", key.trim())
         }

@@ -5,6 +5,7 @@ mod costs;
 mod egress;
 mod fleet;
 mod preset;
+mod refused;
 mod reserve;
 mod units;
 mod waits;
@@ -229,7 +230,7 @@ impl RawRule {
         let usage = reader.several(table, &keys::USAGE);
         policy.usage = values(usage.clone()).unwrap_or(preset.usage);
         let usage = usage.map(|usage| usage.value);
-        policy.refused = values(reader.several(table, &keys::REFUSED)).unwrap_or_default();
+        policy.refused = refused::read(reader, table);
         let waits = waits::read(reader, table, &mut policy);
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
         policy.turns.urgent = values(reader.several(table, &keys::URGENT));

@@ -37,20 +37,40 @@ pub(super) fn key(name: &str, section: &Section) -> Option<String> {
     })
 }
 
-/// What to write in the place of the flag `name`; `has` tells which flags the command has.
-pub fn flag(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
+/// Flags of the command that is being parsed.
+pub trait CommandFlags {
+    /// Whether it has this flag.
+    fn has(&self, flag: &str) -> bool;
+    /// Whether it takes this value behind this flag.
+    fn takes(&self, flag: &str, value: &str) -> bool;
+    /// The default of this flag, if the command has one of its own.
+    fn default_of(&self, flag: &str) -> Option<String>;
+    /// Whether it starts a proxy, which reads a file with rules for itself.
+    fn starts_proxy(&self) -> bool;
+}
+
+/// Replacement for the flag `name` of `command`, behind which `value` stands.
+pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Option<String> {
+    if let Some(value) = value.filter(|value| is_limit_of_host(value) && command.takes("--limit", value)) {
+        return Some(format!("write --limit {}", in_quotes(value)));
+    }
     let by_key = |key: &str, example: &str| -> Option<String> {
-        if let Some(flag) = flag_of(key).filter(|flag| has(flag)) {
-            return Some(format!("write {flag} {}", flag_example(key, example)));
-        }
-        // Only what starts a proxy reads a file for itself.
-        has("--config").then(|| in_file(key, example))
+        let flag = flag_of(key).filter(|flag| command.has(flag));
+        let written = flag.and_then(|flag| {
+            let examples = [command.default_of(flag), Some(flag_example(key, example)), Some(example.to_owned())];
+            let taken = examples.into_iter().flatten().find(|example| command.takes(flag, example))?;
+            Some(format!("write {flag} {}", in_quotes(&taken)))
+        });
+        written.or_else(|| command.starts_proxy().then(|| in_file(key, example)))
     };
-    let found = meanings(name).find_map(|meaning| match meaning {
+    let by_meaning = |meaning| match meaning {
         Meaning::Key(key, example) => by_key(key, example),
-        Meaning::Flag(flag, example) => has(flag).then(|| format!("write {flag} {example}")),
-        Meaning::Advice(advice) => has("--config").then(|| advice.to_owned()),
-    });
+        Meaning::Flag(flag, example) => command.has(flag).then(|| format!("write {flag} {example}")),
+        Meaning::Advice(advice) => command.starts_proxy().then(|| advice.to_owned()),
+    };
+    // A flag of the command alone is nearer than one that it shares with others.
+    let own = meanings(name).filter(|meaning| matches!(meaning, Meaning::Flag(..)));
+    let found = own.chain(meanings(name)).find_map(by_meaning);
     found.or_else(|| {
         let name = plain(name);
         let entry = entries().find(|entry| entry.name == name)?;
@@ -58,11 +78,28 @@ pub fn flag(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
     })
 }
 
+/// Example of the flag of `command` whose value is missing.
+pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
+    let (entry, _) = keys::with_flags().find(|(_, known)| known.name == flag)?;
+    // A flag names a rule's host and its limits in one.
+    let key = if entry.name == keys::RULES.entry.name { LIMITING[0] } else { entry.name };
+    let example = entries().find(|entry| entry.name == key).map(example)?;
+    let example = [command.default_of(flag), Some(flag_example(key, example)), Some(example.to_owned())];
+    let taken = example.into_iter().flatten().find(|example| *example != "…" && command.takes(flag, example))?;
+    Some(format!("write {flag} {}", in_quotes(&taken)))
+}
+
+/// A name of each meaning that other tools have.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SYNONYMS.iter().filter_map(|(names, _)| names.split(' ').next())
+}
+
 /// What to write in the place of the variable `name`, which begins with `ANDANTE_`, if its name is known from elsewhere.
 pub(super) fn variable(name: &str) -> Option<String> {
     let word = plain(name.strip_prefix(super::source::PREFIX)?);
-    let by_key = |key: &str, example: &str| match variable_of(key) {
-        Some(variable) => format!("write {variable}={}", flag_example(key, example)),
+    let by_key = |key: &str, example: &str| match variable_of(key).filter(|_| !is_table(example)) {
+        Some(variable) => format!("write {variable}={}", in_quotes(&flag_example(key, example))),
         None => in_file(key, example),
     };
     let found = meanings(&word).next().map(|meaning| match meaning {
@@ -79,7 +116,12 @@ pub(super) fn variable(name: &str) -> Option<String> {
 
 /// The keys of all tables.
 fn entries() -> impl Iterator<Item = &'static KeyEntry> {
-    SECTIONS.into_iter().flat_map(|section| section.keys)
+    sections().flat_map(|section| section.keys)
+}
+
+/// All tables, with the one that `retry` may be.
+fn sections() -> impl Iterator<Item = &'static Section> {
+    SECTIONS.into_iter().chain([&keys::RETRY_TABLE])
 }
 
 /// A value of `entry` to show.
@@ -98,6 +140,21 @@ fn example(entry: &KeyEntry) -> &'static str {
 fn meanings(name: &str) -> impl Iterator<Item = Meaning> {
     let name = plain(name);
     SYNONYMS.iter().filter(move |(names, _)| names.split(' ').any(|known| known == name)).map(|(_, meaning)| *meaning)
+}
+
+/// Whether `text` is a host with its limits, as `--limit` takes it.
+fn is_limit_of_host(text: &str) -> bool {
+    super::value::LIMIT_OF_HOST.read(text).is_ok()
+}
+
+/// A value as a shell takes it for one word.
+fn in_quotes(value: &str) -> String {
+    if value.contains([' ', '*', '{', ';']) { format!("'{value}'") } else { value.to_owned() }
+}
+
+/// Whether a value is a table, which only a file can have.
+fn is_table(value: &str) -> bool {
+    value.starts_with('{')
 }
 
 /// `--Log_Level` as `log-level`.
@@ -124,7 +181,7 @@ fn variable_of(key: &str) -> Option<&'static str> {
 fn flag_example(key: &str, example: &str) -> String {
     match key {
         "limits" => format!("api.example.com={example}"),
-        "in-flight" => format!("'api.example.com=in-flight {example}'"),
+        "in-flight" => format!("api.example.com=in-flight {example}"),
         _ => example.to_owned(),
     }
 }
@@ -152,6 +209,7 @@ fn assignment(key: &str, example: &str) -> String {
     match form {
         Some(Form::Tables(_)) => format!("[[{key}]] on a line of its own, and its keys below"),
         Some(Form::Table(_)) => format!("[{key}] on a line of its own, and its keys below"),
+        _ if is_table(example) => format!("{key} = {example}"),
         Some(Form::Switch) => format!("{key} = {example}"),
         Some(Form::Number(_)) if example.bytes().all(|byte| byte.is_ascii_digit()) => format!("{key} = {example}"),
         _ => format!("{key} = \"{example}\""),
@@ -167,20 +225,11 @@ mod tests {
         for (names, meaning) in SYNONYMS {
             if let Meaning::Key(key, _) = meaning {
                 assert!(entries().any(|entry| entry.name == *key), "{key}");
-                let own = SECTIONS.iter().find(|section| section.names().any(|name| name == *key)).unwrap();
+                let own = sections().find(|section| section.names().any(|name| name == *key)).unwrap();
                 for name in names.split(' ') {
                     assert!(name == *key || !own.names().any(|known| known == name), "{name} is a key beside {key}");
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_flag_of_another_tool_is_answered_by_meaning() {
-        assert_eq!(flag("--port", |_| true).unwrap(), "write --listen 127.0.0.1:3128");
-        assert_eq!(flag("--rate", |_| true).unwrap(), "write --limit api.example.com=500/min");
-        assert!(flag("--drain", |_| true).unwrap().contains("drain = \"30s\" in a file"));
-        assert_eq!(flag("--colour", |_| true), None);
-        assert_eq!(flag("--port", |_| false), None, "the command has neither");
     }
 }

@@ -272,7 +272,7 @@ fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), ParseHint> {
     let pattern = HOST.read(pattern).map_err(ParseHint::from)?;
     let limits = LIMITS.read(list).map_err(|wrong| {
         // Commas separate the limits of one host.
-        let is_another_host = list.split(',').skip(1).any(|part| limit_of_host(part).is_ok());
+        let is_another_host = list.split([',', ';']).skip(1).any(|part| limit_of_host(part).is_ok());
         if is_another_host { ParseHint::said(wrong.what, SEVERAL_HOSTS) } else { wrong.into() }
     })?;
     Ok((pattern, limits))

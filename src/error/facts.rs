@@ -171,6 +171,8 @@ fn facts(error: &Error) -> ErrorFacts {
             hint),
         Error::ConnectTimeout { .. } => row(S::GATEWAY_TIMEOUT, "connection_timeout", Upstream, Unreached, KeepAlive,
             UNREACHABLE),
+        Error::HandshakeTimeout { .. } => row(S::GATEWAY_TIMEOUT, "connection_timeout", Upstream, Unreached, KeepAlive,
+            "check that the upstream speaks TLS on this port, and that it is not overloaded"),
         Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
             MORE_DESCRIPTORS).wait(SOON).problem(ProblemType::ReducedCapacity),
         Error::MemoryFull { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,

@@ -159,6 +159,8 @@ pub enum Error {
         host: String,
         /// The reason that the lane gives.
         why: String,
+        /// The reason without numbers that differ from request to request.
+        cause: &'static str,
         /// The name of the rule whose limits hold it up.
         rule: Arc<str>,
         /// What holds it up beside its limits.
@@ -230,6 +232,14 @@ pub enum Error {
     /// No connection in time.
     #[error("{origin} did not accept a connection within {after:?}")]
     ConnectTimeout {
+        /// The upstream.
+        origin: String,
+        /// How long andante waited.
+        after: Duration,
+    },
+    /// A connection was accepted, and TLS did not come about in time.
+    #[error("{origin} accepted the connection, and did not finish the TLS handshake within {after:?}")]
+    HandshakeTimeout {
         /// The upstream.
         origin: String,
         /// How long andante waited.

@@ -126,6 +126,8 @@ pub enum Refusal {
         wait: Duration,
         /// How long it may wait.
         patience: Duration,
+        /// How long until the API renews the cap that it waits for, if that is the reason.
+        cap: Option<Duration>,
         /// When a request like this one would be accepted, behind others that were told to come back.
         retry_after: Duration,
     },
@@ -179,11 +181,32 @@ impl AddedRule {
 // === impl Refusal ===
 
 impl Refusal {
+    /// The cause where requests wait for the end of a cap.
+    pub const CAPPED: &str = "a cap is reached, which the API renews later";
+
     /// The rule for some of the host's requests that holds it up, if it is not the host's own.
     pub fn rule(&self) -> Option<&Arc<str>> {
         match self {
             Self::Full { rule, .. } | Self::GaveWay { rule, .. } | Self::TooLong { rule, .. } => rule.as_ref(),
             Self::HandedOver | Self::DroppedByOperator | Self::Late { .. } => None,
+        }
+    }
+
+    /// The cap of the API that it would wait for, in words.
+    pub fn cap(&self) -> Option<String> {
+        let Self::TooLong { cap: Some(renewed), wait, .. } = self else { return None };
+        let (renewed, tried) = (tenths(*renewed), tenths(*wait));
+        Some(format!("a cap is reached, which the API renews in {renewed}; one request tries in {tried}"))
+    }
+
+    /// The cause without numbers that differ from request to request.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Full { .. } | Self::GaveWay { .. } => "as many requests wait as may (`max-waiting`)",
+            Self::TooLong { cap: Some(_), .. } => Self::CAPPED,
+            Self::TooLong { .. } | Self::Late { .. } => "no slot in the time that a request may wait",
+            Self::HandedOver => "another andante has taken over",
+            Self::DroppedByOperator => "an operator dropped it while it waited",
         }
     }
 
@@ -280,7 +303,7 @@ mod tests {
     fn a_refusal_says_behind_how_many_it_would_wait() {
         let said = |waiting, seconds| {
             let (wait, patience) = (Duration::from_secs(9), Duration::from_secs(seconds));
-            Refusal::TooLong { waiting, rule: None, wait, patience, retry_after: wait }.to_string()
+            Refusal::TooLong { waiting, rule: None, wait, patience, cap: None, retry_after: wait }.to_string()
         };
         assert_eq!(said(1, 5), "it would wait 9.0s behind 1 other, longer than the 5s it may");
         assert_eq!(said(0, 5), "it would wait 9.0s, longer than the 5s it may");
@@ -289,8 +312,11 @@ mod tests {
             rule: None,
             wait: Duration::from_secs(8999),
             patience: Duration::from_secs(7200),
+            cap: Some(Duration::from_secs(33 * 86_400 + 7200)),
             retry_after: Duration::ZERO,
         };
+        let cap = hours.cap().unwrap();
+        assert_eq!(cap, "a cap is reached, which the API renews in 33d 2h; one request tries in 2h 29m");
         assert_eq!(hours.to_string(), "it would wait 2h 29m, longer than the 2h 0m it may");
         assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
         let full = |waiting, kept| Refusal::Full { waiting, rule: None, kept, retry_after: Duration::ZERO }.to_string();

@@ -59,6 +59,7 @@ impl Learned {
         match hint.wait.filter(|wait| !wait.is_zero()) {
             Some(wait) if self.routes.has_room(&kind, now) => {
                 let pause = self.routes.refused(&kind, Some(wait), sent, now);
+                self.routes.capped(&kind, now + wait);
                 changes.extend(pause.map(LearnedChange::Route));
             }
             Some(wait) => self.close(now, wait, Reason::Exhausted, &mut changes),

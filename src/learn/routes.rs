@@ -33,6 +33,8 @@ struct Pause {
     again: i32,
     /// The request that tries for all.
     trying: Option<Seq>,
+    /// When the API renews the cap that its answer spoke of, if it did.
+    cap: Option<Instant>,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
@@ -61,6 +63,16 @@ impl Routes {
     /// Until when requests of this kind pause, if they do.
     pub(super) fn pause(&self, route: &RouteKey) -> Option<Instant> {
         self.paused.get(&route.id()).map(|pause| pause.until)
+    }
+
+    /// When the API renews the cap for which requests of this kind pause, if that is the reason.
+    pub(super) fn cap(&self, route: &RouteKey) -> Option<Instant> {
+        self.paused.get(&route.id()).and_then(|pause| pause.cap)
+    }
+
+    /// The API has said that it renews a cap on requests of this kind, which pause, at `renewed`.
+    pub(super) fn capped(&mut self, route: &RouteKey, renewed: Instant) {
+        self.paused.entry(route.id()).and_modify(|pause| pause.cap = Some(renewed));
     }
 
     /// A request of this kind may leave. If its kind has paused it tries for all of them, which wait a moment longer.
@@ -135,7 +147,7 @@ impl Routes {
             Some(pause) => {
                 let again = (pause.again + 1).min(20);
                 let length = FIRST.mul_f64(2f64.powi(again)).min(LONGEST).max(wait);
-                *pause = Pause { since: now, until: now + length, again, trying: None };
+                *pause = Pause { since: now, until: now + length, again, trying: None, cap: None };
                 Some(length)
             }
             None => {
@@ -147,7 +159,8 @@ impl Routes {
                     (self.all_refused, self.all_refused_at) = (self.all_refused + 1, now);
                 }
                 let length = FIRST.max(wait);
-                self.paused.insert(route, Pause { since: now, until: now + length, again: 0, trying: None });
+                let pause = Pause { since: now, until: now + length, again: 0, trying: None, cap: None };
+                self.paused.insert(route, pause);
                 Some(length)
             }
         }
@@ -193,6 +206,19 @@ mod tests {
         assert_eq!(routes.pause(&kind), Some(s(4)), "it was under way before as well");
         routes.served(&kind, s(4));
         assert_eq!(routes.pause(&kind), None);
+    }
+
+    #[test]
+    fn a_cap_is_known_until_its_kind_is_refused_for_another_reason_or_served() {
+        let (mut routes, kind) = (Routes::default(), RouteKey::new("POST", "/spend"));
+        routes.capped(&kind, s(100_000));
+        assert_eq!(routes.cap(&kind), None, "it does not pause");
+        routes.refused(&kind, Some(Duration::from_secs(100_000)), s(0), s(1));
+        routes.capped(&kind, s(100_000));
+        assert_eq!((routes.cap(&kind), routes.pause(&kind)), (Some(s(100_000)), Some(s(86_401))));
+        assert_eq!(routes.cap(&RouteKey::new("GET", "/spend")), None);
+        routes.refused(&kind, None, s(86_401), s(86_402));
+        assert_eq!(routes.cap(&kind), None);
     }
 
     #[test]

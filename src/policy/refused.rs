@@ -49,6 +49,12 @@ impl RefusedAnswer {
         !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, b"", None))
     }
 
+    /// Whether every answer with a status that means success is one.
+    pub fn takes_success(&self) -> bool {
+        let is_success = |test: &AnswerTest| test.place == AnswerPlace::Status && test.value.starts_with('2');
+        self.tests.iter().all(is_success)
+    }
+
     /// Whether some answers are refusals because of their bodies.
     pub fn is_in_body(&self) -> bool {
         self.tests.iter().any(AnswerTest::is_of_body)
@@ -144,6 +150,13 @@ impl AnswerTest {
         if value.is_empty() {
             return Err(wrong());
         }
+        if place.contains('[') {
+            let plain = without_brackets(place);
+            return Err(format!(
+                "write \"{plain} {} {value}\": of a list any item counts",
+                if operator == Operator::Is { '=' } else { '~' }
+            ));
+        }
         let place = AnswerPlace::parse(place)?;
         if place == AnswerPlace::Status && (operator == Operator::Contains || !is_status(value)) {
             return Err(format!("write a status of three digits: \"status = 498\", not {value:?}"));
@@ -238,13 +251,29 @@ impl AnswerPlace {
 /// A name of a member of a JSON body. Signs of other languages for paths are none.
 fn member(name: &str) -> Result<Box<str>, String> {
     let is_index = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    if is_index || name.contains(['[', ']', '*']) {
+    if is_index || name.contains([']', '*']) {
         return Err(format!(
             "write no index, found {name:?}: of a list, any item counts, as in \"body.errors.code = TOO_MANY\""
         ));
     }
     let is_name = !name.is_empty() && name.trim() == name && !name.contains(['!', '<', '>', '\\', '\'', '"']);
     if is_name { Ok(name.into()) } else { Err(EXAMPLE.to_owned()) }
+}
+
+/// `body.errors[0].code` as `body.errors.code`, and `body['error']` as `body.error`.
+fn without_brackets(place: &str) -> String {
+    let mut pieces = place.split('[');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (index, rest) = piece.split_once(']').unwrap_or((piece, ""));
+        let name = index.trim_matches(['\'', '"']);
+        if !name.is_empty() && name != "*" && name.parse::<i64>().is_err() {
+            plain.push('.');
+            plain.push_str(name);
+        }
+        plain.push_str(rest);
+    }
+    plain
 }
 
 fn is_status(value: &str) -> bool {
@@ -314,7 +343,7 @@ mod tests {
         for text in ["body.a == 5", "body.code != 0", "body.code >= 5", "body.code =~ x", "body.a<=5"] {
             assert!(hint(text).starts_with("write one ="), "{text}");
         }
-        for text in ["body.errors[0].code = 17", "body.errors.0.code = 17", "body.errors[*].code = 17", "body.7 = 1"] {
+        for text in ["body.errors.0.code = 17", "body.7 = 1"] {
             assert!(hint(text).starts_with("write no index"), "{text}");
         }
         for text in ["body ~ 'abc' or body ~ 'xyz'", "body ~ abc OR body ~ xyz", "status = 429 or status = 498"] {
@@ -328,6 +357,35 @@ mod tests {
         }
         for text in ["body ~ x and", "and body ~ x", "body.a . b = 5", "body.error\\.code = 17", "body.a! = 5"] {
             assert!(hint(text).starts_with("write"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_index_into_a_list_is_answered_with_the_place_without_it() {
+        for (text, expected) in [
+            ("body.errors[0].code = 5", "write \"body.errors.code = 5\""),
+            ("body.errors[].code ~ x", "write \"body.errors.code ~ x\""),
+            ("body.errors[*] = 5", "write \"body.errors = 5\""),
+            ("body['error']['code'] = 5", "write \"body.error.code = 5\""),
+            ("body[0].code = 5", "write \"body.code = 5\""),
+            ("status = 403 and body.errors[0].code = 5", "write \"body.errors.code = 5\""),
+        ] {
+            let hint = text.parse::<RefusedAnswer>().unwrap_err();
+            assert!(hint.starts_with(expected), "{text}: {hint}");
+        }
+        let of: RefusedAnswer = "body.errors.code ~ 'a[0]'".parse().unwrap();
+        assert!(of.matches(StatusCode::OK, &HeaderMap::new(), Some(br#"{"errors":[{"code":"a[0]"}]}"#)));
+    }
+
+    #[test]
+    fn only_a_success_status_without_another_test_takes_every_success() {
+        for (text, takes) in [
+            ("status = 200", true),
+            ("status = 403", false),
+            ("status = 200 and body ~ limit", false),
+            ("body.success = false", false),
+        ] {
+            assert_eq!(text.parse::<RefusedAnswer>().unwrap().takes_success(), takes, "{text}");
         }
     }
 

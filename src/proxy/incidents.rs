@@ -6,6 +6,7 @@ use crate::{
     clock::Instant,
     error::{Blame, Error},
     hint::Hopeless,
+    lane::Refusal,
 };
 
 /// What went wrong in this process.
@@ -56,9 +57,11 @@ impl Incidents {
     pub(crate) fn failed(&self, error: &Error, text: &str, now: Instant) {
         let detail = match error {
             // Numbers that differ from request to request do not make it another cause.
-            Error::Refused { host, obstacle, .. } => {
+            // Times until a cap is renewed are such numbers, too.
+            Error::Refused { host, cause, .. } if *cause == Refusal::CAPPED => format!("{host}: {cause}"),
+            Error::Refused { host, cause, obstacle, .. } => {
                 let obstacle = obstacle.as_ref().map_or_else(String::new, |obstacle| format!("; {}", obstacle.what));
-                format!("{host}: no slot in the time that a request may wait{obstacle}")
+                format!("{host}: {cause}{obstacle}")
             }
             _ => text.to_owned(),
         };
@@ -148,11 +151,13 @@ mod tests {
             let error = dns(host);
             incidents.failed(&error, &error.to_string(), at(second));
         }
-        for waiting in 1..4 {
+        for (waiting, cause) in [(1, "late"), (2, "late"), (3, "late"), (5, "full"), (6, "full"), (7, Refusal::CAPPED)]
+        {
             let why = format!("it would wait behind {waiting} others");
             let error = Error::Refused {
                 host: "c.test".into(),
                 why,
+                cause,
                 rule: "c.test".into(),
                 obstacle: None,
                 retry_after: Duration::ZERO,
@@ -160,7 +165,10 @@ mod tests {
             incidents.failed(&error, &error.to_string(), at(4));
         }
         let told: Vec<_> = incidents.all().into_iter().map(|one| (one.kind, one.total, one.last)).collect();
-        assert_eq!(told, [("http_request_denied", 3, at(4)), ("dns_timeout", 2, at(3)), ("dns_timeout", 1, at(1))]);
+        let denied = "http_request_denied";
+        let mut expected = vec![(denied, 3, at(4)), (denied, 2, at(4)), ("dns_timeout", 2, at(3))];
+        expected.extend([(denied, 1, at(4)), ("dns_timeout", 1, at(1))]);
+        assert_eq!(told, expected, "each cause of a refusal is one");
     }
 
     #[test]

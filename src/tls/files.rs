@@ -70,7 +70,10 @@ impl TlsError {
             Self::Read { .. } => "check the path, and that this user may read the file",
             Self::Nothing { .. } => "name a PEM file: it has lines like \"-----BEGIN CERTIFICATE-----\"",
             Self::Unusable { .. } => "look at the file with `openssl x509`, `openssl crl` or `openssl pkey`",
-            Self::OtherKey { .. } => "put the certificate first in its file, before those that signed it",
+            Self::OtherKey { .. } => {
+                "name the key that belongs to the certificate by client-key; in a file with several certificates, the client's \
+                 own comes first"
+            }
             Self::Name { .. } => "write a host name, without scheme and port",
         }
     }

@@ -1,11 +1,17 @@
 //! A table with an address for each row, and perhaps a body: comma-separated values, or with semicolons or tabs.
 
-use std::io::{self, BufRead, Cursor, Read};
+use std::{
+    collections::VecDeque,
+    io::{self, BufRead, Cursor, Read},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 
-use super::{Defaults, InputError, numbered, text_lines::NOT_UTF8};
+use super::{
+    Defaults, InputError, numbered,
+    text_lines::{NOT_UTF8, UTF16, is_utf16},
+};
 use crate::batch::{
     item::{Id, Item},
     template::{Encoding, Template},
@@ -25,6 +31,20 @@ pub(super) struct Table {
 struct Rest {
     title: Cursor<Vec<u8>>,
     file: Box<dyn BufRead + Send>,
+    lines: Lines,
+}
+
+/// Line numbers of the records that are read next. The csv crate takes CR LF for the end of a record and the begin of
+/// another, and counts an empty line to the record below it.
+struct Lines {
+    /// How many bytes were read.
+    offset: u64,
+    /// The line that they have reached, from 1.
+    line: u64,
+    /// Whether the line has no byte so far.
+    is_empty: bool,
+    /// First bytes of lines that are not empty, with the numbers of the lines.
+    begins: VecDeque<(u64, u64)>,
 }
 
 /// What separates columns: spreadsheets of many languages write semicolons.
@@ -39,9 +59,12 @@ impl Table {
         // A title that is longer than this is none.
         let read = file.by_ref().take(1 << 20).read_until(b'\n', &mut title);
         read.map_err(|error| InputError::Line { line: 1, what: error.to_string() })?;
+        if is_utf16(&title) {
+            return Err(InputError::Line { line: 1, what: UTF16.to_owned() });
+        }
         let separator = separator(&title);
-        let mut reader =
-            csv::ReaderBuilder::new().delimiter(separator).from_reader(Rest { title: Cursor::new(title), file });
+        let rest = Rest { title: Cursor::new(title), file, lines: Lines::new() };
+        let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(rest);
         let names = match reader.headers() {
             Ok(names) => names.clone(),
             Err(error) => return Err(InputError::Line { line: 1, what: what(&error) }),
@@ -62,19 +85,26 @@ impl Table {
             let hint = format!("the body of --body names no column, as in {{NAME}}; there are: {}", listed());
             return Err(InputError::Template(hint));
         }
+        if address.columns().chain(body.iter().flat_map(Template::columns)).next().is_none() {
+            let hint = format!("the address of --url names no column, as in {{NAME}}; there are: {}", listed());
+            return Err(InputError::Template(hint));
+        }
         Ok(Self { names, records: reader.into_records(), address, body, id: defaults.id.clone() })
     }
 
     /// The next row, as a request with what `defaults` say.
     pub(super) fn next(&mut self, defaults: &Defaults) -> Option<Result<Item, InputError>> {
-        let row = match self.records.next()? {
-            Ok(row) => row,
-            Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
-                return Some(Err(InputError::Line { line, what: what(&error) }));
-            }
+        let read = self.records.next()?;
+        let position = match &read {
+            Ok(row) => row.position(),
+            Err(error) => error.position(),
         };
-        let line = row.position().map_or(0, csv::Position::line);
+        let lines = &mut self.records.reader_mut().get_mut().lines;
+        let line = position.map_or(lines.line, |position| lines.of_record(position.byte()));
+        let row = match read {
+            Ok(row) => row,
+            Err(error) => return Some(Err(InputError::Line { line, what: what(&error) })),
+        };
         Some(self.item(&row, line, defaults).map_err(|what| InputError::Line { line, what }))
     }
 
@@ -112,10 +142,43 @@ impl Table {
 
 impl Read for Rest {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.title.read(buffer)? {
-            0 => self.file.read(buffer),
-            length => Ok(length),
+        let length = match self.title.read(buffer)? {
+            0 => self.file.read(buffer)?,
+            length => length,
+        };
+        self.lines.on_read(&buffer[..length]);
+        Ok(length)
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn new() -> Self {
+        Self { offset: 0, line: 1, is_empty: true, begins: VecDeque::new() }
+    }
+
+    fn on_read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                b'\n' => (self.line, self.is_empty) = (self.line + 1, true),
+                b'\r' => self.is_empty = true,
+                _ if self.is_empty => {
+                    self.begins.push_back((self.offset, self.line));
+                    self.is_empty = false;
+                }
+                _ => {}
+            }
+            self.offset += 1;
         }
+    }
+
+    /// The line of the record that the csv crate has read from `byte` on. Forgets the lines before it.
+    fn of_record(&mut self, byte: u64) -> u64 {
+        while self.begins.front().is_some_and(|(begin, _)| *begin < byte) {
+            self.begins.pop_front();
+        }
+        self.begins.front().map_or(self.line, |(_, line)| *line)
     }
 }
 

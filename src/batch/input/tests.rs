@@ -139,3 +139,40 @@ fn rows_of_a_table_fill_an_address() {
     let unknown = Input::open(file.path(), Format::Csv, &template("https://a.example/{m}")).err().unwrap();
     assert_eq!(unknown.to_string(), "there is no column \"m\"; there are: id, n");
 }
+
+#[test]
+fn lines_of_a_table_are_counted_alike_for_every_line_end() {
+    let text = "id,n\nx,1\n\ny,\"two\nlines\"\nragged\nz,3\n";
+    let template = Defaults { template: Some("https://a.example/{n}".into()), ..Defaults::default() };
+    for text in [text.to_owned(), text.replace('\n', "\r\n")] {
+        for bom in ["", "\u{feff}"] {
+            let items = read(Format::Csv, &template, &format!("{bom}{text}"));
+            let lines: Vec<_> =
+                items.iter().map(|item| item.as_ref().map(|item| item.line).map_err(|e| &e[..8])).collect();
+            assert_eq!(lines, [Ok(2), Ok(4), Err("line 6: "), Ok(7)], "{bom:?} {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_table_in_utf16_says_how_to_convert_it() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let utf16: Vec<u8> = "\u{feff}id,n\nx,1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    file.write_all(&utf16).unwrap();
+    let template = Defaults { template: Some("https://a.example/{n}".into()), ..Defaults::default() };
+    let told = Input::open(file.path(), Format::Csv, &template).err().unwrap().to_string();
+    assert!(told.starts_with("line 1: ") && told.contains("iconv -f utf-16"), "{told}");
+}
+
+#[test]
+fn a_column_that_is_the_whole_address_is_taken_as_it_is() {
+    let template = |text: &str| Defaults { template: Some(text.into()), ..Defaults::default() };
+    let table = "url\nhttps://a.example/x?y=1&z=%20\n";
+    for whole in ["{url}", " { url } "] {
+        let item = read(Format::Csv, &template(whole), table).remove(0).unwrap();
+        assert_eq!(item.url.as_str(), "https://a.example/x?y=1&z=%20", "{whole:?}");
+    }
+    // A place that is a part of the address stays within its part.
+    let part = read(Format::Csv, &template("https://b.example/?u={url}"), table).remove(0).unwrap();
+    assert_eq!(part.url.as_str(), "https://b.example/?u=https%3A%2F%2Fa.example%2Fx%3Fy%3D1%26z%3D%2520");
+}

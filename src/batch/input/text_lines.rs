@@ -7,7 +7,8 @@ use super::InputError;
 /// What to do about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
     "this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
-const UTF16: &str = "this is UTF-16: write the file anew by `iconv -f utf-16 -t utf-8 FILE > UTF8_FILE`";
+/// Advice for text in UTF-16.
+pub(super) const UTF16: &str = "this is UTF-16: write the file anew by `iconv -f utf-16 -t utf-8 FILE > UTF8_FILE`";
 /// A byte-order mark in UTF-8: spreadsheets and Windows' editors begin files with it.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -15,6 +16,11 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 pub(super) struct TextLines<R> {
     reader: R,
     number: u64,
+}
+
+/// Whether a text that begins like this is UTF-16, by its byte-order mark.
+pub(super) fn is_utf16(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
 }
 
 // === impl TextLines ===
@@ -40,7 +46,7 @@ impl<R: BufRead> Iterator for TextLines<R> {
             Ok(_) => {}
             Err(error) => return wrong(error.to_string()),
         }
-        if line == 1 && (bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")) {
+        if line == 1 && is_utf16(&bytes) {
             // All that follows would be wrong in the same way.
             let _ = io::copy(&mut self.reader, &mut io::sink());
             return wrong(UTF16.to_owned());

@@ -10,13 +10,16 @@ use std::{
 };
 
 use tempfile::NamedTempFile;
+use url::Url;
 
 use super::{BatchOptions, Failure, stream};
 use crate::{
+    app::Unmatched,
     batch::{AnswerFile, BatchJournal, Format, Id, Input, InputError, JournalError, KnownOutcome, input::Defaults},
     ca::sha256,
     cli::wording,
     clock::{Clock, Instant},
+    policy::{Origin, Rules, Scheme},
 };
 
 /// A batch whose requests can all be read.
@@ -35,6 +38,8 @@ pub(super) struct Prepared {
     fingerprint: Option<String>,
     /// Whether its requests are sent as they come, so that none is known before.
     streams: bool,
+    /// The hosts that its requests are for.
+    origins: HashSet<Origin>,
 }
 
 /// The files of a batch, with what an earlier run has left in them.
@@ -126,7 +131,11 @@ impl Prepared {
             None if options.url.is_some() => Format::Csv,
             None => Format::of(&path).map_err(unread)?,
         };
-        let (mut names, mut mistakes) = (HashMap::new(), Mistakes::default());
+        if options.id.is_some() && format != Format::Csv {
+            let what = format!("--id names a column, and {} is no table", options.file.display());
+            return Err(Failure::new(what).hinting("a line of JSON has its id as \"id\"; --format csv reads a table"));
+        }
+        let (mut names, mut mistakes, mut origins) = (HashMap::new(), Mistakes::default(), HashSet::new());
         let (mut total, mut by_line) = (0, false);
         let (mut leaders, mut twins) = (HashMap::<[u8; 32], String>::new(), HashMap::<String, Vec<Id>>::new());
         for item in Input::open(&path, format, defaults).map_err(unread)? {
@@ -138,14 +147,14 @@ impl Prepared {
                 }
             };
             total += 1;
+            origins.extend(origin(&item.url));
             by_line |= item.id.member == Id::LINE;
             match names.entry(item.id.name.clone()) {
-                Entry::Occupied(earlier) => mistakes.add_text(format!(
-                    "line {}: its id {:?} is that of line {}; --id COLUMN names another column of a table",
-                    item.line,
-                    item.id.name,
-                    earlier.get()
-                )),
+                Entry::Occupied(earlier) => {
+                    let (line, name, earlier) = (item.line, &item.id.name, earlier.get());
+                    let hint = if format == Format::Csv { "; --id COLUMN names another column" } else { "" };
+                    mistakes.add_text(format!("line {line}: its id {name:?} is that of line {earlier}{hint}"));
+                }
                 Entry::Vacant(free) => _ = free.insert(item.line),
             }
             if options.dedupe {
@@ -168,7 +177,7 @@ impl Prepared {
             false => None,
         };
         let streams = false;
-        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint, streams })
+        Ok(Self { path, format, _spooled: spooled, total, names, twins, fingerprint, streams, origins })
     }
 
     /// A batch whose requests come from a pipe.
@@ -182,6 +191,16 @@ impl Prepared {
             twins: HashMap::new(),
             fingerprint: Some(OF_STREAM.to_owned()),
             streams: true,
+            origins: HashSet::new(),
+        }
+    }
+
+    /// Rules that no request is for, if there are requests without a rule.
+    pub(super) fn unasked(&self, rules: &Rules) -> Vec<Unmatched> {
+        let origins: Vec<&Origin> = self.origins.iter().collect();
+        match origins.iter().all(|origin| rules.find(origin).is_some()) {
+            true => Vec::new(),
+            false => Unmatched::by(rules, &origins),
         }
     }
 
@@ -218,6 +237,7 @@ impl Prepared {
                 "answers are kept in a file, so that a batch that was ended goes on there: name one by --out",
             ));
         }
+        let is_first = !journal.exists();
         let anew = fs::metadata(&options.out).map_or(true, |file| file.len() == 0);
         let open = || BatchJournal::open(journal, self.fingerprint.clone(), anew);
         let mut opened = open();
@@ -226,7 +246,7 @@ impl Prepared {
             clock.sleep_until(clock.now() + TURN).await;
             opened = open();
         }
-        let (journal, begun) = opened.map_err(|error| {
+        let (opened_journal, begun) = opened.map_err(|error| {
             let hint = match &error {
                 JournalError::File(error) if error.is_not_found() => "make that folder, or name another file by --out",
                 JournalError::File(_) => "name another file by --out",
@@ -236,6 +256,10 @@ impl Prepared {
         })?;
         let twins = |name: &str| self.twins.get(name).cloned().unwrap_or_default();
         let (answers, mut answered) = AnswerFile::open(&options.out, &twins).map_err(|error| {
+            if is_first {
+                // A journal without answers is of no use. If it stays, it is empty and harmless.
+                let _ = fs::remove_file(journal);
+            }
             Failure::new("could not open the file for the answers").because(error).hinting("name another file by --out")
         })?;
         // The file may have the answers of another batch, too.
@@ -255,8 +279,15 @@ impl Prepared {
         let twins = self.twins.values().flatten().map(|id| id.name.clone());
         let skipped = answered.into_keys().chain(unknown.iter().cloned()).chain(twins).collect();
         let left = if self.streams { u64::MAX } else { self.total.saturating_sub(known + unsent) };
+        let journal = opened_journal;
         Ok(BatchFiles { answers, journal, skipped, done: known, failed, unanswered, unknown, left })
     }
+}
+
+/// The host that `url` is of.
+fn origin(url: &Url) -> Option<Origin> {
+    let scheme = if url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
+    Origin::parse(scheme, url.host_str()?, url.port_or_known_default()).ok()
 }
 
 /// Why `error` keeps the input of a batch from being read.

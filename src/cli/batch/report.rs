@@ -12,7 +12,7 @@ use crate::{
     admin::Status,
     batch::{Counts, Stopped},
     cli::{
-        run::{progress, summary},
+        run::{diagnosis, progress, summary},
         signals::Stop,
         wording,
     },
@@ -34,6 +34,8 @@ pub(super) struct Report {
     json: bool,
 }
 
+/// The kind of incidents of requests that break off before their bodies; the batch makes no other bad ones.
+const BODY_BROKE_OFF: &str = "http_request_error";
 /// So many names are listed.
 const NAMES: usize = 5;
 
@@ -131,7 +133,10 @@ impl Report {
         }
         let refused = self.failed.saturating_sub(self.unanswered);
         if refused > 0 {
-            text += &format!("  {} answered with an error status\n", wording::several(refused, "request"));
+            text += &format!(
+                "  {} answered with an error status: delete a line to have its request sent again (--max-failures N ends sooner)\n",
+                wording::several(refused, "request")
+            );
         }
         if !self.unknown.is_empty() {
             let listed = self.unknown.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -150,7 +155,21 @@ impl Report {
             Some(_) => "taken back when it stopped",
             None => "given up",
         };
-        status.map_or(text.clone(), |status| text + &summary::queue(status, left) + &summary::lanes(status))
+        let of_status =
+            |status| summary::queue(status, left) + &diagnosis::own_causes(status) + &summary::lanes(status);
+        status.map_or(text.clone(), |status| text + &of_status(status))
+    }
+}
+
+/// Counts the requests that the batch itself has `given_up` as such. Its andante saw some of them break off before their bodies,
+/// and took that for a failure.
+pub(super) fn take_back(status: &mut Status, given_up: u64) {
+    let requests = &mut status.requests;
+    let broken_off = given_up.saturating_sub(requests.left).min(requests.rejected);
+    requests.rejected -= broken_off;
+    requests.left += broken_off;
+    if broken_off > 0 {
+        status.incidents.retain(|incident| incident.kind != BODY_BROKE_OFF);
     }
 }
 
@@ -179,6 +198,16 @@ pub(super) fn line(counts: &Counts, left: u64, pace: Option<f64>, status: Option
 mod tests {
     use super::*;
     use crate::admin::status::Requests;
+
+    #[test]
+    fn what_broke_off_at_an_interrupt_is_taken_back_and_did_not_fail() {
+        for (given_up, left, rejected, expected) in [(39, 38, 1, (39, 0)), (39, 39, 2, (39, 2)), (5, 3, 1, (4, 0))] {
+            let mut status =
+                Status { requests: Requests { left, rejected, ..Requests::default() }, ..Status::default() };
+            take_back(&mut status, given_up);
+            assert_eq!((status.requests.left, status.requests.rejected), expected);
+        }
+    }
 
     #[test]
     fn what_an_interrupt_takes_back_is_no_client_that_left() {

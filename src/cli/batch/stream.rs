@@ -17,6 +17,7 @@ use std::{
 };
 
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::{BatchOptions, Failure, beside};
 use crate::batch::{Format, Input, InputError, Item, input::Defaults};
@@ -79,7 +80,12 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
     let (told, defaults, format) = (progress.clone(), defaults.clone(), named_format(options));
     let read = move || {
         let reader = BufReader::new(Tee { reader, kept });
-        send(reader, format, &defaults, &told, |item| sender.blocking_send(item).is_ok());
+        send(reader, format, &defaults, &told, |item| {
+            // Lines from the mistake on are to be mended.
+            let shortened = item.as_ref().err().map_or(Ok(()), |error| keep_before(error, &path));
+            let _ = shortened.inspect_err(|error| warn!(%error, file = %path.display(), "could not shorten it"));
+            sender.blocking_send(item).is_ok()
+        });
     };
     let thread = thread::Builder::new().name("batch-input".into()).spawn(read);
     thread.map_err(failed("could not start a thread that reads".to_owned()))?;
@@ -132,6 +138,20 @@ fn send(
         }
     }
     progress.ended.store(true, Ordering::Release);
+}
+
+/// Removes from the file at `kept` the line with this error and everything below it.
+fn keep_before(error: &InputError, kept: &Path) -> io::Result<()> {
+    let whole_lines = match error {
+        InputError::Line { line, .. } => line.saturating_sub(1),
+        // The whole input is of no use.
+        InputError::File { .. } | InputError::Template(_) => 0,
+    };
+    let (mut reader, mut length) = (BufReader::new(File::open(kept)?), 0);
+    for _ in 0..whole_lines {
+        length += reader.skip_until(b'\n')? as u64;
+    }
+    OpenOptions::new().write(true).open(kept)?.set_len(length)
 }
 
 /// Whether the file at `all` begins with what was kept at `kept`.
@@ -194,6 +214,20 @@ mod tests {
         let (items, total) = read("{\"id\":\"a\",\"url\":\"http://a/\"}\n{\"id\":\"a\",\"url\":\"http://b/\"}\n{}\n");
         assert_eq!(items, [Ok("a".into()), Err("line 2: its id \"a\" is that of line 1".into())]);
         assert_eq!(total, 2, "it has not ended");
+    }
+
+    #[test]
+    fn a_mistake_and_what_follows_it_are_not_kept() {
+        for (error, expected) in [
+            (InputError::Line { line: 3, what: String::new() }, "a\r\nb\n"),
+            (InputError::Line { line: 9, what: String::new() }, "a\r\nb\noops\nc"),
+            (InputError::Template(String::new()), ""),
+        ] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(b"a\r\nb\noops\nc").unwrap();
+            keep_before(&error, file.path()).unwrap();
+            assert_eq!(fs::read_to_string(file.path()).unwrap(), expected, "{error:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Why it went as it did: what failed and what to do about it, or why nothing came through at all. Pure.
 
-use std::{fmt::Write as _, os::unix::process::ExitStatusExt as _, process::ExitStatus};
+use std::{ffi::OsStr, fmt::Write as _, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
+use super::client_hint;
 use crate::{
     admin::{
         Status,
@@ -20,12 +21,16 @@ pub(super) struct Circumstances<'a> {
     pub(super) ended: ExitStatus,
     /// The hosts for which the command was told to use no proxy.
     pub(super) no_proxy: Option<&'a str>,
+    /// The program that was run.
+    pub(super) command: Option<&'a OsStr>,
     /// Rules that no request has matched.
     pub(super) unmatched: &'a [Unmatched],
 }
 
 /// Where people find more.
 const GUIDE: &str = "docs/troubleshooting.md";
+/// Where clients are listed with what each needs.
+const CLIENTS: &str = "docs/clients.md";
 /// So many causes are listed.
 const CAUSES: usize = 10;
 /// The most rules that are named one by one.
@@ -50,7 +55,8 @@ pub(super) fn is_unused(status: &Status) -> bool {
     let ended = requests.answered + requests.refused + requests.left + requests.tunnelled;
     let busy = |lane: &LaneStatus| lane.sent_total + lane.waiting + lane.in_flight > 0;
     let tunnels = status.interceptions.tls + status.interceptions.plain;
-    ended + failed(status) + tunnels == 0 && status.tunnels == 0 && !status.lanes.iter().any(busy)
+    let open = status.tunnels + status.connections.client;
+    ended + failed(status) + tunnels == 0 && open == 0 && !status.lanes.iter().any(busy)
 }
 
 /// Why nothing came through, as far as is known: lines, the last one ending with a line feed.
@@ -80,13 +86,24 @@ pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String 
     if let Some(hosts) = no_proxy.filter(|hosts| !hosts.trim().is_empty()) {
         let _ = writeln!(text, "  hint: NO_PROXY is {hosts:?}: requests to these hosts do not come to andante");
     }
-    let _ = writeln!(text, "  hint: {GUIDE} names the clients that need more than these variables");
+    if let Some(more) = circumstances.command.and_then(client_hint::of) {
+        let _ = writeln!(text, "  hint: {more}");
+    }
+    let _ = writeln!(
+        text,
+        "  hint: {CLIENTS} names the clients that need more than these variables; {GUIDE} has other causes"
+    );
     text
 }
 
 /// What failed, by cause, each with what to do about it.
 pub(super) fn causes(status: &Status) -> String {
-    let mut text = answers(status) + &breakers(status);
+    answers(status) + &own_causes(status)
+}
+
+/// Causes of failures and of refusals that waiting does not help, each with a hint.
+pub(in crate::cli) fn own_causes(status: &Status) -> String {
+    let mut text = breakers(status);
     for incident in status.incidents.iter().take(CAUSES) {
         let IncidentStatus { detail, total, .. } = incident;
         let _ = writeln!(text, "  {} × {detail}", wording::count(*total));
@@ -192,7 +209,7 @@ pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
 }
 
 /// Rules that no request matched.
-pub(super) fn unmatched(rules: &[Unmatched]) -> String {
+pub(in crate::cli) fn unmatched(rules: &[Unmatched]) -> String {
     let mut text = String::new();
     for Unmatched { rule, nearest, .. } in rules.iter().take(RULES) {
         let _ = write!(text, "  no request was for {rule}");
@@ -213,7 +230,7 @@ mod tests {
     use crate::admin::status::{GateStatus, Interceptions, LastError, Requests};
 
     fn ended(raw: i32) -> Circumstances<'static> {
-        Circumstances { ended: ExitStatus::from_raw(raw), no_proxy: None, unmatched: &[] }
+        Circumstances { ended: ExitStatus::from_raw(raw), no_proxy: None, command: None, unmatched: &[] }
     }
 
     #[test]
@@ -231,6 +248,7 @@ mod tests {
         }
         let spared = Circumstances { no_proxy: Some("localhost,.intra"), ..ended(0) };
         assert!(nothing_came_through(&spared).contains("NO_PROXY is \"localhost,.intra\""));
+        assert!(nothing_came_through(&ended(0)).contains("docs/clients.md"));
     }
 
     #[test]
@@ -249,6 +267,7 @@ mod tests {
             |status| status.requests.tunnelled = 1,
             |status| status.requests.rejected = 1,
             |status| status.tunnels = 1,
+            |status| status.connections.client = 1,
             |status| status.interceptions.untrusted = 1,
             |status| status.interceptions.tls = 1,
             |status| status.lanes = vec![LaneStatus { waiting: 1, ..LaneStatus::default() }],

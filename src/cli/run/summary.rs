@@ -43,8 +43,20 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
     text + &diagnosis::turns(status)
         + &diagnosis::departures(status, circumstances.ended)
         + &diagnosis::causes(status)
+        + &open_connections(status)
         + &lanes(status)
         + &diagnosis::unmatched(circumstances.unmatched)
+}
+
+/// Connections that outlive the command: their API was not connected to yet, or something runs on in the background.
+fn open_connections(status: &Status) -> String {
+    match u64::try_from(status.connections.client) {
+        Ok(open @ 1..) => format!(
+            "  {} still open at the end: an API has not accepted it or not answered, or the command has left something running\n",
+            wording::several(open, "connection")
+        ),
+        _ => String::new(),
+    }
 }
 
 /// What andante has seen and paced inside of tunnels.
@@ -122,6 +134,9 @@ pub(super) fn shares(lane: &LaneStatus) -> Vec<LimitShare> {
     }
     let rolling = tightest.into_iter().map(|(limit, used)| {
         let used_ratio = used as f64 / allowed(&limit);
+        // Requests that have waited for the first connection are written closer together than they were let go: no limit was
+        // exceeded. The cost of answers may be more than was reserved.
+        let used_ratio = if limit.unit == Unit::REQUESTS { used_ratio.min(1.0) } else { used_ratio };
         // Where costs differ there is a burst that nobody has written.
         let burst = limit.burst.filter(|_| limit.unit == Unit::REQUESTS);
         LimitShare { used_ratio, limit: LimitSpec { burst, ..limit }.to_string() }
@@ -151,7 +166,7 @@ mod tests {
     use crate::admin::status::{LimitStatus, Requests};
 
     fn render(status: &Status, elapsed: Duration) -> String {
-        let well = Circumstances { ended: ExitStatus::default(), no_proxy: None, unmatched: &[] };
+        let well = Circumstances { ended: ExitStatus::default(), no_proxy: None, command: None, unmatched: &[] };
         super::render(status, elapsed, &well)
     }
 
@@ -223,6 +238,7 @@ andante: 1,236 requests sent in 2m 30s
         assert!((half - 0.5).abs() < 0.001, "{half}");
         assert_eq!(limit, "500/min");
         assert_eq!(share(&["10/s", "1000/min burst 500"], 101, 10.0)[0].0, 1.0);
+        assert_eq!(share(&["20/s"], 22, 0.78)[0].0, 1.0, "the first ones have waited for a connection");
         assert!(share(&["10/s"], 1, 0.0).is_empty() && share(&[], 100, 9.0).is_empty());
     }
 

@@ -10,6 +10,8 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
          listen-on interface host ip",
         Key("listen", "127.0.0.1:3128"),
     ),
+    // Of a command that only asks a running andante.
+    ("port p address addr host", Key("admin", "127.0.0.1:9128")),
     (
         "rate rate-limit ratelimit rate-limits limit limits rps rpm qps tps max-rate max-rps requests-per-second \
          requests-per-minute per-second per-minute throttle max-requests host-limit",
@@ -21,6 +23,7 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
         Key("in-flight", "20"),
     ),
     ("workers worker-threads cores cpus cpu jobs j num-threads", Key("threads", "4")),
+    ("workers worker-threads jobs j num-threads", Flag("--parallel", "50")),
     (
         "allow allow-from allowed allowlist allow-list whitelist allowed-ips allowed-clients acl networks trusted client",
         Key("clients", "10.0.0.0/8"),
@@ -55,7 +58,7 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
     ),
     (
         "daemon daemonize background detach fork pid-file pidfile user group",
-        Advice("andante stays in the foreground; a service manager starts it: deploy/systemd/andante.service"),
+        Advice("andante stays in the foreground; a service manager starts it: deploy/andante.service"),
     ),
     ("version", Advice("write andante --version")),
     ("config-file c f conf file config-path cfg", Flag("--config", "andante.toml")),
@@ -72,15 +75,17 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
     ("idle-timeout socket-timeout inactivity", Key("idle", "5m")),
     ("header headers header-timeout client", Key("head", "30s")),
     ("keepalive-timeout", Key("keep-alive", "10m")),
-    ("retries max-retries retry-count attempts tries", Key("retry", "on")),
+    ("retries max-retries retry-count attempts max-attempts max-tries tries", Key("retry", "{ tries = 3 }")),
+    ("retries max-retries retry-count attempts max-attempts max-tries", Key("tries", "3")),
+    ("no-retry no-retries noretry", Key("retry", "off")),
     ("circuit-breaker circuitbreaker", Key("breaker", "on")),
     ("caching cache-size", Key("cache", "64MiB")),
     ("weight priority priorities share shares", Key("weights", "live=10")),
-    ("prefix route url uri", Key("path", "/openai")),
-    ("target upstream backend destination", Key("to", "https://api.example.com")),
+    ("target upstream backend destination url uri base-url", Key("to", "https://api.example.com")),
+    ("prefix route", Key("path", "/openai")),
     ("proxy upstream-proxy parent parent-proxy forward", Key("via", "http://corp.example:3128")),
     ("tls ssl connect-mode", Key("https", "intercept")),
-    ("paths endpoint routes", Key("path", "/v1/*")),
+    ("paths endpoint routes url uri", Key("path", "/v1/*")),
     ("verb verbs methods", Key("method", "POST")),
     ("group-by by partition bucket budget", Key("key", "header:authorization")),
     ("domain domains hostname server upstreams", Key("host", "api.example.com")),

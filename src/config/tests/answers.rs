@@ -86,7 +86,7 @@ fn every_wrong_word_on_answers_says_where_what_and_what_instead() {
         ),
         ("retry = 'never'", "`retry`: expected \"on\" or \"off\", found \"never\" | write \"on\" or \"off\""),
         ("retry = true", "`retry`: expected \"on\" or \"off\", found true | write \"on\" or \"off\""),
-        ("retry = 3", "`retry`: expected \"on\" or \"off\", found \"3\" | write \"on\" or \"off\""),
+        ("retry = 3", "`retry`: expected \"on\" or \"off\", found \"3\" | write retry = { tries = 3 } in"),
         ("retry = '4MiB'", "`retry`: expected \"on\" or \"off\", found \"4MiB\" | write retry = { body = '4MiB' }"),
         ("retry = { bodies = '1MiB' }", "`retry.bodies`: unknown key | write `body`"),
         ("retry = { breaker = 'on' }", "`retry.breaker`: unknown key | write it under a [[rule]]"),

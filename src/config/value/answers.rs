@@ -103,7 +103,7 @@ const LEAST_MEMORY: u64 = 64 << 20;
 const SMALLEST: u64 = 64 << 10;
 
 /// Names of units, in small letters, and their bytes.
-const UNITS: [(&str, u64); 7] = [
+const UNITS: [(&str, u64); 9] = [
     ("b", 1),
     ("kb", 1000),
     ("mb", 1_000_000),
@@ -111,6 +111,8 @@ const UNITS: [(&str, u64); 7] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),
     ("gib", 1 << 30),
+    ("tb", 1_000_000_000_000),
+    ("tib", 1 << 40),
 ];
 
 fn switch(text: &str) -> Result<bool, ParseHint> {
@@ -125,6 +127,9 @@ fn switch(text: &str) -> Result<bool, ParseHint> {
 
 fn retry(text: &str) -> Result<bool, ParseHint> {
     switch(text).map_err(|instead| match body(text) {
+        _ if instead.hint.is_none() && TRIES.read(text).is_ok() => {
+            ParseHint::hint(format!("write retry = {{ tries = {text} }} in a file, for how often a request is sent"))
+        }
         Ok(_) if instead.hint.is_none() => {
             ParseHint::hint(format!("write retry = {{ body = '{text}' }} in a file, for the bodies that are kept"))
         }
@@ -201,11 +206,19 @@ fn size(text: &str) -> Result<Option<u64>, ParseHint> {
         _ if number.is_empty() => return Err(ParseHint::default()),
         // Nothing is nothing in every unit.
         None if unit.is_empty() && number.bytes().all(|digit| digit == b'0') => Some(0),
-        None if unit.is_empty() => {
-            return Err(ParseHint::hint(format!("write \"{number}B\" for bytes, \"{number}KiB\" or \"{number}MiB\"")));
-        }
+        None if unit.is_empty() => return Err(unitless(number)),
         None => return Err(meant(number, &unit)),
         Some((_, bytes)) => number.parse().ok().and_then(|number: u64| number.checked_mul(*bytes)),
+    })
+}
+
+/// Hint for a size without a unit: a large number is one of bytes.
+fn unitless(number: &str) -> ParseHint {
+    let bytes: Option<u64> = number.parse().ok();
+    ParseHint::hint(match bytes {
+        Some(bytes) if bytes > 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("write \"{}MiB\"", bytes >> 20),
+        Some(bytes) if bytes > 1 << 20 => format!("write \"{bytes}B\""),
+        _ => format!("write \"{number}B\" for bytes, \"{number}KiB\" or \"{number}MiB\""),
     })
 }
 
@@ -241,6 +254,9 @@ mod tests {
         }
         let hint = |text: &str| BODY.read(text).unwrap_err().hint;
         assert_eq!(hint("4"), "write \"4B\" for bytes, \"4KiB\" or \"4MiB\"");
+        assert_eq!(hint("268435456"), "write \"256MiB\"");
+        assert_eq!(hint("10000000"), "write \"10000000B\"");
+        assert_eq!(MAX_MEMORY.read("1TB"), Ok(Some(1_000_000_000_000)));
         assert_eq!(hint("4M"), "write \"4MiB\" or \"4MB\"");
         for text in ["", "MiB", "-1MiB", "1.5MiB", "1 fortnight", "all", "+1B", "٣B", "1MiBé"] {
             assert_eq!(hint(text), "write \"1MiB\", \"64KiB\" or \"0\"", "{text}");
@@ -287,6 +303,7 @@ mod tests {
             assert_eq!(BREAKER.read(text).unwrap_err().hint, hint, "{text}");
             assert_eq!(RETRY.read(text).unwrap_err().hint, hint, "{text}");
         }
+        assert!(RETRY.read("3").unwrap_err().hint.starts_with("write retry = { tries = 3 }"));
         assert!(RETRY.read("4MiB").unwrap_err().hint.starts_with("write retry = { body = '4MiB' }"));
     }
 }

@@ -1,9 +1,20 @@
 //! What lets nothing leave of a lane although its limits may have room, for those who are refused because of it.
 
 use super::Lane;
-use crate::{error::Obstacle, lane::journal::why, learn::Reason};
+use crate::{
+    error::Obstacle,
+    lane::{Refusal, journal::why},
+    learn::Reason,
+};
 
 impl Lane {
+    /// The reason, beside limits that are used up, for which a request had this `refusal`.
+    pub fn obstacle_of(&self, refusal: &Refusal) -> Option<Obstacle> {
+        let hint = "raise the cap at the API, and end the pause with `andante ctl forget HOST`";
+        let cap = refusal.cap().map(|what| Obstacle { what, hint: Some(hint) });
+        cap.or_else(|| self.obstacle())
+    }
+
     /// What lets nothing leave at the moment, beside limits that are used up.
     pub fn obstacle(&self) -> Option<Obstacle> {
         if let Some(store) = self.lost_store() {

@@ -130,7 +130,7 @@ impl<T> State<T> {
             // One that asks again then has its slot when it would have had it here.
             let retry_after = turn.since(now).saturating_sub(patience).max(Duration::from_millis(1));
             self.stats.refused += 1;
-            let refusal = Refusal::TooLong { waiting, rule: None, wait, patience, retry_after };
+            let refusal = Refusal::TooLong { waiting, rule: None, wait, patience, cap: None, retry_after };
             self.displaced.push(Displaced { ticket: ticket.grant, refusal });
         }
     }

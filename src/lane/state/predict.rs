@@ -185,7 +185,8 @@ impl<T> State<T> {
         {
             let room = expected.last.map_or(WaitingRoom::Lane, WaitingRoom::Budget);
             let ((waiting, _), rule) = (self.places(room), self.rule_of(room));
-            return Some(Refusal::TooLong { waiting, rule, wait, patience, retry_after: wait - patience });
+            let cap = self.learned.cap(&ask.kind).map(|renewed| renewed.since(now));
+            return Some(Refusal::TooLong { waiting, rule, wait, patience, cap, retry_after: wait - patience });
         }
         self.has_no_place(now, asking, wait)
     }

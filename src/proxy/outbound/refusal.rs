@@ -13,7 +13,8 @@ pub(crate) fn error(host: &str, lane: &Lane, refusal: &Refusal) -> Error {
     if *refusal == Refusal::HandedOver {
         return Error::Draining { retry_after: refusal.retry_after() };
     }
-    let (host, obstacle) = (host.to_owned(), lane.obstacle().map(Box::new));
+    let (host, obstacle) = (host.to_owned(), lane.obstacle_of(refusal).map(Box::new));
     let rule = refusal.rule().unwrap_or(&lane.policy().name).clone();
-    Error::Refused { host, why: refusal.to_string(), rule, obstacle, retry_after: refusal.retry_after() }
+    let (why, cause) = (refusal.to_string(), refusal.cause());
+    Error::Refused { host, why, cause, rule, obstacle, retry_after: refusal.retry_after() }
 }

@@ -388,7 +388,7 @@ impl Route {
             }
         };
         let connect = policy.egress.timeouts.connect.unwrap_or(outbound.connect);
-        let late = || Error::ConnectTimeout { origin: self.origin.to_string(), after: connect };
+        let late = || Error::HandshakeTimeout { origin: self.origin.to_string(), after: connect };
         tokio::time::timeout(connect, secured).await.unwrap_or_else(|_| Err(late()))
     }
 }

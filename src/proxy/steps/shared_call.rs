@@ -165,7 +165,8 @@ fn waits_until(call: &Call, expected: Option<Instant>) -> Result<(), Error> {
         let why = "the call that it would share leaves later than it may wait".into();
         let (host, obstacle) = (route.origin.host.to_string(), None);
         let rule = route.lane.policy().name.clone();
-        return Err(Error::Refused { host, why, rule, obstacle, retry_after });
+        let cause = "no slot in the time that a request may wait";
+        return Err(Error::Refused { host, why, cause, rule, obstacle, retry_after });
     }
     let patience_ends = retry::patience_ends(*deadline, expected.unwrap_or(Instant::FAR));
     exchange.progress.enter_until(Phase::Waiting, patience_ends);

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 
 use super::{andante, outcome, told};
-use crate::support::{Message, Upstream, eventually};
+use crate::support::{Andante, Message, Upstream, eventually};
 
 /// What becomes of a batch whose input is called `name` and says `text`: exit code, standard error, answers.
 fn batch(name: &str, text: &[u8], flags: &[&str]) -> (Option<i32>, String, Vec<Value>) {
@@ -194,4 +194,48 @@ fn a_mistake_in_a_pipe_ends_the_batch_and_names_its_line() {
     .unwrap();
     let (code, _, stderr) = told(child.wait_with_output().unwrap());
     assert!(code == Some(1) && stderr.contains("line 2: its id \"a\" is that of line 1"), "{stderr}");
+}
+
+#[test]
+fn a_pipe_whose_mistake_is_mended_goes_on() {
+    let upstream = Upstream::ok();
+    let piped = Piped::new();
+    let line = |name: &str| format!("http://{}/{name}\n", upstream.address());
+    let send = |text: String| {
+        let child = piped.command().spawn().unwrap();
+        fs::write(&piped.pipe, text).unwrap();
+        told(child.wait_with_output().unwrap())
+    };
+    let (code, _, stderr) = send(line("one") + "oops\n" + &line("two"));
+    assert!(code == Some(1) && stderr.contains("line 2: this is no URL"), "{stderr}");
+    let (code, _, stderr) = send(line("one") + &line("mended") + &line("two"));
+    assert_eq!((code, upstream.requests().len(), piped.answers()), (Some(0), 3, 3), "{stderr}");
+}
+
+#[test]
+fn a_limit_for_none_of_the_hosts_of_a_batch_is_told_before_and_after() {
+    let upstream = Upstream::ok();
+    let (code, stderr, _) = batch("urls", upstream.url("/").as_bytes(), &["--limit", "localhost=5/s"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("warning: no request is for localhost"), "{stderr}");
+    assert!(stderr.contains("  no request was for localhost\n"), "{stderr}");
+    let limit = format!("{}=5/s", upstream.address());
+    let (_, stderr, _) = batch("urls", upstream.url("/").as_bytes(), &["--limit", &limit]);
+    assert!(!stderr.contains("no request"), "{stderr}");
+}
+
+#[test]
+fn another_server_than_an_andante_is_no_proxy() {
+    let upstream = Upstream::ok();
+    let andante = Andante::serve(&[]);
+    let admin = andante.admin().to_string();
+    for other in [upstream.address().to_string(), admin] {
+        let url = format!("http://{other}");
+        let (code, stderr, answers) = batch("urls", upstream.url("/").as_bytes(), &["--proxy", &url]);
+        assert_eq!((code, answers.len()), (Some(1), 0), "{other}: {stderr}");
+        assert!(stderr.contains("is no andante that takes requests"), "{stderr}");
+    }
+    let url = format!("http://{}", andante.proxy());
+    let (code, stderr, answers) = batch("urls", upstream.url("/").as_bytes(), &["--proxy", &url]);
+    assert_eq!((code, answers.len()), (Some(0), 1), "{stderr}");
 }

@@ -142,3 +142,18 @@ fn flags_of_an_andante_that_runs_are_said_not_to_be_read() {
     let line = text.lines().next().unwrap_or_default();
     assert!(line.contains("the flags of the andante that runs here are not read"), "{text}");
 }
+
+#[test]
+fn a_file_for_which_serve_does_not_start_is_found_by_check_and_doctor() {
+    let token = file("short");
+    let config = file(&format!("admin-token = '{}'\n", token.path().display()));
+    let path = config.path().to_str().unwrap();
+    let words = "it is too short: it has 5 characters";
+    let (code, _, stderr) = outcome(andante(&[&["serve", "--config", path], &HERE[..]].concat()));
+    assert!(code == Some(1) && stderr.contains(words), "{stderr}");
+    let (code, _, stderr) = outcome(andante(&["check", path]));
+    assert!(code == Some(1) && stderr.contains(words), "{stderr}");
+    let (code, found) = found(&["--config", path], &[]);
+    let files: Vec<_> = found.iter().filter(|finding| finding["name"] == "files").collect();
+    assert!(code == Some(1) && files.len() == 1 && files[0]["detail"].as_str().unwrap().contains(words), "{found:#?}");
+}

@@ -41,6 +41,8 @@ const BETWEEN: [&str; 4] = ["and", "plus", "with", "a"];
 const NO_UNITS: [&str; 6] = ["and", "plus", "with", "burst", "bursts", "strict"];
 /// Requests per second, per minute, per hour and per day.
 const RATES: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("rpm", "min"), ("rph", "h"), ("rpd", "d")];
+/// Tokens per minute and per day, as LLM APIs count them.
+const TOKEN_RATES: [(&str, &str); 4] = [("tps", "s"), ("tpm", "min"), ("tph", "h"), ("tpd", "d")];
 /// How people say that something is on its way at once.
 const AT_ONCE: [&[&str]; 10] = [
     &["in-flight"],
@@ -171,6 +173,9 @@ fn rate(rest: &[Token]) -> Option<(Clause, &[Token])> {
     let (count, unit, rest) = count(rest)?;
     if let Some((_, window)) = RATES.iter().find(|(short, _)| *short == unit) {
         return Some((clause(count, String::new(), length(window)?)?, rest));
+    }
+    if let Some((_, window)) = TOKEN_RATES.iter().find(|(short, _)| *short == unit) {
+        return Some((clause(count, "tokens".to_owned(), length(window)?)?, rest));
     }
     let per = |rest| word(rest).filter(|(word, _)| PER.contains(word)).map(|(_, after)| after);
     let rest = match rest {

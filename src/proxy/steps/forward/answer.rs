@@ -208,12 +208,19 @@ pub(crate) fn log_hopeless(route: &Route, exchange: &Exchange, hint: &Hint, why:
     let (proxy, lane) = (&exchange.proxy, &route.lane);
     let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());
     proxy.reports.incidents.hopeless(host, why, now);
-    if proxy.reports.throttle.is_due(LogTopic::Hopeless(why), host, now) {
-        warn!(
-            %host, %rule, status = status.as_u16(), reason = why.reason(), remedy = why.remedy(),
-            renewed_in_s = hint.wait.map(|wait| wait.as_secs()),
+    if !proxy.reports.throttle.is_due(LogTopic::Hopeless(why), host, now) {
+        return;
+    }
+    let (status, reason, remedy) = (status.as_u16(), why.reason(), why.remedy());
+    match hint.wait.filter(|wait| !wait.is_zero()).map(|wait| wait.as_secs()) {
+        Some(renewed_in_s) => warn!(
+            %host, %rule, status, reason, remedy, renewed_in_s,
+            "an API refuses requests until it renews a cap: requests like this one wait or are refused, and one tries each day"
+        ),
+        None => warn!(
+            %host, %rule, status, reason, remedy,
             "an API refuses requests for a reason that waiting does not change: they get its answer at once"
-        );
+        ),
     }
 }
 
