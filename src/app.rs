@@ -4,6 +4,7 @@ mod explain;
 mod fleet;
 mod keeping;
 mod lane_view;
+mod process;
 mod reload;
 mod steering;
 mod tasks;
@@ -31,6 +32,7 @@ pub use self::{explain::explain_by, unmatched::Unmatched};
 use self::{
     fleet::{FleetMember, Talking},
     keeping::{Keeping, Writer},
+    process::{instance, raise_descriptor_limit},
     reload::{Configured, ReloadReports},
     tasks::Tasks,
     view::View,
@@ -50,6 +52,7 @@ use crate::{
     listen::{self, Given},
     memory::{self, Memory},
     metrics::Metrics,
+    otlp::{Exporter, Exporting},
     proxy::{self, Proxy},
     store::{LedgerError, OpenError, RedisLedger},
     tls::{Tls, TlsError},
@@ -72,6 +75,8 @@ pub struct Running {
     writer: Option<Writer>,
     /// Talks to the store that budgets are shared by.
     talking: Option<Talking>,
+    /// Exports traces and metrics.
+    exporting: Option<Exporting>,
 }
 
 /// Why andante could not start.
@@ -193,6 +198,8 @@ impl Running {
         let (member, sharing) = member.unzip();
         let reports = Arc::new(ReloadReports::new(&config, clock, metrics.clone()));
         let configured = Configured::new(&config, &listen, own, reports.clone());
+        let (exporter, tracer) = config.otlp.clone().map(|otlp| Exporter::new(otlp, &metrics)).unzip();
+        let (tracer, plain) = (tracer.flatten(), tls.plain());
         let proxy = Arc::new(Proxy::new(proxy::ProxyParts {
             lanes: match sharing {
                 Some(sharing) => lanes.sharing(sharing),
@@ -213,6 +220,7 @@ impl Running {
             admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
             instance: instance(),
             access_log: config.access_log.is_some(),
+            tracer,
         }));
         let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts)?;
         let runtimes = workers.runtimes().chain([Handle::current()]);
@@ -231,7 +239,9 @@ impl Running {
         let view = Arc::new(View::new(proxy.clone(), reports, state, fleet, instance_name(&listen)));
         let pages = admin_listener
             .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
-        Ok(Self { proxy, view, listen, admin, drain: config.drain, configured, tasks, pages, workers, writer, talking })
+        let exporting = exporter.map(|exporter| exporter.start(clock, &configured.dialer(&config), &plain));
+        let drain = config.drain;
+        Ok(Self { proxy, view, listen, admin, drain, configured, tasks, pages, workers, writer, talking, exporting })
     }
 
     /// Where workers connect.
@@ -267,7 +277,7 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, .. } = self;
+        let Self { proxy, drain, mut tasks, pages, workers, writer, talking, exporting, .. } = self;
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
         // Closes the listening sockets: from now on the system refuses new connections at once.
         tasks.shutdown().await;
@@ -282,6 +292,9 @@ impl Running {
         }
         if let Some(writer) = writer {
             writer.finish().await;
+        }
+        if let Some(exporting) = exporting {
+            exporting.finish().await;
         }
         if let Some(pages) = pages {
             pages.abort();
@@ -379,20 +392,4 @@ async fn sweep(proxy: Arc<Proxy>) {
         proxy.forget_answers();
         proxy.log_counted(false);
     }
-}
-
-/// Raises the limit of file descriptors to the hard limit: each request on its way may need two.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "could not raise the limit of open files");
-    }
-}
-
-/// Distinguishes this process from others; need not be secret.
-fn instance() -> u32 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish() as u32
 }

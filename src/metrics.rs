@@ -196,6 +196,11 @@ impl Metrics {
         self.register(Box::new(self.state.clone()));
     }
 
+    /// All numbers, as they are now.
+    pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
+        self.shared.registry.gather()
+    }
+
     /// All numbers, in the [text exposition format 0.0.4][format].
     ///
     /// [format]: https://prometheus.io/docs/instrumenting/exposition_formats/

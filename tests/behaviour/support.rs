@@ -4,6 +4,7 @@
 
 mod andante;
 mod client;
+pub(crate) mod collector;
 mod dead_port;
 pub(crate) mod h2;
 mod log;
@@ -20,6 +21,7 @@ use std::{thread, time::Duration};
 pub(crate) use self::{
     andante::Andante,
     client::Client,
+    collector::Collector,
     dead_port::DeadPort,
     log::Log,
     message::{Message, RawConnection},

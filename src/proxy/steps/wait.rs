@@ -14,13 +14,14 @@ use tower::service_fn;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, Lane, Permit, Refusal, Waiting},
+    lane::{Admission, AdmitRequest, Bottleneck, Lane, Permit, Refusal, Waiting},
     proxy::{
         call::{Admitted, BoxedCall, Step},
         exchange::Exchange,
         message::progress::Phase,
         outbound::route::Route,
         request_stats::Wait,
+        request_trace::WaitFacts,
         steps::{
             ask::{self, Asking},
             costs::SeenBody,
@@ -68,9 +69,13 @@ where
             let warms = *request.method() != Method::CONNECT;
             // Without an await: what a lane says is larger than what waits, and would be kept beside it.
             let now = call.now.unwrap_or_else(|| call.exchange.proxy.clock.now());
+            let asked = recorded(&call.exchange, &ask);
             let admission = match call.route.lane.admit_at(now, ask) {
                 Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
-                Admission::Wait(waiting) => Err((call, waiting)),
+                Admission::Wait(waiting) => {
+                    trace_wait(&call.exchange, &call.route.lane, &waiting, asked);
+                    Err((call, waiting))
+                }
                 Admission::Refuse(refusal) => return Err(call.route.refused(&refusal)),
             };
             let sending = match admission {
@@ -86,6 +91,19 @@ where
             }
         }
     })
+}
+
+/// A copy of what a request asks of its lane, if its trace is recorded.
+fn recorded(exchange: &Exchange, ask: &AdmitRequest) -> Option<Box<AdmitRequest>> {
+    exchange.trace().filter(|trace| trace.is_recorded()).map(|_| Box::new(ask.clone()))
+}
+
+/// Notes in the trace of a request what it waits for, if that is recorded.
+fn trace_wait(exchange: &Exchange, lane: &Lane, waiting: &Waiting, asked: Option<Box<AdmitRequest>>) {
+    let Some((trace, asked)) = exchange.trace().zip(asked) else { return };
+    let Bottleneck { rule, limit } = lane.bottleneck(&asked);
+    let facts = WaitFacts { rule, limit, ahead: waiting.ahead, expected: waiting.expected };
+    trace.on_wait(exchange.proxy.clock.now(), facts);
 }
 
 /// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another one was sent that shares its
@@ -126,6 +144,9 @@ pub(crate) fn wait<'a>(
         });
         let permit = granted.await.map_err(|refusal| refused(record.exchange, route, &refusal));
         let WaitRecord { exchange, since } = record;
+        if let Some(trace) = exchange.trace() {
+            trace.on_wait_end(exchange.proxy.clock.now(), if permit.is_ok() { "sent" } else { "refused" });
+        }
         drop(record);
         let permit = permit?;
         exchange.progress.awaits_answer();

@@ -1,0 +1,98 @@
+//! One timed step of a request.
+
+use std::borrow::Cow;
+
+use super::context::{SpanId, TraceContext};
+use crate::clock::Instant;
+
+/// One timed step of a request, as it is exported.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Its trace, and its own id.
+    pub context: TraceContext,
+    /// The span that it is a part of; `None` at the root of a trace.
+    pub parent: Option<SpanId>,
+    /// The `tracestate` of its trace.
+    pub state: Option<Box<str>>,
+    /// Whom it speaks with.
+    pub kind: SpanKind,
+    /// A name that many spans share.
+    pub name: Cow<'static, str>,
+    /// When it began and ended.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// What is known of it, by the names of the semantic conventions.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Whether it failed, and the description of that if the attributes do not say it.
+    pub failure: Option<Cow<'static, str>>,
+}
+
+/// The role of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Within andante.
+    Internal,
+    /// Answers a request.
+    Server,
+    /// Sends one.
+    Client,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A text.
+    Text(Cow<'static, str>),
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Number(f64),
+}
+
+// === impl Span ===
+
+impl Span {
+    /// Adds what is known of it.
+    pub fn note(&mut self, name: &'static str, value: impl Into<Value>) {
+        self.attributes.push((name, value.into()));
+    }
+}
+
+// === impl Value ===
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Whole(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<u16> for Value {
+    fn from(number: u16) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
