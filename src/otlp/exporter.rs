@@ -89,7 +89,10 @@ impl Exporter {
             .is_some()
             .then(|| Tracer::new(config.sampler, config.queue, counters.0.with_label_values(&["dropped"])))
             .unzip();
-        (Self { config, metrics: metrics.clone(), counters, spans }, tracer.map(Arc::new))
+        let endpoints = config.traces.iter().chain(&config.metrics);
+        let collectors = endpoints.flat_map(|place| [place.origin.to_string(), place.origin.authority()]).collect();
+        let tracer = tracer.map(|tracer| Arc::new(tracer.exempting(collectors)));
+        (Self { config, metrics: metrics.clone(), counters, spans }, tracer)
     }
 
     /// Starts exporting. Must be called on a tokio runtime.

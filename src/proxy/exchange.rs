@@ -8,11 +8,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, uri::Authority};
 use parking_lot::Mutex;
 
 use crate::{
     clock::Instant,
+    policy::Origin,
     proxy::{
         context::Proxy,
         message::{
@@ -138,8 +139,11 @@ impl Exchange {
     pub(crate) fn begin_trace<B>(&self, request: &Request<B>) {
         if let Some(tracer) = &self.proxy.tracer {
             let asked = Asked { client: self.session.requester().address, inside: self.session.inside.as_ref() };
-            let trace = RequestTrace::begin(tracer, self.proxy.clock, self.stats.begun(), request, asked);
-            *self.trace.lock() = Some(trace);
+            let inside = asked.inside.map(Origin::authority);
+            let authority = inside.as_deref().or(request.uri().authority().map(Authority::as_str));
+            let exempt = authority.is_some_and(|authority| tracer.exempts(authority));
+            let begin = || RequestTrace::begin(tracer, self.proxy.clock, self.stats.begun(), request, asked);
+            *self.trace.lock() = (!exempt).then(begin);
         }
     }
 

@@ -24,6 +24,8 @@ use crate::{
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// A longer `tracestate` is passed on, and not in spans: no more need to be kept (W3C Trace Context, §3.3.1.5).
+const MAX_STATE_BYTES: usize = 512;
 /// A signature that covers a field says so there (AWS Signature Version 4; RFC 9421).
 const SIGNATURES: [HeaderName; 2] = [http::header::AUTHORIZATION, HeaderName::from_static("signature-input")];
 
@@ -90,7 +92,11 @@ impl RequestTrace {
         };
         let recorded = context.is_sampled().then(|| {
             let state = parent.and_then(|_| state(fields));
-            let span = Span { parent: parent.map(|parent| parent.span), state, ..server_span::of(context, began, request, asked) };
+            let span = Span {
+                parent: parent.map(|parent| parent.span),
+                state,
+                ..server_span::of(context, began, request, asked)
+            };
             Mutex::new(Recorded { span: Box::new(span), wait: None })
         });
         Arc::new(Self { tracer: tracer.clone(), clock, context, fields: plan, recorded })
@@ -209,6 +215,9 @@ impl RequestTrace {
 
 impl Drop for RequestTrace {
     fn drop(&mut self) {
+        if !self.is_recorded() {
+            return;
+        }
         let now = self.clock.now();
         self.on_wait_end(now, "left");
         if let Some(recorded) = self.recorded.take() {
@@ -230,12 +239,14 @@ fn parent(fields: &HeaderMap) -> Option<TraceContext> {
 
 fn state(fields: &HeaderMap) -> Option<Box<str>> {
     let values: Vec<&str> = fields.get_all(TRACESTATE).iter().filter_map(|value| value.to_str().ok()).collect();
-    (!values.is_empty()).then(|| values.join(",").into())
+    let state = values.join(",");
+    (!state.is_empty() && state.len() <= MAX_STATE_BYTES).then(|| state.into())
 }
 
 /// Whether a signature covers the request's `traceparent`: with another one the API would refuse it.
 fn is_signed(fields: &HeaderMap, uri: &Uri) -> bool {
-    let names = |text: &[u8]| text.windows(TRACEPARENT.as_str().len()).any(|part| part == TRACEPARENT.as_str().as_bytes());
+    let names =
+        |text: &[u8]| text.windows(TRACEPARENT.as_str().len()).any(|part| part == TRACEPARENT.as_str().as_bytes());
     SIGNATURES.iter().flat_map(|name| fields.get_all(name)).any(|value| names(value.as_bytes()))
         || uri.query().is_some_and(|query| names(query.as_bytes()))
 }

@@ -28,6 +28,9 @@ pub struct Span {
     pub failure: Option<Cow<'static, str>>,
 }
 
+/// The longest text of an attribute.
+const MAX_TEXT_BYTES: usize = 1024;
+
 /// The role of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
@@ -53,9 +56,16 @@ pub enum Value {
 // === impl Span ===
 
 impl Span {
-    /// Adds what is known of it.
+    /// Adds what is known of it. A longer text is cut: thousands of spans may wait for their collector.
     pub fn note(&mut self, name: &'static str, value: impl Into<Value>) {
-        self.attributes.push((name, value.into()));
+        let mut value = value.into();
+        if let Value::Text(text) = &mut value
+            && text.len() > MAX_TEXT_BYTES
+        {
+            let end = (0..=MAX_TEXT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+            text.to_mut().truncate(end);
+        }
+        self.attributes.push((name, value));
     }
 }
 
@@ -94,5 +104,35 @@ impl From<u16> for Value {
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Self::Number(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Sampler, Tracer};
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let dropped = prometheus::IntCounter::new("dropped", "dropped").unwrap();
+        let (tracer, _) = Tracer::new(Sampler::default(), 1, dropped);
+        let mut span = Span {
+            context: tracer.begin(None),
+            parent: None,
+            state: None,
+            kind: SpanKind::Internal,
+            name: "step".into(),
+            began: Instant::START,
+            ended: Instant::START,
+            attributes: Vec::new(),
+            failure: None,
+        };
+        span.note("text", "\u{e9}".repeat(600) + "x");
+        span.note("odd", format!("x{}", "\u{e9}".repeat(600)));
+        let length = |at: usize| match &span.attributes[at].1 {
+            Value::Text(text) => text.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((length(0), length(1)), (1024, 1023));
     }
 }

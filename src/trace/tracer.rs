@@ -15,6 +15,8 @@ pub struct Tracer {
     sampler: Sampler,
     queue: mpsc::Sender<Box<Span>>,
     dropped: IntCounter,
+    /// Authorities of collectors, as requests name them.
+    collectors: Vec<String>,
 }
 
 impl Tracer {
@@ -22,7 +24,17 @@ impl Tracer {
     /// `dropped`.
     pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Box<Span>>) {
         let (queue, spans) = mpsc::channel(capacity);
-        (Self { sampler, queue, dropped }, spans)
+        (Self { sampler, queue, dropped, collectors: Vec::new() }, spans)
+    }
+
+    /// This tracer, for which requests to these authorities are no requests to APIs.
+    pub fn exempting(self, collectors: Vec<String>) -> Self {
+        Self { collectors, ..self }
+    }
+
+    /// Whether a request to `authority` is not traced, because it exports what a worker has traced.
+    pub fn exempts(&self, authority: &str) -> bool {
+        self.collectors.iter().any(|collector| collector.eq_ignore_ascii_case(authority))
     }
 
     /// The context of a request's span, in the trace of its caller or in a new one.

@@ -76,8 +76,7 @@ pub(super) const OTHER: &str = "_OTHER";
 
 /// A method, as long as it is one that the conventions know: clients choose others.
 pub(super) fn method(method: &Method) -> &'static str {
-    const KNOWN: [&str; 10] =
-        ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY"];
+    const KNOWN: [&str; 10] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY"];
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or(OTHER)
 }
 

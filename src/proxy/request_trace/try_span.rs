@@ -13,7 +13,7 @@ use crate::{
     error::Error,
     lane::Usage,
     limit::Unit,
-    metrics::RetryReason,
+    metrics::{Durations, RetryReason},
     policy::Origin,
     trace::{Span, SpanKind},
 };
@@ -37,7 +37,11 @@ pub(crate) struct TryFacts<'a> {
 
 impl RequestTrace {
     /// A try begins: `request` is told its place in the trace. Returns the try's span if it is recorded.
-    pub(crate) fn begin_try<B>(self: &Arc<Self>, request: &mut Request<B>, facts: TryFacts<'_>) -> Option<Box<TrySpan>> {
+    pub(crate) fn begin_try<B>(
+        self: &Arc<Self>,
+        request: &mut Request<B>,
+        facts: TryFacts<'_>,
+    ) -> Option<Box<TrySpan>> {
         if !self.is_recorded() {
             self.pass_on(request.headers_mut(), &self.context);
             return None;
@@ -63,9 +67,11 @@ impl RequestTrace {
 // === impl TrySpan ===
 
 impl TrySpan {
-    /// The answer's head has come, by this version of HTTP.
-    pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version) {
+    /// The answer's head has come, by this version of HTTP. The try is an example of what `times` counts.
+    pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version, times: &Durations) {
         let Some(span) = &mut self.span else { return };
+        let clock = &self.request.clock;
+        times.exemplify(clock.now().since(span.began), span.context, clock.time_of_day());
         span.note("http.response.status_code", status.as_u16());
         span.note("network.protocol.version", version(by));
         if status.is_client_error() || status.is_server_error() {

@@ -106,7 +106,8 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         written,
         now,
     };
-    span.iter_mut().for_each(|span| span.on_answer(answer.status(), answer.version()));
+    span.iter_mut()
+        .for_each(|span| span.on_answer(answer.status(), answer.version(), &route.lane.metrics().upstream_seconds));
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
     }
@@ -148,7 +149,8 @@ fn trace_try(
     resends: u32,
     reason: Option<RetryReason>,
 ) -> Option<Box<TrySpan>> {
-    let facts = TryFacts { origin: &route.origin, authority: route.host().to_str().unwrap_or_default(), resends, reason };
+    let facts =
+        TryFacts { origin: &route.origin, authority: route.host().to_str().unwrap_or_default(), resends, reason };
     exchange.trace()?.begin_try(request, facts)
 }
 
@@ -210,6 +212,7 @@ async fn send(
                 dialled.inspect_err(|_| permit.not_connected())?
             }
         };
+        exchange.proxy.metrics.upstream_reuse.count(connection.reused);
         // As late as possible: setting up a connection may have taken longer than the lease.
         while permit.has_lapsed() {
             now = None;

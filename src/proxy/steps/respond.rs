@@ -42,6 +42,7 @@ where
             let exchange = arrival.exchange.clone();
             let connect = arrival.request.method() == Method::CONNECT;
             let old = arrival.request.version() == Version::HTTP_10;
+            exchange.session.client.count_request();
             exchange.begin_trace(&arrival.request);
             let mut answer = match inner.call(arrival).await {
                 Ok(mut answer) => {

@@ -102,6 +102,7 @@ where
             exchange.awaits_slot(clock.now() + back_off);
             clock.sleep_until(until).await;
             exchange.stats.waited(pause);
+            lane.metrics().backed_off(reason, pause);
             if let Some(trace) = exchange.trace() {
                 trace.on_back_off(began, clock.now(), reason.as_str());
             }

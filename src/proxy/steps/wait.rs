@@ -145,7 +145,12 @@ pub(crate) fn wait<'a>(
         let permit = granted.await.map_err(|refusal| refused(record.exchange, route, &refusal));
         let WaitRecord { exchange, since } = record;
         if let Some(trace) = exchange.trace() {
-            trace.on_wait_end(exchange.proxy.clock.now(), if permit.is_ok() { "sent" } else { "refused" });
+            let (now, sent) = (exchange.proxy.clock.now(), permit.is_ok());
+            trace.on_wait_end(now, if sent { "sent" } else { "refused" });
+            if sent && trace.is_recorded() {
+                let (waits, at) = (&route.lane.metrics().wait_seconds, exchange.proxy.clock.time_of_day());
+                waits.exemplify(now.since(since), *trace.context(), at);
+            }
         }
         drop(record);
         let permit = permit?;

@@ -141,3 +141,31 @@ fn logs_carry_the_trace() {
     let server = spans.iter().find(|span| span.kind == 2).unwrap();
     assert_eq!(line["span_id"], super::hex(&server.span_id));
 }
+
+#[test]
+fn buckets_show_the_last_trace_as_an_example() {
+    let (collector, upstream) = (Collector::start(), Upstream::ok());
+    let andante = traced(&collector, &[]);
+    get(&andante, &upstream.url("/"), &format!("traceparent: {WORKER}\r\n"));
+    let at = andante.admin();
+    let text = crate::support::Client::ask(
+        at,
+        format!(
+            "GET /metrics HTTP/1.1\r\nHost: {at}\r\nAccept: application/openmetrics-text\r\nConnection: close\r\n\r\n"
+        ),
+    )
+    .text();
+    let example = format!(" # {{trace_id=\"{}\",span_id=\"", super::TRACE);
+    let line = text.lines().find(|line| line.contains(&example)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.starts_with("andante_upstream_seconds_bucket{rule=\"127.0.0.1\",le=\""), "{line}");
+}
+
+#[test]
+fn exports_of_workers_through_andante_are_not_traced() {
+    let (collector, upstream) = (Collector::start(), Upstream::ok());
+    let andante = traced(&collector, &[]);
+    assert_eq!(get(&andante, &format!("{}/v1/elsewhere", collector.url()), "").status(), 200);
+    assert_eq!(get(&andante, &upstream.url("/"), "").status(), 200);
+    collector.wait_for_spans(2);
+    assert!(!collector.requests()[0].has("traceparent"));
+}

@@ -9,8 +9,9 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 
 use super::{PARENT, TRACE, WORKER, get, hex, traced};
 use crate::support::{
-    Client, Collector, Upstream,
+    Andante, Client, Collector, Upstream,
     collector::{attributes, length},
+    h2::Client2,
 };
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -197,4 +198,57 @@ fn spans_last_until_the_last_byte_of_the_answer() {
     assert_eq!(get(&andante, &upstream.url("/"), "").text(), "okok");
     let spans = collector.wait_for_spans(2);
     assert!(spans.iter().all(|span| length(span) >= Duration::from_millis(290)), "{spans:?}");
+}
+
+#[test]
+fn streams_of_http2_are_traced_alike() {
+    let (collector, upstream) = (Collector::start(), Upstream::ok());
+    let andante = traced(&collector, &[]);
+    let mut client = Client2::connect(andante.proxy());
+    for _ in 0..2 {
+        let request = http::Request::get(upstream.url("/")).header("traceparent", WORKER);
+        assert_eq!(client.send(request).answer().status(), 200);
+    }
+    let spans = collector.wait_for_spans(4);
+    for server in of_kind(&spans, SpanKind::Server) {
+        assert_eq!(hex(&server.parent_span_id), PARENT);
+        assert_eq!(attributes(&server.attributes)["network.protocol.version"], "2");
+        assert!(of_kind(&spans, SpanKind::Client).iter().any(|client| client.parent_span_id == server.span_id));
+    }
+}
+
+#[test]
+fn a_gateway_address_is_traced_by_its_own_url_and_the_apis() {
+    let (collector, upstream) = (Collector::start(), Upstream::ok());
+    let toml =
+        format!("otlp = '{}'\n[[gateway]]\npath = '/api'\nto = 'http://{}/v1'\n", collector.url(), upstream.address());
+    let andante = Andante::with_environment_and_config("OTEL_BSP_SCHEDULE_DELAY", "10", &toml);
+    let at = andante.proxy();
+    let request =
+        format!("GET /api/things HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\ntraceparent: {WORKER}\r\n\r\n");
+    assert_eq!(Client::ask(at, request).status(), 200);
+    let spans = collector.wait_for_spans(2);
+    let server = attributes(&of_kind(&spans, SpanKind::Server)[0].attributes);
+    assert_eq!((server["url.path"].as_str(), server["server.port"].as_str()), ("/api/things", &*at.port().to_string()));
+    let client = attributes(&of_kind(&spans, SpanKind::Client)[0].attributes);
+    assert_eq!(client["url.full"], upstream.url("/v1/things"));
+}
+
+#[test]
+fn what_a_preset_reads_of_a_models_usage_is_in_the_try() {
+    let collector = Collector::start();
+    let body = r#"{"model":"m","usage":{"input_tokens":25,"output_tokens":15}}"#;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    let upstream = Upstream::always(head + body);
+    let toml = format!(
+        "otlp = '{}'\n[[rule]]\nhost = '{}'\npreset = 'anthropic'\nlimits = '1000/s'\n",
+        collector.url(),
+        upstream.address()
+    );
+    let andante = Andante::with_environment_and_config("OTEL_BSP_SCHEDULE_DELAY", "10", &toml);
+    assert_eq!(get(&andante, &upstream.url("/v1/messages"), "").status(), 200);
+    let spans = collector.wait_for_spans(2);
+    let client = attributes(&of_kind(&spans, SpanKind::Client)[0].attributes);
+    let used = (client["gen_ai.usage.input_tokens"].as_str(), client["gen_ai.usage.output_tokens"].as_str());
+    assert_eq!(used, ("25", "15"));
 }
