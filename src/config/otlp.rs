@@ -21,7 +21,7 @@ pub struct OtlpConfig {
     pub metrics: Option<OtlpEndpoint>,
     /// Which requests are recorded.
     pub sampler: Sampler,
-    /// What describes this process, `service.name` among it.
+    /// Attributes of this process, `service.name` among them.
     pub resource: Vec<(String, String)>,
     /// How many spans wait for the exporter at most.
     pub queue: usize,
@@ -48,7 +48,7 @@ const TIMEOUT_MS: u64 = 10_000;
 // === impl OtlpConfig ===
 
 impl OtlpConfig {
-    /// What `otlp` and the `variables` make together. A value of `otlp` wins over the endpoint for all signals, and
+    /// Combines `otlp` with the `variables`. A value of `otlp` wins over the endpoint for all signals, and
     /// `Some(None)`, which is `"off"`, over all variables. A variable for one signal wins for that signal.
     pub(super) fn settle(
         otlp: Option<Option<OtlpUrl>>,
@@ -97,7 +97,7 @@ impl OtlpConfig {
     }
 }
 
-/// What the environment says of this process. `OTEL_SERVICE_NAME` wins over `service.name` among the attributes.
+/// Attributes of this process by its environment. `OTEL_SERVICE_NAME` wins over `service.name` among the attributes.
 fn resource(variables: &OtelVariables, problems: &mut Vec<Diagnostic>) -> Vec<(String, String)> {
     let mut attributes = variables.pairs("OTEL_RESOURCE_ATTRIBUTES", problems);
     if let Some(name) = variables.of("OTEL_SERVICE_NAME") {

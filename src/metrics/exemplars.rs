@@ -10,12 +10,12 @@ use crate::trace::TraceContext;
 #[derive(Debug, Default)]
 pub(super) struct Exemplars(Mutex<BTreeMap<usize, Exemplar>>);
 
-/// One request that a bucket counts.
+/// A request that a bucket counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Exemplar {
     /// Its span.
     pub context: TraceContext,
-    /// What it adds to the histogram, in seconds.
+    /// The observed value, in seconds.
     pub value: f64,
     /// When it did, since 1970.
     pub at: Duration,

@@ -11,7 +11,7 @@ pub struct Reuse {
     reused: IntCounter,
 }
 
-/// Those of both sides.
+/// Counters of both sides.
 pub(super) struct BothSides {
     pub(super) client: Reuse,
     pub(super) upstream: Reuse,
@@ -35,7 +35,7 @@ impl BothSides {
 // === impl Reuse ===
 
 impl Reuse {
-    /// One request has a connection, which has carried another one before if it is `reused`.
+    /// Counts a request on a connection that is new, or has carried another one if it is `reused`.
     pub fn count(&self, reused: bool) {
         if reused { &self.reused } else { &self.new }.inc();
     }

@@ -42,7 +42,7 @@ pub struct Exporter {
     config: OtlpConfig,
     metrics: Metrics,
     counters: Counters,
-    spans: Option<Receiver<Box<Span>>>,
+    spans: Option<Receiver<Span>>,
 }
 
 /// The running tasks.
@@ -62,7 +62,7 @@ struct SpanTask {
     counters: Counters,
     resource: Resource,
     clock: Clock,
-    spans: Receiver<Box<Span>>,
+    spans: Receiver<Span>,
     batch: usize,
     delay: Duration,
 }
@@ -176,7 +176,7 @@ impl SpanTask {
 
     /// Waits for a span, and then for others, until the batch is full or they take too long. What has come stays in
     /// `batch` if this is dropped.
-    async fn fill(&mut self, batch: &mut Vec<Box<Span>>) {
+    async fn fill(&mut self, batch: &mut Vec<Span>) {
         self.spans.recv_many(batch, self.batch).await;
         let more = async {
             while batch.len() < self.batch && self.spans.recv_many(batch, self.batch - batch.len()).await > 0 {}
@@ -186,7 +186,7 @@ impl SpanTask {
     }
 
     /// Sends a batch, again and again if that may help, until it is taken; once if the process is about to end.
-    async fn export(&mut self, batch: Vec<Box<Span>>, stopped: &mut watch::Receiver<bool>) {
+    async fn export(&mut self, batch: Vec<Span>, stopped: &mut watch::Receiver<bool>) {
         if batch.is_empty() {
             return;
         }

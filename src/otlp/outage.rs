@@ -1,4 +1,4 @@
-//! What people are told of a collector that is down: a line every few minutes, and one when it is back.
+//! Log lines about a collector that is down: one every few minutes, and one when it is back.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::clock::{Clock, Instant};
 /// How often people are told that a collector is down.
 const TELL_EVERY: Duration = Duration::from_secs(300);
 
-/// Tells people of an outage. One for both signals.
+/// Logs an outage, once for both signals.
 pub(super) struct Outage {
     clock: Clock,
     told: Mutex<Option<Instant>>,

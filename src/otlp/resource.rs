@@ -2,7 +2,7 @@
 
 use super::messages::{KeyValue, Resource, Scope};
 
-/// What the environment says of this process, and what it knows of itself where that says nothing
+/// Attributes of this process: the configured ones, and its own where those are silent
 /// (<https://opentelemetry.io/docs/specs/semconv/resource/>).
 pub(super) fn resource(configured: &[(String, String)]) -> Resource {
     let own = [

@@ -18,7 +18,7 @@ const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 const ERROR: i32 = 2;
 
 /// The body of a request that exports `spans`. The clock of their times began at `epoch`, since 1970.
-pub(super) fn encode(resource: &Resource, epoch: Duration, spans: &[Box<trace::Span>]) -> Vec<u8> {
+pub(super) fn encode(resource: &Resource, epoch: Duration, spans: &[trace::Span]) -> Vec<u8> {
     let spans = spans.iter().map(|span| message(epoch, span)).collect();
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];
     let schema_url = SCHEMA.to_owned();

@@ -35,16 +35,16 @@ pub(crate) struct RequestTrace {
     clock: Clock,
     /// The context of the request's span.
     context: TraceContext,
-    /// What becomes of the worker's own fields.
+    /// Treatment of the worker's own fields.
     fields: FieldPlan,
-    /// What is recorded, if the trace is sampled.
+    /// Spans in progress, if the trace is sampled.
     recorded: Option<Mutex<Recorded>>,
 }
 
-/// What becomes of the worker's `traceparent` and `tracestate`.
+/// Treatment of the worker's `traceparent` and `tracestate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldPlan {
-    /// Both reach the API as they are: they are signed, or say already that nothing is recorded.
+    /// The API gets both as they are: signed, or saying already that nothing is recorded.
     Keep,
     /// The API gets another parent in the same trace, and the same state.
     Continue,
@@ -59,7 +59,7 @@ struct Recorded {
     wait: Option<Box<Span>>,
 }
 
-/// What is known of a wait when it begins.
+/// Facts about a wait at its beginning.
 pub(crate) struct WaitFacts {
     /// The rule whose limit holds the request up, and that limit.
     pub(crate) rule: String,

@@ -1,11 +1,11 @@
-//! One timed step of a request.
+//! Spans: timed steps of a request.
 
 use std::borrow::Cow;
 
 use super::context::{SpanId, TraceContext};
 use crate::clock::Instant;
 
-/// One timed step of a request, as it is exported.
+/// A timed step of a request, as it is exported.
 #[derive(Clone, Debug)]
 pub struct Span {
     /// Its trace, and its own id.
@@ -14,17 +14,17 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// The `tracestate` of its trace.
     pub state: Option<Box<str>>,
-    /// Whom it speaks with.
+    /// Role of the span.
     pub kind: SpanKind,
     /// A name that many spans share.
     pub name: Cow<'static, str>,
-    /// When it began and ended.
+    /// When it began.
     pub began: Instant,
     /// When it ended.
     pub ended: Instant,
-    /// What is known of it, by the names of the semantic conventions.
+    /// Attributes, by the names of the semantic conventions.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Whether it failed, and the description of that if the attributes do not say it.
+    /// Description of its failure, empty if the attributes say it; `None` if it has not failed.
     pub failure: Option<Cow<'static, str>>,
 }
 
@@ -56,7 +56,7 @@ pub enum Value {
 // === impl Span ===
 
 impl Span {
-    /// Adds what is known of it. A longer text is cut: thousands of spans may wait for their collector.
+    /// Adds an attribute. A longer text is cut: thousands of spans may wait for their collector.
     pub fn note(&mut self, name: &'static str, value: impl Into<Value>) {
         let mut value = value.into();
         if let Value::Text(text) = &mut value

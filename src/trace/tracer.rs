@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug)]
 pub struct Tracer {
     sampler: Sampler,
-    queue: mpsc::Sender<Box<Span>>,
+    queue: mpsc::Sender<Span>,
     dropped: IntCounter,
     /// Authorities of collectors, as requests name them.
     collectors: Vec<String>,
@@ -22,12 +22,12 @@ pub struct Tracer {
 impl Tracer {
     /// A tracer whose spans come out of the receiver. Those for which its `capacity` has no room are counted as
     /// `dropped`.
-    pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Box<Span>>) {
+    pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Span>) {
         let (queue, spans) = mpsc::channel(capacity);
         (Self { sampler, queue, dropped, collectors: Vec::new() }, spans)
     }
 
-    /// This tracer, for which requests to these authorities are no requests to APIs.
+    /// Returns the tracer with requests to these authorities exempt from tracing.
     pub fn exempting(self, collectors: Vec<String>) -> Self {
         Self { collectors, ..self }
     }
@@ -49,7 +49,7 @@ impl Tracer {
 
     /// Hands over a span that has ended, or drops it if the exporter is behind.
     pub fn submit(&self, span: Box<Span>) {
-        if self.queue.try_send(span).is_err() {
+        if self.queue.try_send(*span).is_err() {
             self.dropped.inc();
         }
     }

@@ -13,7 +13,7 @@ use sources::{expand, paths_of, sources, without_tests, without_text};
 /// The layers, lowest first, and the top-level modules of each. A module imports from itself, from modules before it in
 /// its own row, and from lower layers: so there are no circles.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("words", &["clock", "error", "memory", "metrics", "trace"]),
+    ("words", &["clock", "error", "memory", "trace", "metrics"]),
     ("pure", &["fleet", "limit", "hint", "policy", "learn"]),
     ("config", &["config"]),
     ("ports", &["store", "listen", "ca", "tls", "dial", "otlp"]),

@@ -10,7 +10,7 @@ use crate::{
     trace::Sampler,
 };
 
-/// What the variables say that andante reads.
+/// Values of the variables that andante reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtelVariables(Vec<(&'static str, OtelText)>);
 
@@ -48,7 +48,7 @@ const HTTP: &str = "http/protobuf";
 // === impl OtelVariables ===
 
 impl OtelVariables {
-    /// Those that `variable` knows. An empty one says nothing.
+    /// Reads the variables by `variable`. An empty one counts as unset.
     pub(in crate::config) fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let text = |name| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         Self(NAMES.into_iter().filter_map(|name| Some((name, OtelText(text(name)?)))).collect())

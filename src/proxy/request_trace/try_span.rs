@@ -25,7 +25,7 @@ pub(crate) struct TrySpan {
     span: Option<Box<Span>>,
 }
 
-/// What is known of a try when it begins.
+/// Facts about a try at its beginning.
 pub(crate) struct TryFacts<'a> {
     pub(crate) origin: &'a Origin,
     /// As the API is named to itself.

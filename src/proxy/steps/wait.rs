@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     lane::{Admission, AdmitRequest, Bottleneck, Lane, Permit, Refusal, Waiting},
     proxy::{
-        call::{Admitted, BoxedCall, Step},
+        call::{Admitted, BoxedCall, Call, Step},
         exchange::Exchange,
         message::progress::Phase,
         outbound::route::Route,
@@ -69,13 +69,9 @@ where
             let warms = *request.method() != Method::CONNECT;
             // Without an await: what a lane says is larger than what waits, and would be kept beside it.
             let now = call.now.unwrap_or_else(|| call.exchange.proxy.clock.now());
-            let asked = recorded(&call.exchange, &ask);
-            let admission = match call.route.lane.admit_at(now, ask) {
+            let admission = match admit(&call, now, ask) {
                 Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
-                Admission::Wait(waiting) => {
-                    trace_wait(&call.exchange, &call.route.lane, &waiting, asked);
-                    Err((call, waiting))
-                }
+                Admission::Wait(waiting) => Err((call, waiting)),
                 Admission::Refuse(refusal) => return Err(call.route.refused(&refusal)),
             };
             let sending = match admission {
@@ -93,17 +89,18 @@ where
     })
 }
 
-/// A copy of what a request asks of its lane, if its trace is recorded.
-fn recorded(exchange: &Exchange, ask: &AdmitRequest) -> Option<Box<AdmitRequest>> {
-    exchange.trace().filter(|trace| trace.is_recorded()).map(|_| Box::new(ask.clone()))
-}
-
-/// Notes in the trace of a request what it waits for, if that is recorded.
-fn trace_wait(exchange: &Exchange, lane: &Lane, waiting: &Waiting, asked: Option<Box<AdmitRequest>>) {
-    let Some((trace, asked)) = exchange.trace().zip(asked) else { return };
-    let Bottleneck { rule, limit } = lane.bottleneck(&asked);
-    let facts = WaitFacts { rule, limit, ahead: waiting.ahead, expected: waiting.expected };
-    trace.on_wait(exchange.proxy.clock.now(), facts);
+/// Asks the lane of `call` for a slot, and notes in its trace what it waits for, if that is recorded. Nothing of it is kept
+/// while the request waits.
+fn admit(call: &Call, now: Instant, ask: AdmitRequest) -> Admission {
+    let lane = &call.route.lane;
+    let Some(trace) = call.exchange.trace().filter(|trace| trace.is_recorded()) else { return lane.admit_at(now, ask) };
+    let asked = ask.clone();
+    let admission = lane.admit_at(now, ask);
+    if let Admission::Wait(waiting) = &admission {
+        let Bottleneck { rule, limit } = lane.bottleneck(&asked);
+        trace.on_wait(now, WaitFacts { rule, limit, ahead: waiting.ahead, expected: waiting.expected });
+    }
+    admission
 }
 
 /// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another one was sent that shares its
@@ -144,14 +141,7 @@ pub(crate) fn wait<'a>(
         });
         let permit = granted.await.map_err(|refusal| refused(record.exchange, route, &refusal));
         let WaitRecord { exchange, since } = record;
-        if let Some(trace) = exchange.trace() {
-            let (now, sent) = (exchange.proxy.clock.now(), permit.is_ok());
-            trace.on_wait_end(now, if sent { "sent" } else { "refused" });
-            if sent && trace.is_recorded() {
-                let (waits, at) = (&route.lane.metrics().wait_seconds, exchange.proxy.clock.time_of_day());
-                waits.exemplify(now.since(since), *trace.context(), at);
-            }
-        }
+        trace_wait_end(exchange, route, since, permit.is_ok());
         drop(record);
         let permit = permit?;
         exchange.progress.awaits_answer();
@@ -168,6 +158,17 @@ pub(crate) fn wait<'a>(
         }
         let expected = (expected != Instant::FAR).then(|| expected.since(since));
         Ok((permit, Wait { time: now.since(since), expected, ahead }))
+    }
+}
+
+/// Notes in the trace of a request that its wait `since` then is over, and whether it is `sent`.
+fn trace_wait_end(exchange: &Exchange, route: &Route, since: Instant, sent: bool) {
+    let Some(trace) = exchange.trace() else { return };
+    let now = exchange.proxy.clock.now();
+    trace.on_wait_end(now, if sent { "sent" } else { "refused" });
+    if sent && trace.is_recorded() {
+        let (waits, at) = (&route.lane.metrics().wait_seconds, exchange.proxy.clock.time_of_day());
+        waits.exemplify(now.since(since), *trace.context(), at);
     }
 }
 

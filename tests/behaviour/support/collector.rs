@@ -17,7 +17,7 @@ pub(crate) struct Collector {
     upstream: Upstream,
 }
 
-/// What a resource says of itself, or a span.
+/// Attributes of a resource or a span.
 pub(crate) type Attributes = BTreeMap<String, String>;
 
 impl Collector {
@@ -30,7 +30,7 @@ impl Collector {
         format!("http://{}", self.upstream.address())
     }
 
-    /// What it was sent, head and body.
+    /// Requests so far, head and body.
     pub(crate) fn requests(&self) -> Vec<super::Message> {
         self.upstream.requests()
     }
@@ -53,7 +53,7 @@ impl Collector {
         spans
     }
 
-    /// What the resource of the first spans says of itself.
+    /// Attributes of the resource of the first spans.
     pub(crate) fn resource(&self) -> Attributes {
         attributes(&self.traces()[0].resource_spans[0].resource.as_ref().expect("a resource").attributes)
     }

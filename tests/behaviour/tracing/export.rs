@@ -1,4 +1,4 @@
-//! What is exported, when, and what becomes of it without a collector.
+//! Exports of spans and metrics: when, where to, and without a collector.
 
 use std::time::Duration;
 
