@@ -171,7 +171,7 @@ impl RequestTrace {
             span.note("andante.wait.actual", now.since(span.began).as_secs_f64());
             span.note("andante.wait.outcome", outcome);
             span.ended = now;
-            self.tracer.submit(span);
+            self.tracer.submit(*span);
         }
     }
 
@@ -181,7 +181,7 @@ impl RequestTrace {
             let mut span = self.child("back off", SpanKind::Internal, began);
             span.note("andante.retry.reason", reason);
             span.ended = now;
-            self.tracer.submit(Box::new(span));
+            self.tracer.submit(span);
         }
     }
 
@@ -193,7 +193,7 @@ impl RequestTrace {
         if self.fields == FieldPlan::Restart {
             fields.remove(TRACESTATE);
         }
-        let value = HeaderValue::try_from(context.to_string()).expect("digits and hyphens");
+        let value = HeaderValue::from_bytes(&context.to_field()).expect("digits and hyphens");
         fields.insert(TRACEPARENT, value);
     }
 
@@ -224,7 +224,7 @@ impl Drop for RequestTrace {
             let mut span = recorded.into_inner().span;
             span.ended = now;
             if span.context.is_sampled() {
-                self.tracer.submit(span);
+                self.tracer.submit(*span);
             }
         }
     }

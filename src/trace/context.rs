@@ -119,6 +119,15 @@ impl TraceContext {
         Self { trace, span: SpanId::random(), flags: random | sampled }
     }
 
+    /// The context as `traceparent` has it.
+    pub fn to_field(&self) -> [u8; 55] {
+        let mut field = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        write_hex(&mut field[3..35], &self.trace.to_bytes());
+        write_hex(&mut field[36..52], &self.span.to_bytes());
+        write_hex(&mut field[53..], &[self.flags]);
+        field
+    }
+
     /// Whether the span is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
@@ -128,7 +137,15 @@ impl TraceContext {
 /// As `traceparent` has it.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{}-{}-{:02x}", self.trace, self.span, self.flags)
+        f.write_str(std::str::from_utf8(&self.to_field()).expect("digits and hyphens"))
+    }
+}
+
+/// Writes `bytes` in small hexadecimal digits: many requests have a field, and no formatter has to be asked.
+fn write_hex(field: &mut [u8], bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (digits, byte) in field.chunks_exact_mut(2).zip(bytes) {
+        digits.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
 }
 

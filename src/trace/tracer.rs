@@ -48,8 +48,8 @@ impl Tracer {
     }
 
     /// Hands over a span that has ended, or drops it if the exporter is behind.
-    pub fn submit(&self, span: Box<Span>) {
-        if self.queue.try_send(*span).is_err() {
+    pub fn submit(&self, span: Span) {
+        if self.queue.try_send(span).is_err() {
             self.dropped.inc();
         }
     }
@@ -67,7 +67,7 @@ mod tests {
         let context = tracer.begin(None);
         assert!(context.is_sampled());
         for _ in 0..5 {
-            tracer.submit(Box::new(Span {
+            tracer.submit(Span {
                 context: Tracer::within(&context),
                 parent: Some(context.span),
                 state: None,
@@ -77,7 +77,7 @@ mod tests {
                 ended: Instant::START,
                 attributes: Vec::new(),
                 failure: None,
-            }));
+            });
         }
         assert_eq!(dropped.get(), 3);
         assert_eq!(spans.try_recv().unwrap().context.trace, context.trace);

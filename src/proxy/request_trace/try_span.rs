@@ -99,7 +99,7 @@ impl Drop for TrySpan {
     fn drop(&mut self) {
         if let Some(mut span) = self.span.take() {
             span.ended = self.request.clock.now();
-            self.request.tracer.submit(span);
+            self.request.tracer.submit(*span);
         }
     }
 }
