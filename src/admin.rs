@@ -38,6 +38,7 @@ mod api;
 mod assets;
 pub mod detail;
 pub mod explanation;
+mod exposition;
 mod lanes;
 mod live;
 mod pages;

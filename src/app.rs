@@ -1,11 +1,14 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
+mod accept;
 mod explain;
 mod fleet;
 mod handover;
 mod keeping;
 mod lane_view;
+mod process;
 mod reload;
+mod start_error;
 mod start_files;
 mod steering;
 mod tasks;
@@ -17,8 +20,7 @@ use std::{
     future::pending,
     io,
     net::SocketAddr,
-    os::fd::AsFd as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -33,13 +35,16 @@ use tracing::{info, warn};
 pub use self::{
     explain::explain_by,
     handover::{Successor, Successors, TakeOverError},
+    start_error::StartError,
     start_files::unusable_files,
     unmatched::Unmatched,
 };
 use self::{
+    accept::accept,
     fleet::{FleetMember, Talking},
-    handover::Predecessor,
+    handover::{Predecessor, find_predecessor, offer, passed_on},
     keeping::{Keeping, Writer},
+    process::{instance, raise_descriptor_limit},
     reload::{Configured, ReloadReports},
     start_files::{admin_token, authority},
     tasks::Tasks,
@@ -61,6 +66,7 @@ use crate::{
     listen::{self, Given},
     memory::{self, Memory},
     metrics::Metrics,
+    otlp::{Exporter, Exporting},
     proxy::{self, Proxy},
     store::{LedgerError, OpenError, RedisLedger},
     tls::{Tls, TlsError},
@@ -87,6 +93,8 @@ pub struct Running {
     talking: Option<Talking>,
     /// Where the next process asks for the sockets.
     successors: Successors,
+    /// Exports traces and metrics.
+    exporting: Option<Exporting>,
 }
 
 /// What `serve` starts with, beside its configuration.
@@ -99,96 +107,6 @@ pub struct StartOptions {
     /// Takes over from the process that has the same state, if there is one.
     pub take_over: bool,
 }
-
-/// Why andante could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address cannot be listened on.
-    #[error("could not listen on {addr}")]
-    Listen {
-        /// The address.
-        addr: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The files that TLS towards upstreams needs are not in order.
-    #[error("could not prepare TLS towards upstreams")]
-    Tls(#[from] TlsError),
-    /// There is no certificate authority to intercept with.
-    #[error("could not prepare the certificate authority that interception needs")]
-    Ca(#[from] CaError),
-    /// The file with the token for changes is not in order.
-    #[error("could not use the token in {}", token_file::shown(file))]
-    Token {
-        /// The file.
-        file: PathBuf,
-        /// Why it cannot be read, or what is wrong with what it says.
-        source: BoxError,
-    },
-    /// No folder is named for it.
-    #[error("there is no place for the certificate authority that interception needs")]
-    NoData,
-    /// A socket that we were started with cannot be listened on.
-    #[error("could not listen on a socket that andante was started with")]
-    Given {
-        /// What the system said.
-        source: io::Error,
-    },
-    /// What was kept of the andante before cannot be had.
-    #[error("could not take over what was sent so far")]
-    State(#[from] OpenError),
-    /// The process that serves does not give its place.
-    #[error(transparent)]
-    TakeOver(#[from] TakeOverError),
-    /// There is no state by which another process could be found.
-    #[error("could not look for an andante to take over from: no state is kept")]
-    NoState,
-    /// The store of the fleet cannot be used at all.
-    #[error("could not use the store {store}")]
-    Store {
-        /// Where it is.
-        store: String,
-        /// What is wrong.
-        source: LedgerError,
-    },
-    /// A thread or its runtime could not be made.
-    #[error("could not start a worker thread")]
-    Thread {
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl StartError {
-    /// What to do about it, where that is known here.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Ca(error) => error.hint(),
-            Self::Tls(error) => Some(error.hint().to_owned()),
-            Self::Token { source, .. } if source.is::<TokenFileError>() => Some(TOKEN_FILE_HINT.to_owned()),
-            Self::Token { .. } => Some(
-                "write at least 16 characters into it, without spaces: `openssl rand -hex 32 > FILE; chmod 600 FILE`"
-                    .to_owned(),
-            ),
-            Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
-            Self::State(OpenError::InUse { pid, .. }) => {
-                let how = pid.map(|pid| format!(" (`kill {pid}`; it drains first)")).unwrap_or_default();
-                Some(format!(
-                    "stop that process{how}, or take over from it with --take-over, or name another file with --state FILE"
-                ))
-            }
-            Self::TakeOver(_) => {
-                Some("stop the other andante (SIGTERM lets requests finish first), and start again".to_owned())
-            }
-            Self::NoState => Some("name a file with --state FILE, the same for both processes".to_owned()),
-            Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
-            Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
-        }
-    }
-}
-
-/// Sockets for workers, and the one of the admin pages.
-type PassedOn = (Vec<std::net::TcpListener>, Option<std::net::TcpListener>);
 
 /// How often unused lanes and connections are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -244,6 +162,8 @@ impl Running {
         let (member, sharing) = member.unzip();
         let reports = Arc::new(ReloadReports::new(&config, clock, metrics.clone()));
         let configured = Configured::new(&config, &listen, own, reports.clone());
+        let (exporter, tracer) = config.otlp.clone().map(|otlp| Exporter::new(otlp, &metrics)).unzip();
+        let (tracer, plain) = (tracer.flatten(), tls.plain());
         let proxy = Arc::new(Proxy::new(proxy::ProxyParts {
             lanes: match sharing {
                 Some(sharing) => lanes.sharing(sharing),
@@ -264,6 +184,7 @@ impl Running {
             admin: admin.map_or_else(|| "an admin address, once one is set".into(), |addr| format!("http://{addr}/")),
             instance: instance(),
             access_log: config.access_log.is_some(),
+            tracer,
         }));
         let workers = WorkerThreads::start(config.threads, &proxy, config.timeouts)?;
         let runtimes = workers.runtimes().chain([Handle::current()]);
@@ -288,6 +209,7 @@ impl Running {
         let view = Arc::new(View::new(proxy.clone(), reports, state, fleet, instance_name(&listen)));
         let pages = admin_listener
             .map(|listener| tokio::spawn(admin::serve(listener, view.clone(), metrics, token, pending())));
+        let exporting = exporter.map(|exporter| exporter.start(clock, &configured.dialer(&config), &plain));
         Ok(Self {
             proxy,
             view,
@@ -302,6 +224,7 @@ impl Running {
             writer,
             talking,
             successors,
+            exporting,
         })
     }
 
@@ -344,7 +267,20 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, view, drain, acceptors, mut tasks, pages, workers, writer, talking, successors, .. } = self;
+        let Self {
+            proxy,
+            view,
+            drain,
+            acceptors,
+            mut tasks,
+            pages,
+            workers,
+            writer,
+            talking,
+            exporting,
+            successors,
+            ..
+        } = self;
         drop(successors);
         let (begun, before) = (proxy.clock.now(), view.status().requests);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
@@ -367,32 +303,13 @@ impl Running {
         if let Some(writer) = writer {
             writer.finish().await;
         }
+        if let Some(exporting) = exporting {
+            exporting.finish().await;
+        }
         if let Some(pages) = pages {
             pages.abort();
         }
     }
-}
-
-/// The process that has the state of `config`.
-fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, StartError> {
-    let state = Keeping::path(config, &config.listen).ok_or(StartError::NoState)?;
-    Ok(Predecessor::find(&state)?)
-}
-
-/// Copies of the sockets that this process listens on, for the next one.
-fn passed_on(workers: &[TcpListener], admin: Option<&TcpListener>) -> io::Result<PassedOn> {
-    let copy = |listener: &TcpListener| listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
-    Ok((workers.iter().map(copy).collect::<io::Result<_>>()?, admin.map(copy).transpose()?))
-}
-
-/// Where the next process may ask for these sockets. Without that it cannot take over, and this one serves all the same.
-fn offer(state: &Path, sockets: io::Result<PassedOn>) -> Successors {
-    let offered = sockets.and_then(|(workers, admin)| Successors::offer(state, workers, admin));
-    let say = |error: &io::Error| {
-        let state = state.display();
-        info!(%state, %error, "another andante cannot take over from this one: there is no socket beside the state");
-    };
-    offered.inspect_err(say).unwrap_or_default()
 }
 
 /// The member of a fleet that `config` makes of this process, if any.
@@ -436,48 +353,6 @@ fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(
     asked.iter().map(open).collect()
 }
 
-/// Accepts connections until the drain begins. What connects to a socket that is not `ours` is the next process'.
-async fn accept(listener: TcpListener, ours: bool, workers: WorkerThreads, proxy: Arc<Proxy>) {
-    // Whether the last descriptors have been near: from then on it is asked before each connection which one it would be given.
-    let mut scarce = false;
-    loop {
-        if proxy.is_draining() {
-            if ours {
-                accept_rest(listener, &workers);
-            }
-            return;
-        }
-        while scarce && !proxy.is_draining() && workers.have_connections() && listen::is_nearly_exhausted(&listener) {
-            proxy.lacks_descriptors(None);
-            listen::exhausted().await;
-        }
-        let accepted = tokio::select! {
-            accepted = listen::accept(&listener) => accepted,
-            () = proxy.drain_begun() => continue,
-        };
-        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-            Ok((stream, peer)) => {
-                scarce |= listen::is_among_the_last(&stream);
-                workers.dispatch(stream, peer.ip());
-            }
-            Err(error) => {
-                proxy.not_accepted(&error);
-                listen::exhausted().await;
-            }
-        }
-    }
-}
-
-/// Accepts the connections that the system has made already, and closes the socket: with it they would be reset.
-fn accept_rest(listener: TcpListener, workers: &WorkerThreads) {
-    // What cannot be accepted any more is reset in any case.
-    let Ok(listener) = listener.into_std() else { return };
-    for (stream, peer) in (0..listen::BACKLOG).map_while(|_| listener.accept().ok()) {
-        let _ = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-        workers.dispatch(stream, peer.ip());
-    }
-}
-
 async fn sweep(proxy: Arc<Proxy>) {
     let mut turns = tokio::time::interval(SWEEP);
     let mut watch = unmatched::UnmatchedWatch::default();
@@ -489,20 +364,4 @@ async fn sweep(proxy: Arc<Proxy>) {
         proxy.forget_answers();
         proxy.log_counted(false);
     }
-}
-
-/// Raises the limit of file descriptors to the hard limit: each request on its way may need two.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "could not raise the limit of open files");
-    }
-}
-
-/// Distinguishes this process from others; need not be secret.
-fn instance() -> u32 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish() as u32
 }

@@ -13,6 +13,7 @@ pub mod keys;
 mod layer;
 mod load;
 mod model;
+mod otlp;
 mod reader;
 mod rules;
 pub mod schema;
@@ -28,6 +29,7 @@ pub use self::{
     fleet::{FleetConfig, StoreLayout, StoreUrl},
     load::Checked,
     model::{AccessLog, Clients, Config, Dns, LogFormat, StatePlace, Timeouts},
+    otlp::{OtlpConfig, OtlpEndpoint, OtlpUrl},
     source::{File, Settings, Sources},
     value::listen_address,
 };

@@ -5,7 +5,7 @@ mod facts;
 mod kind;
 
 pub use self::{
-    causes::{BoxError, io_error, is_exhaustion},
+    causes::{BoxError, in_one_line, io_error, is_exhaustion},
     facts::{Blame, ErrorFacts, MORE_DESCRIPTORS, ProblemType, Retryable},
     kind::{Error, Obstacle},
 };

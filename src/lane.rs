@@ -18,7 +18,7 @@ mod tests;
 mod unexplained;
 
 pub use departures::{DepartureStats, Departures};
-pub use driver::{Admission, KeepRequest, Lane, Permit, Sharing, UpstreamFailure, Waiting};
+pub use driver::{Admission, Bottleneck, KeepRequest, Lane, Permit, Sharing, UpstreamFailure, Waiting};
 pub use journal::{Journal, JournalEntry};
 pub use kept::{KeptLanes, UnreadLane, WrittenLane, write_down};
 pub use lanes::{GivenLane, Lanes, LookedUp};

@@ -16,18 +16,25 @@ use prometheus::{
 
 pub mod access_log;
 mod durations;
+mod exemplars;
 mod families;
 mod in_flight;
+mod openmetrics;
 #[cfg(target_os = "linux")]
 mod process;
+mod reuse;
 mod rule;
 mod turn_outcome;
 
-use self::families::{Families, registered};
 pub use self::{
     durations::Durations,
+    reuse::Reuse,
     rule::{CallOutcome, RetryReason, RuleMetrics, Saving, TunnelContent},
     turn_outcome::TurnOutcome,
+};
+use self::{
+    families::{Families, registered},
+    reuse::BothSides,
 };
 
 /// Named as Prometheus names its own.
@@ -47,6 +54,10 @@ pub struct Metrics {
     pub client_connections: IntGauge,
     /// Open connections to upstreams.
     pub upstream_connections: IntGauge,
+    /// Requests of workers by their connection.
+    pub client_reuse: Reuse,
+    /// Tries by their connection to the API.
+    pub upstream_reuse: Reuse,
     /// Requests to the admin API with a wrong token.
     pub wrong_tokens: IntCounter,
     /// Whether the configuration that was loaded last holds, and when the one that holds was loaded.
@@ -93,7 +104,10 @@ impl Metrics {
             IntGaugeVec::new(Opts::new("andante_build_info", "Always 1; the labels say what runs."), &["version"]),
         );
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let BothSides { client: client_reuse, upstream: upstream_reuse } = BothSides::register(&registry);
         let metrics = Self {
+            client_reuse,
+            upstream_reuse,
             client_connections: connections.with_label_values(&["client"]),
             upstream_connections: connections.with_label_values(&["upstream"]),
             wrong_tokens: registered(
@@ -196,6 +210,11 @@ impl Metrics {
         self.register(Box::new(self.state.clone()));
     }
 
+    /// All numbers, as they are now.
+    pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
+        self.shared.registry.gather()
+    }
+
     /// All numbers, in the [text exposition format 0.0.4][format].
     ///
     /// [format]: https://prometheus.io/docs/instrumenting/exposition_formats/
@@ -205,6 +224,24 @@ impl Metrics {
             tracing::error!(%error, "metrics are incomplete");
         }
         text
+    }
+}
+
+impl Metrics {
+    /// All numbers, in the [OpenMetrics text format 1.0][format].
+    ///
+    /// [format]: https://prometheus.io/docs/specs/om/open_metrics_spec/
+    pub fn render_openmetrics(&self) -> String {
+        let families = self.gather();
+        let rules = self.shared.rules.lock();
+        openmetrics::encode(&families, &|family, rule, bucket| {
+            let rule = rules.rules.get(rule)?;
+            match family {
+                "andante_wait_seconds" => rule.wait_seconds.exemplar(bucket),
+                "andante_upstream_seconds" => rule.upstream_seconds.exemplar(bucket),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -317,6 +354,8 @@ mod tests {
             "andante_answers_total{code=\"503\",rule=\"api\"} 0",
             "andante_retries_total{reason=\"refused\",rule=\"api\"} 0",
             "andante_retries_total{reason=\"unreached\",rule=\"api\"} 0",
+            "andante_back_off_seconds_total{reason=\"failed\",rule=\"api\"} 0",
+            "andante_connections_total{reused=\"true\",side=\"upstream\"} 0",
             "andante_interceptions_total{outcome=\"untrusted\",rule=\"api\"} 0",
             "andante_wait_seconds_count{rule=\"api\"} 0",
         ] {

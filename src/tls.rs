@@ -103,6 +103,11 @@ impl Tls {
         let found = self.ways.iter().find(|way| way.is_for(&policy.egress));
         found.unwrap_or(&self.plain).clone()
     }
+
+    /// How a server is spoken to that no rule is for.
+    pub fn plain(&self) -> TlsClient {
+        self.plain.clone()
+    }
 }
 
 // === impl TlsClient ===

@@ -11,6 +11,7 @@ use super::{
     answer::{JSON, PageAnswer, TEXT, page, respond},
     api::{self, Caller},
     assets,
+    exposition::Exposition,
     live::{Live, StreamProgress},
     shared_page::{NoPage, SharedPage},
     source::StatusSource,
@@ -31,13 +32,12 @@ pub(super) struct Pages {
     pub(super) access: Access,
     /// `/status`, by how many lanes it lists, and `/metrics`.
     pub(super) status: SharedPage<usize>,
-    pub(super) exposition: SharedPage<()>,
+    pub(super) exposition: SharedPage<Exposition>,
 }
 
 /// How many lanes `/status` lists unless `?limit=` says otherwise.
 const LANES: usize = 1000;
 
-const EXPOSITION: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 const INDEX: &str = "\
@@ -116,9 +116,9 @@ impl Pages {
             ),
             "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", self.state.unready())),
             "/metrics" => {
-                let metrics = self.metrics.clone();
-                let text = self.exposition.read((), self.state.memory(), move || metrics.render().into_bytes()).await;
-                shared(EXPOSITION, text)
+                let (metrics, format) = (self.metrics.clone(), Exposition::accepted(&request.headers));
+                let write = move || format.write(&metrics).into_bytes();
+                vary(shared(format.kind(), self.exposition.read(format, self.state.memory(), write).await))
             }
             "/status" => match limit(request.uri.query()) {
                 Ok(limit) => {

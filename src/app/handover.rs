@@ -9,15 +9,26 @@ mod giving;
 mod predecessor;
 mod successor;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tracing::info;
 
 pub(super) use self::predecessor::Predecessor;
 pub use self::{
     predecessor::TakeOverError,
     successor::{Successor, Successors},
 };
+use super::{StartError, keeping::Keeping};
+use crate::config::Config;
+
+/// Sockets for workers, and the one of the admin pages.
+type PassedOn = (Vec<std::net::TcpListener>, Option<std::net::TcpListener>);
 
 /// A message of the earlier process: one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,4 +65,26 @@ fn socket_of(state: &Path) -> PathBuf {
     let mut name = state.file_name().unwrap_or_default().to_owned();
     name.push(".handover");
     state.with_file_name(name)
+}
+
+/// The process that has the state of `config`.
+pub(super) fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, StartError> {
+    let state = Keeping::path(config, &config.listen).ok_or(StartError::NoState)?;
+    Ok(Predecessor::find(&state)?)
+}
+
+/// Copies of the sockets that this process listens on, for the next one.
+pub(super) fn passed_on(workers: &[TcpListener], admin: Option<&TcpListener>) -> io::Result<PassedOn> {
+    let copy = |listener: &TcpListener| listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
+    Ok((workers.iter().map(copy).collect::<io::Result<_>>()?, admin.map(copy).transpose()?))
+}
+
+/// Where the next process may ask for these sockets. Without that it cannot take over, and this one serves all the same.
+pub(super) fn offer(state: &Path, sockets: io::Result<PassedOn>) -> Successors {
+    let offered = sockets.and_then(|(workers, admin)| Successors::offer(state, workers, admin));
+    let say = |error: &io::Error| {
+        let state = state.display();
+        info!(%state, %error, "another andante cannot take over from this one: there is no socket beside the state");
+    };
+    offered.inspect_err(say).unwrap_or_default()
 }

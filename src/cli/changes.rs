@@ -36,13 +36,14 @@ pub(super) enum ConfigDifference {
 type KeyRow = (String, String);
 
 /// Keys that only a restart changes.
-const AT_START: [&str; 15] = [
+const AT_START: [&str; 16] = [
     "listen",
     "admin",
     "threads",
     "max-memory",
     "log",
     "access-log",
+    "otlp",
     "data",
     "state",
     "store",
@@ -125,6 +126,7 @@ fn common(config: &Config) -> Vec<KeyRow> {
         text("identity", format!("{:?}", config.identity).to_lowercase()),
         text("log", format!("{:?}", config.log).to_lowercase()),
         text("access-log", describe::access_log(config.access_log.as_ref())),
+        text("otlp", describe::otlp(config.otlp.as_ref())),
         time("drain", config.drain),
         text("intercept", describe::listed(&config.rules.interception().hosts, "none")),
         text("upstream-ca", describe::authorities(&config.upstream_ca)),

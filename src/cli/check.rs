@@ -13,8 +13,8 @@ mod json;
 use super::{
     FAILED, Failure, changes,
     describe::{
-        access_log, added, again, authorities, cost, egress, files, https, listed, margin, max_memory, pace, patience,
-        read_body, resolver, route, sharing, shown, state, store, store_down, turns,
+        access_log, added, again, authorities, cost, egress, files, https, listed, margin, max_memory, otlp, pace,
+        patience, read_body, resolver, route, sharing, shown, state, store, store_down, turns,
     },
     serve, terminal, wording,
 };
@@ -161,6 +161,7 @@ fn summary(config: &Config) -> String {
         ("max-memory", max_memory(config.max_memory)),
         ("identity", format!("{:?}", config.identity).to_lowercase()),
         ("access-log", access_log(config.access_log.as_ref())),
+        ("otlp", otlp(config.otlp.as_ref())),
         ("drain", wording::duration(config.drain)),
         ("intercept", listed(&config.rules.interception().hosts, "no host unless its rule says so")),
         ("upstream-ca", authorities(&config.upstream_ca)),

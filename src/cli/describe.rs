@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::wording;
 use crate::{
-    config::{AccessLog, Dns, FleetConfig, StatePlace},
+    config::{AccessLog, Dns, FleetConfig, OtlpConfig, OtlpEndpoint, StatePlace},
     fleet::{Floor, StoreDown},
     limit::{LimitSpec, MarginSpec},
     memory,
@@ -165,6 +165,14 @@ pub(super) fn access_log(to: Option<&AccessLog>) -> String {
         Some(AccessLog::Stderr) => "standard error".to_owned(),
         Some(AccessLog::File(path)) => shown(path),
     }
+}
+
+/// Where traces and metrics are exported to: one place if that is the collector's for both.
+pub(super) fn otlp(config: Option<&OtlpConfig>) -> String {
+    let Some(config) = config else { return "off".to_owned() };
+    let place = |what, endpoint: &Option<OtlpEndpoint>| Some(format!("{what} to {}", endpoint.as_ref()?));
+    let places = [place("traces", &config.traces), place("metrics", &config.metrics)];
+    places.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn resolver(dns: &Dns) -> String {

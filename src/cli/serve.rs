@@ -115,6 +115,10 @@ pub struct ServeArgs {
     /// Where each request is logged: a file, "stderr", "stdout" or "off" [env: ANDANTE_ACCESS_LOG] [default: off]
     #[arg(long, value_name = "FILE|stderr|stdout|off")]
     pub access_log: Option<String>,
+    /// An OpenTelemetry collector that traces and metrics are exported to, as in http://collector.example:4318, or "off"
+    /// [env: ANDANTE_OTLP]
+    #[arg(long, value_name = "URL|off")]
+    pub otlp: Option<String>,
 }
 
 const EXAMPLES: &str = "\
@@ -322,6 +326,8 @@ impl ServeArgs {
                 max_memory: self.max_memory.clone(),
                 log: self.log.clone(),
                 access_log: self.access_log.clone(),
+                otlp: self.otlp.clone(),
+                otel: Default::default(),
                 intercept: self.intercept.clone(),
                 upstream_ca: self.upstream_ca.clone(),
                 data: self.data.clone(),

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::admin::{ADMIN, ADMIN_TOKEN};
+pub(super) use self::admin::{ADMIN, ADMIN_TOKEN, OTLP};
 use self::entry::Form::{Number, One, OneOrList, OneOrTable, Table, Tables, Words};
 pub(super) use self::entry::Key;
 pub use self::entry::{Fallback, Flag, Form, KeyEntry, Section};
@@ -232,6 +232,7 @@ pub(super) const TOP: Section = Section {
         MAX_MEMORY.entry,
         LOG.entry,
         ACCESS_LOG.entry,
+        OTLP.entry,
         CLIENTS.entry,
         IDENTITY.entry,
         DRAIN.entry,

@@ -9,6 +9,7 @@ use super::{
     fleet::FleetConfig,
     layer::{FileLayer, Layer},
     model::{Config, LogFormat, Timeouts},
+    otlp::OtlpConfig,
     rules::{self, RuleExtent},
     source::Sources,
 };
@@ -175,6 +176,7 @@ impl Config {
             max_memory: said.max_memory.map_or(base.max_memory, |bytes| bytes.value),
             log: said.log.map_or(base.log, |log| log.value),
             access_log: said.access_log.map_or(base.access_log, |access_log| access_log.value),
+            otlp: OtlpConfig::settle(said.otlp.map(|otlp| otlp.value), &said.otel, problems),
             clients,
             identity: file.identity.unwrap_or(base.identity),
             drain: file.drain.unwrap_or(base.drain),

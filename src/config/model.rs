@@ -9,7 +9,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::fleet::FleetConfig;
+use super::{fleet::FleetConfig, otlp::OtlpConfig};
 use crate::policy::{ClientIdentity, Gateway, Rules};
 
 /// All that a running andante needs to know.
@@ -29,6 +29,8 @@ pub struct Config {
     pub log: LogFormat,
     /// Where each request is logged; `None` is nowhere.
     pub access_log: Option<AccessLog>,
+    /// Where traces and metrics are exported to; `None` is nowhere.
+    pub otlp: Option<OtlpConfig>,
     /// Who may use the proxy.
     pub clients: Clients,
     /// Which addresses are one client.
@@ -161,6 +163,7 @@ impl Default for Config {
             max_memory: None,
             log: LogFormat::Text,
             access_log: None,
+            otlp: None,
             clients: Clients::Loopback,
             identity: ClientIdentity::default(),
             drain: Duration::from_secs(120),
@@ -189,6 +192,7 @@ impl Config {
             max_memory,
             log,
             access_log,
+            otlp,
             data,
             state,
             fleet,
@@ -206,6 +210,7 @@ impl Config {
             max_memory,
             log,
             access_log,
+            otlp,
             data,
             state,
             fleet,

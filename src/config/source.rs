@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::keys::{self, KeyEntry};
+use super::{
+    keys::{self, KeyEntry},
+    otlp::OtelVariables,
+};
 
 /// Everything that says something about the configuration. Flags win over environment, environment over file.
 #[derive(Debug, Default)]
@@ -48,6 +51,10 @@ pub struct Settings {
     pub log: Option<String>,
     /// `--access-log`, `ANDANTE_ACCESS_LOG`.
     pub access_log: Option<String>,
+    /// `--otlp`, `ANDANTE_OTLP`.
+    pub otlp: Option<String>,
+    /// `OTEL_…`, as every SDK reads them.
+    pub otel: OtelVariables,
     /// `--intercept`, `ANDANTE_INTERCEPT`: one host each.
     pub intercept: Vec<String>,
     /// `--upstream-ca`, `ANDANTE_UPSTREAM_CA`: one file each.
@@ -155,6 +162,8 @@ impl Settings {
             max_memory: one(&keys::MAX_MEMORY.entry),
             log: one(&keys::LOG.entry),
             access_log: one(&keys::ACCESS_LOG.entry),
+            otlp: one(&keys::OTLP.entry),
+            otel: OtelVariables::read(&variable),
             intercept: several(&keys::INTERCEPT.entry),
             upstream_ca: several(&keys::UPSTREAM_CA.entry),
             data: one(&keys::DATA.entry),

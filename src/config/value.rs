@@ -7,6 +7,7 @@ pub(super) mod gateway;
 pub(super) mod grammar;
 mod host;
 pub(super) mod log_filter;
+pub(super) mod otlp;
 pub(super) mod preset;
 pub(super) mod upstream;
 

@@ -8,8 +8,8 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// No text about an error is longer, in bytes: it may quote what somebody has sent.
 const MOST: usize = 1000;
 
-/// `error` with its causes, in one line.
-pub(super) fn in_one_line(error: &dyn Error) -> String {
+/// Returns `error` with its causes, in one line.
+pub fn in_one_line(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -4,6 +4,7 @@
 //! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
 //! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
 
+mod bottleneck;
 mod handover;
 mod keeping;
 mod log;
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-pub use self::keeping::KeepRequest;
+pub use self::{bottleneck::Bottleneck, keeping::KeepRequest};
 pub(in crate::lane) use self::{keeping::KeptLane, merge::Departing};
 use self::{
     log::log_changes,

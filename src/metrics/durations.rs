@@ -16,6 +16,9 @@ use prometheus::{
     proto::{self, Bucket, LabelPair, MetricType},
 };
 
+use super::exemplars::{Exemplar, Exemplars};
+use crate::trace::TraceContext;
+
 /// How long things took.
 #[derive(Clone, Debug)]
 pub struct Durations(Arc<Counted>);
@@ -29,6 +32,7 @@ struct Counted {
     buckets: Box<[AtomicU64]>,
     /// In seconds, of all together.
     sum: AtomicF64,
+    exemplars: Exemplars,
 }
 
 /// The same of each rule.
@@ -48,15 +52,31 @@ impl Durations {
 
     /// One took this long.
     pub fn observe(&self, took: Duration) {
-        let Counted { bounds, buckets, sum, .. } = &*self.0;
+        let Counted { buckets, sum, .. } = &*self.0;
         if took.is_zero() {
             buckets[0].fetch_add(1, Relaxed);
             return;
         }
         let seconds = took.as_secs_f64();
-        let bucket = bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len());
+        let bucket = self.bucket(seconds);
         buckets[bucket].fetch_add(1, Relaxed);
         sum.inc_by(seconds);
+    }
+
+    fn bucket(&self, seconds: f64) -> usize {
+        let bounds = self.0.bounds;
+        bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len())
+    }
+
+    /// One that took this long was the request with this `context`, `at` that time since 1970.
+    pub fn exemplify(&self, took: Duration, context: TraceContext, at: Duration) {
+        let value = took.as_secs_f64();
+        self.0.exemplars.set(self.bucket(value), Exemplar { context, value, at });
+    }
+
+    /// The last example of the bucket with this number.
+    pub(super) fn exemplar(&self, bucket: usize) -> Option<Exemplar> {
+        self.0.exemplars.of(bucket)
     }
 
     /// How many took at most so many seconds, the shortest first, each beside the ones before; in the end all that took longer.
@@ -109,6 +129,12 @@ impl MetricVecBuilder for OfRule {
         rule.set_name("rule".to_owned());
         rule.set_value(labels.iter().map(AsRef::as_ref).collect());
         let buckets = (0..=self.0.len()).map(|_| AtomicU64::new(0)).collect();
-        Ok(Durations(Arc::new(Counted { rule, bounds: self.0, buckets, sum: AtomicF64::new(0.0) })))
+        Ok(Durations(Arc::new(Counted {
+            rule,
+            bounds: self.0,
+            buckets,
+            sum: AtomicF64::new(0.0),
+            exemplars: Exemplars::default(),
+        })))
     }
 }

@@ -1,6 +1,6 @@
 //! The families of metrics that have a `rule` label.
 
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::{
     durations::{Durations, DurationsVec},
@@ -31,6 +31,7 @@ pub(super) struct Families {
     pub(super) draws: IntCounterVec,
     pub(super) hints: IntCounterVec,
     pub(super) retries: IntCounterVec,
+    pub(super) back_offs: CounterVec,
     pub(super) savings: IntCounterVec,
     pub(super) waiting: IntGaugeVec,
     pub(super) in_flight: InFlightVec,
@@ -111,6 +112,16 @@ impl Families {
                 registry,
                 IntCounterVec::new(
                     Opts::new("andante_retries_total", "Requests that were sent again, by what had become of them."),
+                    &["rule", "reason"],
+                ),
+            ),
+            back_offs: registered(
+                registry,
+                CounterVec::new(
+                    Opts::new(
+                        "andante_back_off_seconds_total",
+                        "Time that requests waited between two tries, by what had become of the first.",
+                    ),
                     &["rule", "reason"],
                 ),
             ),

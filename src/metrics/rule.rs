@@ -1,9 +1,9 @@
 //! The numbers of one rule, their handles resolved once.
 
-use std::{array, collections::BTreeMap, sync::OnceLock};
+use std::{array, collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use http::StatusCode;
-use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge};
+use prometheus::{Counter, GaugeVec, IntCounter, IntCounterVec, IntGauge};
 
 use super::{durations::Durations, families::Families, in_flight::InFlight, turn_outcome::TurnOutcome};
 
@@ -81,6 +81,7 @@ pub struct RuleMetrics {
     turns: [IntCounter; TurnOutcome::ALL.len()],
     http2_offers: IntCounter,
     retries: [IntCounter; RetryReason::ALL.len()],
+    back_offs: [Counter; RetryReason::ALL.len()],
     /// Counted of rules for some requests alone.
     draws: OnceLock<IntCounter>,
     drawing: IntCounterVec,
@@ -209,6 +210,7 @@ impl RuleMetrics {
             turns: TurnOutcome::ALL.map(|outcome| families.turns.with_label_values(&[name, outcome.as_str()])),
             http2_offers: families.http2_offers.with_label_values(&[name]),
             retries: RetryReason::ALL.map(|reason| families.retries.with_label_values(&[name, reason.as_str()])),
+            back_offs: RetryReason::ALL.map(|reason| families.back_offs.with_label_values(&[name, reason.as_str()])),
             draws: OnceLock::new(),
             drawing: families.draws.clone(),
             savings: Saving::ALL.map(|saving| families.savings.with_label_values(&[name, saving.as_str()])),
@@ -305,6 +307,11 @@ impl RuleMetrics {
     pub fn retried(&self, reason: RetryReason) {
         self.retries[reason as usize].inc();
     }
+
+    /// One request has waited this long before it is sent again.
+    pub fn backed_off(&self, reason: RetryReason, time: Duration) {
+        self.back_offs[reason as usize].inc_by(time.as_secs_f64());
+    }
 }
 
 // === impl AnswerCounters ===
@@ -333,8 +340,6 @@ impl AnswerCounters {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -36,6 +36,7 @@ use crate::{
         sharing::SharedCalls,
     },
     tls::Tls,
+    trace::Tracer,
 };
 
 /// The most bytes that are kept of request bodies, in case they have to be sent again; of answers that requests share; and of
@@ -66,6 +67,8 @@ pub struct Proxy {
     /// The calls that requests with the same key share, and their answers.
     pub(crate) replays: Arc<Replays>,
     pub(crate) request_ids: RequestIds,
+    /// Where spans go; `None` traces nothing.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
     pub(crate) via: [HeaderValue; 3],
     /// Where requests are counted that never got as far as a lane.
@@ -132,6 +135,8 @@ pub struct ProxyParts {
     pub instance: u32,
     /// Whether each request is logged, to the target [`ACCESS`](super::ACCESS).
     pub access_log: bool,
+    /// Where spans go; `None` traces nothing.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 // === impl Proxy ===
@@ -186,6 +191,7 @@ impl Proxy {
             sharing: SharedCalls::new(kept),
             replays: Replays::new(kept),
             request_ids: RequestIds::new(parts.instance),
+            tracer: parts.tracer,
             via: [via("1.1"), via("1.0"), via("2")],
             tunnels: AtomicUsize::new(0),
         }
@@ -339,6 +345,7 @@ impl Proxy {
             admin: String::new(),
             instance: 1,
             access_log: false,
+            tracer: None,
         })
     }
 }

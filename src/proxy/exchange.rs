@@ -8,11 +8,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::StatusCode;
+use http::{Request, StatusCode, uri::Authority};
 use parking_lot::Mutex;
 
 use crate::{
     clock::Instant,
+    policy::Origin,
     proxy::{
         context::Proxy,
         message::{
@@ -25,6 +26,7 @@ use crate::{
         },
         request_memory::RequestMemory,
         request_stats::{RequestId, RequestStats},
+        request_trace::{Asked, RequestTrace},
         session::Session,
         sharing::SharedCall,
         takeover::Takeover,
@@ -39,6 +41,8 @@ pub(crate) struct Exchange {
     pub(crate) progress: Arc<Progress>,
     /// Those of the request under way, or of the last one.
     pub(crate) stats: RequestStats,
+    /// Trace of the request under way, if requests are traced.
+    trace: Mutex<Option<Arc<RequestTrace>>>,
     /// The call that its request is sent for, if several requests share that: no client of its own waits for it then.
     pub(crate) shared: Option<Arc<dyn SharedCall>>,
     /// What the worker is told before its answer.
@@ -70,6 +74,7 @@ impl Exchange {
             proxy,
             session,
             stats: RequestStats::default(),
+            trace: Mutex::default(),
             shared: None,
             interim: Interim::default(),
             alarm: Alarm::default(),
@@ -122,6 +127,37 @@ impl Exchange {
         if let Some(begun) = begun {
             self.stats.was_upstream(self.proxy.clock.now().since(begun));
         }
+    }
+
+    /// The trace of the request under way, if requests are traced.
+    pub(crate) fn trace(&self) -> Option<Arc<RequestTrace>> {
+        self.proxy.tracer.as_ref()?;
+        self.trace.lock().clone()
+    }
+
+    /// Begins a trace for the `request` under way, if requests are traced.
+    pub(crate) fn begin_trace<B>(&self, request: &Request<B>) {
+        if let Some(tracer) = &self.proxy.tracer {
+            let asked = Asked { client: self.session.requester().address, inside: self.session.inside.as_ref() };
+            let inside = asked.inside.map(Origin::authority);
+            let authority = inside.as_deref().or(request.uri().authority().map(Authority::as_str));
+            let exempt = authority.is_some_and(|authority| tracer.exempts(authority));
+            let begin = || RequestTrace::begin(tracer, self.proxy.clock, self.stats.begun(), request, asked);
+            *self.trace.lock() = (!exempt).then(begin);
+        }
+    }
+
+    /// The request under way is sent for that of `other`: its tries are parts of the same trace.
+    pub(crate) fn share_trace(&self, other: &Self) {
+        if self.proxy.tracer.is_some() {
+            *self.trace.lock() = other.trace();
+        }
+    }
+
+    /// The request under way has its answer. Its trace ends with the answer's body.
+    pub(crate) fn end_trace(&self) -> Option<Arc<RequestTrace>> {
+        self.proxy.tracer.as_ref()?;
+        self.trace.lock().take()
     }
 
     /// Once the answer is written, `takeover` has the connection.

@@ -36,6 +36,8 @@ pub(crate) struct ClientConnection {
     pub(crate) stream: TcpStream,
     /// Tokio has been told that there is nothing to read, although there may be: see `inbound::socket`.
     unread: AtomicBool,
+    /// A request has come on it.
+    used: AtomicBool,
 }
 
 /// The party that requests come from.
@@ -76,7 +78,7 @@ impl ClientConnection {
     pub(crate) fn new(proxy: Arc<Proxy>, stream: TcpStream) -> Self {
         proxy.drain.opened();
         proxy.metrics.client_connections.inc();
-        Self { proxy, stream, unread: AtomicBool::new(false) }
+        Self { proxy, stream, unread: AtomicBool::new(false), used: AtomicBool::new(false) }
     }
 
     pub(crate) fn unread(&self) -> bool {
@@ -85,6 +87,15 @@ impl ClientConnection {
 
     pub(crate) fn set_unread(&self, unread: bool) {
         self.unread.store(unread, Ordering::Relaxed);
+    }
+
+    /// Counts a request that has come on it, inside of a tunnel or not.
+    pub(crate) fn count_request(&self) {
+        let reused = self.used.load(Ordering::Relaxed);
+        if !reused {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        self.proxy.metrics.client_reuse.count(reused);
     }
 
     /// Whether the client has closed its side, as far as the system has told. Wakes no task, and costs no system call.

@@ -20,7 +20,7 @@ mod turns;
 mod upstreams;
 
 /// An upstream that andante believes, at any name of loopback that tests use.
-fn secure() -> Upstream {
+pub(crate) fn secure() -> Upstream {
     Upstream::secure_ok(server(&["http/1.1"]))
 }
 
@@ -30,7 +30,7 @@ fn server(alpn: &[&str]) -> Server {
 }
 
 /// What is called `localhost` is where upstreams listen.
-fn localhost(upstream: &Upstream) -> String {
+pub(crate) fn localhost(upstream: &Upstream) -> String {
     format!("localhost:{}", upstream.port())
 }
 

@@ -33,5 +33,6 @@ mod rule_bounds;
 mod rules;
 mod scenario;
 mod state;
+mod tracing;
 mod transparency;
 mod trying_again;

@@ -5,6 +5,7 @@
 mod alone;
 mod andante;
 mod client;
+pub(crate) mod collector;
 mod dead_port;
 pub(crate) mod h2;
 mod log;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     alone::alone,
     andante::Andante,
     client::Client,
+    collector::Collector,
     dead_port::DeadPort,
     log::Log,
     message::{Message, RawConnection},

@@ -13,10 +13,10 @@ use sources::{expand, paths_of, sources, without_tests, without_text};
 /// The layers, lowest first, and the top-level modules of each. A module imports from itself, from modules before it in
 /// its own row, and from lower layers: so there are no circles.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("words", &["clock", "error", "memory", "metrics"]),
+    ("words", &["clock", "error", "memory", "trace", "metrics"]),
     ("pure", &["fleet", "limit", "hint", "policy", "learn"]),
     ("config", &["config"]),
-    ("ports", &["store", "listen", "ca", "tls", "dial"]),
+    ("ports", &["store", "listen", "ca", "tls", "dial", "otlp"]),
     ("lane", &["lane"]),
     ("proxy", &["proxy"]),
     ("admin", &["admin"]),
@@ -29,7 +29,18 @@ const LAYERS: &[(&str, &[&str])] = &[
 const PROXY: &[(&str, &[&str])] = &[
     (
         "shared words",
-        &["drain", "failure_log", "incidents", "log_throttle", "protocol", "recent", "request_stats", "retry_log"],
+        &[
+            "drain",
+            "failure_log",
+            "incidents",
+            "log_throttle",
+            "protocol",
+            "recent",
+            "request_stats",
+            "request_trace",
+            "retry_log",
+            "shown_url",
+        ],
     ),
     ("messages", &["message"]),
     ("connections to upstreams", &["outbound"]),

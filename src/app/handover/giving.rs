@@ -27,7 +27,7 @@ impl Running {
     /// Stops accepting and gives the state to `successor`, lets queued and running requests finish within the configured
     /// time, and gives each lane away when nothing waits in it any more.
     pub async fn hand_over(self, mut successor: Successor) {
-        let Self { proxy, drain, mut acceptors, mut tasks, pages, workers, writer, talking, .. } = self;
+        let Self { proxy, drain, mut acceptors, mut tasks, pages, workers, writer, talking, exporting, .. } = self;
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining beside the andante that takes over");
         // The sockets stay open in the other process.
         acceptors.shutdown().await;
@@ -71,6 +71,9 @@ impl Running {
         }
         if let Some(writer) = writer {
             writer.finish().await;
+        }
+        if let Some(exporting) = exporting {
+            exporting.finish().await;
         }
     }
 }

@@ -1,9 +1,12 @@
-//! Where operators look, and what lets them change something.
+//! Where operators look, what lets them change something, and where they are sent traces and metrics.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use super::{Key, entry::Form::One};
-use crate::config::value::{self, upstream};
+use crate::config::{
+    otlp::OtlpUrl,
+    value::{self, otlp, upstream},
+};
 
 pub(in crate::config) const ADMIN: Key<Option<SocketAddr>> = Key::new(
     "admin",
@@ -21,4 +24,13 @@ pub(in crate::config) const ADMIN_TOKEN: Key<PathBuf> = Key::new(
 )
 .otherwise("no changes")
 .flag("--admin-token", "ANDANTE_ADMIN_TOKEN", None)
+.secret();
+pub(in crate::config) const OTLP: Key<Option<OtlpUrl>> = Key::new(
+    "otlp",
+    otlp::OTLP,
+    One("URL of an OpenTelemetry collector, or `\"off\"`"),
+    "where traces and metrics are exported to, by OTLP over HTTP; the variables of OpenTelemetry say the rest",
+)
+.otherwise("`OTEL_EXPORTER_OTLP_ENDPOINT`, else off")
+.flag("--otlp", "ANDANTE_OTLP", None)
 .secret();

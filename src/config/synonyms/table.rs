@@ -49,6 +49,10 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
         "log-file logfile access-log-file request-log access-logs accesslog",
         Key("access-log", "/var/log/andante/access.log"),
     ),
+    (
+        "otel opentelemetry otlp-endpoint otel-endpoint otel-exporter-otlp-endpoint collector tracing traces telemetry jaeger",
+        Key("otlp", "http://collector.example:4318"),
+    ),
     ("log-format logformat json format", Key("log", "json")),
     ("verbose v vv vvv debug d log-level loglevel level trace log-filter", Advice(LEVEL)),
     ("quiet q silent", Advice("only warnings are logged with the variable ANDANTE_LOG=warn")),

@@ -28,6 +28,7 @@ use crate::{
             usage::UsageReader,
         },
         outbound::host_pool::{AnswerBody, HostPool, PooledConnection},
+        request_trace::TrySpan,
     },
     tls::Protocol,
 };
@@ -68,6 +69,8 @@ pub(crate) struct UpstreamBody {
     permit: Permit,
     /// Reads what the request used, if the rule says where that is.
     usage: Option<Box<UsageReader>>,
+    /// Its try, if that is recorded: it ends here.
+    span: Option<Box<TrySpan>>,
 }
 
 /// Where the body comes from.
@@ -151,6 +154,7 @@ impl UpstreamBody {
             waited: false,
             permit,
             usage: None,
+            span: None,
         }
     }
 
@@ -225,6 +229,11 @@ impl UpstreamBody {
     /// The request's permit, which it holds for as long as its answer is under way.
     pub(crate) fn permit(&mut self) -> &mut Permit {
         &mut self.permit
+    }
+
+    /// Has the `span` of its try end with it.
+    pub(crate) fn trace(&mut self, span: Option<Box<TrySpan>>) {
+        self.span = span;
     }
 
     /// Has what the request used read from here on.
@@ -337,7 +346,9 @@ impl Drop for UpstreamBody {
     fn drop(&mut self) {
         let whole = self.ended || self.source.is_end_stream();
         if let Some(usage) = self.usage.take() {
-            self.permit.used(&usage.found(whole));
+            let used = usage.found(whole);
+            self.span.iter_mut().for_each(|span| span.on_usage(&used));
+            self.permit.used(&used);
         }
         let now = self.progress.rest();
         self.permit.settle(now);

@@ -1,7 +1,5 @@
 //! The access log: a line for each request, once it is known what becomes of it. Written only if it is wanted.
 
-use std::borrow::Cow;
-
 use http::{HeaderValue, Method, Request, StatusCode};
 use tracing::info;
 
@@ -9,7 +7,7 @@ use crate::{
     clock::Instant,
     lane::order::{Claim, FlowId, Urgency},
     metrics::CallOutcome,
-    proxy::exchange::Exchange,
+    proxy::{exchange::Exchange, shown_url::without_secrets},
 };
 
 /// The target of the lines, by which they are told from the rest of the log.
@@ -18,8 +16,6 @@ pub const ACCESS: &str = "access";
 const WORKERS_ID: &str = "x-request-id";
 /// Longer ids of clients are not logged.
 const LONGEST_ID: usize = 128;
-/// Segments of a path that are at least this long may be keys.
-const LIKE_A_KEY: usize = 20;
 
 /// What there is to say of a request besides its [`RequestStats`](crate::proxy::request_stats::RequestStats).
 #[derive(Clone, Copy, Default)]
@@ -81,7 +77,7 @@ impl AccessLine<'_> {
         let Self { method, host, path, rule, status, said, since } = self;
         let now = exchange.proxy.clock.now();
         let path = path.map(without_secrets);
-        let account = &exchange.stats;
+        let (account, trace) = (&exchange.stats, exchange.trace());
         let waits = said.filter(|_| rule.is_some());
         info!(
             target: ACCESS,
@@ -99,57 +95,10 @@ impl AccessLine<'_> {
             took_s = now.since(since.unwrap_or(now)).as_secs_f64(),
             attempts = account.attempts(),
             request_id = %exchange.request_id(),
+            trace_id = trace.as_ref().map(|trace| trace.id()),
+            span_id = trace.as_ref().map(|trace| trace.context().span.to_string()),
             x_request_id = said.and_then(|said| said.id.as_ref()?.to_str().ok()).filter(|id| id.len() <= LONGEST_ID),
             "request"
         );
-    }
-}
-
-/// `path` as it may be logged: without what looks like a key, as some APIs have it in their paths, and without the user
-/// name and password of a URL in it, however they are escaped.
-pub(crate) fn without_secrets(path: &str) -> Cow<'_, str> {
-    let colons = [":", "%3A", "%3a"];
-    let users = ["@", "%40"].into_iter().filter_map(|at| path.rsplit_once(at));
-    let users = users.filter(|(before, _)| colons.iter().any(|colon| before.contains(colon)));
-    let path = match users.max_by_key(|(before, _)| before.len()) {
-        Some((_, after)) => format!("…@{after}").into(),
-        None => Cow::Borrowed(path),
-    };
-    if !path.split('/').any(is_like_a_key) {
-        return path;
-    }
-    let shown: Vec<&str> = path.split('/').map(|segment| if is_like_a_key(segment) { "…" } else { segment }).collect();
-    shown.join("/").into()
-}
-
-/// Long, with capital and small letters and digits: random. Identifiers in one case (UUIDs, hashes) pass.
-fn is_like_a_key(segment: &str) -> bool {
-    let has = |kind: fn(&u8) -> bool| segment.bytes().any(|byte| kind(&byte));
-    segment.len() >= LIKE_A_KEY && has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_logged_without_what_may_be_a_key() {
-        for (path, shown) in [
-            ("/", "/"),
-            ("/repos/rust-lang/rust/issues/1", "/repos/rust-lang/rust/issues/1"),
-            ("/v1/jobs/0b5e3f1c-6c1d-4b36-9b57-2f0e1c6a7d11", "/v1/jobs/0b5e3f1c-6c1d-4b36-9b57-2f0e1c6a7d11"),
-            // core.telegram.org/bots/api#authorizing-your-bot, api.slack.com/messaging/webhooks
-            ("/bot123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11/getMe", "/…/getMe"),
-            ("/services/T00000000/B00000000/aXb1XXXXXXXXXXXXXXXXXXXX", "/services/T00000000/B00000000/…"),
-            ("/http://me:hunter2@api.test/v1", "…@api.test/v1"),
-            ("/https:/me:hunter2@api.test/v1", "…@api.test/v1"),
-            ("/https%3A//me:hunter2@api.test/v1", "…@api.test/v1"),
-            ("/https%3a//me%3Ahunter2%40api.test/v1", "…@api.test/v1"),
-            ("/@user/posts", "/@user/posts"),
-            ("/@x/http%3A//me:hunter2%40api.test", "…@api.test"),
-            ("/a:b@c/http://me:hunter2%40api.test", "…@api.test"),
-        ] {
-            assert_eq!(without_secrets(path), shown);
-        }
     }
 }

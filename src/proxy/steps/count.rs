@@ -21,6 +21,7 @@ use crate::{
         exchange::Exchange,
         message::progress::Phase,
         outbound::{response_body::ResponseBody, route::Route},
+        shown_url::without_secrets,
         steps::access_log::{self, SaidFields},
     },
 };
@@ -127,10 +128,11 @@ impl CountedRequest {
             warn!(
                 method = self.method.as_str(),
                 host = %route.origin.host,
-                path = self.path().map(access_log::without_secrets).as_deref(),
+                path = self.path().map(without_secrets).as_deref(),
                 %rule,
                 attempts = exchange.stats.attempts(),
                 request_id = %exchange.request_id(),
+                trace_id = exchange.trace().map(|trace| trace.id()),
                 error,
                 more_before = (more > 0).then_some(more),
                 "an upstream failed"
@@ -148,10 +150,11 @@ impl CountedRequest {
             warn!(
                 method = self.method.as_str(),
                 host = %route.origin.host,
-                path = self.path().map(access_log::without_secrets).as_deref(),
+                path = self.path().map(without_secrets).as_deref(),
                 %rule,
                 status = error.status().as_u16(),
                 request_id = %exchange.request_id(),
+                trace_id = exchange.trace().map(|trace| trace.id()),
                 error = text,
                 hint = error.hint(),
                 more_before = (more > 0).then_some(more),
@@ -161,6 +164,9 @@ impl CountedRequest {
     }
 
     fn log(&self, outcome: metrics::CallOutcome, status: Option<StatusCode>) {
+        if let Some(trace) = self.exchange.trace() {
+            trace.on_outcome(&self.route.lane.policy().name, outcome);
+        }
         if !self.exchange.proxy.reports.access_log {
             return;
         }

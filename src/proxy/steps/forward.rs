@@ -39,6 +39,7 @@ use crate::{
             route::Route,
             way::ConnectionNeeds,
         },
+        request_trace::{TryFacts, TrySpan},
     },
     tls::Protocol,
 };
@@ -53,8 +54,10 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let Admitted { call, mut permit, wait, now } = admitted;
     retry::begins(&call);
     let first = call.retry.is_none();
+    let (resends, reason) = (call.exchange.stats.attempts(), call.retry.as_ref().map(|retry| retry.reason));
     let Call { exchange, mut request, route, claim, cost, bound, location, deadline, upgrades, .. } = *call;
     let begun = exchange.attempt_begins();
+    let mut span = trace_try(&exchange, &route, &mut request, resends, reason);
     let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
     // Only there if the step that reads requests has found it to be in order.
     let wanted = if upgrades { request.headers().get(UPGRADE).cloned() } else { None };
@@ -76,6 +79,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let (answer, connection) = match sent {
         Ok(answered) => answered,
         Err(error) => {
+            span.iter_mut().for_each(|span| span.on_error(&error));
             // What has never been there does not fail: it may be one dead port beside live ones.
             if error.trips_breaker() && route.has_answered() {
                 permit.broke();
@@ -102,12 +106,15 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         written,
         now,
     };
+    span.iter_mut()
+        .for_each(|span| span.on_answer(answer.status(), answer.version(), &route.lane.metrics().upstream_seconds));
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
     }
     let (mut parts, incoming) = answer.into_parts();
     let unread = || answer::log_unread(&exchange, &route.lane);
     let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
+    body.trace(span);
     let judged = pin!(answer::judge(in_flight, replay.as_ref(), &mut parts, &mut body)).await;
     let hint = match judged {
         Ok(judged) => judged,
@@ -130,6 +137,19 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let replay = replay.expect("it has given the reason");
     let failed = FailedAttempt { context: context(), replay, reason, retry_after: hint.asked(), last: Ok(answer) };
     Ok(AttemptOutcome::Failed(Box::new(failed)))
+}
+
+/// Begins the span of a try, if requests are traced, and tells the API of it.
+fn trace_try(
+    exchange: &Exchange,
+    route: &Route,
+    request: &mut BoxedRequest,
+    resends: u32,
+    reason: Option<RetryReason>,
+) -> Option<Box<TrySpan>> {
+    let facts =
+        TryFacts { origin: &route.origin, authority: route.host().to_str().unwrap_or_default(), resends, reason };
+    exchange.trace()?.begin_try(request, facts)
 }
 
 /// The end of an attempt that `error` has ended, and of the request, unless it may be sent again.
@@ -190,6 +210,7 @@ async fn send(
                 dialled.inspect_err(|_| permit.not_connected())?
             }
         };
+        exchange.proxy.metrics.upstream_reuse.count(connection.reused);
         // As late as possible: setting up a connection may have taken longer than the lease.
         while permit.has_lapsed() {
             now = None;

@@ -55,6 +55,7 @@ where
                 Ok(ReadRequest::ForUs(answer)) => return Ok(*answer),
                 // Needs no lane: the requests inside of it do.
                 Ok(ReadRequest::Inside(exchange, takeover)) => {
+                    exchange.trace().iter().for_each(|trace| trace.forget());
                     exchange.hand_over(takeover);
                     return Ok(Response::new(ResponseBody::Own(None)));
                 }

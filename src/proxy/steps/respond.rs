@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::SystemTime};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, Version,
+    HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER, VIA},
 };
 use serde_json::json;
@@ -42,17 +42,21 @@ where
             let exchange = arrival.exchange.clone();
             let connect = arrival.request.method() == Method::CONNECT;
             let old = arrival.request.version() == Version::HTTP_10;
+            exchange.session.client.count_request();
+            exchange.begin_trace(&arrival.request);
             let mut answer = match inner.call(arrival).await {
                 Ok(mut answer) => {
                     // Without an access log there is nothing to look the name up in.
                     if exchange.proxy.reports.access_log && !connect {
                         add_id(&mut answer, &exchange);
                     }
+                    end_trace(&exchange, answer.status(), None);
                     answer
                 }
                 Err(error) => {
                     exchange.progress.rest();
                     let mut answer = tell(&exchange, &error);
+                    end_trace(&exchange, answer.status(), Some(error.proxy_status()));
                     // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
                     if connect || error.closes() {
                         close(&mut answer);
@@ -67,6 +71,13 @@ where
             Ok(answer)
         }
     })
+}
+
+/// Notes the answer in the request's trace, which ends with the answer's body.
+fn end_trace(exchange: &Exchange, status: StatusCode, error: Option<&'static str>) {
+    if let Some(trace) = exchange.end_trace() {
+        trace.on_answer(status, error);
+    }
 }
 
 /// Notes that a request failed with `error`, and makes the answer to it.

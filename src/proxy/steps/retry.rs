@@ -96,11 +96,16 @@ where
         }
         let Some(request) = replay.once_more(progress).await else { return settle(&exchange, last) };
         if !pause.is_zero() {
-            let until = clock.now() + pause;
+            let began = clock.now();
+            let until = began + pause;
             progress.enter_until(Phase::Waiting, patience_ends(deadline, until));
             exchange.awaits_slot(clock.now() + back_off);
             clock.sleep_until(until).await;
             exchange.stats.waited(pause);
+            lane.metrics().backed_off(reason, pause);
+            if let Some(trace) = exchange.trace() {
+                trace.on_back_off(began, clock.now(), reason.as_str());
+            }
         }
         let call = Box::new(Call {
             exchange: exchange.clone(),
@@ -170,6 +175,6 @@ pub(crate) fn begins(call: &Call) {
     debug!(
         host = %lane.host(), rule = %lane.policy().name, reason = reason.as_str(), attempt = *attempt,
         back_off_s = back_off.as_secs_f64(), patience_left_s = deadline.since(now).as_secs_f64(),
-        request_id = %exchange.request_id(), "sending a request again"
+        request_id = %exchange.request_id(), trace_id = exchange.trace().map(|trace| trace.id()), "sending a request again"
     );
 }

@@ -40,6 +40,7 @@ pub(super) fn exchange(call: &Call, shared: Arc<dyn SharedCall>) -> Arc<Exchange
     let exchange = Arc::new(Exchange::of_shared_call(session.clone(), now, shared));
     exchange.progress.set_rule(&call.route.lane.policy().egress.timeouts);
     exchange.begins(now);
+    exchange.share_trace(&call.exchange);
     exchange
 }
 

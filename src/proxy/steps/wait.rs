@@ -14,13 +14,14 @@ use tower::service_fn;
 use crate::{
     clock::Instant,
     error::Error,
-    lane::{Admission, Lane, Permit, Refusal, Waiting},
+    lane::{Admission, AdmitRequest, Bottleneck, Lane, Permit, Refusal, Waiting},
     proxy::{
-        call::{Admitted, BoxedCall, Step},
+        call::{Admitted, BoxedCall, Call, Step},
         exchange::Exchange,
         message::progress::Phase,
         outbound::route::Route,
         request_stats::Wait,
+        request_trace::WaitFacts,
         steps::{
             ask::{self, Asking},
             costs::SeenBody,
@@ -68,7 +69,7 @@ where
             let warms = *request.method() != Method::CONNECT;
             // Without an await: what a lane says is larger than what waits, and would be kept beside it.
             let now = call.now.unwrap_or_else(|| call.exchange.proxy.clock.now());
-            let admission = match call.route.lane.admit_at(now, ask) {
+            let admission = match admit(&call, now, ask) {
                 Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
                 Admission::Wait(waiting) => Err((call, waiting)),
                 Admission::Refuse(refusal) => return Err(call.route.refused(&refusal)),
@@ -86,6 +87,20 @@ where
             }
         }
     })
+}
+
+/// Asks the lane of `call` for a slot, and notes in its trace what it waits for, if that is recorded. Nothing of it is kept
+/// while the request waits.
+fn admit(call: &Call, now: Instant, ask: AdmitRequest) -> Admission {
+    let lane = &call.route.lane;
+    let Some(trace) = call.exchange.trace().filter(|trace| trace.is_recorded()) else { return lane.admit_at(now, ask) };
+    let asked = ask.clone();
+    let admission = lane.admit_at(now, ask);
+    if let Admission::Wait(waiting) = &admission {
+        let Bottleneck { rule, limit } = lane.bottleneck(&asked);
+        trace.on_wait(now, WaitFacts { rule, limit, ahead: waiting.ahead, expected: waiting.expected });
+    }
+    admission
 }
 
 /// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another one was sent that shares its
@@ -126,6 +141,7 @@ pub(crate) fn wait<'a>(
         });
         let permit = granted.await.map_err(|refusal| refused(record.exchange, route, &refusal));
         let WaitRecord { exchange, since } = record;
+        trace_wait_end(exchange, route, since, permit.is_ok());
         drop(record);
         let permit = permit?;
         exchange.progress.awaits_answer();
@@ -142,6 +158,17 @@ pub(crate) fn wait<'a>(
         }
         let expected = (expected != Instant::FAR).then(|| expected.since(since));
         Ok((permit, Wait { time: now.since(since), expected, ahead }))
+    }
+}
+
+/// Notes in the trace of a request that its wait `since` then is over, and whether it is `sent`.
+fn trace_wait_end(exchange: &Exchange, route: &Route, since: Instant, sent: bool) {
+    let Some(trace) = exchange.trace() else { return };
+    let now = exchange.proxy.clock.now();
+    trace.on_wait_end(now, if sent { "sent" } else { "refused" });
+    if sent && trace.is_recorded() {
+        let (waits, at) = (&route.lane.metrics().wait_seconds, exchange.proxy.clock.time_of_day());
+        waits.exemplify(now.since(since), *trace.context(), at);
     }
 }
 

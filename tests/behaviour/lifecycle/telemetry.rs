@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::quiet;
-use crate::support::{Andante, Client, Redis, Upstream};
+use crate::support::{Andante, Client, Collector, Redis, Upstream};
 
 const SECRET: &str = "hunter2";
 
@@ -89,10 +89,11 @@ fn the_page_on_metrics_has_each_metric_with_its_type_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("limits.redb");
     let store = Redis::for_a_fleet();
+    let collector = Collector::start();
     let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s\"]\nin-flight = \"auto\"\n");
     let andante = Andante::with_config_and(
         &format!("fleet-size = 2\n{rule}{rule}name = \"some\"\nmethod = \"GET\"\n"),
-        &["--state", state.to_str().unwrap(), "--store", &store.url()],
+        &["--state", state.to_str().unwrap(), "--store", &store.url(), "--otlp", &collector.url()],
     );
     assert_eq!(Client::get(andante.proxy(), &format!("http://{host}/")).status(), 200);
     let metrics = andante.metrics();
@@ -118,4 +119,65 @@ fn the_page_on_metrics_has_each_metric_with_its_type_and_no_other() {
         .filter(|name| !series(name))
         .collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn openmetrics_is_for_those_who_ask_for_it() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let at = andante.admin();
+    let ask = |accept: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {at}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
+        Client::ask(at, request)
+    };
+    let openmetrics = ask("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(openmetrics.field("content-type").as_deref(), Some(kind));
+    let text = openmetrics.text();
+    assert!(text.contains("# TYPE andante_requests counter\n") && text.ends_with("\n# EOF\n"), "{text}");
+    // Nothing is traced.
+    assert!(!text.contains(" # {"), "{text}");
+    let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert_eq!(families.iter().collect::<BTreeSet<_>>().len(), families.len(), "{families:?}");
+    let plain = ask("*/*");
+    assert_eq!(plain.field("content-type").as_deref(), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(plain.text().contains("# TYPE andante_requests_total counter\n"));
+}
+
+#[test]
+fn connections_are_counted_by_whether_they_were_used_before() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    for _ in 0..2 {
+        let mut client = Client::connect(andante.proxy());
+        for _ in 0..3 {
+            client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url("/"), upstream.address()));
+            assert_eq!(client.answer().status(), 200);
+        }
+    }
+    let metrics = andante.metrics();
+    let value = |labels: &str| {
+        let start = format!("andante_connections_total{{{labels}}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&start)?.parse::<u64>().ok()).expect("the counter")
+    };
+    let client = [value("reused=\"false\",side=\"client\""), value("reused=\"true\",side=\"client\"")];
+    assert_eq!(client, [2, 4]);
+    // Each thread has connections of its own.
+    let upstream = [value("reused=\"false\",side=\"upstream\""), value("reused=\"true\",side=\"upstream\"")];
+    assert!((1..=2).contains(&upstream[0]) && upstream.iter().sum::<u64>() == 6, "{upstream:?}");
+}
+
+#[test]
+fn time_between_two_tries_is_counted_by_its_reason() {
+    let andante = Andante::serve(&[]);
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let upstream = Upstream::answering(move |_| match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0 => "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
+        _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    });
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).status(), 200);
+    let metrics = andante.metrics();
+    let start = "andante_back_off_seconds_total{reason=\"failed\",rule=\"127.0.0.1\"} ";
+    let seconds: f64 = metrics.lines().find_map(|line| line.strip_prefix(start)?.parse().ok()).expect("the counter");
+    // 50 ms at least, and 250 ms at most before the second try.
+    assert!((0.05..=0.25).contains(&seconds), "{seconds}");
 }

@@ -60,6 +60,11 @@ impl Andante {
         Self::launch(Self::command().env(variable, value), &[], Some(Self::file(toml)))
     }
 
+    /// The same by this `command`, whose environment says more.
+    pub(crate) fn launched(command: &mut Command, args: &[&str]) -> Self {
+        Self::launch(command, args, None)
+    }
+
     /// The same, started by `program`, which runs what its arguments say.
     pub(crate) fn started_by(program: &[&str]) -> Self {
         let mut command = Self::clean(program[0]);
@@ -76,7 +81,7 @@ impl Andante {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy().to_ascii_lowercase();
-            if text.starts_with("andante_") || text.ends_with("_proxy") {
+            if text.starts_with("andante_") || text.starts_with("otel_") || text.ends_with("_proxy") {
                 command.env_remove(name);
             }
         }

@@ -1,0 +1,99 @@
+//! Why andante could not start, and what to do about it.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use super::handover::TakeOverError;
+use crate::{
+    ca::CaError,
+    config::token_file::{self, TOKEN_FILE_HINT, TokenFileError},
+    error::BoxError,
+    store::{LedgerError, OpenError},
+    tls::TlsError,
+};
+
+/// Why andante could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("could not listen on {addr}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The files that TLS towards upstreams needs are not in order.
+    #[error("could not prepare TLS towards upstreams")]
+    Tls(#[from] TlsError),
+    /// There is no certificate authority to intercept with.
+    #[error("could not prepare the certificate authority that interception needs")]
+    Ca(#[from] CaError),
+    /// The file with the token for changes is not in order.
+    #[error("could not use the token in {}", token_file::shown(file))]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// Why it cannot be read, or what is wrong with what it says.
+        source: BoxError,
+    },
+    /// No folder is named for it.
+    #[error("there is no place for the certificate authority that interception needs")]
+    NoData,
+    /// A socket that we were started with cannot be listened on.
+    #[error("could not listen on a socket that andante was started with")]
+    Given {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What was kept of the andante before cannot be had.
+    #[error("could not take over what was sent so far")]
+    State(#[from] OpenError),
+    /// The process that serves does not give its place.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
+    /// There is no state by which another process could be found.
+    #[error("could not look for an andante to take over from: no state is kept")]
+    NoState,
+    /// The store of the fleet cannot be used at all.
+    #[error("could not use the store {store}")]
+    Store {
+        /// Where it is.
+        store: String,
+        /// What is wrong.
+        source: LedgerError,
+    },
+    /// A thread or its runtime could not be made.
+    #[error("could not start a worker thread")]
+    Thread {
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// What to do about it, where that is known here.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Ca(error) => error.hint(),
+            Self::Tls(error) => Some(error.hint().to_owned()),
+            Self::Token { source, .. } if source.is::<TokenFileError>() => Some(TOKEN_FILE_HINT.to_owned()),
+            Self::Token { .. } => Some(
+                "write at least 16 characters into it, without spaces: `openssl rand -hex 32 > FILE; chmod 600 FILE`"
+                    .to_owned(),
+            ),
+            Self::NoData => Some("name a folder with --data DIR, `data` or ANDANTE_DATA".to_owned()),
+            Self::State(OpenError::InUse { pid, .. }) => {
+                let how = pid.map(|pid| format!(" (`kill {pid}`; it drains first)")).unwrap_or_default();
+                Some(format!(
+                    "stop that process{how}, or take over from it with --take-over, or name another file with --state FILE"
+                ))
+            }
+            Self::TakeOver(_) => {
+                Some("stop the other andante (SIGTERM lets requests finish first), and start again".to_owned())
+            }
+            Self::NoState => Some("name a file with --state FILE, the same for both processes".to_owned()),
+            Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
+            Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Examples of what a histogram counts: of each bucket the last request whose trace is recorded.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::trace::TraceContext;
+
+/// The last example of each bucket.
+#[derive(Debug, Default)]
+pub(super) struct Exemplars(Mutex<BTreeMap<usize, Exemplar>>);
+
+/// A request that a bucket counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Exemplar {
+    /// Its span.
+    pub context: TraceContext,
+    /// The observed value, in seconds.
+    pub value: f64,
+    /// When it did, since 1970.
+    pub at: Duration,
+}
+
+// === impl Exemplars ===
+
+impl Exemplars {
+    /// Keeps an example of `bucket` in the place of the one before.
+    pub(super) fn set(&self, bucket: usize, exemplar: Exemplar) {
+        self.0.lock().insert(bucket, exemplar);
+    }
+
+    /// The example of `bucket`, if there has been one.
+    pub(super) fn of(&self, bucket: usize) -> Option<Exemplar> {
+        self.0.lock().get(&bucket).copied()
+    }
+}

@@ -1,0 +1,122 @@
+//! The connection to a collector.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, StatusCode,
+    header::{CONTENT_TYPE, HOST, USER_AGENT},
+};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use prost::Message as _;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+
+use super::messages::ExportAnswer;
+use crate::{
+    config::OtlpEndpoint,
+    dial::Dialer,
+    error::BoxError,
+    policy::{Egress, Scheme},
+    tls::TlsClient,
+};
+
+/// The largest answer that is read: it has a sentence at most.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("andante/", env!("CARGO_PKG_VERSION")));
+
+/// The place that one signal is sent to, and the connection to it, while there is one.
+pub(super) struct Collector {
+    endpoint: OtlpEndpoint,
+    dialer: Dialer,
+    tls: TlsClient,
+    timeout: Duration,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// Why an export was not taken.
+#[derive(Debug)]
+pub(super) struct ExportFailure {
+    /// Whether it may be taken later (OTLP, *Failures*).
+    pub(super) is_retryable: bool,
+    pub(super) error: BoxError,
+}
+
+// === impl Collector ===
+
+impl Collector {
+    pub(super) fn new(endpoint: OtlpEndpoint, dialer: Dialer, tls: TlsClient, timeout: Duration) -> Self {
+        Self { endpoint, dialer, tls, timeout, connection: None }
+    }
+
+    /// Where it is, without credentials.
+    pub(super) fn name(&self) -> String {
+        self.endpoint.to_string()
+    }
+
+    /// Sends `body`. Returns how many of the spans or data points in it were rejected.
+    pub(super) async fn export(&mut self, body: Bytes) -> Result<u64, ExportFailure> {
+        let later = |error: BoxError| ExportFailure { is_retryable: true, error };
+        let exchanged = timeout(self.timeout, self.exchange(body)).await;
+        let (status, answer) =
+            exchanged.map_err(|_| later("no answer in time".into())).and_then(|done| done.map_err(later))?;
+        if !status.is_success() {
+            let is_retryable = matches!(status.as_u16(), 429 | 502..=504);
+            return Err(ExportFailure { is_retryable, error: format!("it answered {status}").into() });
+        }
+        // An answer in another format says no less: it was taken.
+        let rejected = ExportAnswer::decode(answer).unwrap_or_default().partial_success.unwrap_or_default().rejected;
+        Ok(rejected.try_into().unwrap_or_default())
+    }
+
+    async fn exchange(&mut self, body: Bytes) -> Result<(StatusCode, Bytes), BoxError> {
+        let mut connection = match self.connection.take().filter(|connection| connection.is_ready()) {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let answer = connection.send_request(self.request(body)).await?;
+        let (head, body) = answer.into_parts();
+        let answer = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();
+        self.connection = Some(connection);
+        Ok((head.status, answer))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, BoxError> {
+        let origin = &self.endpoint.origin;
+        let stream = self.dialer.connect(origin, &Egress::default(), true).await?;
+        match origin.scheme {
+            Scheme::Http => handshake(stream).await,
+            Scheme::Https => handshake(self.tls.connect(origin, stream, true).await?.0).await,
+        }
+    }
+
+    fn request(&self, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        // The path was one of a URL.
+        *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
+        let fields = request.headers_mut();
+        fields.extend(self.endpoint.headers.clone());
+        fields.insert(CONTENT_TYPE, PROTOBUF);
+        fields.entry(USER_AGENT).or_insert(AGENT);
+        fields.extend(HeaderValue::try_from(self.endpoint.origin.authority()).ok().map(|host| (HOST, host)));
+        request
+    }
+}
+
+async fn handshake<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, BoxError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Its errors are those of the request on it.
+    tokio::spawn(connection);
+    sender.ready().await?;
+    Ok(sender)
+}

@@ -1,0 +1,258 @@
+//! The trace of one request: the context that its tries pass on, and, if it is recorded, the spans of the request, its waits
+//! and its tries. Sends nothing: spans go to the [`Tracer`] as they end.
+//!
+//! The request's own span ends with the last of those who hold it: the step that answers, and the bodies of answers.
+
+mod server_span;
+mod try_span;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use parking_lot::Mutex;
+
+pub(crate) use self::{
+    server_span::Asked,
+    try_span::{TryFacts, TrySpan},
+};
+use crate::{
+    clock::{Clock, Instant},
+    metrics::CallOutcome,
+    proxy::shown_url::{without_secrets, without_values},
+    trace::{Span, SpanKind, TraceContext, Tracer},
+};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// A longer `tracestate` is passed on, and not in spans: no more need to be kept (W3C Trace Context, §3.3.1.5).
+const MAX_STATE_BYTES: usize = 512;
+/// A signature that covers a field says so there (AWS Signature Version 4; RFC 9421).
+const SIGNATURES: [HeaderName; 2] = [http::header::AUTHORIZATION, HeaderName::from_static("signature-input")];
+
+/// The trace of one request.
+pub(crate) struct RequestTrace {
+    tracer: Arc<Tracer>,
+    clock: Clock,
+    /// The context of the request's span.
+    context: TraceContext,
+    /// Treatment of the worker's own fields.
+    fields: FieldPlan,
+    /// Spans in progress, if the trace is sampled.
+    recorded: Option<Mutex<Recorded>>,
+}
+
+/// Treatment of the worker's `traceparent` and `tracestate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FieldPlan {
+    /// The API gets both as they are: signed, or saying already that nothing is recorded.
+    Keep,
+    /// The API gets another parent in the same trace, and the same state.
+    Continue,
+    /// The API gets a parent in another trace, and no state: that is of a trace which has ended.
+    Restart,
+}
+
+struct Recorded {
+    /// The request's own. Submitted when the trace is dropped.
+    span: Box<Span>,
+    /// The wait that has begun, until it ends.
+    wait: Option<Box<Span>>,
+}
+
+/// Facts about a wait at its beginning.
+pub(crate) struct WaitFacts {
+    /// The rule whose limit holds the request up, and that limit.
+    pub(crate) rule: String,
+    pub(crate) limit: String,
+    /// How many are to leave before it.
+    pub(crate) ahead: u32,
+    /// When its slot is expected; [`Instant::FAR`] if nobody knows.
+    pub(crate) expected: Instant,
+}
+
+// === impl RequestTrace ===
+
+impl RequestTrace {
+    /// The trace of a `request` that came at `began`, continued or begun.
+    pub(crate) fn begin<B>(
+        tracer: &Arc<Tracer>,
+        clock: Clock,
+        began: Instant,
+        request: &Request<B>,
+        asked: Asked<'_>,
+    ) -> Arc<Self> {
+        let fields = request.headers();
+        let parent = parent(fields);
+        let context = tracer.begin(parent.as_ref());
+        let plan = match &parent {
+            Some(parent) if !context.is_sampled() && !parent.is_sampled() => FieldPlan::Keep,
+            Some(_) if is_signed(fields, request.uri()) => FieldPlan::Keep,
+            Some(_) => FieldPlan::Continue,
+            None => FieldPlan::Restart,
+        };
+        let recorded = context.is_sampled().then(|| {
+            let state = parent.and_then(|_| state(fields));
+            let span = Span {
+                parent: parent.map(|parent| parent.span),
+                state,
+                ..server_span::of(context, began, request, asked)
+            };
+            Mutex::new(Recorded { span: Box::new(span), wait: None })
+        });
+        Arc::new(Self { tracer: tracer.clone(), clock, context, fields: plan, recorded })
+    }
+
+    /// The context of the request's span.
+    pub(crate) fn context(&self) -> &TraceContext {
+        &self.context
+    }
+
+    /// The trace's id, for logs.
+    pub(crate) fn id(&self) -> String {
+        self.context.trace.to_string()
+    }
+
+    /// Whether the trace is recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded.is_some()
+    }
+
+    /// Notes what became of the request under the rule of its lane.
+    pub(crate) fn on_outcome(&self, rule: &str, outcome: CallOutcome) {
+        self.note(|span| {
+            span.note("andante.rule", rule.to_owned());
+            span.note("andante.outcome", outcome.as_str());
+        });
+    }
+
+    /// Notes the status of the answer, and the error that it stands for if the answer is andante's own.
+    pub(crate) fn on_answer(&self, status: http::StatusCode, error: Option<&'static str>) {
+        self.note(|span| {
+            span.note("http.response.status_code", status.as_u16());
+            // A server's span has failed if the server is at fault; 4xx is the client's.
+            if status.is_server_error() {
+                span.failure = Some("".into());
+            }
+            if error.is_some() || status.is_server_error() {
+                span.note("error.type", error.map_or_else(|| status.as_str().to_owned(), str::to_owned));
+            }
+        });
+    }
+
+    /// The request is a tunnel whose requests are traced themselves.
+    pub(crate) fn forget(&self) {
+        self.note(|span| span.context.flags = 0);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Span)) {
+        if let Some(recorded) = &self.recorded {
+            note(&mut recorded.lock().span);
+        }
+    }
+
+    /// A wait has begun at `now`.
+    pub(crate) fn on_wait(&self, now: Instant, facts: WaitFacts) {
+        let Some(recorded) = &self.recorded else { return };
+        let WaitFacts { rule, limit, ahead, expected } = facts;
+        let mut span = self.child("wait for slot", SpanKind::Internal, now);
+        span.note("andante.rule", rule);
+        span.note("andante.wait.limit", limit);
+        span.note("andante.wait.position", ahead);
+        if expected != Instant::FAR {
+            span.note("andante.wait.predicted", expected.since(now).as_secs_f64());
+        }
+        recorded.lock().wait = Some(Box::new(span));
+    }
+
+    /// The wait has ended at `now`, with this `outcome`: `sent`, `refused` or `left`.
+    pub(crate) fn on_wait_end(&self, now: Instant, outcome: &'static str) {
+        let wait = self.recorded.as_ref().and_then(|recorded| recorded.lock().wait.take());
+        if let Some(mut span) = wait {
+            span.note("andante.wait.actual", now.since(span.began).as_secs_f64());
+            span.note("andante.wait.outcome", outcome);
+            span.ended = now;
+            self.tracer.submit(*span);
+        }
+    }
+
+    /// The request has waited between two tries, from `began` until `now`, because of `reason`.
+    pub(crate) fn on_back_off(&self, began: Instant, now: Instant, reason: &'static str) {
+        if self.is_recorded() {
+            let mut span = self.child("back off", SpanKind::Internal, began);
+            span.note("andante.retry.reason", reason);
+            span.ended = now;
+            self.tracer.submit(span);
+        }
+    }
+
+    /// Has the API know of the span `context`, as its parent.
+    fn pass_on(&self, fields: &mut HeaderMap, context: &TraceContext) {
+        if self.fields == FieldPlan::Keep {
+            return;
+        }
+        if self.fields == FieldPlan::Restart {
+            fields.remove(TRACESTATE);
+        }
+        let value = HeaderValue::from_bytes(&context.to_field()).expect("digits and hyphens");
+        fields.insert(TRACEPARENT, value);
+    }
+
+    /// A span within the request's.
+    fn child(&self, name: &'static str, kind: SpanKind, began: Instant) -> Span {
+        Span {
+            context: Tracer::within(&self.context),
+            parent: Some(self.context.span),
+            state: None,
+            kind,
+            name: name.into(),
+            began,
+            ended: began,
+            attributes: Vec::new(),
+            failure: None,
+        }
+    }
+}
+
+impl Drop for RequestTrace {
+    fn drop(&mut self) {
+        if !self.is_recorded() {
+            return;
+        }
+        let now = self.clock.now();
+        self.on_wait_end(now, "left");
+        if let Some(recorded) = self.recorded.take() {
+            let mut span = recorded.into_inner().span;
+            span.ended = now;
+            if span.context.is_sampled() {
+                self.tracer.submit(*span);
+            }
+        }
+    }
+}
+
+/// The context that a request brings, if it brings one that is valid.
+fn parent(fields: &HeaderMap) -> Option<TraceContext> {
+    let mut values = fields.get_all(TRACEPARENT).iter();
+    let parent = TraceContext::parse(values.next()?.as_bytes().trim_ascii()).ok()?;
+    values.next().is_none().then_some(parent)
+}
+
+fn state(fields: &HeaderMap) -> Option<Box<str>> {
+    let values: Vec<&str> = fields.get_all(TRACESTATE).iter().filter_map(|value| value.to_str().ok()).collect();
+    let state = values.join(",");
+    (!state.is_empty() && state.len() <= MAX_STATE_BYTES).then(|| state.into())
+}
+
+/// Whether a signature covers the request's `traceparent`: with another one the API would refuse it.
+fn is_signed(fields: &HeaderMap, uri: &Uri) -> bool {
+    let names =
+        |text: &[u8]| text.windows(TRACEPARENT.as_str().len()).any(|part| part == TRACEPARENT.as_str().as_bytes());
+    SIGNATURES.iter().flat_map(|name| fields.get_all(name)).any(|value| names(value.as_bytes()))
+        || uri.query().is_some_and(|query| names(query.as_bytes()))
+}
+
+/// The URL of an API's resource as a span may show it.
+fn full_url(scheme: &str, authority: &str, uri: &Uri) -> String {
+    let query = uri.query().map(|query| format!("?{}", without_values(query))).unwrap_or_default();
+    format!("{scheme}://{authority}{}{query}", without_secrets(uri.path()))
+}

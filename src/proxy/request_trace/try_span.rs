@@ -1,0 +1,114 @@
+//! The span of one try, by the semantic conventions for HTTP clients
+//! (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-client>).
+
+use std::sync::Arc;
+
+use http::{Request, StatusCode, Version};
+
+use super::{
+    RequestTrace, full_url,
+    server_span::{OTHER, method, note_method, version},
+};
+use crate::{
+    error::Error,
+    lane::Usage,
+    limit::Unit,
+    metrics::{Durations, RetryReason},
+    policy::Origin,
+    trace::{Span, SpanKind},
+};
+
+/// A try that is recorded. Its span ends when this is dropped.
+pub(crate) struct TrySpan {
+    request: Arc<RequestTrace>,
+    /// There until it is dropped.
+    span: Option<Box<Span>>,
+}
+
+/// Facts about a try at its beginning.
+pub(crate) struct TryFacts<'a> {
+    pub(crate) origin: &'a Origin,
+    /// As the API is named to itself.
+    pub(crate) authority: &'a str,
+    /// How many tries were made before, and why the last of them was not enough.
+    pub(crate) resends: u32,
+    pub(crate) reason: Option<RetryReason>,
+}
+
+impl RequestTrace {
+    /// A try begins: `request` is told its place in the trace. Returns the try's span if it is recorded.
+    pub(crate) fn begin_try<B>(
+        self: &Arc<Self>,
+        request: &mut Request<B>,
+        facts: TryFacts<'_>,
+    ) -> Option<Box<TrySpan>> {
+        if !self.is_recorded() {
+            self.pass_on(request.headers_mut(), &self.context);
+            return None;
+        }
+        let name = Some(method(request.method())).filter(|name| *name != OTHER).unwrap_or("HTTP");
+        let mut span = self.child(name, SpanKind::Client, self.clock.now());
+        let TryFacts { origin, authority, resends, reason } = facts;
+        note_method(&mut span, request.method());
+        span.note("server.address", origin.host.to_string());
+        span.note("server.port", origin.port);
+        span.note("url.full", full_url(origin.scheme.as_str(), authority, request.uri()));
+        if resends > 0 {
+            span.note("http.request.resend_count", resends);
+        }
+        if let Some(reason) = reason {
+            span.note("andante.retry.reason", reason.as_str());
+        }
+        self.pass_on(request.headers_mut(), &span.context);
+        Some(Box::new(TrySpan { request: self.clone(), span: Some(Box::new(span)) }))
+    }
+}
+
+// === impl TrySpan ===
+
+impl TrySpan {
+    /// The answer's head has come, by this version of HTTP. The try is an example of what `times` counts.
+    pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version, times: &Durations) {
+        let Some(span) = &mut self.span else { return };
+        let clock = &self.request.clock;
+        times.exemplify(clock.now().since(span.began), span.context, clock.time_of_day());
+        span.note("http.response.status_code", status.as_u16());
+        span.note("network.protocol.version", version(by));
+        if status.is_client_error() || status.is_server_error() {
+            span.note("error.type", status.as_str().to_owned());
+            span.failure = Some("".into());
+        }
+    }
+
+    /// The try has failed without an answer.
+    pub(crate) fn on_error(&mut self, error: &Error) {
+        let Some(span) = &mut self.span else { return };
+        span.note("error.type", error.proxy_status());
+        span.failure = Some(error.with_causes().into());
+    }
+
+    /// The answer has said what the request used (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
+    pub(crate) fn on_usage(&mut self, usage: &Usage) {
+        let Some(span) = &mut self.span else { return };
+        let said = usage.said.iter().chain(&usage.at_least);
+        said.filter_map(|(unit, used)| Some((gen_ai(*unit)?, *used))).for_each(|(name, used)| span.note(name, used));
+    }
+}
+
+impl Drop for TrySpan {
+    fn drop(&mut self) {
+        if let Some(mut span) = self.span.take() {
+            span.ended = self.request.clock.now();
+            self.request.tracer.submit(*span);
+        }
+    }
+}
+
+/// The attribute for a unit of a preset for models.
+fn gen_ai(unit: Unit) -> Option<&'static str> {
+    match unit.to_string().as_str() {
+        "input-tokens" => Some("gen_ai.usage.input_tokens"),
+        "output-tokens" => Some("gen_ai.usage.output_tokens"),
+        _ => None,
+    }
+}

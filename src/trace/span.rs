@@ -1,0 +1,138 @@
+//! Spans: timed steps of a request.
+
+use std::borrow::Cow;
+
+use super::context::{SpanId, TraceContext};
+use crate::clock::Instant;
+
+/// A timed step of a request, as it is exported.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Its trace, and its own id.
+    pub context: TraceContext,
+    /// The span that it is a part of; `None` at the root of a trace.
+    pub parent: Option<SpanId>,
+    /// The `tracestate` of its trace.
+    pub state: Option<Box<str>>,
+    /// Role of the span.
+    pub kind: SpanKind,
+    /// A name that many spans share.
+    pub name: Cow<'static, str>,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// Attributes, by the names of the semantic conventions.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Description of its failure, empty if the attributes say it; `None` if it has not failed.
+    pub failure: Option<Cow<'static, str>>,
+}
+
+/// The longest text of an attribute.
+const MAX_TEXT_BYTES: usize = 1024;
+
+/// The role of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Within andante.
+    Internal,
+    /// Answers a request.
+    Server,
+    /// Sends one.
+    Client,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A text.
+    Text(Cow<'static, str>),
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Number(f64),
+}
+
+// === impl Span ===
+
+impl Span {
+    /// Adds an attribute. A longer text is cut: thousands of spans may wait for their collector.
+    pub fn note(&mut self, name: &'static str, value: impl Into<Value>) {
+        let mut value = value.into();
+        if let Value::Text(text) = &mut value
+            && text.len() > MAX_TEXT_BYTES
+        {
+            let end = (0..=MAX_TEXT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+            text.to_mut().truncate(end);
+        }
+        self.attributes.push((name, value));
+    }
+}
+
+// === impl Value ===
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Whole(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<u16> for Value {
+    fn from(number: u16) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Sampler, Tracer};
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let dropped = prometheus::IntCounter::new("dropped", "dropped").unwrap();
+        let (tracer, _) = Tracer::new(Sampler::default(), 1, dropped);
+        let mut span = Span {
+            context: tracer.begin(None),
+            parent: None,
+            state: None,
+            kind: SpanKind::Internal,
+            name: "step".into(),
+            began: Instant::START,
+            ended: Instant::START,
+            attributes: Vec::new(),
+            failure: None,
+        };
+        span.note("text", "\u{e9}".repeat(600) + "x");
+        span.note("odd", format!("x{}", "\u{e9}".repeat(600)));
+        let length = |at: usize| match &span.attributes[at].1 {
+            Value::Text(text) => text.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((length(0), length(1)), (1024, 1023));
+    }
+}

@@ -1,0 +1,85 @@
+//! Begins traces, and hands spans to the exporter.
+
+use prometheus::IntCounter;
+use tokio::sync::mpsc;
+
+use super::{
+    context::{SpanId, TraceContext},
+    sampler::Sampler,
+    span::Span,
+};
+
+/// Begins traces, and hands spans to the exporter.
+#[derive(Debug)]
+pub struct Tracer {
+    sampler: Sampler,
+    queue: mpsc::Sender<Span>,
+    dropped: IntCounter,
+    /// Authorities of collectors, as requests name them.
+    collectors: Vec<String>,
+}
+
+impl Tracer {
+    /// A tracer whose spans come out of the receiver. Those for which its `capacity` has no room are counted as
+    /// `dropped`.
+    pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Span>) {
+        let (queue, spans) = mpsc::channel(capacity);
+        (Self { sampler, queue, dropped, collectors: Vec::new() }, spans)
+    }
+
+    /// Returns the tracer with requests to these authorities exempt from tracing.
+    pub fn exempting(self, collectors: Vec<String>) -> Self {
+        Self { collectors, ..self }
+    }
+
+    /// Whether a request to `authority` is not traced, because it exports what a worker has traced.
+    pub fn exempts(&self, authority: &str) -> bool {
+        self.collectors.iter().any(|collector| collector.eq_ignore_ascii_case(authority))
+    }
+
+    /// The context of a request's span, in the trace of its caller or in a new one.
+    pub fn begin(&self, parent: Option<&TraceContext>) -> TraceContext {
+        TraceContext::child_of(parent, |trace| self.sampler.records(parent, trace))
+    }
+
+    /// The context of a span within `parent`, which is recorded if that is.
+    pub fn within(parent: &TraceContext) -> TraceContext {
+        TraceContext { span: SpanId::random(), ..*parent }
+    }
+
+    /// Hands over a span that has ended, or drops it if the exporter is behind.
+    pub fn submit(&self, span: Span) {
+        if self.queue.try_send(span).is_err() {
+            self.dropped.inc();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::Instant, trace::SpanKind};
+
+    #[test]
+    fn spans_beyond_the_capacity_are_dropped_and_counted() {
+        let dropped = IntCounter::new("dropped", "dropped").unwrap();
+        let (tracer, mut spans) = Tracer::new(Sampler::default(), 2, dropped.clone());
+        let context = tracer.begin(None);
+        assert!(context.is_sampled());
+        for _ in 0..5 {
+            tracer.submit(Span {
+                context: Tracer::within(&context),
+                parent: Some(context.span),
+                state: None,
+                kind: SpanKind::Internal,
+                name: "step".into(),
+                began: Instant::START,
+                ended: Instant::START,
+                attributes: Vec::new(),
+                failure: None,
+            });
+        }
+        assert_eq!(dropped.get(), 3);
+        assert_eq!(spans.try_recv().unwrap().context.trace, context.trace);
+    }
+}
