@@ -57,12 +57,20 @@ def pack(release, folder):
         })), "artifactType": SBOM})
     entries = [
         File("oci-layout", _json({"imageLayoutVersion": "1.0.0"})),
+        # Docker before version 25 reads no OCI layout, and finds the blobs by this file.
+        File("manifest.json", _json([{
+            "Config": _path(config), "RepoTags": [f"andante:{release.version}"], "Layers": [_path(layer)],
+        }])),
         File("index.json", _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests})),
         *(File(f"blobs/sha256/{digest}", content) for digest, content in blobs.items()),
     ]
     path = folder / f"andante-{release.version}-image-{release.processor.debian}.tar"
     path.write_bytes(release.tar(entries))
     yield path
+
+
+def _path(descriptor):
+    return f"blobs/{descriptor['digest'].replace(':', '/')}"
 
 
 def _json(content):

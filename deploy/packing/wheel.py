@@ -17,7 +17,10 @@ from .release import ROOT, File
 def pack(release, folder):
     sdist = _sdist(release)
     with tarfile.open(sdist) as archive:
-        metadata = archive.extractfile(f"andante-{release.version}/PKG-INFO").read()
+        metadata = archive.extractfile(f"andante-{release.version}/PKG-INFO").read().decode()
+    # Maturin would look for the texts beside pyproject.toml.
+    texts = "".join(f"License-File: {licence.path}\n" for licence in release.licences)
+    metadata = metadata.replace("License-Expression:", f"{texts}License-Expression:", 1).encode()
     source = folder / sdist.name
     source.write_bytes(sdist.read_bytes())
     yield source
