@@ -5,7 +5,7 @@ of its slots are used in each second? What arrives must not keep from leaving wh
 usage: burst.py [--andante PATH] [--tls] [--within SECONDS] [--connections N] [--streams N] [--limit N] [--seconds N]
 
 Prints how many answers came in each second after the first one, and fails if a full second has less than 99% of the
-limit, or if a request was not answered with 200. Needs nginx and openssl (Debian packages) and a release build; everything
+limit, or if a request was not answered with 200. Needs nginx and openssl (Debian packages) and a dist build; everything
 stays on loopback.
 """
 import argparse
@@ -28,7 +28,7 @@ LEAST = 0.99
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
+    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/dist/andante")
     parser.add_argument("--tls", action="store_true", help="through tunnels that are intercepted")
     parser.add_argument("--within", type=float, default=0, help="seconds in which all have asked")
     parser.add_argument("--connections", type=int, default=300)
@@ -38,7 +38,7 @@ def main():
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
     if missing := [tool for tool in ("nginx", "openssl", str(args.andante)) if not shutil.which(tool)]:
-        sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx openssl; cargo build --release")
+        sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx openssl; cargo build --profile dist")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     with tempfile.TemporaryDirectory() as folder:

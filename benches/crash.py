@@ -8,7 +8,7 @@ came. A killed batch is started again with the same command; in the end once mor
 
 usage: crash.py [--andante PATH] [--lines N] [--limit N] [--kills N] [--every SECONDS] [--seed N]
 
-Needs a release build; everything stays on loopback.
+Needs a dist build; everything stays on loopback.
 """
 import argparse
 import asyncio
@@ -172,7 +172,7 @@ class Crash:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
+    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/dist/andante")
     parser.add_argument("--lines", type=int, default=30_000)
     parser.add_argument("--limit", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=3, help="of each")

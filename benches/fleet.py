@@ -444,7 +444,7 @@ for dialect in ("ietf", "none"):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--andante", default=str(ROOT / "target/release/andante"))
+    parser.add_argument("--andante", default=str(ROOT / "target/dist/andante"))
     parser.add_argument("--only", default="", help="cases whose names have one of these words, separated by commas")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()

@@ -18,7 +18,7 @@ usage: instructions.py [--andante PATH] [--only andante,haproxy] [--ways plain,h
 
 Needs valgrind or linux-perf, nginx, haproxy, openssl (Debian packages). Everything stays on loopback. A build to look at:
 
-  CARGO_PROFILE_RELEASE_STRIP=false cargo build --release --bin andante --example forwarder
+  CARGO_PROFILE_DIST_STRIP=false cargo build --profile dist --bin andante --example forwarder
 """
 import argparse
 import json
@@ -110,7 +110,7 @@ PORTS = ("PLAIN TLS1 TLS2 NGINX_PLAIN NGINX_TLS HAPROXY_PLAIN HAPROXY_TLS1 HAPRO
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--andante", type=pathlib.Path)
-    parser.add_argument("--forwarder", type=pathlib.Path, default=ROOT / "target/release/examples/forwarder")
+    parser.add_argument("--forwarder", type=pathlib.Path, default=ROOT / "target/dist/examples/forwarder")
     parser.add_argument("--only", default="forwarder,haproxy,nginx,andante")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--requests", type=int, default=REQUESTS)
@@ -120,7 +120,7 @@ def main():
     parser.add_argument("--profile", type=pathlib.Path)
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
-    args.andante = args.andante or ROOT / ("target/debug/andante" if args.check else "target/release/andante")
+    args.andante = args.andante or ROOT / ("target/debug/andante" if args.check else "target/dist/andante")
     if args.check:
         args.only, args.ways, args.valgrind = "andante", "plain", True
     names, ways = args.only.split(","), args.ways.split(",")

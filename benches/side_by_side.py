@@ -2,7 +2,7 @@
 """andante beside nginx and HAProxy in one run: requests per second, latency, CPU per request, with no limit reached.
 
 The proxy has core 0; the load generator and the upstream share core 1. Machines are noisy: compare the ratios of one
-run, which the last table gives against HAProxy. Needs nginx, haproxy, wrk and taskset (Debian packages) and a release
+run, which the last table gives against HAProxy. Needs nginx, haproxy, wrk and taskset (Debian packages) and a dist
 build; everything stays on loopback.
 
 usage: benches/side_by_side.py [--seconds S] [--rounds R] [--connections C] [--andante PATH]
@@ -98,13 +98,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--threads", type=lambda text: [int(count) for count in text.split(",")])
-    parser.add_argument("--andante", default=str(ROOT / "target/release/andante"))
+    parser.add_argument("--andante", default=str(ROOT / "target/dist/andante"))
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin"
     peers = () if args.threads else ("haproxy",)
     missing = [tool for tool in ("nginx", *peers, "wrk", "taskset", args.andante) if not shutil.which(tool)]
     if missing:
-        sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx haproxy wrk; cargo build --release")
+        sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx haproxy wrk; cargo build --profile dist")
 
     with tempfile.TemporaryDirectory() as folder:
         run(args, pathlib.Path(folder))

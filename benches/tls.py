@@ -8,7 +8,7 @@ noisy: compare the ratios of one run, which the last table gives against HAProxy
 
 usage: benches/tls.py [--seconds S] [--rounds R] [--connections C] [--andante PATH] [--oha PATH]
 
-Needs nginx, haproxy, curl, openssl, taskset (Debian packages), oha (cargo install oha) and a release build; everything stays
+Needs nginx, haproxy, curl, openssl, taskset (Debian packages), oha (cargo install oha) and a dist build; everything stays
 on loopback.
 """
 import argparse
@@ -53,14 +53,14 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
+    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/dist/andante")
     parser.add_argument("--oha", default="oha")
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
     tools = ("nginx", "haproxy", "curl", "openssl", "taskset", args.oha, str(args.andante))
     if missing := [tool for tool in tools if not shutil.which(tool)]:
         sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx haproxy curl openssl; cargo install oha; "
-                 "cargo build --release")
+                 "cargo build --profile dist")
     # What starts has core 1, the proxies are moved.
     os.sched_setaffinity(0, {1})
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ With --members several andantes share the limits by a Redis, each with its part 
 usage: tokens.py [--andante PATH] [--members N] [--minutes N] [--largest N] [--output N] [--seed N]
 
 Prints for each limit the most in any window of a minute, by how much that is too many in the largest output, and the share
-used and the calls to the store from the second minute on. Needs a release build; everything stays on loopback.
+used and the calls to the store from the second minute on. Needs a dist build; everything stays on loopback.
 """
 import argparse
 import asyncio
@@ -187,7 +187,7 @@ def most_in_a_window(used):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
+    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/dist/andante")
     parser.add_argument("--members", type=int, default=1, help="so many andantes share the limits")
     parser.add_argument("--minutes", type=int, default=4)
     parser.add_argument("--largest", type=int, default=4000, help="the most input that a request costs")

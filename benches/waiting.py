@@ -4,7 +4,7 @@
 
 usage: waiting.py [--andante PATH] [--requests N]
 
-Needs a release build; everything stays on loopback.
+Needs a dist build; everything stays on loopback.
 """
 import argparse
 import contextlib
@@ -38,7 +38,7 @@ max-wait = "20000h"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/release/andante")
+    parser.add_argument("--andante", type=pathlib.Path, default=ROOT / "target/dist/andante")
     parser.add_argument("--requests", type=int, default=10_000)
     args = parser.parse_args()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
