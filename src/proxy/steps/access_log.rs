@@ -18,6 +18,8 @@ pub const ACCESS: &str = "access";
 const WORKERS_ID: &str = "x-request-id";
 /// Longer ids of clients are not logged.
 const LONGEST_ID: usize = 128;
+/// Longer paths, hosts and methods are cut: lines in the queue take memory, and a head may have 64 KiB.
+const MAX_SHOWN_BYTES: usize = 2 * 1024;
 /// Segments of a path that are at least this long may be keys.
 const LIKE_A_KEY: usize = 20;
 
@@ -80,14 +82,16 @@ impl AccessLine<'_> {
         }
         let Self { method, host, path, rule, status, said, since } = self;
         let now = exchange.proxy.clock.now();
-        let path = path.map(without_secrets);
+        // Cut when its secrets are gone: what marks a password may come behind it.
+        let path = path.map(|path| cut(without_secrets(path)));
+        let (method, host) = (method.map(|method| cut(method.as_str().into())), host.map(|host| cut(host.into())));
         let account = &exchange.stats;
         let waits = said.filter(|_| rule.is_some());
         info!(
             target: ACCESS,
             client = %exchange.session.address,
-            method = method.map(Method::as_str),
-            host,
+            method = method.as_deref(),
+            host = host.as_deref(),
             path = path.as_deref(),
             status = status.map(|status| status.as_u16()),
             outcome = outcome.as_str(),
@@ -103,6 +107,15 @@ impl AccessLine<'_> {
             "request"
         );
     }
+}
+
+/// `text`, or its beginning if it is too long for a line.
+fn cut(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.len() <= MAX_SHOWN_BYTES {
+        return text;
+    }
+    let beginning = &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)];
+    format!("{beginning}…").into()
 }
 
 /// `path` as it may be logged: without what looks like a key, as some APIs have it in their paths, and without the user
@@ -131,6 +144,14 @@ fn is_like_a_key(segment: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_path_is_cut_between_two_characters() {
+        assert_eq!(cut("/short".into()), "/short");
+        let long = format!("/{}", "ü".repeat(MAX_SHOWN_BYTES));
+        let shown = cut(Cow::Borrowed(&long));
+        assert!(shown.ends_with("ü…") && shown.len() <= MAX_SHOWN_BYTES + "…".len(), "{}", shown.len());
+    }
 
     #[test]
     fn paths_are_logged_without_what_may_be_a_key() {
