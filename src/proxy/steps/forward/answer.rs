@@ -30,6 +30,7 @@ use crate::{
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
+        request_memory::fields_bytes,
         request_stats::Wait,
     },
 };
@@ -210,14 +211,19 @@ fn may_refuse(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
 
-/// Reads the answer to its end, so that nothing is held while its request is sent again; `false` if it is too large.
-pub(crate) async fn hold(answer: &mut Response<ResponseBody>) -> bool {
+/// Reads the answer to its end, so that nothing is held upstream while its request is sent again. Returns `false` if it is
+/// too large, or the client has no memory left for it.
+pub(crate) async fn hold(exchange: &Exchange, answer: &mut Response<ResponseBody>) -> bool {
+    let head = fields_bytes(answer.headers()) as u64;
     let ResponseBody::Upstream(body) = answer.body_mut() else { return true };
-    if !body.read_ahead(HELD, HOLDING).await {
+    let mut charge = exchange.charge();
+    let most = body.size_hint().upper().map_or(HELD, |bytes| bytes.min(HELD));
+    if !charge.resize(head + most) || !body.read_ahead(HELD, HOLDING).await {
         return false;
     }
+    charge.resize(head + body.length_ahead());
     if let ResponseBody::Upstream(body) = std::mem::replace(answer.body_mut(), ResponseBody::Own(None)) {
-        *answer.body_mut() = ResponseBody::Held(body.into_held());
+        *answer.body_mut() = ResponseBody::Held(body.into_held(charge));
     }
     true
 }
