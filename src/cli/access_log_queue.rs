@@ -4,7 +4,7 @@ use std::{
     io::{self, Write},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -12,11 +12,15 @@ use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuar
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::access_log_writer::{AccessLogWriter, Sink};
+use crate::metrics::access_log;
 
 /// Lines of about a second at 20,000 requests a second. `max-memory` has room for them: see its reserve.
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// No line is shorter, so the bound in bytes is reached before the library's in lines.
 const MIN_LINE_BYTES: usize = 64;
+
+/// The reason why lines are lost when the queue is full.
+pub(super) const OVERFLOW: &str = "it is written more slowly than requests come";
 
 /// The end of the queue that lines are written to.
 #[derive(Clone)]
@@ -25,11 +29,11 @@ pub(super) struct LineQueue {
     queued: Arc<QueuedBytes>,
 }
 
-/// Bytes in the queue, and lines that found no room in it.
+/// Bytes in the queue, and whether it overflowed.
 #[derive(Debug, Default)]
 pub(super) struct QueuedBytes {
     bytes: AtomicUsize,
-    lost: AtomicUsize,
+    overflowed: AtomicBool,
 }
 
 // === impl LineQueue ===
@@ -76,7 +80,11 @@ impl QueuedBytes {
         let fits = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_QUEUED_BYTES;
         if !fits {
             self.remove(bytes);
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            // Counted here: the thread that writes may hang.
+            access_log::lost(1);
+            if !self.overflowed.swap(true, Ordering::Relaxed) {
+                access_log::set_problem(Some(OVERFLOW.to_owned()));
+            }
         }
         fits
     }
@@ -86,9 +94,9 @@ impl QueuedBytes {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the lines that were lost since the last call.
-    pub(super) fn take_lost(&self) -> u64 {
-        self.lost.swap(0, Ordering::Relaxed) as u64
+    /// Returns whether lines were lost since the last call.
+    pub(super) fn take_overflowed(&self) -> bool {
+        self.overflowed.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -101,7 +109,7 @@ mod tests {
         let queued = QueuedBytes::default();
         assert!(queued.add(MAX_QUEUED_BYTES - 100));
         assert!(!queued.add(101) && queued.add(100) && !queued.add(1));
-        assert_eq!((queued.take_lost(), queued.take_lost()), (2, 0));
+        assert!(queued.take_overflowed() && !queued.take_overflowed());
         queued.remove(100);
         assert!(queued.add(100));
     }

@@ -12,7 +12,7 @@ use std::{
 
 use tracing::{info, warn};
 
-use super::access_log_queue::QueuedBytes;
+use super::access_log_queue::{OVERFLOW, QueuedBytes};
 use crate::{clock, metrics::access_log};
 
 /// The log says at most once in this time that lines are lost.
@@ -58,13 +58,13 @@ impl AccessLogWriter {
         Self { sink, loss: Loss::default(), queued }
     }
 
-    /// Reports the lines that found no room in the queue since the last call. Returns whether there were any.
+    /// Reports that lines found no room in the queue since the last call. Returns whether there were any.
     fn report_lost(&mut self) -> bool {
-        let lost = self.queued.take_lost();
-        if lost > 0 {
-            self.loss.add(lost, "it is written more slowly than requests come", clock::monotonic());
+        let overflowed = self.queued.take_overflowed();
+        if overflowed {
+            self.loss.report(OVERFLOW, clock::monotonic());
         }
-        lost > 0
+        overflowed
     }
 }
 
@@ -169,6 +169,10 @@ fn open(path: &std::path::Path) -> io::Result<File> {
 impl Loss {
     fn add(&mut self, lines: u64, why: &str, now: Duration) {
         access_log::lost(lines);
+        self.report(why, now);
+    }
+
+    fn report(&mut self, why: &str, now: Duration) {
         access_log::set_problem(Some(why.to_owned()));
         self.is_failing = true;
         if self.is_due(now) {
