@@ -43,6 +43,8 @@ const FIRST_EVENT: Duration = Duration::from_secs(1);
 /// How much of an answer is kept while its request is sent again.
 const HELD: u64 = 64 * 1024;
 const HOLDING: Duration = Duration::from_secs(5);
+/// A connection whose answer has a longer head serves no other request: hyper would keep a buffer of that size for it.
+const MAX_HEAD_TO_REUSE_BYTES: usize = 64 * 1024;
 
 /// What is needed to pass an answer back.
 pub(crate) struct InFlight<'a> {
@@ -73,7 +75,10 @@ pub(crate) async fn judge(
     let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
-    let announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
+    let mut announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
+    if fields_bytes(&parts.headers) > MAX_HEAD_TO_REUSE_BYTES {
+        announced.max = Some(0);
+    }
     body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
