@@ -114,8 +114,8 @@ fn cut(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.len() <= MAX_SHOWN_BYTES {
         return text;
     }
-    let beginning = &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)];
-    format!("{beginning}…").into()
+    let end = (0..=MAX_SHOWN_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end]).into()
 }
 
 /// `path` as it may be logged: without what looks like a key, as some APIs have it in their paths, and without the user
