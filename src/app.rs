@@ -16,14 +16,7 @@ mod unmatched;
 mod view;
 mod worker_threads;
 
-use std::{
-    future::pending,
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
@@ -32,13 +25,6 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-pub use self::{
-    explain::explain_by,
-    handover::{Successor, Successors, TakeOverError},
-    start_error::StartError,
-    start_files::unusable_files,
-    unmatched::Unmatched,
-};
 use self::{
     accept::accept,
     fleet::{FleetMember, Talking},
@@ -51,25 +37,30 @@ use self::{
     view::View,
     worker_threads::WorkerThreads,
 };
+pub use self::{
+    explain::explain_by,
+    handover::{Successor, Successors, TakeOverError},
+    start_error::StartError,
+    start_files::unusable_files,
+    unmatched::Unmatched,
+};
 use crate::{
     admin::{self, Status, StatusSource as _, status::Requests},
-    ca::{Ca, CaError},
+    ca::Ca,
     clock::Clock,
     config::{
         Config,
         authorities::{self, NO_AUTHORITY_HINT},
         expiry::{self, EXPIRED_HINT},
-        token_file::{self, TOKEN_FILE_HINT, TokenFileError},
     },
-    error::BoxError,
     lane::{Lanes, Sharing},
     listen::{self, Given},
     memory::{self, Memory},
     metrics::Metrics,
     otlp::{Exporter, Exporting},
     proxy::{self, Proxy},
-    store::{LedgerError, OpenError, RedisLedger},
-    tls::{Tls, TlsError},
+    store::RedisLedger,
+    tls::Tls,
 };
 
 /// A started andante.

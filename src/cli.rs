@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
+mod access_log_queue;
 mod access_log_writer;
 mod admin_client;
 pub mod batch;

@@ -17,10 +17,13 @@ use crate::clock::{Clock, Instant};
 /// The part of the memory that no holder is given: an allocator keeps freed pages for a while, and the kernel's page tables,
 /// threads and small values are charged to nobody.
 const RESERVE_PART: u64 = 8;
-/// The part of the memory that clients with little may take of the reserve.
+/// The part of the memory that is left when clients with little are refused. Only charges count for that: memory that nobody is
+/// charged for refuses no client with little.
 const BRIM_PART: u64 = 16;
 /// A holder with less than this part of the memory counts as one with little.
 const LITTLE_PART: u64 = 64;
+/// A holder with less than this part of the memory is not ended: an allocator may keep as much that is free.
+const LARGE_PART: u64 = 8;
 /// A charge of up to this many bytes is refused only when nothing is left: a connection with up to three usual requests.
 pub const SMALL_BYTES: u64 = 16 * 1024;
 /// The resident memory is read again after this time, or once charges have grown by this part of the memory.
@@ -94,6 +97,14 @@ impl Memory {
         self.account.lock().charged
     }
 
+    /// Whether the connections of `holder` are to end: the process has more memory than its bound, and `holder` most of it. The
+    /// resident memory counts, too, so this is how memory that nobody is charged for becomes free.
+    pub fn is_to_end(&self, holder: Holder) -> bool {
+        let mut account = self.account.lock();
+        self.sample(&mut account);
+        account.is_to_end(self.bytes, holder)
+    }
+
     fn change(&self, holder: Holder, before: u64, after: u64) -> bool {
         let grows = after > before;
         let mut account = self.account.lock();
@@ -144,8 +155,14 @@ impl Account {
     fn fits(&self, bytes: u64, holder: Holder, more: u64, after: u64) -> bool {
         let (used, held) = (self.used() + more, self.holders.get(&holder).copied().unwrap_or_default() + more);
         let free = (bytes - bytes / RESERVE_PART).saturating_sub(used);
-        let little = held <= bytes / LITTLE_PART && used <= bytes - bytes / BRIM_PART;
+        let little = held <= bytes / LITTLE_PART && self.base + self.charged + more <= bytes - bytes / BRIM_PART;
         held <= free || little || (after <= SMALL_BYTES && free > 0)
+    }
+
+    /// Whether more memory than `bytes` is in use, and `holder` is the largest and has a large part of it.
+    fn is_to_end(&self, bytes: u64, holder: Holder) -> bool {
+        let held = self.holders.get(&holder).copied().unwrap_or_default();
+        self.used() > bytes && held >= bytes / LARGE_PART && self.holders.values().all(|other| *other <= held)
     }
 }
 
@@ -222,6 +239,26 @@ mod tests {
         assert!(!hold(&mut account, client(1), 2 * MIB, 2 * MIB));
         account.resident = 10 * MIB;
         assert!(hold(&mut account, client(1), 2 * MIB, 2 * MIB));
+    }
+
+    #[test]
+    fn a_client_with_little_is_served_whatever_is_resident_and_the_largest_is_to_end() {
+        let mut account = account();
+        assert!(hold(&mut account, client(1), 10 * MIB, 10 * MIB) && hold(&mut account, client(2), 9 * MIB, 9 * MIB));
+        account.resident = 80 * MIB;
+        assert!(hold(&mut account, client(3), SMALL_BYTES, 4 * SMALL_BYTES));
+        assert!(!hold(&mut account, client(2), SMALL_BYTES, SMALL_BYTES));
+        assert_eq!([1, 2, 3].map(|last| account.is_to_end(64 * MIB, client(last))), [true, false, false]);
+        (account.resident, account.charged_then) = (60 * MIB, account.charged);
+        assert!(!account.is_to_end(64 * MIB, client(1)), "below the bound");
+    }
+
+    #[test]
+    fn a_holder_without_a_large_part_is_not_ended() {
+        let mut account = account();
+        assert!(hold(&mut account, client(1), 7 * MIB, 7 * MIB));
+        account.resident = 80 * MIB;
+        assert!(!account.is_to_end(64 * MIB, client(1)));
     }
 
     #[test]

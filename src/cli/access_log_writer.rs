@@ -6,13 +6,13 @@ use std::{
     io::{self, Write},
     os::unix::fs::MetadataExt as _,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
 use tracing::{info, warn};
-use tracing_appender::non_blocking::ErrorCounter;
 
+use super::access_log_queue::{OVERFLOW, QueuedBytes};
 use crate::{clock, metrics::access_log};
 
 /// The log says at most once in this time that lines are lost.
@@ -39,9 +39,7 @@ pub(super) struct LogFile {
 pub(super) struct AccessLogWriter {
     sink: Sink,
     loss: Loss,
-    /// Lines that never came here, because the writer was too far behind.
-    dropped: Arc<OnceLock<ErrorCounter>>,
-    dropped_before: usize,
+    queued: Arc<QueuedBytes>,
 }
 
 /// Whether lines are lost, and when that was reported.
@@ -54,29 +52,29 @@ struct Loss {
 // === impl AccessLogWriter ===
 
 impl AccessLogWriter {
-    /// A writer to `sink`; `dropped` will count the lines that do not get here.
-    pub(super) fn new(sink: Sink, dropped: Arc<OnceLock<ErrorCounter>>) -> Self {
+    /// A writer to `sink` of the lines that `queued` counts.
+    pub(super) fn new(sink: Sink, queued: Arc<QueuedBytes>) -> Self {
         access_log::started();
-        Self { sink, loss: Loss::default(), dropped, dropped_before: 0 }
+        Self { sink, loss: Loss::default(), queued }
     }
 
-    /// Counts the lines that did not get here since the last call. Returns whether there were any.
-    fn count_dropped(&mut self) -> bool {
-        let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
-        let more = dropped.saturating_sub(self.dropped_before);
-        if more > 0 {
-            self.dropped_before = dropped;
-            self.loss.add(more as u64, "it is written more slowly than requests come", clock::monotonic());
+    /// Reports that lines found no room in the queue since the last call. Returns whether there were any.
+    fn report_lost(&mut self) -> bool {
+        let overflowed = self.queued.take_overflowed();
+        if overflowed {
+            self.loss.report(OVERFLOW, clock::monotonic());
         }
-        more > 0
+        overflowed
     }
 }
 
 impl Write for AccessLogWriter {
     /// Takes all of `lines`, written or not: the thread that calls has nobody to report to.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let drops = self.count_dropped();
-        match self.sink.append(lines) {
+        let drops = self.report_lost();
+        let appended = self.sink.append(lines);
+        self.queued.remove(lines.len());
+        match appended {
             Ok(()) if drops => {}
             Ok(()) => self.loss.end(),
             Err(error) => {
@@ -88,7 +86,7 @@ impl Write for AccessLogWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.count_dropped();
+        self.report_lost();
         if let Sink::Stream(stream) = &mut self.sink {
             // A stream that cannot be flushed fails the next write as well.
             let _ = stream.flush();
@@ -171,6 +169,10 @@ fn open(path: &std::path::Path) -> io::Result<File> {
 impl Loss {
     fn add(&mut self, lines: u64, why: &str, now: Duration) {
         access_log::lost(lines);
+        self.report(why, now);
+    }
+
+    fn report(&mut self, why: &str, now: Duration) {
         access_log::set_problem(Some(why.to_owned()));
         self.is_failing = true;
         if self.is_due(now) {

@@ -1,13 +1,10 @@
 //! Sets up logging: to standard error, so that standard output stays the command's own; and the access log, to where
 //! that is wanted.
 
-use std::{
-    env, io,
-    sync::{Arc, OnceLock},
-};
+use std::{env, io};
 
 use tracing::{level_filters::LevelFilter, warn};
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     filter::Targets,
@@ -16,12 +13,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use super::{
-    Failure,
-    access_log_writer::{AccessLogWriter, Sink},
-    json_text::MakeEscaping,
-    terminal,
-};
+use super::{Failure, access_log_queue::LineQueue, access_log_writer::Sink, json_text::MakeEscaping, terminal};
 use crate::{
     config::{AccessLog, Config, LogFormat},
     metrics::access_log,
@@ -67,7 +59,7 @@ where
 
 /// Writes by a thread of its own: a disk that hangs, or a reader that has stopped, must not hold up requests. When it
 /// is too far behind, lines are lost.
-fn writer(to: &AccessLog) -> Result<(NonBlocking, WorkerGuard), Failure> {
+fn writer(to: &AccessLog) -> Result<(LineQueue, WorkerGuard), Failure> {
     let sink = match to {
         AccessLog::Stdout => Sink::Stream(Box::new(io::stdout())),
         AccessLog::Stderr => Sink::Stream(Box::new(io::stderr())),
@@ -77,12 +69,7 @@ fn writer(to: &AccessLog) -> Result<(NonBlocking, WorkerGuard), Failure> {
                 .hinting("name a file in a folder that is there and may be written to, or \"stderr\"")
         })?,
     };
-    let dropped = Arc::new(OnceLock::new());
-    let writer = AccessLogWriter::new(sink, dropped.clone());
-    let (writer, guard) = NonBlockingBuilder::default().thread_name("access-log").finish(writer);
-    // Set once, here.
-    let _ = dropped.set(writer.error_counter());
-    Ok((writer, guard))
+    Ok(LineQueue::start(sink))
 }
 
 /// h2 logs every frame for its own developers, and a peer could fill a disk with that. So it must be asked for by name.

@@ -91,7 +91,8 @@ mod tests {
         // Fields 20, 22, 23 and 24 of 52: threads, start in ticks, bytes, pages.
         let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 9 0 200 4096 3 18446744073709551615";
         for name in ["andante", "a) (b"] {
-            let [.., virtual_memory, resident, start, threads] = values(&format!("7 ({name}) {fields}"), "cpu 1\nbtime 1000\n");
+            let [.., virtual_memory, resident, start, threads] =
+                values(&format!("7 ({name}) {fields}"), "cpu 1\nbtime 1000\n");
             assert_eq!(virtual_memory, Some(4096.0));
             assert_eq!(resident, Some(3.0 * page_size() as f64));
             assert_eq!(start, Some((1000.0 + 200.0 / clock_ticks_per_second() as f64).floor()));

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::Instant,
+    memory::Charge,
     policy::Origin,
     proxy::{
         context::Proxy,
@@ -203,6 +204,11 @@ impl Exchange {
 
     pub(crate) fn set_out_of_memory(&self, out_of_memory: bool) {
         self.out_of_memory.store(out_of_memory, Ordering::Relaxed);
+    }
+
+    /// An empty charge of the party that its requests come from.
+    pub(crate) fn charge(&self) -> Charge {
+        self.proxy.memory.charge(self.session.holder())
     }
 
     /// Ready when `most` bytes more may be given to hyper, which keeps what the worker has not taken.

@@ -11,12 +11,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderMap, Request};
 use http_body::Body;
 use parking_lot::Mutex;
 
 use crate::{
-    memory::{Charge, Holder},
+    memory::Charge,
     proxy::{protocol::MAX_HEAD, session::Session},
 };
 
@@ -28,6 +28,9 @@ const BUDGET_BYTES: usize = 100 * (MAX_HEAD + STREAM_BYTES);
 const CONNECTION_BYTES: usize = 2 * 1024;
 /// Memory of a connection is reserved in steps of this many bytes: one is a connection with a usual request.
 const STEP_BYTES: usize = 8 * 1024;
+
+/// A head of up to this many bytes is charged when all of it has come.
+pub(crate) const USUAL_HEAD_BYTES: usize = 8 * 1024;
 
 /// The memory of one connection's requests.
 #[derive(Clone)]
@@ -78,7 +81,7 @@ pub(crate) enum NoMemory {
 impl RequestMemory {
     /// The memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
     pub(crate) fn new(session: &Session, most_of_bodies: usize) -> Self {
-        let charge = session.proxy.memory.charge(Holder::Client(session.requester().client.address()));
+        let charge = session.proxy.memory.charge(session.holder());
         let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, answers: 0, charge };
         // A connection beyond the bound is told so when it sends a request.
         held.reserve();
@@ -93,17 +96,18 @@ impl RequestMemory {
         if held.heads + head > BUDGET_BYTES {
             return Err(NoMemory::Connection);
         }
-        let reading = std::mem::take(&mut held.reading);
         (held.heads, held.bodies) = (held.heads + head, held.bodies + body);
         if held.reserve() {
             return Ok(HeldRequest { memory: self.clone(), head, body });
         }
-        (held.heads, held.bodies, held.reading) = (held.heads - head, held.bodies - body, reading);
+        (held.heads, held.bodies) = (held.heads - head, held.bodies - body);
         Err(NoMemory::Account)
     }
 
-    /// Reserves memory for a head of which `bytes` have come. Returns `false` if there is none.
+    /// Reserves memory for a head of which `bytes` have come. Returns `false` if there is none. A usual head is charged when all of
+    /// it has come.
     pub(crate) fn reads_head(&self, bytes: usize) -> bool {
+        let bytes = if bytes > USUAL_HEAD_BYTES { bytes.min(MAX_HEAD) } else { 0 };
         let mut held = self.0.lock();
         let before = std::mem::replace(&mut held.reading, bytes);
         let fits = held.reserve();
@@ -162,14 +166,15 @@ impl RequestMemory {
 // === impl HeldRequest ===
 
 impl HeldRequest {
-    /// Gives back the memory of the request but for what a stream takes beside its head, which its answer holds.
-    pub(crate) fn into_answer(mut self) -> AnswerMemory {
+    /// Gives back the memory of the request, and reserves that of its answer's `head` and its stream. `None` if there is none.
+    pub(crate) fn into_answer(mut self, head: usize) -> Option<AnswerMemory> {
         let mut held = self.memory.0.lock();
-        let (head, body) = (std::mem::replace(&mut self.head, STREAM_BYTES), std::mem::take(&mut self.body));
-        (held.heads, held.bodies) = (held.heads - (head - STREAM_BYTES), held.bodies - body);
-        held.reserve();
+        let answer = STREAM_BYTES.max(head);
+        let (head, body) = (std::mem::replace(&mut self.head, answer), std::mem::take(&mut self.body));
+        (held.heads, held.bodies) = (held.heads - head + answer, held.bodies - body);
+        let fits = held.reserve();
         drop(held);
-        AnswerMemory(Arc::new(self))
+        fits.then(|| AnswerMemory(Arc::new(self)))
     }
 }
 
@@ -220,8 +225,12 @@ impl HeldMemory {
 
 fn head_bytes<B>(request: &Request<B>) -> usize {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
-    target + fields.sum::<usize>()
+    target + fields_bytes(request.headers())
+}
+
+/// Memory of the fields of a head.
+pub(crate) fn fields_bytes(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 #[cfg(test)]
@@ -229,7 +238,10 @@ mod tests {
     use http_body_util::{Empty, Full};
 
     use super::*;
-    use crate::{clock::Clock, memory::Memory};
+    use crate::{
+        clock::Clock,
+        memory::{Holder, Memory},
+    };
 
     const CLIENT: Holder = Holder::Client(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
@@ -294,7 +306,7 @@ mod tests {
         let account = Memory::new(1 << 40, Clock::start());
         let memory = memory(&account);
         let request = Request::get("/").header("x", "y".repeat(8000)).body(Empty::<&[u8]>::new()).unwrap();
-        let answer = memory.hold(&request).unwrap().into_answer();
+        let answer = memory.hold(&request).unwrap().into_answer(100).unwrap();
         assert_eq!(memory.0.lock().heads, STREAM_BYTES, "its head is not needed any more");
         let parts: Vec<_> = (0..10).map(|_| answer.hold(Bytes::from(vec![0; 16 * 1024])).unwrap()).collect();
         drop(answer);
@@ -302,6 +314,18 @@ mod tests {
         drop(parts);
         let held = memory.0.lock();
         assert_eq!((held.heads, held.answers, account.charged()), (0, 0, STEP_BYTES as u64));
+    }
+
+    #[test]
+    fn a_long_head_of_an_answer_is_charged_in_the_place_of_its_request() {
+        let account = Memory::new(1 << 40, Clock::start());
+        let memory = memory(&account);
+        let request = || memory.hold(&Request::get("/").body(Empty::<&[u8]>::new()).unwrap()).unwrap();
+        let answer = request().into_answer(480 * 1024).unwrap();
+        assert!(account.charged() >= 480 * 1024, "{}", account.charged());
+        drop(answer);
+        assert!(request().into_answer(1 << 41).is_none());
+        assert_eq!(memory.0.lock().heads, 0);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
     lane::{AddedRule, Lane, order::ClientId},
+    memory::Holder,
     policy::{Origin, Scheme},
     proxy::{
         context::Proxy,
@@ -164,6 +165,11 @@ impl Session {
     /// The party that its requests come from.
     pub(crate) fn requester(&self) -> Requester {
         Requester { address: self.address, client: self.identity }
+    }
+
+    /// The party that memory of its requests is charged to.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder::Client(self.requester().client.address())
     }
 
     /// Returns the session with its requests sent to the address of `pin`.

@@ -157,3 +157,24 @@ fn reads_of_a_rule_with_a_cache_are_the_caches() {
     assert_eq!([ask("GET"), ask("GET")], ["1", "2"]);
     assert_eq!([ask("POST"), ask("POST")], ["3", "3"]);
 }
+
+#[test]
+fn a_stream_that_its_worker_has_left_gives_its_place_back() {
+    let upstream = Upstream::scripted(|mut connection| {
+        while let Some(request) = connection.request() {
+            if request.target() != "/events" {
+                connection.send(CREATED);
+                continue;
+            }
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+            while connection.sent("9\r\ndata: a\n\n\r\n") {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+        }
+    });
+    let andante = ruled(&upstream, "in-flight = 1\ndeduplicate = \"10m\"");
+    let mut leaving = send(&andante, &upstream, "POST", "/events", "", "x");
+    assert!(!leaving.bytes(20).is_empty());
+    leaving.reset();
+    assert_eq!(send(&andante, &upstream, "POST", "/other", "", "x").answer().status(), 201);
+}

@@ -1,9 +1,11 @@
 //! The lines of a text, which has to be UTF-8. Says what to do about one that is not.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read as _};
 
 use super::InputError;
 
+/// Longer lines are no requests: a pipe without a line's end must not fill the memory.
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// What to do about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
     "this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
@@ -16,6 +18,7 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 pub(super) struct TextLines<R> {
     reader: R,
     number: u64,
+    max_bytes: u64,
 }
 
 /// Whether a text that begins like this is UTF-16, by its byte-order mark.
@@ -27,7 +30,7 @@ pub(super) fn is_utf16(text: &[u8]) -> bool {
 
 impl<R: BufRead> TextLines<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, number: 0 }
+        Self { reader, number: 0, max_bytes: MAX_LINE_BYTES }
     }
 }
 
@@ -37,7 +40,7 @@ impl<R: BufRead> Iterator for TextLines<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut bytes = Vec::new();
-        let read = self.reader.read_until(b'\n', &mut bytes);
+        let read = (&mut self.reader).take(self.max_bytes + 1).read_until(b'\n', &mut bytes);
         self.number += 1;
         let line = self.number;
         let wrong = |what: String| Some((line, Err(InputError::Line { line, what })));
@@ -45,6 +48,12 @@ impl<R: BufRead> Iterator for TextLines<R> {
             Ok(0) => return None,
             Ok(_) => {}
             Err(error) => return wrong(error.to_string()),
+        }
+        if bytes.len() as u64 > self.max_bytes {
+            if let Err(error) = skip_line(&bytes, &mut self.reader) {
+                return wrong(error.to_string());
+            }
+            return wrong(format!("it is longer than {} bytes: write one request on each line", self.max_bytes));
         }
         if line == 1 && is_utf16(&bytes) {
             // All that follows would be wrong in the same way.
@@ -59,6 +68,14 @@ impl<R: BufRead> Iterator for TextLines<R> {
     }
 }
 
+/// Reads the rest of a line that has `begun`.
+fn skip_line(begun: &[u8], reader: &mut impl BufRead) -> io::Result<()> {
+    if begun.ends_with(b"\n") {
+        return Ok(());
+    }
+    reader.skip_until(b'\n').map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +87,15 @@ mod tests {
     #[test]
     fn a_byte_order_mark_is_no_part_of_the_first_line() {
         assert_eq!(read(b"\xef\xbb\xbfa\r\nb"), [(1, Ok("a".into())), (2, Ok("b".into()))]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_an_error_with_its_number_and_the_next_is_read() {
+        let bound = |bytes: &'static [u8]| TextLines { max_bytes: 3, ..TextLines::new(bytes) };
+        let lines: Vec<_> = bound(b"ab\nabcdef\nabc\ncd\nabcd").map(|(line, text)| (line, text.ok())).collect();
+        assert_eq!(lines, [(1, Some("ab".into())), (2, None), (3, None), (4, Some("cd".into())), (5, None)]);
+        let error = bound(b"abcdef").next().unwrap().1.unwrap_err().to_string();
+        assert!(error.starts_with("line 1: it is longer than 3 bytes"), "{error}");
     }
 
     #[test]

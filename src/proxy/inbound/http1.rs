@@ -29,6 +29,7 @@ use crate::{
         message::{progress::Phase, request_body::RequestBody},
         outbound::response_body::ResponseBody,
         protocol::{MAX_FIELDS, MAX_HEAD},
+        request_memory::fields_bytes,
         stack::stack,
         steps::respond,
     },
@@ -36,6 +37,9 @@ use crate::{
 
 /// How many bytes of an answer hyper may hold before it gets another piece.
 const AT_ONCE: usize = 16 * 1024;
+
+/// A head of up to this many bytes is covered by the memory that a connection reserves at once.
+const USUAL_ANSWER_HEAD_BYTES: usize = 4 * 1024;
 
 /// An answer's body that gives hyper more only when the worker has taken what there was: hyper would hold as much as
 /// the longest head may have, and a piece more.
@@ -68,6 +72,10 @@ where
             let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
             exchange.interim.close();
             exchange.memory(|memory| memory.release());
+            let head = fields_bytes(answer.headers());
+            if head > USUAL_ANSWER_HEAD_BYTES && !exchange.give(head) {
+                answer = respond::without_memory(&exchange);
+            }
             // hyper closes the connection then. A worker in the middle of its upload has to be told (RFC 9112 §9.6).
             let is_cut_short = exchange.progress.is_unread() || exchange.progress.is_body_coming();
             if is_cut_short && answer.status().as_u16() >= 400 {

@@ -4,7 +4,10 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -27,10 +30,14 @@ use crate::{
         call::Arrival,
         exchange::Exchange,
         inbound::watchdog::{self, NextLook, Watchdog},
-        message::{frame_filter::FrameFilter, progress::Phase, request_body::RequestBody},
+        message::{
+            frame_filter::{FrameFilter, Received},
+            progress::Phase,
+            request_body::RequestBody,
+        },
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
-        request_memory::{AnswerMemory, HeldRequest, NoMemory, RequestMemory},
+        request_memory::{AnswerMemory, HeldRequest, NoMemory, RequestMemory, USUAL_HEAD_BYTES, fields_bytes},
         session::Session,
         stack::stack,
         steps::respond,
@@ -88,6 +95,14 @@ where
         let arrival = Arrival { exchange, request };
         answer(arrival, next_look.clone(), held)
     });
+    let (heads, head_refused) = (memory.clone(), AtomicBool::new(false));
+    let mut open_block = 0;
+    let on_read = |received: Received| {
+        let before = std::mem::replace(&mut open_block, received.open_block);
+        if open_block.max(before) > USUAL_HEAD_BYTES && !heads.reads_head(open_block) {
+            head_refused.store(true, Ordering::Relaxed);
+        }
+    };
     let connection = http2::Builder::new(StreamExecutor)
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
@@ -97,7 +112,7 @@ where
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(PING)
         .auto_date_header(true)
-        .serve_connection(TokioIo::new(FrameFilter::of_client(stream, |_| {})), service);
+        .serve_connection(TokioIo::new(FrameFilter::of_client(stream, on_read)), service);
 
     let mut connection = pin!(connection);
     let mut tick = tokio::time::interval(usual);
@@ -123,8 +138,10 @@ where
             }
             return Poll::Ready(());
         }
-        while tick.poll_tick(cx).is_ready() {
+        let mut out_of_memory = head_refused.load(Ordering::Relaxed);
+        while !out_of_memory && tick.poll_tick(cx).is_ready() {
             let now = proxy.clock.now();
+            out_of_memory = proxy.memory.is_to_end(session.holder());
             next_look.set(now + tick.period());
             // Those that will be late before the next look have timers from now on.
             streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now + tick.period() });
@@ -145,6 +162,13 @@ where
             if now >= proxy.drain.cut_off() && !streams.await_answers() {
                 return Poll::Ready(());
             }
+        }
+        if out_of_memory {
+            respond::unread(&Exchange::new(session.clone(), proxy.clock.now()));
+            // GOAWAY tells the worker which requests were not looked at (RFC 9113 §6.8).
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.as_mut().poll(cx);
+            return Poll::Ready(());
         }
         Poll::Pending
     })
@@ -176,8 +200,19 @@ async fn answer(
         Poll::Pending
     })
     .await?;
-    let memory = held.ok().map(HeldRequest::into_answer);
+    let head = fields_bytes(answer.headers());
+    let memory = match held.ok().map(|held| held.into_answer(head)) {
+        Some(None) => return Err(out_of_memory(&exchange)),
+        held => held.flatten(),
+    };
     Ok(answer.map(|body| Watched { body, watch, memory }))
+}
+
+/// Reports that no memory is left for the answer of `exchange`, and makes the error that resets its stream: the worker's
+/// connection holds more than it should (RFC 9113 §7).
+fn out_of_memory(exchange: &Exchange) -> BoxError {
+    respond::unread(exchange);
+    h2::Error::from(Reason::ENHANCE_YOUR_CALM).into()
 }
 
 /// How the streams of a connection fare.
@@ -215,11 +250,7 @@ impl Watched {
         };
         match memory.hold(data) {
             Some(data) => Ok(Frame::data(data)),
-            None => {
-                respond::unread(self.watch.exchange());
-                // The worker's connection holds more than it should (RFC 9113 §7).
-                Err(h2::Error::from(Reason::ENHANCE_YOUR_CALM).into())
-            }
+            None => Err(out_of_memory(self.watch.exchange())),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::proxy::{
     exchange::Exchange,
     message::progress::Phase,
     protocol::{MAX_FIELDS, MAX_HEAD},
+    request_memory::USUAL_HEAD_BYTES,
     steps::respond,
 };
 
@@ -54,8 +55,6 @@ struct HeadProgress {
     lines: u32,
 }
 
-/// A head of up to this many bytes is charged when all of it has come.
-const USUAL_HEAD_BYTES: usize = 8 * 1024;
 /// Too few bytes for more fields than there may be: the lines of a head that has come whole are not worth counting.
 const LITTLE: usize = 3 * MAX_FIELDS;
 
@@ -157,7 +156,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
             }
             self.exchange.progress.reads_head();
             let so_far = self.request.heard.bytes as usize + read.len();
-            if so_far > USUAL_HEAD_BYTES && !self.exchange.memory(|memory| memory.reads_head(so_far.min(MAX_HEAD))) {
+            if so_far > USUAL_HEAD_BYTES && !self.exchange.memory(|memory| memory.reads_head(so_far)) {
                 // Nothing more of it is kept: hyper takes a NUL for the end of all sense, and its answer becomes ours.
                 buf.set_filled(before);
                 buf.put_slice(&[0]);

@@ -20,6 +20,7 @@ use crate::{
         drain::{RESTED, SLOW},
         exchange::Exchange,
         message::progress::Phase,
+        steps::respond,
     },
 };
 
@@ -89,6 +90,10 @@ impl Watchdog {
         while self.poll_bell(cx).is_ready() {
             let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
+            if !self.of_stream && exchange.proxy.memory.is_to_end(exchange.session.holder()) {
+                respond::unread(exchange);
+                return Poll::Ready(());
+            }
             let late = now >= exchange.progress.deadline().min(cut_off);
             if (late || self.gives_way(now)) && !exchange.progress.give_up(now >= cut_off) {
                 debug!(phase = ?exchange.progress.phase(), "ending what takes too long");

@@ -29,9 +29,11 @@ const HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
 /// A type that no RFC defines.
 const UNKNOWN: u8 = 0xea;
 const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 /// Empty DATA frames in a row that pass unseen; with more, the peer sends nothing else. A server that flushes in 100
 /// streams at once sends as many.
@@ -53,6 +55,8 @@ pub(crate) struct Received {
     pub(crate) message: bool,
     /// The acknowledgement of SETTINGS, which a peer sends at once (RFC 9113 §6.5.3).
     pub(crate) acknowledgement: bool,
+    /// Bytes of a header block that has not ended (RFC 9113 §4.3), which the library keeps.
+    pub(crate) open_block: usize,
 }
 
 /// Place of the next byte in the peer's frames.
@@ -64,6 +68,9 @@ struct FrameCursor {
     head: [u8; HEAD_BYTES],
     head_len: usize,
     empty_in_a_row: u32,
+    /// Length of the frames of the current header block, and whether the current frame is its last.
+    block: usize,
+    is_block_end: bool,
 }
 
 // === impl FrameFilter ===
@@ -137,7 +144,7 @@ impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for FrameFilter<S, F> {
 
 impl FrameCursor {
     fn after(skip: usize) -> Self {
-        Self { skip, head: [0; HEAD_BYTES], head_len: 0, empty_in_a_row: 0 }
+        Self { skip, head: [0; HEAD_BYTES], head_len: 0, empty_in_a_row: 0, block: 0, is_block_end: false }
     }
 
     /// Passes over `bytes`, the next that have come, and hides empty DATA frames among them.
@@ -162,6 +169,10 @@ impl FrameCursor {
                 bytes[kind] = UNKNOWN;
             }
         }
+        if self.is_block_end && self.skip == 0 {
+            self.block = 0;
+        }
+        received.open_block = self.block.saturating_sub(self.skip);
         received
     }
 
@@ -171,6 +182,9 @@ impl FrameCursor {
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let is_empty = kind == DATA && self.skip == 0 && flags & END_STREAM == 0;
         self.empty_in_a_row = if is_empty { self.empty_in_a_row.saturating_add(1) } else { 0 };
+        let begun = if kind == CONTINUATION { self.block } else { 0 };
+        self.block = if matches!(kind, HEADERS | CONTINUATION) { begun.saturating_add(self.skip) } else { 0 };
+        self.is_block_end = flags & END_HEADERS != 0;
         received.message |= matches!(kind, DATA | HEADERS) && !is_empty;
         received.acknowledgement |= kind == SETTINGS && flags & ACK != 0;
     }
@@ -217,7 +231,7 @@ mod tests {
         let mut bytes = all.concat();
         let received = FrameCursor::after(0).pass(&mut bytes);
         assert_eq!(kinds(&bytes), [HEADERS, UNKNOWN, DATA, UNKNOWN, DATA]);
-        assert_eq!(received, Received { message: true, acknowledgement: false });
+        assert_eq!(received, Received { message: true, acknowledgement: false, open_block: 0 });
     }
 
     #[tokio::test]
@@ -237,6 +251,18 @@ mod tests {
     fn acknowledgements_of_settings_are_seen_and_settings_are_none() {
         let seen = |flags| FrameCursor::after(0).pass(&mut frame(SETTINGS, flags, b"")).acknowledgement;
         assert!(seen(ACK) && !seen(0));
+    }
+
+    #[test]
+    fn a_header_block_is_open_until_the_last_byte_of_its_last_frame_has_come() {
+        let mut cursor = FrameCursor::after(0);
+        let mut open = |mut bytes: Vec<u8>| cursor.pass(&mut bytes).open_block;
+        assert_eq!(open(frame(HEADERS, 0, &[0; 100])), 100);
+        assert_eq!(open(frame(CONTINUATION, 0, &[0; 50])), 150);
+        let last = frame(CONTINUATION, END_HEADERS, &[0; 50]);
+        assert_eq!((open(last[..HEAD_BYTES + 20].to_vec()), open(last[HEAD_BYTES + 20..].to_vec())), (170, 0));
+        assert_eq!(open(frame(HEADERS, END_HEADERS, &[0; 100])), 0);
+        assert_eq!(open(frame(DATA, 0, &[0; 100])[..50].to_vec()), 0, "no header block");
     }
 
     #[test]

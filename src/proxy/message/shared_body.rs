@@ -20,7 +20,7 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
 use super::progress::Progress;
-use crate::error::BoxError;
+use crate::{error::BoxError, memory::Charge};
 
 /// How many bytes of one body are kept.
 pub(crate) const MOST: usize = 1024 * 1024;
@@ -28,6 +28,8 @@ pub(crate) const MOST: usize = 1024 * 1024;
 const LEAST: usize = 64 * 1024;
 /// What a piece costs beside its bytes.
 const PIECE: usize = 64;
+/// What is kept is charged in steps of this many bytes.
+const STEP_BYTES: usize = 8 * 1024;
 
 /// The body.
 pub(crate) struct SharedBody {
@@ -61,13 +63,13 @@ pub(crate) struct SharedReader {
     _held: Box<dyn Any + Send>,
 }
 
-#[derive(Default)]
 struct SharedBodyState {
     pieces: VecDeque<Piece>,
     /// The number of the first piece that is kept.
     first: u64,
     /// What the pieces cost.
     kept: usize,
+    charge: Charge,
     end: Option<BodyEnd>,
     readers: Vec<Option<Position>>,
     /// How many readers are still to come; nothing is forgotten before.
@@ -102,9 +104,9 @@ struct BrokenOff(Arc<str>);
 // === impl SharedBody ===
 
 impl SharedBody {
-    /// A body of `size` that has not begun.
-    pub(crate) fn new(size: SizeHint, memory: Arc<SharedMemory>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), memory, size })
+    /// A body of `size` that has not begun. What it keeps is charged by `charge`.
+    pub(crate) fn new(size: SizeHint, memory: Arc<SharedMemory>, charge: Charge) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(SharedBodyState::new(charge)), memory, size })
     }
 
     /// Nothing is forgotten before this many readers have begun: they wake one by one.
@@ -142,6 +144,7 @@ impl SharedBody {
         }
         let passed = state.trim();
         self.memory.release(passed);
+        state.reserve();
         if !state.is_full(&self.memory) {
             return Poll::Ready(());
         }
@@ -149,20 +152,26 @@ impl SharedBody {
         Poll::Pending
     }
 
-    /// Has the readers read `frame`.
-    pub(crate) fn push(&self, frame: Frame<Bytes>) {
+    /// Has the readers read `frame`. Returns `false`, and drops it, if no memory is left for it.
+    #[must_use = "a body that lacks a frame is broken"]
+    pub(crate) fn push(&self, frame: Frame<Bytes>) -> bool {
         let piece = match frame.into_data() {
             Ok(data) => Piece::Data(data),
             Err(frame) => match frame.into_trailers() {
                 Ok(trailers) => Piece::Trailers(trailers),
-                Err(_) => return,
+                Err(_) => return true,
             },
         };
         let mut state = self.state.lock();
-        self.memory.take(piece.cost());
         state.kept += piece.cost();
+        if !state.reserve() {
+            state.kept -= piece.cost();
+            return false;
+        }
+        self.memory.take(piece.cost());
         state.pieces.push_back(piece);
         state.wake_readers();
+        true
     }
 
     /// No more is to come.
@@ -221,6 +230,16 @@ impl Drop for SharedBody {
 // === impl SharedBodyState ===
 
 impl SharedBodyState {
+    fn new(charge: Charge) -> Self {
+        let (pieces, readers) = (VecDeque::new(), Vec::new());
+        Self { pieces, first: 0, kept: 0, charge, end: None, readers, expected: 0, writer: None }
+    }
+
+    /// Charges what is kept, in whole steps. Returns `false`, and changes nothing, if there is no memory for it.
+    fn reserve(&mut self) -> bool {
+        self.charge.resize(self.kept.next_multiple_of(STEP_BYTES) as u64)
+    }
+
     fn is_full(&self, memory: &SharedMemory) -> bool {
         self.kept >= if memory.is_full() { LEAST } else { MOST }
     }

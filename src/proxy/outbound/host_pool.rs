@@ -366,7 +366,7 @@ impl PooledConnection {
     /// The answer was read to its end, which is `now`: the connection may carry another request.
     pub(crate) fn release(self, now: Instant) {
         let Self { connection: Connection::Own(mut sender, life, host_pool), writes, .. } = self else { return };
-        if writes.failure().is_some() {
+        if writes.failure().is_some() || life.is_counted_out() {
             return;
         }
         if sender.is_ready() || host_pool.is_exclusive && !sender.is_closed() {

@@ -112,8 +112,15 @@ impl Lifespan {
     pub(crate) fn is_reusable(&self, now: Instant, limits: &ReuseLimits) -> bool {
         let idle_for = now.since(self.last_used);
         let announced_end = self.announced_idle.is_some_and(|idle| idle_for + MARGIN_BEFORE_ANNOUNCED_END >= idle);
-        let counted_out = self.last_answer.is_some_and(|last| self.answered >= last);
-        !announced_end && !counted_out && !limits.is_idle_over(self.last_used, now) && !self.is_too_old(now, limits)
+        !announced_end
+            && !self.is_counted_out()
+            && !limits.is_idle_over(self.last_used, now)
+            && !self.is_too_old(now, limits)
+    }
+
+    /// Whether its last answer has come, by the number that was announced.
+    pub(crate) fn is_counted_out(&self) -> bool {
+        self.last_answer.is_some_and(|last| self.answered >= last)
     }
 
     /// Whether it was made too long ago.

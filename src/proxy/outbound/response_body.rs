@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use crate::{
     error::BoxError,
     lane::Permit,
+    memory::Charge,
     proxy::{
         message::{
             fields,
@@ -40,13 +41,19 @@ pub(crate) enum ResponseBody {
     /// The upstream's. Boxed: an answer is moved from step to step, some twenty times.
     Upstream(Box<UpstreamBody>),
     /// The upstream's, read to its end already.
-    Held(Box<FramesAhead>),
+    Held(Box<HeldBody>),
     /// The upstream's, which others read too.
     Shared(Box<SharedReader>),
     /// Any of the others, which is recorded as it passes.
     Recorded(Box<RecordedBody<Self>>),
     /// The upstream's to an earlier request, which was recorded.
     Replayed(Box<ReplayedBody>),
+}
+
+/// A body that was read to its end, and the memory that it takes.
+pub(crate) struct HeldBody {
+    frames: FramesAhead,
+    _charge: Charge,
 }
 
 /// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
@@ -91,7 +98,7 @@ impl http_body::Body for ResponseBody {
         match self.get_mut() {
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
-            Self::Held(frames) => Poll::Ready(frames.pop().map(Ok)),
+            Self::Held(held) => Poll::Ready(held.frames.pop().map(Ok)),
             Self::Shared(reader) => reader.poll_frame(cx),
             Self::Recorded(body) => body.poll_frame(cx),
             Self::Replayed(body) => Poll::Ready(body.next().map(Ok)),
@@ -102,7 +109,7 @@ impl http_body::Body for ResponseBody {
         match self {
             Self::Own(bytes) => bytes.is_none(),
             Self::Upstream(body) => body.ahead.is_empty() && body.source.is_end_stream(),
-            Self::Held(frames) => frames.is_empty(),
+            Self::Held(held) => held.frames.is_empty(),
             Self::Shared(reader) => reader.is_end_stream(),
             Self::Recorded(body) => body.is_end_stream(),
             Self::Replayed(body) => body.left() == 0,
@@ -114,8 +121,8 @@ impl http_body::Body for ResponseBody {
             Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Upstream(body) => body.size_hint(),
             // Trailers do not fit behind a length.
-            Self::Held(frames) if frames.iter().any(Frame::is_trailers) => SizeHint::new(),
-            Self::Held(frames) => SizeHint::with_exact(frames.length()),
+            Self::Held(held) if held.frames.iter().any(Frame::is_trailers) => SizeHint::new(),
+            Self::Held(held) => SizeHint::with_exact(held.frames.length()),
             Self::Shared(reader) => reader.size_hint(),
             Self::Recorded(body) => body.size_hint(),
             Self::Replayed(body) => SizeHint::with_exact(body.left()),
@@ -221,9 +228,14 @@ impl UpstreamBody {
         }
     }
 
-    /// All of it, if it was read to its end; what the request held is settled then.
-    pub(crate) fn into_held(mut self) -> Box<FramesAhead> {
-        Box::new(std::mem::take(&mut self.ahead))
+    /// Bytes of it that were read ahead.
+    pub(crate) fn length_ahead(&self) -> u64 {
+        self.ahead.length()
+    }
+
+    /// All of it, if it was read to its end, with the `charge` for it; what the request held is settled then.
+    pub(crate) fn into_held(mut self, charge: Charge) -> Box<HeldBody> {
+        Box::new(HeldBody { frames: std::mem::take(&mut self.ahead), _charge: charge })
     }
 
     /// The request's permit, which it holds for as long as its answer is under way.
@@ -259,7 +271,7 @@ impl UpstreamBody {
         Some(connection)
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         let (mut hint, ahead) = (self.source.size_hint(), self.ahead.length());
         if ahead > 0 {
             let (lower, upper) = (hint.lower() + ahead, hint.upper().map(|upper| upper + ahead));

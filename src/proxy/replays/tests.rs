@@ -4,7 +4,11 @@ use http::Response;
 use http_body::{Frame, SizeHint};
 
 use super::*;
-use crate::proxy::message::shared_body::BodyEnd;
+use crate::{
+    clock::Clock,
+    memory::{Holder, Memory},
+    proxy::message::shared_body::BodyEnd,
+};
 
 fn key(of: u64) -> Key {
     Key::new(0, |_| of)
@@ -20,8 +24,9 @@ fn begin(replays: &Arc<Replays>, of: u64, now: Instant) -> KeyedPlace {
 }
 
 fn answer(replays: &Arc<Replays>, place: &KeyedPlace, bytes: usize) {
-    let body = SharedBody::new(SizeHint::new(), replays.memory.clone());
-    body.push(Frame::data(vec![0; bytes].into()));
+    let charge = Memory::new(1 << 40, Clock::start()).charge(Holder::Cache);
+    let body = SharedBody::new(SizeHint::new(), replays.memory.clone(), charge);
+    assert!(body.push(Frame::data(vec![0; bytes].into())));
     body.finish(BodyEnd::Complete);
     let head = Response::new(()).into_parts().0;
     place.answered(KeyedAnswer {

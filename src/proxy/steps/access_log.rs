@@ -1,5 +1,7 @@
 //! The access log: a line for each request, once it is known what becomes of it. Written only if it is wanted.
 
+use std::borrow::Cow;
+
 use http::{HeaderValue, Method, Request, StatusCode};
 use tracing::info;
 
@@ -16,6 +18,8 @@ pub const ACCESS: &str = "access";
 const WORKERS_ID: &str = "x-request-id";
 /// Longer ids of clients are not logged.
 const LONGEST_ID: usize = 128;
+/// Longer paths, hosts and methods are cut: lines in the queue take memory, and a head may have 64 KiB.
+const MAX_SHOWN_BYTES: usize = 2 * 1024;
 
 /// What there is to say of a request besides its [`RequestStats`](crate::proxy::request_stats::RequestStats).
 #[derive(Clone, Copy, Default)]
@@ -76,14 +80,16 @@ impl AccessLine<'_> {
         }
         let Self { method, host, path, rule, status, said, since } = self;
         let now = exchange.proxy.clock.now();
-        let path = path.map(without_secrets);
+        // Cut when its secrets are gone: what marks a password may come behind it.
+        let path = path.map(|path| cut(without_secrets(path)));
+        let (method, host) = (method.map(|method| cut(method.as_str().into())), host.map(|host| cut(host.into())));
         let (account, trace) = (&exchange.stats, exchange.trace());
         let waits = said.filter(|_| rule.is_some());
         info!(
             target: ACCESS,
             client = %exchange.session.address,
-            method = method.map(Method::as_str),
-            host,
+            method = method.as_deref(),
+            host = host.as_deref(),
             path = path.as_deref(),
             status = status.map(|status| status.as_u16()),
             outcome = outcome.as_str(),
@@ -100,5 +106,27 @@ impl AccessLine<'_> {
             x_request_id = said.and_then(|said| said.id.as_ref()?.to_str().ok()).filter(|id| id.len() <= LONGEST_ID),
             "request"
         );
+    }
+}
+
+/// `text`, or its beginning if it is too long for a line.
+fn cut(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.len() <= MAX_SHOWN_BYTES {
+        return text;
+    }
+    let end = (0..=MAX_SHOWN_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end]).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_cut_between_two_characters() {
+        assert_eq!(cut("/short".into()), "/short");
+        let long = format!("/{}", "ü".repeat(MAX_SHOWN_BYTES));
+        let shown = cut(Cow::Borrowed(&long));
+        assert!(shown.ends_with("ü…") && shown.len() <= MAX_SHOWN_BYTES + "…".len(), "{}", shown.len());
     }
 }

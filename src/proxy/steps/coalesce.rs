@@ -99,7 +99,7 @@ where
     };
     let size = body.size_hint();
     let for_all = key::is_for_all(&head, &size);
-    let shared = SharedBody::new(size, exchange.proxy.sharing.memory.clone());
+    let shared = SharedBody::new(size, exchange.proxy.sharing.memory.clone(), exchange.charge());
     candidate.answered(SharedAnswer { head, body: shared.clone(), tries: shared_call::tries(&exchange), for_all });
     let end = shared_call::pump(body, &shared, &exchange).await;
     // No request may join a call that is over.

@@ -130,8 +130,8 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let reason = replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, replay, &route.lane));
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
     let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
-    if !answer::hold(&mut answer).await {
-        // Too large to be kept: the worker has it now, or never.
+    if !answer::hold(&exchange, &mut answer).await {
+        // Too large to be kept, or no memory is left for it: the worker has it now, or never.
         return Ok(AttemptOutcome::Done(answer));
     }
     let replay = replay.expect("it has given the reason");

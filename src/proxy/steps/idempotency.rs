@@ -159,7 +159,7 @@ where
     // What was answered before all of it was sent is known by nothing that another one could be compared with.
     let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
     let kept = for_all && keep.is_for(head.status);
-    let shared = SharedBody::new(body.size_hint(), place.memory().clone());
+    let shared = SharedBody::new(body.size_hint(), place.memory().clone(), exchange.charge());
     place.answered(KeyedAnswer {
         head,
         body: shared.clone(),

@@ -196,6 +196,13 @@ pub(crate) fn unread(exchange: &Exchange) -> Error {
     error
 }
 
+/// The answer in the place of one whose head finds no memory. The connection ends with it.
+pub(crate) fn without_memory(exchange: &Exchange) -> Response<ResponseBody> {
+    let mut answer = tell(exchange, &memory_full(exchange));
+    close(&mut answer);
+    answer
+}
+
 /// What a client speaks whose first byte is this, which no request begins with.
 fn another_protocol(first: u8) -> Option<&'static str> {
     match first {

@@ -11,7 +11,7 @@ use std::{
 use http::{HeaderValue, Response};
 use http_body::Body as _;
 
-use super::{count, retry, wait};
+use super::{count, respond, retry, wait};
 use crate::{
     clock::Instant,
     error::Error,
@@ -32,6 +32,9 @@ use crate::{
 
 /// How long a slow reader may hold up the others.
 const HOLD_UP: Duration = Duration::from_secs(5);
+/// A stream is abandoned when this many looks in a row have found no reader.
+const ABANDONED_LOOKS: u32 = 5;
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// An exchange like that of `call`, without a worker, for the call that is `shared`.
 pub(super) fn exchange(call: &Call, shared: Arc<dyn SharedCall>) -> Arc<Exchange> {
@@ -95,8 +98,30 @@ pub(super) async fn watched<T>(
     .await
 }
 
-/// Reads `body` as fast as its readers do, and says how it ended.
-pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
+/// Reads `body` as fast as its readers do, and says how it ended. A body without a length may have no end: it ends when nobody
+/// has read it for a while.
+pub(super) async fn pump(body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
+    let has_length = body.size_hint().exact().is_some();
+    let (mut all, mut abandoned) = (pin!(pump_all(body, shared, exchange)), pin!(abandoned(shared)));
+    poll_fn(|cx| match all.as_mut().poll(cx) {
+        Poll::Pending if !has_length => {
+            abandoned.as_mut().poll(cx).map(|()| BodyEnd::Broken("nobody reads it any more".into()))
+        }
+        polled => polled,
+    })
+    .await
+}
+
+/// Returns when nobody has read `shared` for a while: a client that lost its connection may come back.
+async fn abandoned(shared: &SharedBody) {
+    let mut looks = 0;
+    while looks < ABANDONED_LOOKS {
+        tokio::time::sleep(LOOK_PERIOD).await;
+        looks = if shared.is_abandoned() { looks + 1 } else { 0 };
+    }
+}
+
+async fn pump_all(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
     let idle = exchange.progress.idle();
     while !body.is_end_stream() {
         while tokio::time::timeout(HOLD_UP, poll_fn(|cx| shared.poll_room(cx))).await.is_err() {
@@ -106,7 +131,11 @@ pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: 
             shared.cut_the_slowest();
         }
         match tokio::time::timeout(idle, poll_fn(|cx: &mut Context<'_>| Pin::new(&mut body).poll_frame(cx))).await {
-            Ok(Some(Ok(frame))) => shared.push(frame),
+            Ok(Some(Ok(frame))) => {
+                if !shared.push(frame) {
+                    return BodyEnd::Broken(respond::unread(exchange).to_string().into());
+                }
+            }
             Ok(Some(Err(error))) => return BodyEnd::Broken(error.to_string().into()),
             Ok(None) => break,
             Err(_) => return BodyEnd::Broken(format!("the API sent nothing for {idle:?}").into()),

@@ -282,3 +282,14 @@ fn an_access_log_into_a_pipe_that_nobody_reads_any_more_warns_once_and_counts_wh
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr.matches(CANNOT).count(), 1, "{stderr}");
 }
+
+#[test]
+fn a_long_path_is_cut_in_the_log_and_sent_whole() {
+    let upstream = Upstream::ok();
+    let (andante, place) = logging(&[]);
+    let path = format!("/{}", "p".repeat(58_000));
+    assert_eq!(Client::get(andante.proxy(), &upstream.url(&path)).status(), 200);
+    let line = &lines(&place, 1)[0];
+    assert_eq!(line["path"].as_str(), Some(&*format!("{}…", &path[..2048])));
+    assert!(upstream.requests()[0].line().contains(&path));
+}

@@ -131,3 +131,32 @@ fn answers_that_http1_workers_do_not_read_stay_below_the_bound() {
     let whole = large("");
     assert_eq!(Client::get(andante.proxy(), &whole.url("/")).body.len(), 7 << 20, "room again");
 }
+
+#[test]
+fn refusals_that_a_client_has_no_memory_for_are_passed_on_at_once() {
+    let refusal = format!(
+        "HTTP/1.1 429 Wait\r\nRetry-After: 600\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{}",
+        " ".repeat(60_000)
+    );
+    let upstream = Upstream::scripted(move |mut connection| {
+        while connection.request().is_some() {
+            // All of them are in flight by then.
+            thread::park_timeout(Duration::from_secs(3));
+            connection.send(&refusal);
+        }
+    });
+    let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"100000/s\"]\nmax-wait = \"1d\"\n", upstream.address());
+    let andante = Andante::with_config(&format!("max-memory = \"64MiB\"\n{rule}"));
+    let authority = upstream.address().to_string();
+    let connections: Vec<_> = (0..4).filter_map(|_| unread(&andante, &authority, 100)).collect();
+    assert_eq!(connections.len(), 4);
+    let answered: usize = connections.into_iter().map(answers).sum();
+    assert!((1..400).contains(&answered), "{answered} of 400 are passed on, the others wait");
+}
+
+/// Counts the answers on an HTTP/2 connection until none has come for some seconds.
+fn answers(stream: TcpStream) -> usize {
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut frames = Frames::over(stream);
+    std::iter::from_fn(|| frames.read().ok()).filter(|frame| frame.kind == kind::HEADERS).count()
+}

@@ -116,6 +116,38 @@ fn heads_that_never_end_stay_below_the_bound() {
     });
 }
 
+/// An HTTP/2 connection with the beginning of a header block of about 50 KB.
+fn begin_block(andante: &Andante, block: &[u8]) -> Option<TcpStream> {
+    thread::park_timeout(Duration::from_millis(2));
+    let stream = TcpStream::connect(andante.proxy()).ok()?;
+    stream.set_write_timeout(Some(Duration::from_secs(5))).ok()?;
+    let mut frames = Frames::client(stream.try_clone().ok()?, &[]);
+    let mut kind = kind::HEADERS;
+    for piece in block.chunks(16_000) {
+        frames.try_send(kind, 0, 1, piece).ok()?;
+        kind = kind::CONTINUATION;
+    }
+    Some(stream)
+}
+
+#[test]
+fn http2_header_blocks_that_never_end_stay_below_the_bound() {
+    let _alone = alone();
+    let (andante, full, beside) = full_lane_with("identity = \"address\"\n");
+    let authority = full.address().to_string();
+    let fields = [(":method", "GET"), (":scheme", "http"), (":authority", authority.as_str()), (":path", "/")];
+    let mut open = block(&fields);
+    open.extend(block(&[("x-fill", &"x".repeat(50_000))]));
+    withstands_beside(2, &andante, &beside, || {
+        let held: Vec<_> = (0..3000).map(|_| begin_block(&andante, &open)).collect();
+        thread::park_timeout(Duration::from_millis(500));
+        let last = held.into_iter().flatten().last().expect("the last connection");
+        last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut refused = Frames::over(last);
+        assert!(refused.next_of(kind::GOAWAY).is_some());
+    });
+}
+
 fn send(andante: &Andante, bytes: &[u8]) -> Option<TcpStream> {
     // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
     thread::park_timeout(Duration::from_millis(3));

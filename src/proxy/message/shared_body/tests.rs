@@ -1,8 +1,17 @@
 use super::*;
-use crate::{clock::Clock, config::Timeouts};
+use crate::{
+    clock::Clock,
+    config::Timeouts,
+    memory::{Holder, Memory},
+};
 
 fn body(memory: usize) -> Arc<SharedBody> {
-    SharedBody::new(SizeHint::new(), Arc::new(SharedMemory::new(memory)))
+    SharedBody::new(SizeHint::new(), Arc::new(SharedMemory::new(memory)), charge())
+}
+
+/// A charge that always fits.
+fn charge() -> Charge {
+    Memory::new(1 << 40, Clock::start()).charge(Holder::Cache)
 }
 
 fn join(body: &Arc<SharedBody>) -> Option<SharedReader> {
@@ -25,7 +34,7 @@ fn has_room(body: &SharedBody) -> bool {
 }
 
 fn push(body: &SharedBody, bytes: usize) {
-    body.push(Frame::data(vec![0; bytes].into()));
+    assert!(body.push(Frame::data(vec![0; bytes].into())));
 }
 
 #[tokio::test]
@@ -76,7 +85,7 @@ async fn a_reader_that_holds_up_another_is_cut_and_one_that_reads_alone_is_not()
 #[tokio::test]
 async fn when_memory_is_short_each_body_has_less_and_all_of_it_is_given_back() {
     let memory = Arc::new(SharedMemory::new(1));
-    let body = SharedBody::new(SizeHint::new(), memory.clone());
+    let body = SharedBody::new(SizeHint::new(), memory.clone(), charge());
     while has_room(&body) {
         push(&body, 1024);
     }
@@ -138,4 +147,18 @@ async fn a_reader_that_was_cut_can_still_be_asked_how_much_is_left() {
     assert!(has_room(&body), "what the slow one has not read is gone");
     assert_eq!(slow.size_hint().exact(), None);
     assert!(!slow.is_end_stream());
+}
+
+#[test]
+fn a_piece_that_the_account_has_no_room_for_is_dropped_and_what_is_kept_is_charged() {
+    let account = Memory::new(1 << 40, Clock::start());
+    let charge = account.charge(Holder::Cache);
+    let body = SharedBody::new(SizeHint::new(), Arc::new(SharedMemory::new(1 << 20)), charge);
+    assert!(body.push(Frame::data(vec![0; 10_000].into())));
+    assert_eq!(account.charged(), 16 * 1024);
+    let full = Memory::new(1, Clock::start()).charge(Holder::Cache);
+    let unkept = SharedBody::new(SizeHint::new(), Arc::new(SharedMemory::new(1 << 20)), full);
+    assert!(!unkept.push(Frame::data(vec![0; 10_000].into())));
+    drop(body);
+    assert_eq!(account.charged(), 0);
 }

@@ -30,6 +30,7 @@ use crate::{
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
+        request_memory::fields_bytes,
         request_stats::Wait,
         steps::retry::replay::ReplayRequest,
     },
@@ -43,6 +44,8 @@ const FIRST_EVENT: Duration = Duration::from_secs(1);
 /// How much of an answer is kept while its request is sent again.
 const HELD: u64 = 64 * 1024;
 const HOLDING: Duration = Duration::from_secs(5);
+/// A connection whose answer has a longer head serves no other request: hyper would keep a buffer of that size for it.
+const MAX_HEAD_TO_REUSE_BYTES: usize = 64 * 1024;
 
 /// What is needed to pass an answer back.
 pub(crate) struct InFlight<'a> {
@@ -73,7 +76,10 @@ pub(crate) async fn judge(
     let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
-    let announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
+    let mut announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
+    if fields_bytes(&parts.headers) > MAX_HEAD_TO_REUSE_BYTES {
+        announced.max = Some(0);
+    }
     body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
@@ -229,14 +235,19 @@ fn may_refuse(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
 
-/// Reads the answer to its end, so that nothing is held while its request is sent again; `false` if it is too large.
-pub(crate) async fn hold(answer: &mut Response<ResponseBody>) -> bool {
+/// Reads the answer to its end, so that nothing is held upstream while its request is sent again. Returns `false` if it is
+/// too large, or the client has no memory left for it.
+pub(crate) async fn hold(exchange: &Exchange, answer: &mut Response<ResponseBody>) -> bool {
+    let head = fields_bytes(answer.headers()) as u64;
     let ResponseBody::Upstream(body) = answer.body_mut() else { return true };
-    if !body.read_ahead(HELD, HOLDING).await {
+    let mut charge = exchange.charge();
+    let most = body.size_hint().upper().map_or(HELD, |bytes| bytes.min(HELD));
+    if !charge.resize(head + most) || !body.read_ahead(HELD, HOLDING).await {
         return false;
     }
+    charge.resize(head + body.length_ahead());
     if let ResponseBody::Upstream(body) = std::mem::replace(answer.body_mut(), ResponseBody::Own(None)) {
-        *answer.body_mut() = ResponseBody::Held(body.into_held());
+        *answer.body_mut() = ResponseBody::Held(body.into_held(charge));
     }
     true
 }

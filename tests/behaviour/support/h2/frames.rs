@@ -54,6 +54,11 @@ impl<S: Read + Write> Frames<S> {
         Ok(frames)
     }
 
+    /// A connection that has begun.
+    pub(crate) fn over(stream: S) -> Self {
+        Self(stream)
+    }
+
     /// Sends a frame, if anybody is there to take it.
     pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let _ = self.try_send(kind, flags, stream, payload);
