@@ -31,6 +31,7 @@ mod log;
 pub mod mock;
 mod notify;
 pub mod plan;
+mod queued_bytes;
 pub mod run;
 pub mod serve;
 mod signals;

@@ -164,11 +164,6 @@ impl Learned {
         self.routes.pause(kind).max(self.kinds.pause(kind))
     }
 
-    /// When the API renews the cap for which requests of `kind` pause, if that is the reason.
-    pub fn cap(&self, kind: &RouteKey) -> Option<Instant> {
-        self.routes.cap(kind)
-    }
-
     /// What pauses together with requests of `kind`, if that kind alone does.
     pub fn line(&self, kind: &RouteKey) -> Option<RouteKey> {
         self.kinds.line(kind, self.routes.pause(kind).is_some())

@@ -24,7 +24,7 @@ pub use self::{
     predecessor::TakeOverError,
     successor::{Successor, Successors},
 };
-use super::{StartError, keeping::Keeping};
+use super::keeping::Keeping;
 use crate::config::Config;
 
 /// Sockets for workers, and the one of the admin pages.
@@ -68,9 +68,9 @@ fn socket_of(state: &Path) -> PathBuf {
 }
 
 /// The process that has the state of `config`.
-pub(super) fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, StartError> {
-    let state = Keeping::path(config, &config.listen).ok_or(StartError::NoState)?;
-    Ok(Predecessor::find(&state)?)
+pub(super) fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, TakeOverError> {
+    let state = Keeping::path(config, &config.listen).ok_or(TakeOverError::NoState)?;
+    Predecessor::find(&state)
 }
 
 /// Copies of the sockets that this process listens on, for the next one.

@@ -51,9 +51,6 @@ pub enum StartError {
     /// The process that serves does not give its place.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
-    /// There is no state by which another process could be found.
-    #[error("could not look for an andante to take over from: no state is kept")]
-    NoState,
     /// The store of the fleet cannot be used at all.
     #[error("could not use the store {store}")]
     Store {
@@ -88,10 +85,12 @@ impl StartError {
                     "stop that process{how}, or take over from it with --take-over, or name another file with --state FILE"
                 ))
             }
-            Self::TakeOver(_) => {
+            Self::TakeOver(TakeOverError::NoState) => {
+                Some("name a file with --state FILE, the same for both processes".to_owned())
+            }
+            Self::TakeOver(TakeOverError::Failed { .. }) => {
                 Some("stop the other andante (SIGTERM lets requests finish first), and start again".to_owned())
             }
-            Self::NoState => Some("name a file with --state FILE, the same for both processes".to_owned()),
             Self::State(_) => Some("name another file with --state FILE, or say --state off".to_owned()),
             Self::Listen { .. } | Self::Given { .. } | Self::Store { .. } | Self::Thread { .. } => None,
         }

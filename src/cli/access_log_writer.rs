@@ -12,7 +12,7 @@ use std::{
 
 use tracing::{info, warn};
 
-use super::access_log_queue::{OVERFLOW, QueuedBytes};
+use super::queued_bytes::{OVERFLOW, QueuedBytes};
 use crate::{clock, metrics::access_log};
 
 /// The log says at most once in this time that lines are lost.

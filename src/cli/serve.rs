@@ -1,12 +1,12 @@
 //! `andante serve`: the proxy, until a signal ends it.
 
+mod end;
 mod https_log;
 mod reload;
 
 use std::{
     env,
     error::Error as _,
-    future::pending,
     io::{self, Write as _},
     net::SocketAddr,
     path::PathBuf,
@@ -17,14 +17,13 @@ use std::{
 use serde_json::json;
 use tracing::{info, warn};
 
-use self::reload::ConfigWatch;
-use super::{
-    FAILED, Failure, USAGE, json_text, log, notify,
-    signals::{SignalRequest, Signals, Stop},
-    terminal,
+use self::{
+    end::{End, until_ended},
+    reload::ConfigWatch,
 };
+use super::{FAILED, Failure, USAGE, json_text, log, notify, signals::Signals, terminal};
 use crate::{
-    app::{Running, StartError, StartOptions, Successor},
+    app::{Running, StartError, StartOptions},
     clock,
     config::{Config, Diagnostic, File, LogFormat, Place, Settings, Sources},
     listen::Given,
@@ -184,47 +183,6 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
             warn!(signal = again.name(), cut_off = open(), "ending at once: a second signal cuts off what has not finished");
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
-        }
-    }
-}
-
-/// What ends the service.
-enum End {
-    /// A signal.
-    Signal(Stop),
-    /// Another andante that takes over.
-    Successor(Successor),
-}
-
-/// Serves until a signal asks for the end or another andante takes over. Loads the configuration again whenever a signal
-/// asks for that, or it has changed.
-async fn until_ended(running: &mut Running, signals: &mut Signals, mut watch: Option<ConfigWatch>) -> End {
-    let mut successors = running.successors();
-    if let Some(watch) = &mut watch {
-        watch.loaded(running.config());
-    }
-    loop {
-        let changed = async {
-            match &mut watch {
-                Some(watch) => watch.changed(running.config()).await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            request = signals.next() => match request {
-                SignalRequest::Stop(stop) => return End::Signal(stop),
-                SignalRequest::Reload => {}
-            },
-            () = changed => {}
-            successor = successors.next() => return End::Successor(successor),
-        }
-        match &mut watch {
-            Some(watch) => watch.reload(running).await,
-            None => warn!(
-                signal = "SIGHUP",
-                "not reloaded: there is no configuration file (--config, ANDANTE_CONFIG), or it is a pipe; flags and \
-                 variables take a restart (SIGTERM lets requests finish first)"
-            ),
         }
     }
 }

@@ -8,6 +8,7 @@ mod refusal;
 mod served;
 mod stream;
 mod text;
+mod words;
 
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;

@@ -14,6 +14,11 @@ use crate::{
 };
 
 impl Learned {
+    /// When the API renews the cap for which requests of `kind` pause, if that is the reason.
+    pub fn cap(&self, kind: &RouteKey) -> Option<Instant> {
+        self.routes.cap(kind)
+    }
+
     /// A request was refused, and no budget that is told says why.
     pub(super) fn refuse(
         &mut self,

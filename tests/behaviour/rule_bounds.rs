@@ -190,7 +190,7 @@ fn a_key_is_good_for_the_same_body_while_no_memory_is_left_to_ask_for_its_usage(
             }
         }
     });
-    let rule = "include-usage = true\nusage = [\"tokens=total_tokens\"]\nidempotency-keys = \"1h\"";
+    let rule = "include-usage = true\nusage = [\"tokens=total_tokens\"]\nidempotency-keys = \"1h\"\nlimits = [\"1000000000 tokens/min\"]";
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\n{rule}\n", upstream.address()));
     let (url, host) = (upstream.url("/chat/completions"), upstream.address());
     let ask = || {

@@ -28,10 +28,18 @@ pub(in crate::app) struct Predecessor {
 
 /// Why andante cannot take over from the process that serves.
 #[derive(Debug, thiserror::Error)]
-#[error("could not take over by {path}", path = path.display())]
-pub struct TakeOverError {
-    path: PathBuf,
-    source: io::Error,
+pub enum TakeOverError {
+    /// There is no state by which it could be found.
+    #[error("could not look for an andante to take over from: no state is kept")]
+    NoState,
+    /// It does not give its place.
+    #[error("could not take over by {path}", path = path.display())]
+    Failed {
+        /// The socket by which it was asked.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
 }
 
 /// The time that the earlier process may take for each of its first answers: it writes its state in between.
@@ -48,7 +56,7 @@ impl Predecessor {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                 Ok(None)
             }
-            Err(source) => Err(TakeOverError { path, source }),
+            Err(source) => Err(TakeOverError::Failed { path, source }),
         }
     }
 
@@ -68,7 +76,7 @@ impl Predecessor {
     /// Says that this process is able to serve. Returns once the earlier one has given up its state, with the names of the
     /// lanes that it keeps for now.
     pub(in crate::app) fn replace(&mut self) -> Result<Vec<String>, TakeOverError> {
-        self.replaced().map_err(|source| TakeOverError { path: self.path.clone(), source })
+        self.replaced().map_err(|source| TakeOverError::Failed { path: self.path.clone(), source })
     }
 
     fn replaced(&mut self) -> io::Result<Vec<String>> {

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{codes::Code, text};
+use super::{codes::Code, words};
 
 /// Numbers of a limit in WeChat's `errcode`, and in Lark's `code`.
 const WECHAT: [i64; 2] = [45_009, 45_011];
@@ -53,7 +53,9 @@ pub(super) fn is_refusal(json: &Value) -> bool {
         (_, Some(Value::Array(errors))) => !errors.is_empty() && errors.iter().all(is_kraken),
         (_, Some(Value::String(code))) => Code::of(code).is_some(),
         // Last.fm
-        (_, Some(Value::Number(number))) => number.as_i64() == Some(29) && text("message").is_some_and(text::complains),
+        (_, Some(Value::Number(number))) => {
+            number.as_i64() == Some(29) && text("message").is_some_and(words::complains)
+        }
         (_, Some(error)) => is_error(error, json),
         _ => false,
     };
@@ -99,7 +101,7 @@ fn is_error(error: &Value, json: &Value) -> bool {
         || Code::of(said()).is_some()
         || number("/error_code").is_some_and(|code| VK.contains(&code)) && text("/error_msg").is_some()
         || number("/code") == Some(4) && said() == "Quota limit exceeded"
-        || number("/code") == Some(LIMIT_EXCEEDED) && text::complains(said())
+        || number("/code") == Some(LIMIT_EXCEEDED) && words::complains(said())
         || json.get("success") == Some(&false.into()) && text("/code").is_some_and(|code| MARKETO.contains(&code))
 }
 

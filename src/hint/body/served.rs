@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     codes::{self, Code},
-    known, refusal, text,
+    known, refusal, text, words,
 };
 use crate::hint::{
     Dialect, Strength,
@@ -225,7 +225,7 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
         let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
         throttled.for_each(|code| codes::judge(code, Strength::Code, evidence));
         let said = error.get("message").and_then(Value::as_str).unwrap_or_default();
-        let in_words = nothing_done && (text::complains(said) || said.contains(" too often"));
+        let in_words = nothing_done && (words::complains(said) || said.contains(" too often"));
         if in_words || said.contains("secondary rate limit") {
             text::message(said, now, evidence);
         }
@@ -324,9 +324,9 @@ fn complains_of_limit(said: &str) -> bool {
     let lower = said.to_ascii_lowercase();
     let speaks = ["rate limit", "ratelimit", "too many requests", "frequency limit", "quota", "per sec", "per minute"];
     let quota = ["quota reached", "quota exceeded", "quota limit", "quota reach limit", "quota has been"];
-    speaks.iter().any(|word| lower.contains(word)) && text::complains(said)
+    speaks.iter().any(|word| lower.contains(word)) && words::complains(said)
         || quota.iter().any(|word| lower.contains(word))
-        || text::is_too_many_at_once(&lower)
+        || words::is_too_many_at_once(&lower)
 }
 
 /// `{"error":["EService:Throttled: 1700000000"]}` and other refusals of Kraken.

@@ -2,30 +2,16 @@
 
 use std::time::Duration;
 
-use super::{codes, hopeless, known};
+use super::{
+    codes, hopeless, known,
+    words::{complains, is_too_many_at_once},
+};
 use crate::hint::{
     Cause, Hopeless, Strength, count,
     evidence::Evidence,
     time::{self, Now, When},
 };
 
-/// What a complaint about a limit contains, in lower case.
-const COMPLAINTS: [&str; 14] = [
-    "out of call volume quota",
-    "rate limit exceeded",
-    "rate limit reached",
-    "ratelimit exceeded",
-    "rate limit has been exceeded",
-    "exceeded the rate limit",
-    "exceeded your rate limit",
-    "exceeded your rate-limit",
-    "quota limit exceeded",
-    "rate limited",
-    "frequency limit",
-    "too many requests",
-    "request limit reached",
-    "too many calls",
-];
 /// Where GitHub's other limits begin; they have no numbers.
 const SECONDARY: [&str; 2] = ["secondary rate limit", "abuse detection mechanism"];
 /// "If no `retry-after` is sent and something remains, wait for at least one minute."
@@ -50,8 +36,6 @@ const LEADS: [&str; 17] = [
     "the request after",
     "banned until",
 ];
-/// How many letters may stand between two words that belong together.
-const NEAR_CHARS: usize = 24;
 /// The elements of XML beyond this number are not looked at.
 const MAX_ELEMENTS: usize = 200;
 /// What may stand between, and what stands around.
@@ -109,33 +93,6 @@ fn elements(body: &str, evidence: &mut Evidence) {
             open.push(name);
         }
     }
-}
-
-/// Whether a sentence complains about a limit.
-pub(super) fn complains(said: &str) -> bool {
-    let said = said.to_ascii_lowercase();
-    COMPLAINTS.iter().any(|complaint| said.contains(complaint)) || is_exceeded(&said)
-}
-
-/// "Max rate limit '100' exceeded with in '20' secs" (Marketo): what the limit is stands in between.
-fn is_exceeded(lower: &str) -> bool {
-    lower.match_indices("rate limit").map(|(at, words)| &lower[at + words.len()..]).any(|rest| {
-        let rest = beginning(rest, NEAR_CHARS);
-        !rest.contains('.') && ["exceeded", "reached"].iter().any(|word| rest.contains(word))
-    })
-}
-
-fn beginning(text: &str, chars: usize) -> &str {
-    text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
-}
-
-/// "Concurrent request limit exceeded" (NetSuite), "ConcurrentRequests (Concurrent API Requests) Limit exceeded"
-/// (Salesforce), "Concurrent access limit reached" (Marketo).
-pub(super) fn is_too_many_at_once(lower: &str) -> bool {
-    lower.split_once("concurren").is_some_and(|(_, rest)| {
-        let rest = beginning(rest, 3 * NEAR_CHARS);
-        ["limit exceeded", "limit reached", "limit has been"].iter().any(|words| rest.contains(words))
-    })
 }
 
 /// Reads what a body says about payment. "Insufficient balance" is also why a transfer fails.

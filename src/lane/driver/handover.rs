@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::Lane;
-use crate::{
-    lane::{kept, lanes::GivenLane, state::LaneRecord},
-    policy::Origin,
-};
+use crate::{lane::state::LaneRecord, policy::Origin};
 
 impl Lane {
     /// Lets nothing leave before the process before has [ended](Self::predecessor_ended).
@@ -31,9 +28,9 @@ impl Lane {
     }
 
     /// Gives the lane to the next process if no request waits or is under way; where no limit counts those
-    /// that are under way, it waits no longer than `patience` for them. `None` if it keeps the lane, or has given it before.
-    pub(in crate::lane) fn hand_over(&self, patience: Duration) -> Option<GivenLane> {
-        let id = self.kept_as()?.clone();
+    /// that are under way, it waits no longer than `patience` for them. `None` if it keeps the
+    /// lane, or has given it before. The record is `None` if there is nothing to remember.
+    pub(in crate::lane) fn hand_over(&self, patience: Duration) -> Option<Option<LaneRecord>> {
         let mut state = self.shared.state.lock();
         if state.is_given() {
             return None;
@@ -41,7 +38,7 @@ impl Lane {
         let worth = state.is_worth_keeping();
         let record = state.hand_over(self.clock.now(), patience)?;
         let origin = self.shared.kept.as_ref().map(|kept| kept.origin.clone());
-        Some(GivenLane { id, text: worth.then(|| kept::written(&LaneRecord { origin, ..record })) })
+        Some(worth.then(|| LaneRecord { origin, ..record }))
     }
 
     /// Belongs to the next process from its beginning.

@@ -113,7 +113,11 @@ impl Lanes {
 
     /// Gives away all lanes that have nothing to send any more, as [`Lane::hand_over`] has it.
     pub fn hand_over(&self, patience: Duration) -> Vec<GivenLane> {
-        self.all().iter().filter_map(|lane| lane.hand_over(patience)).collect()
+        let give = |lane: &Arc<Lane>| {
+            let (id, record) = (lane.kept_as()?.clone(), lane.hand_over(patience)?);
+            Some(GivenLane { id, text: record.as_ref().map(kept::written) })
+        };
+        self.all().iter().filter_map(give).collect()
     }
 
     /// The names of the lanes that still have something to send.

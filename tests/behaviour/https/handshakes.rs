@@ -216,7 +216,8 @@ fn a_host_that_the_ca_may_not_speak_for_is_refused_and_the_log_says_so_once() {
     let (folder, target) = (data.path().to_str().unwrap(), "localhost:1");
     let made = Andante::command().args(["ca", "init", "--only", "other.test", "--data", folder]).output().unwrap();
     assert!(made.status.success(), "{made:?}");
-    let andante = Andante::serve(&["--intercept", "localhost", "--data", folder]);
+    // A host that is named is an error at the start.
+    let andante = Andante::serve(&["--intercept", "*", "--data", folder]);
     for _ in 0..2 {
         let mut client = Client::connect(andante.proxy());
         client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));

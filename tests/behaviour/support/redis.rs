@@ -134,7 +134,9 @@ impl Redis {
         if self.tls.is_some() {
             eventually("the Redis", || TcpStream::connect(self.address).ok());
         } else {
-            eventually("the Redis", || self.ask("PING").filter(|answer| answer.starts_with("+PONG")));
+            eventually("the Redis", || {
+                self.ask("PING").filter(|answer| ["+PONG", "-NOAUTH"].iter().any(|said| answer.starts_with(said)))
+            });
         }
     }
 }
