@@ -122,7 +122,7 @@ fn judge(event: &[u8]) -> StreamStart {
     let json: Option<Value> = serde_json::from_str(&data.join("\n")).ok();
     let of_json = json.as_ref().and_then(|json| json.get("type")?.as_str()).map(str::to_owned);
     let kind =
-        lines().filter_map(|line| field(line, "event")).last().map(str::to_owned).or(of_json).unwrap_or_default();
+        lines().filter_map(|line| field(line, "event")).next_back().map(str::to_owned).or(of_json).unwrap_or_default();
     if PREAMBLE.contains(&&*kind) {
         return StreamStart::Preamble;
     }

@@ -38,7 +38,7 @@ impl Lane {
         let worth = state.is_worth_keeping();
         let record = state.hand_over(self.clock.now(), patience)?;
         let origin = self.shared.kept.as_ref().map(|kept| kept.origin.clone());
-        Some(worth.then(|| LaneRecord { origin, ..record }))
+        Some(worth.then_some(LaneRecord { origin, ..record }))
     }
 
     /// Belongs to the next process from its beginning.

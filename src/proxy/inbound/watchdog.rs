@@ -90,7 +90,9 @@ impl Watchdog {
         while self.poll_bell(cx).is_ready() {
             let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
-            if !self.of_stream && exchange.proxy.memory.is_to_end(exchange.session.holder()) {
+            // What holds memory here is half of a head, or an answer that its worker does not read.
+            let holds = !self.of_stream && matches!(exchange.progress.phase(), Phase::Head | Phase::Body);
+            if holds && exchange.proxy.memory.is_to_end(exchange.session.holder()) {
                 respond::unread(exchange);
                 return Poll::Ready(());
             }

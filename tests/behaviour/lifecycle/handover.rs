@@ -8,9 +8,11 @@ use std::{
     process::Stdio,
     sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use andante::clock::Clock;
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -97,9 +99,9 @@ fn a_host_without_waiting_requests_is_served_at_once() {
     let waits = ask(before.proxy(), &busy.url("/"), 20);
     before.wait_for(|status| waiting(status) > 10);
     let after = place.take_over(&["--limit", &limit]);
-    let began = Instant::now();
+    let clock = Clock::start();
     assert_eq!(Client::get(after.proxy(), &url).status(), 200);
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(clock.now().since(clock.began()) < Duration::from_secs(2), "{:?}", clock.now());
     drop(waits);
 }
 
@@ -124,9 +126,9 @@ fn an_answer_that_goes_on_does_not_keep_the_host_from_the_next_process() {
     stream.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", api.url("/stream"), api.address()));
     stream.until("x\r\n");
     let after = place.take_over(&["--limit", &limit]);
-    let began = Instant::now();
+    let clock = Clock::start();
     assert_eq!(Client::get(after.proxy(), &api.url("/")).status(), 200);
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert!(clock.now().since(clock.began()) < Duration::from_secs(6), "{:?}", clock.now());
     stream.until("x\r\n");
 }
 
@@ -134,11 +136,11 @@ fn an_answer_that_goes_on_does_not_keep_the_host_from_the_next_process() {
 fn a_limit_on_what_is_under_way_counts_the_answers_of_the_process_before() {
     let place = Place::new();
     let (release, held) = mpsc::channel::<()>();
-    let held = std::sync::Mutex::new(held);
+    let held = Mutex::new(held);
     let api = Upstream::scripted(move |mut connection: Connection| {
         while let Some(request) = connection.request() {
             if request.target() == "/slow" {
-                let _ = held.lock().unwrap().recv();
+                let _ = held.lock().recv();
             }
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         }
