@@ -114,7 +114,7 @@ pub struct ServeArgs {
     /// Where each request is logged: a file, "stderr", "stdout" or "off" [env: ANDANTE_ACCESS_LOG] [default: off]
     #[arg(long, value_name = "FILE|stderr|stdout|off")]
     pub access_log: Option<String>,
-    /// An OpenTelemetry collector that traces and metrics are exported to, as in http://collector.example:4318, or "off"
+    /// An OpenTelemetry collector that traces and metrics are exported to, as in `http://collector.example:4318`, or "off"
     /// [env: ANDANTE_OTLP]
     #[arg(long, value_name = "URL|off")]
     pub otlp: Option<String>,

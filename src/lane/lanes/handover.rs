@@ -111,7 +111,7 @@ impl Lanes {
         self.given.store(true, Ordering::Release);
     }
 
-    /// Gives away all lanes that have nothing to send any more, as [`Lane::hand_over`] has it.
+    /// Gives away all lanes that have nothing to send any more, where no limit counts those under way after `patience`.
     pub fn hand_over(&self, patience: Duration) -> Vec<GivenLane> {
         let give = |lane: &Arc<Lane>| {
             let (id, record) = (lane.kept_as()?.clone(), lane.hand_over(patience)?);
