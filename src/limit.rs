@@ -19,7 +19,7 @@ mod window;
 pub use budget::{Afterwards, Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
 pub use calendar::{CalendarCount, CalendarLimit, CalendarUsage};
 pub use charge::{Charge, Scope, Seq, Source};
-pub use cost::{Amount, Cost, Sum};
+pub use cost::{Amount, Cost, Sum, lesser};
 pub use gcra::Gcra;
 pub use in_flight::InFlightLimit;
 pub use limits::Limits;

@@ -4,7 +4,7 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use super::{added::Added, rule::Policy};
-use crate::limit::{Afterwards, CalendarLimit, LimitSpec};
+use crate::limit::{Afterwards, CalendarLimit, LimitSpec, lesser};
 
 // === impl Policy ===
 
@@ -18,7 +18,7 @@ impl Policy {
                 true => reserve.part(limit.rate.count).unwrap_or(NonZeroU32::MIN),
                 false => reserve.rest(limit.rate.count),
             };
-            rest.burst = limit.burst.map(|burst| reserve.rest(burst).min(rest.rate.count));
+            rest.burst = limit.burst.map(|burst| lesser(reserve.rest(burst), rest.rate.count));
             rest
         };
         let mut policy = Self::new(&format!("{}, all but the reserve", self.name), self.hosts.clone());

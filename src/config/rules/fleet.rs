@@ -6,7 +6,7 @@ use super::RawRule;
 use crate::{
     config::diagnostic::Diagnostic,
     fleet::{Floor, StoreDown},
-    limit::InFlightLimit,
+    limit::{InFlightLimit, lesser},
 };
 
 /// Divides among `size` andantes what is not shared by a store. Without a size such a limit is an error: the fleet would
@@ -74,7 +74,7 @@ fn divided(draft: &mut RawRule, size: NonZeroU32) -> bool {
     };
     for (limit, _) in draft.policy.limits.iter_mut().zip(own).filter(|(_, own)| *own) {
         shrink(&mut limit.rate.count);
-        limit.burst = limit.burst.map(|burst| part(burst).unwrap_or(NonZeroU32::MIN).min(limit.rate.count));
+        limit.burst = limit.burst.map(|burst| lesser(part(burst).unwrap_or(NonZeroU32::MIN), limit.rate.count));
     }
     draft.policy.calendar.iter_mut().for_each(|limit| shrink(&mut limit.count));
     if draft.policy.shared_in_flight().is_none()

@@ -256,7 +256,7 @@ async fn lanes_whose_windows_are_long_are_bounded_in_number() {
 /// A rule with a budget of one request a month for some of a lane's requests.
 fn monthly() -> Arc<Policy> {
     let mut policy = Policy::new("tenant", vec!["*".parse().unwrap()]);
-    (policy.limits, policy.added) = (vec!["1/month burst 1".parse().unwrap()], Some(Added::default()));
+    (policy.limits, policy.added) = (vec!["1/month".parse().unwrap()], Some(Added::default()));
     policy.into()
 }
 

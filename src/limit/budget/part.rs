@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Budget, Limit, Source};
-use crate::limit::{Amount, LimitSpec, Unit};
+use crate::limit::{Amount, LimitSpec, Unit, lesser};
 
 /// A part of what an API reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,7 +136,7 @@ pub(super) fn part_of(spec: &LimitSpec, part: Part) -> LimitSpec {
         own.rate.count = Amount::new(whole as u32).unwrap_or(Amount::MIN);
         own.rate.per = spec.rate.per.mul_f64(whole / units);
     }
-    own.burst = spec.burst.map(|of_all| whole(f64::from(of_all.get()) * part).min(own.rate.count));
+    own.burst = spec.burst.map(|of_all| lesser(whole(f64::from(of_all.get()) * part), own.rate.count));
     own
 }
 

@@ -15,6 +15,7 @@ use crate::{
         ahead::{self, LONG, WrittenAhead},
         calendar::CalendarRecord,
         history::SpendHistory,
+        lesser,
         margin::MarginRecord,
         window::WindowEntry,
     },
@@ -284,7 +285,7 @@ impl LimitRecord {
             LimitSpec {
                 unit: self.unit,
                 rate,
-                burst: self.burst.map(|burst| burst.min(self.count)),
+                burst: self.burst.map(|burst| lesser(burst, self.count)),
                 strict: self.strict,
             },
             0,

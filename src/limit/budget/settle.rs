@@ -3,7 +3,7 @@
 use super::Budget;
 use crate::{
     clock::Instant,
-    limit::{Amount, Charge, Unit},
+    limit::{Amount, Charge, Unit, lesser},
 };
 
 impl Budget {
@@ -25,7 +25,7 @@ impl Budget {
                 limit.window.sent(next, used, now);
                 limit.window.answered(next, used, now, now);
             }
-            let whole = |amount: Option<Amount>| amount.map_or(0, |amount| limit.spec.rate.count.min(amount).get());
+            let whole = |amount: Option<Amount>| amount.map_or(0, |amount| lesser(limit.spec.rate.count, amount).get());
             let (reserved, used) = (whole(reserved), whole(used));
             limit.gcra.settle(now, reserved, used);
         }
