@@ -1,6 +1,7 @@
 //! Assembly: puts the parts together, starts them, and ends them in order.
 
 mod accept;
+mod closing;
 mod explain;
 mod fleet;
 mod handover;
@@ -18,18 +19,15 @@ mod worker_threads;
 
 use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::{
-    net::TcpListener,
-    runtime::Handle,
-    task::{JoinHandle, JoinSet},
-};
+use tokio::{net::TcpListener, runtime::Handle, task::JoinSet};
 use tracing::{info, warn};
 
 use self::{
     accept::accept,
-    fleet::{FleetMember, Talking},
-    handover::{Predecessor, find_predecessor, offer, passed_on},
-    keeping::{Keeping, Writer},
+    closing::Closing,
+    fleet::FleetMember,
+    handover::{Predecessor, TakingOver, find_predecessor, offer, passed_on},
+    keeping::Keeping,
     process::{instance, raise_descriptor_limit},
     reload::{Configured, ReloadReports},
     start_files::{admin_token, authority},
@@ -53,11 +51,11 @@ use crate::{
         authorities::{self, NO_AUTHORITY_HINT},
         expiry::{self, EXPIRED_HINT},
     },
-    lane::{Lanes, Sharing},
+    lane::Lanes,
     listen::{self, Given},
     memory::{self, Memory},
     metrics::Metrics,
-    otlp::{Exporter, Exporting},
+    otlp::Exporter,
     proxy::{self, Proxy},
     store::RedisLedger,
     tls::Tls,
@@ -75,17 +73,12 @@ pub struct Running {
     acceptors: JoinSet<()>,
     /// Housekeeping; aborted when dropped.
     tasks: JoinSet<()>,
-    /// The admin pages, which show the drain too.
-    pages: Option<JoinHandle<()>>,
     workers: WorkerThreads,
-    /// Writes what outlives this process.
-    writer: Option<Writer>,
-    /// Talks to the store that budgets are shared by.
-    talking: Option<Talking>,
+    /// Takes over from the process before, while that sends what waits in it.
+    taking_over: TakingOver,
     /// Where the next process asks for the sockets.
     successors: Successors,
-    /// Exports traces and metrics.
-    exporting: Option<Exporting>,
+    closing: Closing,
 }
 
 /// What `serve` starts with, beside its configuration.
@@ -130,7 +123,8 @@ impl Running {
         let ours = given.workers.is_empty();
         let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
         if let Some(predecessor) = &mut predecessor {
-            given.take_over(&mut predecessor.workers, &mut predecessor.admin);
+            let admin = predecessor.admin.take().filter(|_| config.admin.is_some());
+            given.take_over(&mut predecessor.workers, admin);
         }
         let (listen, listeners): (Vec<_>, Vec<_>) = open(given.workers, &config.listen)?.into_iter().unzip();
         let (admin, admin_listener) = open(given.admin.into_iter().collect(), config.admin.as_slice())?.pop().unzip();
@@ -138,6 +132,8 @@ impl Running {
         warn_of_useless(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
+        // Whatever can fail comes before the process before gives its place.
+        let ledger = ledger(&config)?;
         let replacing = Clock::start();
         let awaited = predecessor.as_mut().map(Predecessor::replace).transpose()?.unwrap_or_default();
         let (clock, kept) = Keeping::open(&config, &listen, forget)?;
@@ -149,7 +145,7 @@ impl Running {
             Some(kept) => lanes.keeping(kept).awaiting(awaited),
             None => lanes,
         };
-        let member = member(&config, clock)?;
+        let member = ledger.map(|(ledger, store)| FleetMember::new(ledger, store, &config.fleet, clock));
         let (member, sharing) = member.unzip();
         let reports = Arc::new(ReloadReports::new(&config, clock, metrics.clone()));
         let configured = Configured::new(&config, &listen, own, reports.clone());
@@ -189,11 +185,9 @@ impl Running {
         proxy.lanes.open_kept();
         let writer = keeping.map(|keeping| keeping.start(&proxy, &metrics)).transpose();
         let writer = writer.map_err(|source| StartError::Thread { source })?;
-        if let Some(predecessor) = predecessor {
-            tasks.spawn(predecessor.take_lanes(proxy.clone(), replaced_at));
-        }
+        let (taking_over, taken) = TakingOver::start(predecessor, &proxy, replaced_at);
         let successors = Keeping::path(&config, &listen).filter(|_| writer.is_some());
-        let successors = successors.map(|state| offer(&state, passed_on)).unwrap_or_default();
+        let successors = successors.map(|state| offer(&state, passed_on, taken)).unwrap_or_default();
         let state = writer.as_ref().map(|writer| writer.report.clone());
         let talking = member.map(|member| member.start(&proxy, &metrics));
         let fleet = talking.as_ref().map(|talking| talking.report.clone());
@@ -207,15 +201,13 @@ impl Running {
             listen,
             admin,
             drain: config.drain,
-            acceptors,
             configured,
+            acceptors,
             tasks,
-            pages,
             workers,
-            writer,
-            talking,
+            taking_over,
             successors,
-            exporting,
+            closing: Closing { talking, writer, exporting, pages },
         })
     }
 
@@ -258,20 +250,7 @@ impl Running {
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self {
-            proxy,
-            view,
-            drain,
-            acceptors,
-            mut tasks,
-            pages,
-            workers,
-            writer,
-            talking,
-            exporting,
-            successors,
-            ..
-        } = self;
+        let Self { proxy, view, drain, acceptors, mut tasks, workers, taking_over, successors, closing, .. } = self;
         drop(successors);
         let (begun, before) = (proxy.clock.now(), view.status().requests);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
@@ -279,7 +258,7 @@ impl Running {
         // Closes the listening sockets: from then on the system refuses new connections at once.
         acceptors.join_all().await;
         tasks.shutdown().await;
-        if tokio::time::timeout(drain + LAST_WORDS, proxy.emptied()).await.is_err() {
+        if tokio::time::timeout(drain + LAST_WORDS, workers.emptied(&proxy)).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
         let (took_s, cut_off) = (proxy.clock.now().since(begun).as_secs_f64(), proxy.open());
@@ -288,27 +267,17 @@ impl Running {
         info!(took_s, answered, refused, cut_off, "drained");
         proxy.log_counted(true);
         drop(workers);
-        if let Some(talking) = talking {
-            talking.finish().await;
-        }
-        if let Some(writer) = writer {
-            writer.finish().await;
-        }
-        if let Some(exporting) = exporting {
-            exporting.finish().await;
-        }
-        if let Some(pages) = pages {
-            pages.abort();
-        }
+        taking_over.end(&proxy.lanes);
+        closing.finish().await;
     }
 }
 
-/// The member of a fleet that `config` makes of this process, if any.
-fn member(config: &Config, clock: Clock) -> Result<Option<(FleetMember<RedisLedger>, Sharing)>, StartError> {
+/// The store of the fleet that `config` names, with its address as people may see it.
+fn ledger(config: &Config) -> Result<Option<(RedisLedger, String)>, StartError> {
     let Some(url) = &config.fleet.store else { return Ok(None) };
     let store = url.to_string();
     let ledger = RedisLedger::new(url).map_err(|source| StartError::Store { store: store.clone(), source })?;
-    Ok(Some(FleetMember::new(ledger, store, &config.fleet, clock)))
+    Ok(Some((ledger, store)))
 }
 
 /// Logs which of these files vouch for no API: all of their certificates have expired, or none is an authority's. They are no

@@ -1,6 +1,7 @@
 //! What an API allows, and when the next request fits into it. Pure: told the time, never reads it.
 
 mod ahead;
+mod amount;
 mod budget;
 mod calendar;
 mod charge;
@@ -16,10 +17,11 @@ mod untold;
 mod usual;
 mod window;
 
+pub use amount::{Amount, lesser};
 pub use budget::{Afterwards, Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
 pub use calendar::{CalendarCount, CalendarLimit, CalendarUsage};
 pub use charge::{Charge, Scope, Seq, Source};
-pub use cost::{Amount, Cost, Sum, lesser};
+pub use cost::{Cost, Sum};
 pub use gcra::Gcra;
 pub use in_flight::InFlightLimit;
 pub use limits::Limits;

@@ -16,10 +16,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot};
 use tracing::info;
 
-pub(super) use self::predecessor::Predecessor;
+pub(super) use self::predecessor::{Predecessor, TakingOver};
 pub use self::{
     predecessor::TakeOverError,
     successor::{Successor, Successors},
@@ -79,9 +79,9 @@ pub(super) fn passed_on(workers: &[TcpListener], admin: Option<&TcpListener>) ->
     Ok((workers.iter().map(copy).collect::<io::Result<_>>()?, admin.map(copy).transpose()?))
 }
 
-/// Where the next process may ask for these sockets. Without that it cannot take over, and this one serves all the same.
-pub(super) fn offer(state: &Path, sockets: io::Result<PassedOn>) -> Successors {
-    let offered = sockets.and_then(|(workers, admin)| Successors::offer(state, workers, admin));
+/// Where the next process may ask for these sockets, once everything of the one before is `taken`. Without that it cannot take over, and this one serves all the same.
+pub(super) fn offer(state: &Path, sockets: io::Result<PassedOn>, taken: oneshot::Receiver<()>) -> Successors {
+    let offered = sockets.and_then(|(workers, admin)| Successors::offer(state, workers, admin, taken));
     let say = |error: &io::Error| {
         let state = state.display();
         info!(%state, %error, "another andante cannot take over from this one: there is no socket beside the state");

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use tokio::{runtime::Handle, sync::mpsc};
@@ -32,6 +33,9 @@ struct WorkerThread {
 
 /// More threads gain nothing: a proxy that paces needs little, and shares its machine.
 const MOST_THREADS: usize = 4;
+
+/// How often it is looked whether a thread has begun to serve what it was handed.
+const LOOK: Duration = Duration::from_millis(1);
 
 // === impl WorkerThreads ===
 
@@ -57,6 +61,15 @@ impl WorkerThreads {
     /// Whether any were handed over that have not ended.
     pub(super) fn have_connections(&self) -> bool {
         self.0.iter().any(|worker| worker.open.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Waits until no worker is connected, nor is one handed to a thread that has not looked at it yet.
+    pub(super) async fn emptied(&self, proxy: &Proxy) {
+        proxy.emptied().await;
+        while self.have_connections() {
+            tokio::time::sleep(LOOK).await;
+            proxy.emptied().await;
+        }
     }
 
     /// To the thread with the fewest: long-lived connections must not pile up on one core.

@@ -26,8 +26,10 @@ impl QueuedBytes {
             self.remove(bytes);
             // Counted here: the thread that writes may hang.
             access_log::lost(1);
-            if !self.overflowed.swap(true, Ordering::Relaxed) {
+            // The problem first: the writer clears it once it has seen that lines were lost.
+            if !self.overflowed.load(Ordering::Acquire) {
                 access_log::set_problem(Some(OVERFLOW.to_owned()));
+                self.overflowed.store(true, Ordering::Release);
             }
         }
         fits

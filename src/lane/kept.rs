@@ -212,7 +212,7 @@ pub(super) fn host_of(id: &str) -> Option<&str> {
 }
 
 /// Whether `id` names a lane for `host` under a rule that was removed.
-fn is_of_gone_rule(id: &str, host: &str, rules: &Rules) -> bool {
+pub(super) fn is_of_gone_rule(id: &str, host: &str, rules: &Rules) -> bool {
     let gone = |name: &str| name == Policy::UNRULED || rules.iter().all(|rule| &*rule.name != name);
     id.split_once(BETWEEN).is_some_and(|(rule, of)| of == host && gone(rule))
 }

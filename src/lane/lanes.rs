@@ -306,11 +306,13 @@ impl Lanes {
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
         let (host, metrics) = (key.host.clone(), self.metrics_of(rules, key));
         let lane = Lane::new(host, policy.clone(), metrics, self.clock);
+        // Before its record is looked for: one that comes in between is given to lanes that wait for it.
+        let awaited = self.is_awaited(key.host);
         let lane = match &self.kept {
             Some(kept) => kept.open(lane, origin, rules),
             None => lane,
         };
-        if self.is_awaited(key.host) {
+        if awaited {
             lane.await_predecessor();
         }
         if self.given.load(Ordering::Acquire) {

@@ -20,12 +20,12 @@ pub struct Given {
 
 impl Given {
     /// Takes the sockets of an earlier process, where there are none yet.
-    pub fn take_over(&mut self, workers: &mut Vec<TcpListener>, admin: &mut Option<TcpListener>) {
+    pub fn take_over(&mut self, workers: &mut Vec<TcpListener>, admin: Option<TcpListener>) {
         if self.workers.is_empty() {
             self.workers.append(workers);
         }
         if self.admin.is_none() {
-            self.admin = admin.take();
+            self.admin = admin;
         }
     }
 

@@ -9,11 +9,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::io::{AsyncBufReadExt as _, BufReader as AsyncBufReader};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader as AsyncBufReader},
+    sync::oneshot,
+    task::JoinHandle,
+};
 use tracing::{error, info, warn};
 
 use super::{Message, READY, socket_of};
-use crate::{clock::Instant, listen, proxy::Proxy};
+use crate::{clock::Instant, lane::Lanes, listen, proxy::Proxy};
 
 /// The earlier process, which has given its sockets.
 pub(in crate::app) struct Predecessor {
@@ -25,6 +29,12 @@ pub(in crate::app) struct Predecessor {
     /// Where the admin pages are.
     pub(in crate::app) admin: Option<TcpListener>,
 }
+
+/// What is done about lanes of which nothing was said.
+const PRESUMED: &str = "their limits count as used to the full since it gave up its state";
+
+/// The lanes of the earlier process on their way to this one.
+pub(in crate::app) struct TakingOver(Option<(JoinHandle<()>, Instant)>);
 
 /// Why andante cannot take over from the process that serves.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +52,40 @@ pub enum TakeOverError {
     },
 }
 
-/// The time that the earlier process may take for each of its first answers: it writes its state in between.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// The time that the earlier process may take for each of its first answers: it writes its state in between, or takes over
+/// from another one itself.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
+
+// === impl TakingOver ===
+
+impl TakingOver {
+    /// Begins to take over from `predecessor`, which was known to be alive at `alive`. The receiver hears once that is done,
+    /// or at once if there is nobody to take over from.
+    pub(in crate::app) fn start(
+        predecessor: Option<Predecessor>,
+        proxy: &Arc<Proxy>,
+        alive: Instant,
+    ) -> (Self, oneshot::Receiver<()>) {
+        let (sender, taken) = oneshot::channel::<()>();
+        let begin = |predecessor: Predecessor| {
+            let proxy = proxy.clone();
+            let taking = async move {
+                predecessor.take_lanes(proxy, alive).await;
+                drop(sender);
+            };
+            (tokio::spawn(taking), alive)
+        };
+        (Self(predecessor.map(begin)), taken)
+    }
+
+    /// Ends with this process: lanes that have not come count as used to the full.
+    pub(in crate::app) fn end(self, lanes: &Lanes) {
+        if let Some((taking, alive)) = self.0 {
+            taking.abort();
+            lanes.predecessor_lost(alive);
+        }
+    }
+}
 
 // === impl Predecessor ===
 
@@ -91,14 +133,14 @@ impl Predecessor {
     }
 
     /// Takes the lanes over that the earlier process gives away, until it has ended. It was known to be alive at `alive`.
-    pub(in crate::app) async fn take_lanes(self, proxy: Arc<Proxy>, alive: Instant) {
+    async fn take_lanes(self, proxy: Arc<Proxy>, alive: Instant) {
         let pid = self.pid;
-        match self.lanes_taken(&proxy).await {
-            Ok(()) => info!(pid, "the andante before this one has sent everything that waited there"),
-            Err(error) => {
-                let lanes = proxy.lanes.predecessor_lost(alive);
-                warn!(pid, %error, lanes, "the andante before this one ended at once: the limits of these lanes count as used to the full since");
-            }
+        let ended = self.lanes_taken(&proxy).await;
+        let lanes = proxy.lanes.predecessor_lost(alive);
+        match ended {
+            Ok(()) if lanes == 0 => info!(pid, "the andante before this one has sent everything that waited there"),
+            Ok(()) => warn!(pid, lanes, "the andante before this one did not give these lanes: {PRESUMED}"),
+            Err(error) => warn!(pid, %error, lanes, "the andante before this one ended at once: {PRESUMED}"),
         }
     }
 
@@ -107,7 +149,7 @@ impl Predecessor {
         let stream = self.stream.into_inner();
         stream.set_nonblocking(true)?;
         let stream = tokio::net::UnixStream::from_std(stream)?;
-        let mut lines = AsyncBufReader::new(tokio::io::AsyncReadExt::chain(&early[..], stream)).lines();
+        let mut lines = AsyncBufReader::new((&early[..]).chain(stream)).lines();
         while let Some(line) = lines.next_line().await? {
             match serde_json::from_str(&line)? {
                 Message::Lane { id, record } => {

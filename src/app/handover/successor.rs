@@ -14,7 +14,7 @@ use rustix::{net::sockopt, process};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
     time::timeout,
 };
@@ -30,6 +30,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Successor {
     stream: UnixStream,
+    /// Why it hears no more.
+    lost: Option<io::Error>,
 }
 
 /// Where later processes ask for this one's sockets. Without a state, nobody can ask.
@@ -46,15 +48,19 @@ struct Offer {
 
 /// The time that a later process may take to start.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
+/// The time that it may take to read a message.
+const READS_WITHIN: Duration = Duration::from_secs(10);
 
 // === impl Successors ===
 
 impl Successors {
-    /// Offers `workers` and `admin`, on which this process listens, beside the state at `state`.
+    /// Offers `workers` and `admin`, on which this process listens, beside the state at `state`. Whoever asks waits until
+    /// everything of the process before this one is `taken`: there is one pair at a time.
     pub(in crate::app) fn offer(
         state: &Path,
         workers: Vec<TcpListener>,
         admin: Option<TcpListener>,
+        taken: oneshot::Receiver<()>,
     ) -> io::Result<Self> {
         let path = socket_of(state);
         // Of a process that has ended: this one has the lock of the state.
@@ -65,7 +71,11 @@ impl Successors {
         }
         let listener = UnixListener::bind(&path)?;
         let (sender, ready) = mpsc::channel(1);
-        let offering = tokio::spawn(offer(listener, workers, admin, sender));
+        let offering = tokio::spawn(async move {
+            // Its sender is gone if there is nobody to take over from.
+            let _ = taken.await;
+            offer(listener, workers, admin, sender).await;
+        });
         Ok(Self(Some(Offer { path, ready, offering })))
     }
 
@@ -137,34 +147,40 @@ async fn introduce(
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak andante's language"));
     }
     info!(pid = process::Pid::as_raw(Some(peer.pid)), "another andante takes over");
-    Ok(Successor { stream })
+    Ok(Successor { stream, lost: None })
 }
 
 // === impl Successor ===
 
 impl Successor {
     /// Says that the state file is free, and that lanes with these names still have something to send.
-    pub(in crate::app) async fn released(&mut self, lanes: &Lanes) -> io::Result<()> {
+    pub(in crate::app) async fn released(&mut self, lanes: &Lanes) {
         let awaited = lanes.not_given().iter().map(ToString::to_string).collect();
-        self.say(&Message::Released { awaited }).await
+        self.say(&Message::Released { awaited }).await;
     }
 
     /// Gives `lanes` away.
-    pub(in crate::app) async fn give(&mut self, lanes: Vec<GivenLane>) -> io::Result<()> {
+    pub(in crate::app) async fn give(&mut self, lanes: Vec<GivenLane>) {
         for GivenLane { id, text } in lanes {
             let record = text.map(|text| String::from_utf8_lossy(&text).into_owned());
-            self.say(&Message::Lane { id: id.to_string(), record }).await?;
+            self.say(&Message::Lane { id: id.to_string(), record }).await;
         }
-        Ok(())
     }
 
     /// Says that all lanes are given away.
-    pub(in crate::app) async fn ended(&mut self) -> io::Result<()> {
-        self.say(&Message::Ended).await
+    pub(in crate::app) async fn ended(mut self) {
+        self.say(&Message::Ended).await;
+        if let Some(error) = self.lost {
+            warn!(%error, "could not tell the andante that takes over what was sent; it counts all of it as used");
+        }
     }
 
-    async fn say(&mut self, message: &Message) -> io::Result<()> {
-        self.stream.write_all(&line(message)?).await
+    /// Says it, unless something before was not heard.
+    async fn say(&mut self, message: &Message) {
+        if self.lost.is_none() {
+            let said = async { timeout(READS_WITHIN, self.stream.write_all(&line(message)?)).await? };
+            self.lost = said.await.err();
+        }
     }
 }
 

@@ -49,7 +49,8 @@ impl Lane {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
         let origin = self.shared.kept.as_ref().map(|kept| kept.origin.clone());
-        let worth = state.is_worth_keeping() && (anyway || state.is_unwritten());
+        // What the process before has sent is not in it yet.
+        let worth = !state.awaits_predecessor() && state.is_worth_keeping() && (anyway || state.is_unwritten());
         worth.then(|| LaneRecord { origin, ..state.record(now, last) })
     }
 
@@ -58,9 +59,9 @@ impl Lane {
         self.tell(|state, _| state.written(fully));
     }
 
-    /// The next block cannot be written any more: requests leave without.
+    /// Blocks cannot be written any more: requests leave without.
     pub fn unkept(self: &Arc<Self>) {
-        self.written(false);
+        self.tell(|state, _| state.unkept());
     }
 
     pub(super) fn ask_for_block(self: &Arc<Self>) {

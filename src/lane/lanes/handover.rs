@@ -91,7 +91,9 @@ impl Lanes {
         let host = kept::host_of(id).unwrap_or_default();
         let rules = self.rules();
         for lane in self.all().into_iter().filter(|lane| **lane.host() == *host && lane.awaits_predecessor()) {
-            if let Some(before) = kept.open_again(&lane, self.clock, &rules) {
+            // Rules may tell the ports of a host apart: each lane has a name of its own.
+            let is_its = lane.kept_as().is_some_and(|own| **own == *id) || kept::is_of_gone_rule(id, host, &rules);
+            if is_its && let Some(before) = kept.open_again(&lane, self.clock, &rules) {
                 lane.inherits(&before);
             }
             if !self.awaited.has_host(host) {
@@ -129,7 +131,7 @@ impl Lanes {
 }
 
 impl KeptLanes {
-    /// The lane that `lane` would be if it had gone on from its record, which is used up by that; `None` without a record.
+    /// The lane that `lane` would be if it had gone on from its record, which is used up by that.
     fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
         let origin = lane.kept_origin()?;
         let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);

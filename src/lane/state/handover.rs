@@ -54,6 +54,9 @@ impl<T> State<T> {
     /// Gives the lane to the next process, and returns its record. Returns `None` while requests wait or are under way.
     /// Where no limit counts those that are under way, it waits no longer than `patience` for them once none waits.
     pub(in crate::lane) fn hand_over(&mut self, now: Instant, patience: Duration) -> Option<LaneRecord> {
+        if self.awaits_predecessor() {
+            return None;
+        }
         if !self.queue.is_empty() {
             self.handover = Handover::Ours;
             return None;

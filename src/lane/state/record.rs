@@ -126,6 +126,13 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
+    /// From now on units of long quotas are taken without being written down before.
+    pub(in crate::lane) fn unkept(&mut self) {
+        self.kept = false;
+        self.budget.set_kept(false);
+        self.rechecks = true;
+    }
+
     /// Whether a new lane would behave differently from this one, once this one has been idle for a while.
     pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
         !self.policy.limits.is_empty()

@@ -165,7 +165,7 @@ where
         }
         if out_of_memory {
             respond::unread(&Exchange::new(session.clone(), proxy.clock.now()));
-            // GOAWAY tells the worker which requests were not looked at (RFC 9113 §6.8).
+            // The worker hears GOAWAY, though not which requests were looked at: that would come after a round trip.
             connection.as_mut().graceful_shutdown();
             let _ = connection.as_mut().poll(cx);
             return Poll::Ready(());

@@ -128,7 +128,7 @@ where
             Ok(AttemptOutcome::Done(answer)) => return Ok(answer),
             Ok(AttemptOutcome::Failed(next)) => failed = next,
             // Its patience is over: it gets what the upstream said last.
-            Err(Error::Refused { .. }) => return settle(&exchange, last),
+            Err(Error::Refused { .. } | Error::Draining { .. }) => return settle(&exchange, last),
             Err(error) => return Err(error),
         }
     }

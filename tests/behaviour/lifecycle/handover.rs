@@ -211,6 +211,78 @@ fn one_process_after_the_other_takes_over() {
 }
 
 #[test]
+fn a_third_process_waits_until_the_first_one_has_sent_everything() {
+    let place = Place::new();
+    let api = Mock::start(&["--limit", "25/s"]);
+    let limit = format!("{}=20/s", api.address());
+    let mut first = place.serve(&["--limit", &limit]);
+    let early = ask(first.proxy(), &api.url("/"), 60);
+    first.wait_for(|status| waiting(status) > 30);
+    let mut second = place.take_over(&["--limit", &limit]);
+    let between = ask(second.proxy(), &api.url("/"), 20);
+    let third = place.take_over(&["--limit", &limit]);
+    let late = ask(third.proxy(), &api.url("/"), 20);
+    assert!(first.ended().success());
+    assert_eq!(statuses(early, 60), vec![200; 60]);
+    assert_eq!(statuses(between, 20), vec![200; 20]);
+    assert_eq!(statuses(late, 20), vec![200; 20]);
+    assert!(second.ended().success());
+    let stats = api.stats();
+    assert_eq!((&stats["refused"], &stats["accepted"]), (&0.into(), &100.into()), "{stats}");
+}
+
+#[test]
+fn two_rules_for_ports_of_one_host_keep_what_each_of_them_has_sent() {
+    let place = Place::new();
+    let (busy, quota) = (Mock::start(&["--limit", "25/s"]), Mock::start(&["--limit", "5/h"]));
+    let limits = [format!("{}=20/s", busy.address()), format!("{}=5/h burst 5", quota.address())];
+    let flags = ["--limit", &limits[0], "--limit", &limits[1]];
+    let before = place.serve(&flags);
+    assert_eq!(statuses(ask(before.proxy(), &quota.url("/"), 4), 4), vec![200; 4]);
+    let early = ask(before.proxy(), &busy.url("/"), 40);
+    before
+        .wait_for(|status| status["lanes"].as_array().unwrap().iter().any(|lane| lane["waiting"].as_u64() > Some(20)));
+    let after = place.take_over(&flags);
+    assert_eq!(statuses(ask(after.proxy(), &quota.url("/"), 1), 1), vec![200]);
+    let (url, host) = (quota.url("/"), quota.address());
+    let sixth = Client::ask(after.proxy(), format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n\r\n"));
+    assert_eq!(sixth.status(), 429, "five of an hour are used up");
+    assert_eq!(statuses(early, 40), vec![200; 40]);
+    assert_eq!(quota.stats()["accepted"], 5);
+}
+
+#[test]
+fn a_process_that_ends_before_it_has_taken_over_does_not_forget_what_was_sent() {
+    let place = Place::new();
+    let api = Mock::start(&["--limit", "100/s"]);
+    let limit = format!("{}=5/s, 100/h burst 100", api.address());
+    let mut before = place.serve(&["--limit", &limit]);
+    let early = ask(before.proxy(), &api.url("/"), 20);
+    before.wait_for(|status| waiting(status) > 5);
+    let mut between = place.take_over(&["--limit", &limit]);
+    let sent = api.stats()["accepted"].as_u64().unwrap();
+    between.signal(Signal::TERM);
+    assert!(between.ended().success());
+    assert_eq!(statuses(early, 20), vec![200; 20]);
+    assert!(before.ended().success());
+    let after = place.serve(&["--limit", &limit]);
+    let limits = after.status()["lanes"][0]["limits"].clone();
+    let hour = limits.as_array().unwrap().iter().find(|limit| limit["limit"].as_str().unwrap().contains('h')).unwrap();
+    assert!(hour["used"].as_u64().unwrap() >= sent && sent > 0, "{sent} were sent: {limits}");
+}
+
+#[test]
+fn a_process_that_takes_over_without_admin_pages_has_none() {
+    let place = Place::new();
+    let before = place.serve(&[]);
+    let admin = before.admin();
+    let after = place.take_over(&["--admin", "off"]);
+    assert_eq!(Client::get(after.proxy(), &Upstream::ok().url("/")).status(), 200);
+    drop(before);
+    assert!(TcpStream::connect(admin).is_err());
+}
+
+#[test]
 fn a_process_that_keeps_no_state_says_that_it_cannot_be_found() {
     let output = Andante::command()
         .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--state", "off", "--take-over"])

@@ -80,9 +80,37 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
     let request =
         format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: {}\r\n\r\n", full.url("/"), full.address(), "x".repeat(60_000));
     withstands(&andante, &beside, || {
-        let _held: Vec<_> = (0..2000).map(|_| send(&andante, request.as_bytes())).collect();
+        // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
+        let pace = || thread::park_timeout(Duration::from_millis(3));
+        let held: Vec<_> = (0..2000)
+            .map(|_| {
+                pace();
+                sent(&andante, request.as_bytes())
+            })
+            .collect();
         thread::park_timeout(Duration::from_millis(500));
+        let refusals: Vec<_> =
+            held.iter().filter_map(answer).filter(|answer| answer.starts_with("http/1.1 503 ")).collect();
+        assert!(!refusals.is_empty(), "more than the client's part waits");
+        for words in ["proxy_internal_error", "max-memory", "\r\nretry-after: 1\r\n"] {
+            assert!(refusals.iter().all(|refusal| refusal.contains(words)), "{words}: {}", refusals[0]);
+        }
     });
+}
+
+/// A connection on which a request was sent, or what of it was taken.
+fn sent(andante: &Andante, request: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(andante.proxy()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let _ = stream.write_all(request);
+    stream
+}
+
+/// The beginning of what was answered on it, in small letters; `None` if nothing was.
+fn answer(mut stream: &TcpStream) -> Option<String> {
+    let mut answer = [0; 4096];
+    let read = stream.read(&mut answer).ok().filter(|read| *read > 0)?;
+    Some(String::from_utf8_lossy(&answer[..read]).to_lowercase())
 }
 
 #[test]
