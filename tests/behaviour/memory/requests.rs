@@ -101,8 +101,9 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
 /// A connection on which a request was sent, or what of it was taken.
 fn sent(andante: &Andante, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(andante.proxy()).unwrap();
-    stream.set_nonblocking(true).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let _ = stream.write_all(request);
+    stream.set_nonblocking(true).unwrap();
     stream
 }
 
