@@ -178,3 +178,26 @@ fn a_stream_that_its_worker_has_left_gives_its_place_back() {
     leaving.reset();
     assert_eq!(send(&andante, &upstream, "POST", "/other", "", "x").answer().status(), 201);
 }
+
+#[test]
+fn an_answer_without_a_length_goes_on_for_the_worker_that_comes_back() {
+    let upstream = Upstream::scripted(|mut connection| {
+        while connection.request().is_some() {
+            connection
+                .send("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+            connection.send("2\r\n{}\r\n");
+            // Longer than a stream lasts that nobody reads.
+            thread::park_timeout(Duration::from_millis(6500));
+            connection.send("0\r\n\r\n");
+        }
+    });
+    let andante = ruled(&upstream, "deduplicate = \"10m\"");
+    let ask = || send(&andante, &upstream, "POST", "/publish", "", "x");
+    let mut leaving = ask();
+    assert!(!leaving.bytes(20).is_empty());
+    leaving.reset();
+    andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
+    let answer = ask().answer();
+    assert_eq!((answer.status(), answer.text().as_str()), (201, "{}"));
+    assert_eq!(upstream.requests().len(), 1);
+}

@@ -101,7 +101,7 @@ where
     let for_all = key::is_for_all(&head, &size);
     let shared = SharedBody::new(size, exchange.proxy.sharing.memory.clone(), exchange.charge());
     candidate.answered(SharedAnswer { head, body: shared.clone(), tries: shared_call::tries(&exchange), for_all });
-    let end = shared_call::pump(body, &shared, &exchange).await;
+    let end = shared_call::pump_while_read(body, &shared, &exchange).await;
     // No request may join a call that is over.
     candidate.ended();
     shared.finish(end);

@@ -14,8 +14,8 @@ use std::{
 };
 
 use http::{
-    Response, StatusCode,
-    header::{SET_COOKIE, UPGRADE},
+    HeaderMap, Response, StatusCode,
+    header::{CONTENT_TYPE, SET_COOKIE, UPGRADE},
     response,
 };
 use http_body::Body as _;
@@ -46,6 +46,8 @@ use crate::{
         sharing::Key,
     },
 };
+
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// A hash of the client's credentials and fields, the target and the key, if `call` is to be sent once.
 pub(super) fn key(call: &Call) -> Option<Key> {
@@ -159,6 +161,7 @@ where
     // What was answered before all of it was sent is known by nothing that another one could be compared with.
     let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
     let kept = for_all && keep.is_for(head.status);
+    let is_stream = is_event_stream(&head.headers);
     let shared = SharedBody::new(body.size_hint(), place.memory().clone(), exchange.charge());
     place.answered(KeyedAnswer {
         head,
@@ -167,13 +170,24 @@ where
         for_all,
         cookies_taken: Arc::default(),
     });
-    let end = shared_call::pump(body, &shared, &exchange).await;
+    let end = if is_stream {
+        shared_call::pump_while_read(body, &shared, &exchange).await
+    } else {
+        // Its worker may come back for it.
+        shared_call::pump(body, &shared, &exchange).await
+    };
     if kept && matches!(end, BodyEnd::Complete) {
         place.keep(exchange.proxy.clock.now() + keep.time);
     }
     // An answer that is not kept is forgotten before a request can see that it is over.
     drop(place);
     shared.finish(end);
+}
+
+/// Whether the answer may have no end.
+fn is_event_stream(fields: &HeaderMap) -> bool {
+    let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// Waits for the answer of the call that `shared` is; `None` if there is none that is for `call`.

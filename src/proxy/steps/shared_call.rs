@@ -98,11 +98,10 @@ pub(super) async fn watched<T>(
     .await
 }
 
-/// Reads `body` as fast as its readers do, and says how it ended. A body without a length may have no end: it ends when nobody
-/// has read it for a while.
-pub(super) async fn pump(body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
+/// Reads `body` as [`pump`] does. A body without a length may have no end: it ends when nobody has read it for a while.
+pub(super) async fn pump_while_read(body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
     let has_length = body.size_hint().exact().is_some();
-    let (mut all, mut abandoned) = (pin!(pump_all(body, shared, exchange)), pin!(abandoned(shared)));
+    let (mut all, mut abandoned) = (pin!(pump(body, shared, exchange)), pin!(abandoned(shared)));
     poll_fn(|cx| match all.as_mut().poll(cx) {
         Poll::Pending if !has_length => {
             abandoned.as_mut().poll(cx).map(|()| BodyEnd::Broken("nobody reads it any more".into()))
@@ -121,7 +120,8 @@ async fn abandoned(shared: &SharedBody) {
     }
 }
 
-async fn pump_all(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
+/// Reads `body` as fast as its readers do, and says how it ended.
+pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
     let idle = exchange.progress.idle();
     while !body.is_end_stream() {
         while tokio::time::timeout(HOLD_UP, poll_fn(|cx| shared.poll_room(cx))).await.is_err() {
