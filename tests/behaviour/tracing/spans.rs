@@ -201,6 +201,42 @@ fn spans_last_until_the_last_byte_of_the_answer() {
 }
 
 #[test]
+fn a_try_whose_answer_breaks_off_has_failed() {
+    for (beginning, pauses) in [("", false), ("ok", false), ("ok", true)] {
+        let collector = Collector::start();
+        let upstream = Upstream::scripted(move |mut connection| {
+            if connection.request().is_some() {
+                connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{beginning}"));
+                // Read by the worker meanwhile, or together with its end.
+                crate::support::pause(Duration::from_millis(if pauses { 200 } else { 0 }));
+            }
+        });
+        let andante = traced(&collector, &["--retry", "off"]);
+        let mut client = Client::connect(andante.proxy());
+        let (url, host) = (upstream.url("/"), upstream.address());
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        client.rest();
+        let spans = collector.wait_for_spans(2);
+        let client = of_kind(&spans, SpanKind::Client)[0];
+        let case = format!("{beginning:?}, {pauses}: {client:?}");
+        assert_eq!(attributes(&client.attributes)["error.type"], "connection_terminated", "{case}");
+        let status = client.status.as_ref().expect(&case);
+        assert!(status.code == 2 && !status.message.is_empty(), "{case}");
+    }
+}
+
+#[test]
+fn a_try_whose_answer_is_no_answer_has_failed() {
+    let collector = Collector::start();
+    let upstream = Upstream::always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok");
+    let andante = traced(&collector, &["--retry", "off"]);
+    assert_eq!(get(&andante, &upstream.url("/"), "").status(), 502);
+    for span in collector.wait_for_spans(2) {
+        assert_eq!(attributes(&span.attributes)["error.type"], "http_protocol_error", "{span:?}");
+    }
+}
+
+#[test]
 fn streams_of_http2_are_traced_alike() {
     let (collector, upstream) = (Collector::start(), Upstream::ok());
     let andante = traced(&collector, &[]);
