@@ -1,7 +1,7 @@
 //! Begins traces, and hands spans to the exporter.
 
 use prometheus::IntCounter;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::{
     context::{SpanId, TraceContext},
@@ -23,7 +23,8 @@ impl Tracer {
     /// A tracer whose spans come out of the receiver. Those for which its `capacity` has no room are counted as
     /// `dropped`.
     pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Span>) {
-        let (queue, spans) = mpsc::channel(capacity);
+        // A channel refuses a larger one by a panic.
+        let (queue, spans) = mpsc::channel(capacity.min(Semaphore::MAX_PERMITS));
         (Self { sampler, queue, dropped, collectors: Vec::new() }, spans)
     }
 
@@ -59,6 +60,12 @@ impl Tracer {
 mod tests {
     use super::*;
     use crate::{clock::Instant, trace::SpanKind};
+
+    #[test]
+    fn any_capacity_is_taken() {
+        let dropped = IntCounter::new("dropped", "dropped").unwrap();
+        drop(Tracer::new(Sampler::default(), usize::MAX, dropped));
+    }
 
     #[test]
     fn spans_beyond_the_capacity_are_dropped_and_counted() {
