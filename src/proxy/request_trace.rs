@@ -203,17 +203,7 @@ impl RequestTrace {
 
     /// A span within the request's.
     fn child(&self, name: &'static str, kind: SpanKind, began: Instant) -> Span {
-        Span {
-            context: Tracer::within(&self.context),
-            parent: Some(self.context.span),
-            state: None,
-            kind,
-            name: name.into(),
-            began,
-            ended: began,
-            attributes: Vec::new(),
-            failure: None,
-        }
+        Span::begin(Tracer::within(&self.context), Some(self.context.span), kind, name, began)
     }
 }
 

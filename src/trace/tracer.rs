@@ -74,17 +74,8 @@ mod tests {
         let context = tracer.begin(None);
         assert!(context.is_sampled());
         for _ in 0..5 {
-            tracer.submit(Span {
-                context: Tracer::within(&context),
-                parent: Some(context.span),
-                state: None,
-                kind: SpanKind::Internal,
-                name: "step".into(),
-                began: Instant::START,
-                ended: Instant::START,
-                attributes: Vec::new(),
-                failure: None,
-            });
+            let (step, parent) = (Tracer::within(&context), Some(context.span));
+            tracer.submit(Span::begin(step, parent, SpanKind::Internal, "step", Instant::START));
         }
         assert_eq!(dropped.get(), 3);
         assert_eq!(spans.try_recv().unwrap().context.trace, context.trace);
