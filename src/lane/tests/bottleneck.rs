@@ -17,7 +17,7 @@ async fn a_lane_that_waits_for_the_process_before_it_pauses() {
     let world = World::new("10/s");
     world.lane.await_predecessor();
     assert_eq!(world.bottleneck(), ["test", "pause (handover)"]);
-    // Nobody resumes that one by hand.
+    // An operator who resumes the lane lets nothing leave yet.
     world.lane.pause(None);
     assert_eq!(world.bottleneck(), ["test", "pause (handover)"]);
     world.lane.predecessor_ended();

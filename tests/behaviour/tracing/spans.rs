@@ -7,6 +7,8 @@ use std::{
 
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 
+use rustix::process::Signal;
+
 use super::{PARENT, TRACE, WORKER, get, hex, traced};
 use crate::support::{
     Andante, Client, Collector, Upstream,
@@ -166,6 +168,32 @@ fn a_request_that_andante_refuses_has_no_client_span() {
     let said = attributes(&of_kind(&spans, SpanKind::Server)[1].attributes);
     assert_eq!((said["http.response.status_code"].as_str(), said["andante.outcome"].as_str()), ("429", "refused"));
     assert_eq!(said["error.type"], "http_request_denied");
+}
+
+#[test]
+fn a_wait_that_the_end_of_the_process_cuts_off_is_refused() {
+    let collector = Collector::start();
+    let silent = Upstream::scripted(|mut connection| {
+        let _ = connection.rest();
+    });
+    let rule = format!("[[rule]]\nhost = \"{}\"\nin-flight = 1\n", silent.address());
+    let mut andante = Andante::with_config(&format!("otlp = \"{}\"\ndrain = \"300ms\"\n{rule}", collector.url()));
+    let ask = || {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", silent.url("/"), silent.address()));
+        client
+    };
+    let mut clients = [ask(), ask()];
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
+    andante.signal(Signal::TERM);
+    clients.iter_mut().for_each(|client| assert_eq!(client.answer().status(), 503));
+    andante.ended();
+    let spans = collector.wait_for_spans(4);
+    let wait = attributes(&of_kind(&spans, SpanKind::Internal)[0].attributes);
+    assert_eq!(
+        (wait["andante.wait.limit"].as_str(), wait["andante.wait.outcome"].as_str()),
+        ("in-flight 1", "refused")
+    );
 }
 
 #[test]
