@@ -4,6 +4,7 @@ mod causes;
 mod facts;
 mod kind;
 
+pub(crate) use self::causes::beginning;
 pub use self::{
     causes::{BoxError, in_one_line, io_error, is_exhaustion},
     facts::{Blame, ErrorFacts, MORE_DESCRIPTORS, ProblemType, Retryable},

@@ -18,11 +18,11 @@ mod tests;
 mod unexplained;
 
 pub use departures::{DepartureStats, Departures};
-pub use driver::{Admission, Bottleneck, KeepRequest, Lane, Permit, Sharing, UpstreamFailure, Waiting};
+pub use driver::{Admission, KeepRequest, Lane, Permit, Sharing, UpstreamFailure, Waiting};
 pub use journal::{Journal, JournalEntry};
 pub use kept::{KeptLanes, UnreadLane, WrittenLane, write_down};
 pub use lanes::{GivenLane, Lanes, LookedUp};
 pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
 pub use simulation::{SimulatedRequest, simulate};
 pub use snapshot::{LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};
-pub use state::{Past, Usage};
+pub use state::{Bottleneck, Past, Usage};

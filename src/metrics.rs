@@ -233,9 +233,10 @@ impl Metrics {
     /// [format]: https://prometheus.io/docs/specs/om/open_metrics_spec/
     pub fn render_openmetrics(&self) -> String {
         let families = self.gather();
-        let rules = self.shared.rules.lock();
+        // Cloned: requests need the lock while the text is written.
+        let rules = self.shared.rules.lock().rules.clone();
         openmetrics::encode(&families, &|family, rule, bucket| {
-            let rule = rules.rules.get(rule)?;
+            let rule = rules.get(rule)?;
             match family {
                 "andante_wait_seconds" => rule.wait_seconds.exemplar(bucket),
                 "andante_upstream_seconds" => rule.upstream_seconds.exemplar(bucket),

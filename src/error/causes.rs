@@ -16,12 +16,13 @@ pub fn in_one_line(error: &dyn Error) -> String {
         let _ = write!(text, ": {cause}");
         next = cause.source();
     }
-    if text.len() > MOST {
-        let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
-        text.push('…');
-    }
-    text
+    if text.len() > MOST { format!("{}…", beginning(&text, MOST)) } else { text }
+}
+
+/// The beginning of `text` that has at most `max_bytes`, cut between two characters.
+pub(crate) fn beginning(text: &str, max_bytes: usize) -> &str {
+    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
 }
 
 /// Whether `error` was caused by a lack of file descriptors.

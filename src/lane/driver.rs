@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-pub use self::{bottleneck::Bottleneck, keeping::KeepRequest};
+pub use self::keeping::KeepRequest;
 pub(in crate::lane) use self::{keeping::KeptLane, merge::Departing};
 use self::{
     log::log_changes,

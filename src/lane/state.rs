@@ -3,6 +3,7 @@
 //! has the lock, the timer and the log.
 
 mod arrival;
+mod bottleneck;
 mod effects;
 mod end;
 mod full;
@@ -30,6 +31,7 @@ mod view;
 
 use std::{sync::Arc, time::Duration};
 
+pub use self::{bottleneck::Bottleneck, record::Past, usual::Usage};
 use self::{
     effects::Grants,
     handover::Handover,
@@ -55,7 +57,6 @@ pub(super) use self::{
     sharing::SharedNames,
     slot::Slot,
 };
-pub use self::{record::Past, usual::Usage};
 use super::snapshot::LaneStats;
 use crate::{
     clock::Instant,

@@ -1,6 +1,7 @@
 //! The promises of the pacing engine, tested in virtual time.
 
 mod afterwards;
+mod bottleneck;
 mod concurrency;
 mod connecting;
 mod costs;

@@ -54,7 +54,7 @@ impl Collector for ProcessMetrics {
         // The library has no counter whose value can be set.
         if let Some(family) = families.iter_mut().find(|family| family.name() == NAMES[0][0]) {
             let (mut counter, mut metric) = (Counter::default(), Metric::default());
-            counter.set_value(clock::cpu_time().as_secs_f64());
+            counter.set_value(self.0[0].get());
             metric.set_counter(counter);
             family.set_metric(vec![metric]);
             family.set_field_type(MetricType::COUNTER);

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, StatusCode,
+    HeaderValue, Method, Request, Response,
     header::{CONTENT_TYPE, HOST, USER_AGENT},
 };
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use prost::Message as _;
 use tokio::{
@@ -37,8 +40,10 @@ pub(super) struct Collector {
     dialer: Dialer,
     tls: TlsClient,
     timeout: Duration,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<Connection>,
 }
+
+type Connection = SendRequest<Full<Bytes>>;
 
 /// Why an export was not taken.
 #[derive(Debug)]
@@ -63,9 +68,18 @@ impl Collector {
     /// Sends `body`. Returns how many of the spans or data points in it were rejected.
     pub(super) async fn export(&mut self, body: Bytes) -> Result<u64, ExportFailure> {
         let later = |error: BoxError| ExportFailure { is_retryable: true, error };
-        let exchanged = timeout(self.timeout, self.exchange(body)).await;
-        let (status, answer) =
-            exchanged.map_err(|_| later("no answer in time".into())).and_then(|done| done.map_err(later))?;
+        let sent = timeout(self.timeout, self.send(body)).await;
+        let (connection, answer) =
+            sent.map_err(|_| later("no answer in time".into())).and_then(|done| done.map_err(later))?;
+        let (head, body) = answer.into_parts();
+        let read = timeout(self.timeout, Limited::new(body, MAX_ANSWER_BYTES).collect()).await;
+        // The status decides. A body that breaks off, stalls or is too long only has no details.
+        let mut answer = Bytes::new();
+        if let Ok(Ok(whole)) = read {
+            answer = whole.to_bytes();
+            self.connection = Some(connection);
+        }
+        let status = head.status;
         if !status.is_success() {
             let is_retryable = matches!(status.as_u16(), 429 | 502..=504);
             return Err(ExportFailure { is_retryable, error: format!("it answered {status}").into() });
@@ -75,19 +89,22 @@ impl Collector {
         Ok(rejected.try_into().unwrap_or_default())
     }
 
-    async fn exchange(&mut self, body: Bytes) -> Result<(StatusCode, Bytes), BoxError> {
+    /// Closes the connection that is kept for the next export.
+    pub(super) fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    /// Sends `body`. Returns the answer, and the connection that it comes on.
+    async fn send(&mut self, body: Bytes) -> Result<(Connection, Response<Incoming>), BoxError> {
         let mut connection = match self.connection.take().filter(|connection| connection.is_ready()) {
             Some(connection) => connection,
             None => self.connect().await?,
         };
         let answer = connection.send_request(self.request(body)).await?;
-        let (head, body) = answer.into_parts();
-        let answer = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();
-        self.connection = Some(connection);
-        Ok((head.status, answer))
+        Ok((connection, answer))
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, BoxError> {
+    async fn connect(&self) -> Result<Connection, BoxError> {
         let origin = &self.endpoint.origin;
         let stream = self.dialer.connect(origin, &Egress::default(), true).await?;
         match origin.scheme {
@@ -105,12 +122,14 @@ impl Collector {
         fields.extend(self.endpoint.headers.clone());
         fields.insert(CONTENT_TYPE, PROTOBUF);
         fields.entry(USER_AGENT).or_insert(AGENT);
-        fields.extend(HeaderValue::try_from(self.endpoint.origin.authority()).ok().map(|host| (HOST, host)));
+        if let Ok(host) = HeaderValue::try_from(self.endpoint.origin.authority()) {
+            fields.insert(HOST, host);
+        }
         request
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, BoxError>
+async fn handshake<S>(stream: S) -> Result<Connection, BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

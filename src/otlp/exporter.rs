@@ -58,7 +58,7 @@ struct Counters(IntCounterVec);
 /// Sends batches of spans.
 struct SpanTask {
     collector: Collector,
-    outage: Arc<Outage>,
+    outage: Outage,
     counters: Counters,
     resource: Resource,
     clock: Clock,
@@ -70,7 +70,7 @@ struct SpanTask {
 /// Sends all metrics.
 struct MetricTask {
     collector: Collector,
-    outage: Arc<Outage>,
+    outage: Outage,
     resource: Resource,
     since: Duration,
     clock: Clock,
@@ -99,13 +99,13 @@ impl Exporter {
     pub fn start(self, clock: Clock, dialer: &Dialer, tls: &TlsClient) -> Exporting {
         let Self { config, metrics, counters, spans } = self;
         let (stop, stopped) = watch::channel(false);
-        let (resource, outage) = (resource(&config.resource), Arc::new(Outage::new(clock)));
+        let resource = resource(&config.resource);
         let collector = |endpoint| Collector::new(endpoint, dialer.clone(), tls.clone(), config.timeout);
         let mut tasks = JoinSet::new();
         if let Some((endpoint, spans)) = config.traces.zip(spans) {
             let task = SpanTask {
                 collector: collector(endpoint),
-                outage: outage.clone(),
+                outage: Outage::new(clock, "traces"),
                 counters,
                 resource: resource.clone(),
                 clock,
@@ -117,6 +117,7 @@ impl Exporter {
         }
         if let Some(endpoint) = config.metrics {
             let (collector, since) = (collector(endpoint), clock.time_of_day());
+            let outage = Outage::new(clock, "metrics");
             let task = MetricTask { collector, outage, resource, since, clock, metrics };
             tasks.spawn(task.run(config.interval, stopped));
         }
@@ -248,5 +249,7 @@ impl MetricTask {
                 self.outage.on_failure(&self.collector.name(), &in_one_line(&*failure.error));
             }
         }
+        // The collector may close it in the meantime, and an export that meets that would be lost.
+        self.collector.disconnect();
     }
 }

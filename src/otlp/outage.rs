@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::clock::{Clock, Instant};
@@ -10,38 +9,42 @@ use crate::clock::{Clock, Instant};
 /// How often people are told that a collector is down.
 const TELL_EVERY: Duration = Duration::from_secs(300);
 
-/// Logs an outage, once for both signals.
+/// Logs the outages of one signal: the other may go elsewhere, or be taken by the same collector.
 pub(super) struct Outage {
     clock: Clock,
-    told: Mutex<Option<Instant>>,
+    /// `traces` or `metrics`.
+    signal: &'static str,
+    /// When the outage was logged last; `None` while exports are taken.
+    logged: Option<Instant>,
 }
 
 // === impl Outage ===
 
 impl Outage {
-    pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, told: Mutex::new(None) }
+    pub(super) fn new(clock: Clock, signal: &'static str) -> Self {
+        Self { clock, signal, logged: None }
     }
 
     /// An export to `collector` has failed.
-    pub(super) fn on_failure(&self, collector: &str, error: &str) {
-        let (now, mut told) = (self.clock.now(), self.told.lock());
-        if told.is_some_and(|told| now.since(told) < TELL_EVERY) {
+    pub(super) fn on_failure(&mut self, collector: &str, error: &str) {
+        let now = self.clock.now();
+        if self.logged.is_some_and(|logged| now.since(logged) < TELL_EVERY) {
             return;
         }
-        *told = Some(now);
+        self.logged = Some(now);
         warn!(
             collector,
             error,
             hint = "see that an OpenTelemetry collector takes OTLP over HTTP there, or export nothing: --otlp off",
-            "traces and metrics cannot be exported; requests go on, and spans are dropped once their queue is full"
+            "{} cannot be exported; requests go on",
+            self.signal
         );
     }
 
     /// An export to `collector` has been taken.
-    pub(super) fn on_success(&self, collector: &str) {
-        if self.told.lock().take().is_some() {
-            info!(collector, "traces and metrics are exported again");
+    pub(super) fn on_success(&mut self, collector: &str) {
+        if self.logged.take().is_some() {
+            info!(collector, "{} are exported again", self.signal);
         }
     }
 }

@@ -85,8 +85,9 @@ impl RequestTrace {
         let parent = parent(fields);
         let context = tracer.begin(parent.as_ref());
         let plan = match &parent {
+            // Even one that is malformed: the API checks its signature first.
+            _ if fields.contains_key(TRACEPARENT) && is_signed(fields, request.uri()) => FieldPlan::Keep,
             Some(parent) if !context.is_sampled() && !parent.is_sampled() => FieldPlan::Keep,
-            Some(_) if is_signed(fields, request.uri()) => FieldPlan::Keep,
             Some(_) => FieldPlan::Continue,
             None => FieldPlan::Restart,
         };
@@ -127,6 +128,9 @@ impl RequestTrace {
 
     /// Notes the status of the answer, and the error that it stands for if the answer is andante's own.
     pub(crate) fn on_answer(&self, status: http::StatusCode, error: Option<&'static str>) {
+        if error.is_some() {
+            self.on_wait_end(self.clock.now(), "refused");
+        }
         self.note(|span| {
             span.note("http.response.status_code", status.as_u16());
             // A server's span has failed if the server is at fault; 4xx is the client's.
@@ -199,17 +203,7 @@ impl RequestTrace {
 
     /// A span within the request's.
     fn child(&self, name: &'static str, kind: SpanKind, began: Instant) -> Span {
-        Span {
-            context: Tracer::within(&self.context),
-            parent: Some(self.context.span),
-            state: None,
-            kind,
-            name: name.into(),
-            began,
-            ended: began,
-            attributes: Vec::new(),
-            failure: None,
-        }
+        Span::begin(Tracer::within(&self.context), Some(self.context.span), kind, name, began)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::context::{SpanId, TraceContext};
-use crate::clock::Instant;
+use crate::{clock::Instant, error::beginning};
 
 /// A timed step of a request, as it is exported.
 #[derive(Clone, Debug)]
@@ -56,13 +56,25 @@ pub enum Value {
 // === impl Span ===
 
 impl Span {
+    /// A step that begins at `began`, within `parent`. It ends at once unless it is told otherwise.
+    pub fn begin(
+        context: TraceContext,
+        parent: Option<SpanId>,
+        kind: SpanKind,
+        name: impl Into<Cow<'static, str>>,
+        began: Instant,
+    ) -> Self {
+        let (name, attributes) = (name.into(), Vec::new());
+        Self { context, parent, state: None, kind, name, began, ended: began, attributes, failure: None }
+    }
+
     /// Adds an attribute. A longer text is cut: thousands of spans may wait for their collector.
     pub fn note(&mut self, name: &'static str, value: impl Into<Value>) {
         let mut value = value.into();
         if let Value::Text(text) = &mut value
             && text.len() > MAX_TEXT_BYTES
         {
-            let end = (0..=MAX_TEXT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+            let end = beginning(text, MAX_TEXT_BYTES).len();
             text.to_mut().truncate(end);
         }
         self.attributes.push((name, value));
@@ -116,17 +128,7 @@ mod tests {
     fn a_long_text_is_cut_between_characters() {
         let dropped = prometheus::IntCounter::new("dropped", "dropped").unwrap();
         let (tracer, _) = Tracer::new(Sampler::default(), 1, dropped);
-        let mut span = Span {
-            context: tracer.begin(None),
-            parent: None,
-            state: None,
-            kind: SpanKind::Internal,
-            name: "step".into(),
-            began: Instant::START,
-            ended: Instant::START,
-            attributes: Vec::new(),
-            failure: None,
-        };
+        let mut span = Span::begin(tracer.begin(None), None, SpanKind::Internal, "step", Instant::START);
         span.note("text", "\u{e9}".repeat(600) + "x");
         span.note("odd", format!("x{}", "\u{e9}".repeat(600)));
         let length = |at: usize| match &span.attributes[at].1 {

@@ -1,7 +1,7 @@
 //! Begins traces, and hands spans to the exporter.
 
 use prometheus::IntCounter;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::{
     context::{SpanId, TraceContext},
@@ -23,7 +23,8 @@ impl Tracer {
     /// A tracer whose spans come out of the receiver. Those for which its `capacity` has no room are counted as
     /// `dropped`.
     pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Span>) {
-        let (queue, spans) = mpsc::channel(capacity);
+        // A channel refuses a larger one by a panic.
+        let (queue, spans) = mpsc::channel(capacity.min(Semaphore::MAX_PERMITS));
         (Self { sampler, queue, dropped, collectors: Vec::new() }, spans)
     }
 
@@ -61,23 +62,20 @@ mod tests {
     use crate::{clock::Instant, trace::SpanKind};
 
     #[test]
+    fn any_capacity_is_taken() {
+        let dropped = IntCounter::new("dropped", "dropped").unwrap();
+        drop(Tracer::new(Sampler::default(), usize::MAX, dropped));
+    }
+
+    #[test]
     fn spans_beyond_the_capacity_are_dropped_and_counted() {
         let dropped = IntCounter::new("dropped", "dropped").unwrap();
         let (tracer, mut spans) = Tracer::new(Sampler::default(), 2, dropped.clone());
         let context = tracer.begin(None);
         assert!(context.is_sampled());
         for _ in 0..5 {
-            tracer.submit(Span {
-                context: Tracer::within(&context),
-                parent: Some(context.span),
-                state: None,
-                kind: SpanKind::Internal,
-                name: "step".into(),
-                began: Instant::START,
-                ended: Instant::START,
-                attributes: Vec::new(),
-                failure: None,
-            });
+            let (step, parent) = (Tracer::within(&context), Some(context.span));
+            tracer.submit(Span::begin(step, parent, SpanKind::Internal, "step", Instant::START));
         }
         assert_eq!(dropped.get(), 3);
         assert_eq!(spans.try_recv().unwrap().context.trace, context.trace);

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
@@ -158,12 +159,14 @@ impl Permit {
         self.answered_at(self.lane.now(), heard, written);
     }
 
-    /// The same, `now`.
-    pub fn answered_at(&mut self, now: Instant, heard: &AnswerReport<'_>, written: Instant) {
-        if let Stage::Sent(at) = self.stage {
-            self.stage = Stage::Answered;
-            self.lane.answered(now, &self.slot, at.max(written), heard);
-        }
+    /// The same, `now`. Returns how long the API took, as `andante_upstream_seconds` counts it; `None` if that has been
+    /// counted before.
+    pub fn answered_at(&mut self, now: Instant, heard: &AnswerReport<'_>, written: Instant) -> Option<Duration> {
+        let Stage::Sent(at) = self.stage else { return None };
+        let sent = at.max(written);
+        self.stage = Stage::Answered;
+        self.lane.answered(now, &self.slot, sent, heard);
+        Some(now.since(sent))
     }
 
     /// The answer has said what its request used of these units. Once: what it said last counts.

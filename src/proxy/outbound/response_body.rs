@@ -248,6 +248,11 @@ impl UpstreamBody {
         self.span = span;
     }
 
+    /// The span of its try, if that is recorded.
+    pub(crate) fn span(&mut self) -> Option<&mut TrySpan> {
+        self.span.as_deref_mut()
+    }
+
     /// Has what the request used read from here on.
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
         self.ahead.pieces().for_each(|piece| usage.read(piece));
@@ -282,6 +287,14 @@ impl UpstreamBody {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = self.poll_next(cx);
+        if let Poll::Ready(Some(Err(error))) = &polled {
+            self.span.iter_mut().for_each(|span| span.on_break(error));
+        }
+        polled
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.ahead.pop() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
             // One turn later, so that what was read before it has been written: an error takes with it what has not.

@@ -25,17 +25,8 @@ const MAX_FIELD_BYTES: usize = 256;
 /// The span of a request that came at `began`, without a parent.
 pub(super) fn of<B>(context: TraceContext, began: Instant, request: &Request<B>, asked: Asked<'_>) -> Span {
     let method = method(request.method());
-    let mut span = Span {
-        context,
-        parent: None,
-        state: None,
-        kind: SpanKind::Server,
-        name: if method == OTHER { "HTTP".into() } else { method.to_owned().into() },
-        began,
-        ended: began,
-        attributes: Vec::new(),
-        failure: None,
-    };
+    let name = if method == OTHER { "HTTP" } else { method };
+    let mut span = Span::begin(context, None, SpanKind::Server, name, began);
     note_method(&mut span, request.method());
     note_target(&mut span, request, asked.inside);
     span.note("client.address", asked.client.to_string());

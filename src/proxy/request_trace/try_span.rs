@@ -1,7 +1,7 @@
 //! The span of one try, by the semantic conventions for HTTP clients
 //! (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-client>).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, Version};
 
@@ -10,7 +10,7 @@ use super::{
     server_span::{OTHER, method, note_method, version},
 };
 use crate::{
-    error::Error,
+    error::{BoxError, Error, in_one_line},
     lane::Usage,
     limit::Unit,
     metrics::{Durations, RetryReason},
@@ -67,11 +67,9 @@ impl RequestTrace {
 // === impl TrySpan ===
 
 impl TrySpan {
-    /// The answer's head has come, by this version of HTTP. The try is an example of what `times` counts.
-    pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version, times: &Durations) {
+    /// The answer's head has come, by this version of HTTP.
+    pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version) {
         let Some(span) = &mut self.span else { return };
-        let clock = &self.request.clock;
-        times.exemplify(clock.now().since(span.began), span.context, clock.time_of_day());
         span.note("http.response.status_code", status.as_u16());
         span.note("network.protocol.version", version(by));
         if status.is_client_error() || status.is_server_error() {
@@ -80,11 +78,28 @@ impl TrySpan {
         }
     }
 
-    /// The try has failed without an answer.
+    /// Makes the try the exemplar of what `times` has counted: that it `took` so long.
+    pub(crate) fn exemplify(&self, took: Duration, times: &Durations) {
+        if let Some(span) = &self.span {
+            times.exemplify(took, span.context, self.request.clock.time_of_day());
+        }
+    }
+
+    /// The try has failed without an answer, or by what the answer is.
     pub(crate) fn on_error(&mut self, error: &Error) {
-        let Some(span) = &mut self.span else { return };
-        span.note("error.type", error.proxy_status());
-        span.failure = Some(error.with_causes().into());
+        self.fail(error.proxy_status(), error.with_causes());
+    }
+
+    /// The answer has broken off after its head.
+    pub(crate) fn on_break(&mut self, error: &BoxError) {
+        self.fail("connection_terminated", in_one_line(&**error));
+    }
+
+    /// Notes a failure. The first one is kept: others follow from it.
+    fn fail(&mut self, kind: &'static str, description: String) {
+        let Some(span) = self.span.as_mut().filter(|span| span.failure.is_none()) else { return };
+        span.note("error.type", kind);
+        span.failure = Some(description.into());
     }
 
     /// The answer has said what the request used (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).

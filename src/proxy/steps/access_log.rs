@@ -7,6 +7,7 @@ use tracing::info;
 
 use crate::{
     clock::Instant,
+    error::beginning,
     lane::order::{Claim, FlowId, Urgency},
     metrics::CallOutcome,
     proxy::{exchange::Exchange, shown_url::without_secrets},
@@ -114,8 +115,7 @@ fn cut(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.len() <= MAX_SHOWN_BYTES {
         return text;
     }
-    let end = (0..=MAX_SHOWN_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}…", &text[..end]).into()
+    format!("{}…", beginning(&text, MAX_SHOWN_BYTES)).into()
 }
 
 #[cfg(test)]

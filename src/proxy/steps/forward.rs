@@ -106,10 +106,11 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         written,
         now,
     };
-    span.iter_mut()
-        .for_each(|span| span.on_answer(answer.status(), answer.version(), &route.lane.metrics().upstream_seconds));
+    span.iter_mut().for_each(|span| span.on_answer(answer.status(), answer.version()));
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return upgrade::switch(&in_flight, permit, upgrade, answer).map(AttemptOutcome::Done);
+        let switched = upgrade::switch(&in_flight, permit, upgrade, answer);
+        let failed = |error: &Error| span.iter_mut().for_each(|span| span.on_error(error));
+        return switched.inspect_err(failed).map(AttemptOutcome::Done);
     }
     let (mut parts, incoming) = answer.into_parts();
     let unread = || answer::log_unread(&exchange, &route.lane);
@@ -119,6 +120,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let hint = match judged {
         Ok(judged) => judged,
         Err(error) => {
+            body.span().into_iter().for_each(|span| span.on_error(&error));
             // Before the next attempt asks for a permit.
             drop(body);
             return failed(context, replay, error);
@@ -147,9 +149,9 @@ fn trace_try(
     resends: u32,
     reason: Option<RetryReason>,
 ) -> Option<Box<TrySpan>> {
-    let facts =
-        TryFacts { origin: &route.origin, authority: route.host().to_str().unwrap_or_default(), resends, reason };
-    exchange.trace()?.begin_try(request, facts)
+    let trace = exchange.trace()?;
+    let authority = route.host().to_str().unwrap_or_default();
+    trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })
 }
 
 /// The end of an attempt that `error` has ended, and of the request, unless it may be sent again.

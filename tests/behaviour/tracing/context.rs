@@ -1,5 +1,7 @@
 //! The trace context on its way from worker to API (<https://www.w3.org/TR/trace-context/>).
 
+use rustix::process::Signal;
+
 use super::{TRACE, WORKER, get, traced, traced_with};
 use crate::support::{Andante, Collector, Upstream, pause};
 
@@ -59,6 +61,14 @@ fn a_signed_context_stays_as_it_is() {
     ] {
         let (parent, _) = seen(&andante, &upstream, &format!("traceparent: {WORKER}\r\n{signature}"));
         assert_eq!(parent.as_deref(), Some(WORKER), "{signature}");
+        // A malformed one is signed, too: without it the API would refuse the request.
+        let (parent, state) =
+            seen(&andante, &upstream, &format!("traceparent: 00-0\r\ntracestate: a=1\r\n{signature}"));
+        assert_eq!((parent.as_deref(), state.as_deref()), (Some("00-0"), Some("a=1")), "{signature}");
+        let twice = format!("traceparent: {WORKER}\r\ntraceparent: {WORKER}\r\n{signature}");
+        get(&andante, &upstream.url("/"), &twice);
+        let head = String::from_utf8(upstream.requests().pop().unwrap().head).unwrap();
+        assert_eq!(head.matches(&format!("traceparent: {WORKER}\r\n")).count(), 2, "{head}");
     }
     let (parent, _) = seen(&andante, &upstream, &format!("traceparent: {WORKER}\r\nAuthorization: Bearer x\r\n"));
     assert_ne!(parent.as_deref(), Some(WORKER));
@@ -96,11 +106,14 @@ fn requests_of_a_tunnel_are_traced_and_the_connect_is_not() {
     let (collector, upstream) = (Collector::start(), crate::https::secure());
     let target = crate::https::localhost(&upstream);
     let url = collector.url();
-    let interceptor = crate::support::tls::Interceptor::serve(&["--intercept", "localhost", "--otlp", &url]);
+    let mut interceptor = crate::support::tls::Interceptor::serve(&["--intercept", "localhost", "--otlp", &url]);
     let mut worker = interceptor.worker(&target);
     worker.send(format!("GET / HTTP/1.1\r\nHost: {target}\r\ntraceparent: {WORKER}\r\n\r\n"));
     assert_eq!(worker.answer().status(), 200);
     drop(worker);
-    drop(interceptor.andante);
+    interceptor.andante.signal(Signal::TERM);
+    assert!(interceptor.andante.ended().success());
+    let spans = collector.wait_for_spans(2);
+    assert!(spans.iter().all(|span| span.name == "GET"), "{spans:#?}");
     assert!(upstream.request().field("traceparent").unwrap().starts_with(&format!("00-{TRACE}-")));
 }

@@ -7,6 +7,8 @@ use std::{
 
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 
+use rustix::process::Signal;
+
 use super::{PARENT, TRACE, WORKER, get, hex, traced};
 use crate::support::{
     Andante, Client, Collector, Upstream,
@@ -169,6 +171,32 @@ fn a_request_that_andante_refuses_has_no_client_span() {
 }
 
 #[test]
+fn a_wait_that_the_end_of_the_process_cuts_off_is_refused() {
+    let collector = Collector::start();
+    let silent = Upstream::scripted(|mut connection| {
+        let _ = connection.rest();
+    });
+    let rule = format!("[[rule]]\nhost = \"{}\"\nin-flight = 1\n", silent.address());
+    let mut andante = Andante::with_config(&format!("otlp = \"{}\"\ndrain = \"300ms\"\n{rule}", collector.url()));
+    let ask = || {
+        let mut client = Client::connect(andante.proxy());
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", silent.url("/"), silent.address()));
+        client
+    };
+    let mut clients = [ask(), ask()];
+    andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
+    andante.signal(Signal::TERM);
+    clients.iter_mut().for_each(|client| assert_eq!(client.answer().status(), 503));
+    andante.ended();
+    let spans = collector.wait_for_spans(4);
+    let wait = attributes(&of_kind(&spans, SpanKind::Internal)[0].attributes);
+    assert_eq!(
+        (wait["andante.wait.limit"].as_str(), wait["andante.wait.outcome"].as_str()),
+        ("in-flight 1", "refused")
+    );
+}
+
+#[test]
 fn a_client_that_leaves_ends_its_spans() {
     let (collector, upstream) = (Collector::start(), Upstream::ok());
     let andante = traced(&collector, &["--limit", &format!("{}=1/h", upstream.address())]);
@@ -198,6 +226,42 @@ fn spans_last_until_the_last_byte_of_the_answer() {
     assert_eq!(get(&andante, &upstream.url("/"), "").text(), "okok");
     let spans = collector.wait_for_spans(2);
     assert!(spans.iter().all(|span| length(span) >= Duration::from_millis(290)), "{spans:?}");
+}
+
+#[test]
+fn a_try_whose_answer_breaks_off_has_failed() {
+    for (beginning, pauses) in [("", false), ("ok", false), ("ok", true)] {
+        let collector = Collector::start();
+        let upstream = Upstream::scripted(move |mut connection| {
+            if connection.request().is_some() {
+                connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{beginning}"));
+                // Read by the worker meanwhile, or together with its end.
+                crate::support::pause(Duration::from_millis(if pauses { 200 } else { 0 }));
+            }
+        });
+        let andante = traced(&collector, &["--retry", "off"]);
+        let mut client = Client::connect(andante.proxy());
+        let (url, host) = (upstream.url("/"), upstream.address());
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        client.rest();
+        let spans = collector.wait_for_spans(2);
+        let client = of_kind(&spans, SpanKind::Client)[0];
+        let case = format!("{beginning:?}, {pauses}: {client:?}");
+        assert_eq!(attributes(&client.attributes)["error.type"], "connection_terminated", "{case}");
+        let status = client.status.as_ref().expect(&case);
+        assert!(status.code == 2 && !status.message.is_empty(), "{case}");
+    }
+}
+
+#[test]
+fn a_try_whose_answer_is_no_answer_has_failed() {
+    let collector = Collector::start();
+    let upstream = Upstream::always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok");
+    let andante = traced(&collector, &["--retry", "off"]);
+    assert_eq!(get(&andante, &upstream.url("/"), "").status(), 502);
+    for span in collector.wait_for_spans(2) {
+        assert_eq!(attributes(&span.attributes)["error.type"], "http_protocol_error", "{span:?}");
+    }
 }
 
 #[test]

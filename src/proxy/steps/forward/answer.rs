@@ -102,7 +102,11 @@ pub(crate) async fn judge(
     if broken.is_none() || refused {
         let now = if body.waited { exchange.proxy.clock.now() } else { now };
         let route_name = replay.map(ReplayRequest::route_name);
-        body.permit().answered_at(now, &AnswerReport { hint: &hint, failed, route: route_name }, written);
+        let report = AnswerReport { hint: &hint, failed, route: route_name };
+        let took = body.permit().answered_at(now, &report, written);
+        if let Some((span, took)) = body.span().zip(took) {
+            span.exemplify(took, &route.lane.metrics().upstream_seconds);
+        }
     }
     if parts.status == StatusCode::NOT_MODIFIED && route.lane.policy().free_not_modified && broken.is_none() {
         body.permit().used(&Usage { said: vec![(Unit::REQUESTS, 0)], ..Usage::default() });

@@ -1,0 +1,90 @@
+//! The limit that holds a request up, for traces.
+
+use super::State;
+use crate::{
+    clock::Instant,
+    lane::{request::AdmitRequest, snapshot::NarrowUsage},
+    learn::Reason,
+    limit::{CalendarUsage, LimitUsage},
+};
+
+/// The limit that holds a request up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bottleneck {
+    /// The rule that it is of.
+    pub rule: String,
+    /// The limit as a configuration writes it; `pause (REASON)` if nothing of its kind leaves; `store` if the fleet's
+    /// store cannot be used; `order` if others go first and every limit has room.
+    pub limit: String,
+}
+
+/// A limit, and how much of it is used.
+struct Usage {
+    rule: String,
+    limit: String,
+    ratio: f64,
+}
+
+impl<T> State<T> {
+    /// The limit that holds up a waiting request which has asked like `ask`: a pause, or the limit that is used most.
+    /// O(limits): the queue is not looked at.
+    pub(in crate::lane) fn bottleneck(&mut self, now: Instant, ask: &AdmitRequest) -> Bottleneck {
+        if let Some(reason) = self.pause_of(now, ask) {
+            return self.whole_lane(format!("pause ({reason})"));
+        }
+        let draws = || ask.draws.iter().flat_map(|draws| &**draws);
+        let mut usages = if draws().any(|draw| draw.apart) { Vec::new() } else { self.usages(now) };
+        usages.extend(draws().flat_map(|draw| of_rule(&self.narrow.usage_of(draw, now))));
+        let used = usages.into_iter().filter(|usage| usage.ratio > 0.0);
+        match used.max_by(|one, other| one.ratio.total_cmp(&other.ratio)) {
+            Some(Usage { rule, limit, .. }) => Bottleneck { rule, limit },
+            None => self.whole_lane("order".to_owned()),
+        }
+    }
+
+    /// A bottleneck that is no limit of one rule.
+    pub(in crate::lane) fn whole_lane(&self, limit: String) -> Bottleneck {
+        Bottleneck { rule: self.policy.name.to_string(), limit }
+    }
+
+    /// Why nothing of the kind of `ask` leaves, if so.
+    fn pause_of(&self, now: Instant, ask: &AdmitRequest) -> Option<&'static str> {
+        if self.awaits_predecessor() {
+            return Some("handover");
+        }
+        let closed = || self.learned.closed(now, self.learned.scope(&ask.kind));
+        let reason = self.held(now).map(|_| Reason::Operator).or_else(|| closed().map(|(_, reason)| reason));
+        reason.map(Reason::as_str)
+    }
+
+    /// The limits of the lane's own rule.
+    fn usages(&mut self, now: Instant) -> Vec<Usage> {
+        let rule = &self.policy.name;
+        let windows = self.budget.usage(now).into_iter().map(|usage| window(rule, &usage));
+        let mut usages: Vec<Usage> = windows.collect();
+        usages.extend(self.budget.calendar(now).iter().map(|usage| renewed(rule, usage)));
+        usages.extend(in_flight(rule, self.under_way().into(), self.in_flight.limit()));
+        usages
+    }
+}
+
+fn of_rule(rule: &NarrowUsage) -> Vec<Usage> {
+    let windows = rule.limits.iter().map(|usage| window(&rule.rule, usage));
+    let calendar = rule.calendar.iter().map(|usage| renewed(&rule.rule, usage));
+    windows.chain(calendar).chain(in_flight(&rule.rule, rule.in_flight, rule.in_flight_limit)).collect()
+}
+
+fn window(rule: &str, usage: &LimitUsage) -> Usage {
+    let ratio = f64::from(usage.used) / f64::from(usage.own.max(1));
+    Usage { rule: rule.to_owned(), limit: usage.spec.to_string(), ratio }
+}
+
+fn renewed(rule: &str, usage: &CalendarUsage) -> Usage {
+    let ratio = f64::from(usage.used) / f64::from(usage.limit.count.get());
+    Usage { rule: rule.to_owned(), limit: usage.limit.to_string(), ratio }
+}
+
+fn in_flight(rule: &str, count: u64, most: Option<u32>) -> Option<Usage> {
+    let most = most.filter(|most| *most > 0)?;
+    Some(Usage { rule: rule.to_owned(), limit: format!("in-flight {most}"), ratio: count as f64 / f64::from(most) })
+}
