@@ -1,4 +1,5 @@
-//! Workers' connections: finds out what they speak, serves that to its end, and then what a request has made of them.
+//! Workers' connections: detects their protocol, serves it to its end, and then serves the use to which a request has
+//! switched them.
 
 mod both_ways;
 mod detect;

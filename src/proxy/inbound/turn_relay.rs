@@ -55,7 +55,7 @@ struct TurnState {
     permits: Permits,
     begun: u64,
     answered: bool,
-    /// When the server has last sent application data.
+    /// When the server has last sent application data in the current turn.
     heard: Option<Instant>,
     /// A turn waits for its slots.
     waits: bool,

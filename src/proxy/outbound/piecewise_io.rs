@@ -50,8 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
         };
         match cx.waker().will_wake(waker) {
             true => ready!(writes.task.ask(read))?,
-            // The connection is upgraded, or about to be closed: another task polls it, or no filter of wake-ups
-            // applies.
+            // Upgraded, or about to be closed: the connection belongs to another task, or is woken without a filter.
             false => ready!(read(cx))?,
         }
         if writes.interim.listens() {
