@@ -39,8 +39,8 @@ use crate::{
     trace::Tracer,
 };
 
-/// Maximum bytes kept of each of the following: request bodies that may have to be sent again, answers that requests
-/// share, and answers to requests with an `Idempotency-Key`.
+/// Maximum bytes kept of each of three kinds: request bodies for retries, answers that requests share, and answers to
+/// requests with an `Idempotency-Key`.
 const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 /// Each of the three takes at most 1/`KEPT_PART` of the process's memory.
 const KEPT_PART: u64 = 16;

@@ -36,8 +36,8 @@ const FULL: Duration = Duration::from_secs(1);
 const TUNNELS_END: Duration = Duration::from_secs(30);
 /// Minimum pause before more room is made.
 const AGAIN: Duration = Duration::from_millis(90);
-/// Minimum time of silence before a connection makes room: since it was opened (its client is about to send), between
-/// two requests, and in a head that comes slowly.
+/// Minimum time before a connection makes room: silent since it was opened, idle between two requests, and with an
+/// incomplete head.
 pub(crate) const NEW: Duration = Duration::from_secs(1);
 pub(crate) const RESTED: Duration = Duration::from_secs(2);
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ impl Drain {
         self.silent.notify_waiters();
     }
 
-    /// Makes room for a connection that lacks a file descriptor: ends some of the longest silent connections, and idle
+    /// Makes room for a connection that lacks a file descriptor. Ends some of the longest silent connections, and idle
     /// ones at their next check of the clock. Does nothing if room was made a moment ago.
     pub(crate) fn make_room(&self, now: Instant) {
         let before = Instant::from_nanos(self.full_until.load(Ordering::Acquire));

@@ -1,5 +1,5 @@
-//! Workers' connections: detects their protocol, serves it to its end, and then serves the use to which a request has
-//! switched them.
+//! Workers' connections: detects the protocol, serves it to its end, and then serves the tunnel or protocol to which a
+//! request has switched.
 
 mod both_ways;
 mod detect;

@@ -104,8 +104,8 @@ impl RequestMemory {
         Err(NoMemory::Account)
     }
 
-    /// Reserves memory for a head of which `bytes` have come. Returns `false` if there is none. A usual head is charged
-    /// only when it is complete.
+    /// Reserves memory for the `bytes` of a head that have come. Returns `false` if there is no memory. A usual head is
+    /// charged only when it is complete.
     pub(crate) fn reads_head(&self, bytes: usize) -> bool {
         let bytes = if bytes > USUAL_HEAD_BYTES { bytes.min(MAX_HEAD) } else { 0 };
         let mut held = self.0.lock();

@@ -1,5 +1,5 @@
-//! The trace of one request: the context that its tries pass on, and the spans of the request, its waits and its tries,
-//! if they are recorded. Sends nothing: spans go to the [`Tracer`] as they end.
+//! The trace of one request: the context that its tries pass on, and, if recorded, the spans of the request, its waits
+//! and its tries. Sends nothing: spans go to the [`Tracer`] as they end.
 //!
 //! The request's own span ends with the last owner of the trace: the step that answers, or the bodies of answers.
 

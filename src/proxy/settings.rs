@@ -61,8 +61,8 @@ impl CurrentSettings {
         Self { generation: AtomicU64::new(settings.generation), settings: RwLock::new(settings) }
     }
 
-    /// The settings. While the guard is held, neither settings nor rules are replaced, so that all that is read under
-    /// it belongs together.
+    /// The settings. While the guard is held, neither settings nor rules are replaced: all values read under one guard
+    /// belong together.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, ProxySettings> {
         self.settings.read()
     }

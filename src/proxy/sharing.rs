@@ -1,8 +1,8 @@
 //! Requests that share one call: the waiting members, the ticket with which the call leaves, and the shared answer.
 //!
-//! A call belongs to none of its members. It runs in a task of its own, so that a member may leave without ending it;
-//! the call ends with its last member. Members whose claims differ hold one ticket per claim, and the call leaves with
-//! the first ticket whose turn comes. Sharing makes no request wait longer.
+//! A call belongs to none of its members. The call runs in a task of its own, so that a member may leave early, and
+//! ends with its last member. Members whose claims differ hold one ticket per claim, and the call leaves with the first
+//! ticket whose turn comes. Sharing makes no request wait longer.
 //!
 //! A worker may give each request a flow of its own, so a call may have as many tickets as members. An event of one
 //! ticket takes constant time; an event of the call takes one pass over its tickets.
@@ -214,8 +214,8 @@ impl SharedCalls {
         self.alone.lock().put(key, now + ALONE_FOR);
     }
 
-    /// Records that the origin with this hash answered a request that may have changed something: later requests do not
-    /// share calls that were sent to it before.
+    /// Records that the origin with this hash answered a request that may have changed something. Later requests do not
+    /// share calls that were sent before.
     pub(crate) fn changed(&self, origin: u64) {
         self.epoch(origin).fetch_add(1, Ordering::SeqCst);
     }

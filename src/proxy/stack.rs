@@ -32,8 +32,8 @@ pub(crate) fn stack()
         .layer(layer_fn(share::answers))
         // Above the queue, so that each try takes a permit of its own.
         .layer(layer_fn(retry::what_failed))
-        // Directly before the upstream: while a request waits here, it holds no connection, and its body is unread,
-        // except for a beginning that shows the cost.
+        // Directly before the upstream. A request that waits here holds no connection, and its body is unread, except
+        // for a beginning that shows the cost.
         .layer(layer_fn(wait::for_a_slot))
         .service(service_fn(send))
 }

@@ -79,8 +79,8 @@ fn lifetime(fields: &HeaderMap, directives: &AnswerDirectives, date: Duration) -
     directives.max_age.or_else(expires)
 }
 
-/// Age that earlier caches state. A field that is no single number makes the answer old, because the cache that sent it
-/// is not trustworthy. (§5.1 would have a cache ignore the field.)
+/// Age that earlier caches state. A field that is not a single number makes the answer old: the answer was in a cache
+/// of which nothing else is known. (§5.1 would have a cache ignore the field.)
 fn age_field(fields: &HeaderMap) -> Duration {
     let mut lines = fields.get_all(AGE).iter();
     let Some(first) = lines.next() else { return Duration::ZERO };

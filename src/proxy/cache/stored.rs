@@ -82,8 +82,7 @@ impl AsRef<[u8]> for ReadAnswer {
 // === impl StoredHead ===
 
 impl StoredHead {
-    /// The head of an answer to a GET, with `status` and `fields`, if a private cache may store the answer, and can
-    /// make use of it.
+    /// The head of an answer to a GET, with `status` and `fields`, if a private cache may store and reuse the answer.
     pub(crate) fn of(status: StatusCode, fields: &HeaderMap, received: &Received) -> Option<Self> {
         let directives = AnswerDirectives::of(fields);
         let freshness = Freshness::of(fields, &directives, received);

@@ -209,7 +209,7 @@ async fn answer(
     Ok(answer.map(|body| Watched { body, watch, memory }))
 }
 
-/// Reports that no memory is left for the answer of `exchange`, and returns the error that resets its stream: the
+/// Reports that no memory is left for the answer of `exchange`. Returns the error that resets its stream because the
 /// worker's connection holds too much (RFC 9113 §7).
 fn out_of_memory(exchange: &Exchange) -> BoxError {
     respond::unread(exchange);

@@ -78,7 +78,7 @@ pub(crate) fn protocol(first: &[u8]) -> Option<Protocol> {
     (method > 0 && first.get(method).is_none_or(|after| *after == b' ')).then_some(Protocol::Http1)
 }
 
-/// Serves the requests inside a tunnel. They may ask for an upgrade, but not for another tunnel.
+/// Serves the requests inside a tunnel. The requests may ask for an upgrade, but not for another tunnel.
 async fn spoken<S>(session: Arc<Session>, stream: S, protocol: Protocol)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

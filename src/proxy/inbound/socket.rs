@@ -109,10 +109,10 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until the client closes its side, too. It may still be sending, such as a body that was answered early. If
-    /// the socket were closed with data unread, the system would reset the connection, and the client would lose the
-    /// answer (RFC 9112 §9.6). Waits only briefly after the client's last byte, and at most `idle` if the client keeps
-    /// sending.
+    /// Waits until the client closes its side, too. The client may still be sending, such as a body that was answered
+    /// early. If the socket were closed with data unread, the system would reset the connection, and the client would
+    /// lose the answer (RFC 9112 §9.6). Waits only briefly after the client's last byte, and at most `idle` if the
+    /// client keeps sending.
     pub(crate) async fn linger(&self) {
         let (clock, draining) = (self.proxy.clock, self.proxy.is_draining());
         let begun = clock.now();

@@ -1,7 +1,7 @@
 //! The task of an upstream's HTTP/1 connection: filters its wake-ups and repeated reads.
 //!
-//! hyper wakes the task when the last piece of an answer is taken, which is of no use to it. hyper also polls the
-//! socket several times in one turn for more to read.
+//! When the last piece of an answer is taken, hyper wakes the task without need. In addition, hyper polls the socket
+//! several times in one turn for more to read.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -53,14 +53,15 @@ impl ConnectionTask {
         }
     }
 
-    /// Runs `act` with a waker that wakes the task even if it rests: the end of a request may still be in the socket's
-    /// queue when its answer has been read.
+    /// Runs `act` with a waker that wakes the task even if it rests. The end of a request may still wait for the socket
+    /// when the answer has been read.
     pub(crate) fn with_waker<T>(&self, act: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let waker = self.waker.lock();
         act(&mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop())))
     }
 
-    /// Polls `read` at most once in a turn after it was pending. Its result wakes the task even if the task rests.
+    /// Polls `read` at most once in a turn after it was pending. The end of its wait wakes the task even if the task
+    /// rests.
     pub(crate) fn ask<T>(&self, read: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         if self.dry.load(Ordering::Relaxed) {
             return Poll::Pending;

@@ -25,7 +25,7 @@ pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-statu
 /// andante's id of the request. Fields with this name from others are removed.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
 
-/// Removes the fields that concern only the hop by which the message came (RFC 9110 §7.6.1), and its framing, which is
+/// Removes the fields of the hop by which the message came (RFC 9110 §7.6.1), and the message's framing, which is
 /// generated again.
 ///
 /// Returns whether the message allowed trailers with `TE`; the next hop is then to allow them again.
@@ -36,8 +36,8 @@ pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
 /// The length that an answer of `version` states, which is generated again from its body.
 ///
 /// # Errors
-/// A defect that hyper accepts: an invalid name (RFC 9113 §8.2.1), which only the parser of HTTP/1 refuses; or framing
-/// that others may read differently (RFC 9112 §6.3).
+/// Defects that hyper accepts. Names may be invalid (RFC 9113 §8.2.1): only the parser of HTTP/1 refuses them. Other
+/// recipients may read the framing differently (RFC 9112 §6.3).
 pub(crate) fn told_length(
     fields: &HeaderMap,
     found: FoundFields,

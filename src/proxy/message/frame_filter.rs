@@ -1,9 +1,9 @@
 //! Filters the frames that an HTTP/2 peer sends before the library reads them.
 //!
 //! The library ends a connection after 100 empty DATA frames, counted over the connection's whole life. Servers and
-//! clients that flush send one with each message. RFC 9113 allows that; only many of them in a row are a flood. So an
-//! empty frame becomes one of an unknown type, which the library must ignore (RFC 9113 §4.1), until too many have come
-//! in a row. The library then ends the connection, as it does without the filter.
+//! clients that flush send one with each message. RFC 9113 allows that; only many of them in a row are a flood. So the
+//! filter gives an empty frame an unknown type, which the library must ignore (RFC 9113 §4.1). It stops after too many
+//! empty frames in a row. The library then ends the connection, as it does without the filter.
 //!
 //! The filter changes a single byte of a frame's head and moves no bytes. If a read ends inside that head, the frame
 //! stays as it is.

@@ -38,7 +38,7 @@ pub(crate) struct InterimListener {
 pub(crate) struct InterimReader {
     /// The beginning of an incomplete head.
     head: Vec<u8>,
-    /// Start of the last line that was looked at.
+    /// Start of the last line that was searched.
     looked_at: usize,
 }
 

@@ -5,8 +5,8 @@ use sfv::{Dictionary, ListEntry, Parser};
 
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
-/// The urgency in the field, 0 to 7. `None` if there is none, or if the field is malformed: it is to be ignored then,
-/// as is an urgency of another type or range (RFC 9218 §4).
+/// The urgency in the field, 0 to 7. `None` if there is none, or if the field is malformed. A malformed field is to be
+/// ignored, as is an urgency of another type or range (RFC 9218 §4).
 pub(crate) fn urgency(fields: &HeaderMap) -> Option<u8> {
     if !fields.contains_key(PRIORITY) {
         return None;

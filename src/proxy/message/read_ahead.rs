@@ -33,8 +33,8 @@ impl ReadAhead {
         Self { whole: Some(Fingerprint::of(&data)), data, trailers: None, _memory: Arc::new(memory) }
     }
 
-    /// Replaces the bytes of a whole body. The fingerprint stays that of the received bytes, so that it does not depend
-    /// on whether there was memory for a replacement.
+    /// Replaces the bytes of a whole body. The fingerprint stays that of the received bytes, because a body is not
+    /// replaced while memory is short.
     pub(super) fn replaced(self, data: Bytes) -> Self {
         Self { data, ..self }
     }

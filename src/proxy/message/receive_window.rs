@@ -1,8 +1,8 @@
 //! Flow-control windows of the streams of a connection to an API.
 //!
 //! A stream moves at most its window in each round trip, and a window may fill with bytes that no worker reads. So a
-//! connection begins with small windows. They grow while an answer is read as fast as it comes, within a budget of the
-//! whole process. They shrink when that is over, or when many streams share the connection.
+//! connection begins with small windows. Windows grow while an answer is read as fast as it comes, within a budget of
+//! the whole process. Windows shrink when that is over, or when many streams share the connection.
 
 use std::{
     sync::{
@@ -169,7 +169,7 @@ fn reserved(wanted: u32) -> usize {
 // === impl ReadSpeed ===
 
 impl ReadSpeed {
-    /// Creates the measurement of an answer of which nothing was read by `now`.
+    /// Creates the measurement of an answer that is unread at `now`.
     pub(crate) fn new(now: Instant) -> Self {
         Self { since: now, taken: 0, starved: false }
     }

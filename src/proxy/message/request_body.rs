@@ -161,7 +161,7 @@ impl RequestBody {
         self.ahead().filter(|ahead| ahead.fingerprint().is_some()).map(ReadAhead::data)
     }
 
-    /// Sends `data` instead of the body's bytes, all of which were read ahead.
+    /// Sends `data` instead of the body's bytes. Requires that the whole body was read ahead.
     pub(crate) fn replace(&mut self, data: Bytes) {
         if let Some(content) = &mut self.content {
             content.ahead = content.ahead.take().map(|ahead| ahead.replaced(data));

@@ -1,4 +1,4 @@
-//! One body for many readers, each at its own pace. While the body is small its beginning is kept, so that readers may
+//! A body for many readers, each at its own pace. While the body is small its beginning is kept, so that readers may
 //! still join. Of a larger body, only the part that the slowest reader has not read is kept.
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ struct Record {
 
 impl TlsTurns {
     /// Reads `bytes` of the client from `at` on. Returns the start of the next turn, and moves `at` behind its header.
-    /// Returns `None` if no turn begins in the rest, all of which was read then.
+    /// Returns `None` if no turn begins in the rest, which was read to its end then.
     pub(crate) fn on_client(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
         while let Some(record) = self.client.next(bytes, at) {
             if self.may_begin(record) && !self.awaits_server {

@@ -1,8 +1,7 @@
 //! Times at which data for an upstream has reached its socket.
 //!
 //! An HTTP/1 connection carries one request at a time, so its last write is that request's. On an HTTP/2 connection
-//! many requests write at once: each records the first write that is complete after it was handed over, or after its
-//! body's end.
+//! many requests write at once. Each records the first complete write after its hand-over, or after its body's end.
 
 use std::{
     io,
@@ -44,7 +43,7 @@ pub(crate) struct Writes {
 struct PendingWrites {
     /// Requests since whose hand-over nothing was written.
     handed_over: Vec<Arc<AtomicU64>>,
-    /// Requests of which something was written, and perhaps not all.
+    /// Requests that were written in part, or perhaps completely.
     writing: Vec<Arc<AtomicU64>>,
 }
 

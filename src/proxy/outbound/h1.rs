@@ -31,8 +31,8 @@ use crate::{
 /// Maximum size of an answer's head in bytes.
 pub(crate) const MAX_HEAD: usize = 512 * 1024;
 
-/// Maximum time until a connection without a sender ends. hyper first finishes the writes that it has begun, which an
-/// upstream that does not read would delay for ever.
+/// Maximum time until a connection without a sender ends. At first, hyper finishes the writes that it has begun, but an
+/// upstream that does not read would never let it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Sends requests on a connection, one at a time. Dropping it ends the connection.

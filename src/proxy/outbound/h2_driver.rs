@@ -1,4 +1,4 @@
-//! The task of an HTTP/2 connection to an upstream: reads and writes its frames, checks that the upstream is alive, and
+//! The task of an HTTP/2 connection to an upstream: exchanges its frames, checks that the upstream is alive, and
 //! announces the windows of streams.
 
 use std::{

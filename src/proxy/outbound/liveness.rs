@@ -2,8 +2,8 @@
 //!
 //! A connection may be cut silently: by a NAT, a load balancer, a cable. A PING finds out. But gRPC servers end a
 //! connection on which more than two PINGs come within five minutes while they send nothing (`too_many_pings`, gRFC
-//! A8). So one PING is sent after a part of a message that nothing has followed, and at most two while no part of an
-//! answer comes. A call that is silent for hours costs one PING.
+//! A8). So one PING is sent in each silence after a part of a message, and at most two while no part of an answer
+//! comes. A call that is silent for hours costs one PING.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! An upstream's connection, read in pieces of bounded size, one at a time. Also finds interim answers.
 //!
-//! hyper doubles its read size each time a read fills it, up to the longest head that it accepts. It also reads on
-//! while its data waits for a slow worker. So hyper gets at most one piece at once, and the next piece of an answer
-//! after the last one has been passed on.
+//! hyper doubles its read size each time a read fills it, up to the longest head that it accepts. In addition, hyper
+//! reads on while its data waits for a slow worker. So hyper gets at most one piece at once, and the next piece of an
+//! answer after the last one has been passed on.
 
 use std::{
     io,

@@ -212,8 +212,8 @@ impl Route {
         needs.http1 || needs.own && !self.way.h2c || self.pools.shared().requires_http1()
     }
 
-    /// Makes a connection shortly after `at`, unless there is one then, no request waits any more, or another call is
-    /// making one: never one per ticket.
+    /// Makes a connection shortly after `at`, but never one per ticket. Does nothing if there is one then, no request
+    /// waits any more, or another call is making one.
     pub(crate) fn warm(self: &Arc<Self>, at: Instant) {
         if self.is_bound() || self.pools.shared().is_warm() || self.pools.shared().warming.swap(true, Ordering::Relaxed)
         {
@@ -238,8 +238,8 @@ impl Route {
         });
     }
 
-    /// Waits for `at`, as long as requests wait for a slot: a lane may pause for hours, and the task must not keep the
-    /// lane alive for nothing.
+    /// Waits for `at`, as long as requests wait for a slot. A lane may pause for hours, and the task must not keep an
+    /// unused lane alive.
     async fn is_wanted_at(&self, at: Instant) -> bool {
         let clock = &self.outbound.clock;
         loop {

@@ -48,8 +48,8 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
     })
 }
 
-/// Adds 1 of each unit of a rule for `request` that counts no requests, unless the request or answers state an amount
-/// of one of these units. Otherwise that rule would not limit the request.
+/// Adds 1 of each unit of a rule that counts no requests, unless the request or answers state an amount of one of these
+/// units. Otherwise that rule would not limit the request.
 pub(super) fn with_uncosted<B>(
     cost: Cost,
     rules: &[AddedRule],

@@ -22,8 +22,8 @@ const RESERVE: &str = "reserve";
 
 pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
 
-/// The budgets of `rules` on which `request` draws: one of each rule that matches it, or two if servers may read its
-/// path in two ways. They end at the first rule with `only`.
+/// The budgets of `rules` on which `request` draws: one of each matching rule, or two if servers may read its path in
+/// two ways. The budgets end at the first rule with `only`.
 pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, cost: Cost) -> Result<Draws, Error> {
     if rules.is_empty() {
         return Ok(None);
@@ -93,8 +93,8 @@ pub(crate) fn values<'a, B>(
     added.key.iter().map(|part| value(part, added, request, path, claim)).collect()
 }
 
-/// `kind` with the budget to which a rejection of the request counts: of its draws, the one with the most key parts; of
-/// equals the first. The unreserved budget is andante's own, and the API's rejections do not count to it.
+/// `kind` with the budget to which a rejection of the request counts: the first of its draws with the most key parts.
+/// The unreserved budget is andante's own, and the API's rejections do not count to it.
 pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     let parts = |draw: &Draw| draw.rule.added.as_ref().map_or(0, |added| added.key.len());
     let of_the_api = draws.iter().flat_map(|draws| draws.iter().rev()).filter(|draw| !draw.rule.is_besides_reserve());
@@ -102,14 +102,13 @@ pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     narrowest.map_or(kind, |draw| kind.with_budget(draw.budget))
 }
 
-/// Cost of a request by its rule: the first sub-limit rule that matches it and has a cost, or else `own`, the rule of
-/// its host.
+/// Cost of a request by its rule: the first matching sub-limit rule with a cost, or else `own`, the rule of its host.
 pub(crate) fn cost<'a, B>(rules: &'a [AddedRule], request: &Request<B>, own: &'a Policy) -> Option<&'a RuleCost> {
     said(rules, request, own, |policy| policy.cost.as_ref())
 }
 
-/// The value that `key` reads for `request`: from the first sub-limit rule that matches it and has a value, or else
-/// from `own`, the rule of its host.
+/// The value that `key` reads for `request`: from the first matching sub-limit rule with a value, or else from `own`,
+/// the rule of its host.
 pub(super) fn said<'a, B, T>(
     rules: &'a [AddedRule],
     request: &Request<B>,

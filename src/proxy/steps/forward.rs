@@ -44,7 +44,7 @@ use crate::{
     tls::Protocol,
 };
 
-/// Number of retries of a request that an HTTP/2 upstream has not processed, if nothing else is sent again.
+/// Number of retries of a request that an HTTP/2 upstream has not processed, if its rule has no retries.
 const UNSEEN: u32 = 3;
 /// Size of the largest body that is kept for such retries.
 const UNSEEN_BODY_BYTES: u64 = 64 * 1024;
@@ -252,8 +252,7 @@ async fn send(
             }
         }
         // Another connection may take time; the slot is spent when the request is written. A request that returns
-        // unprocessed for the second time has used its slot, so that an upstream that processes nothing is not asked
-        // faster.
+        // unprocessed for the second time has used its slot: an upstream that processes nothing is not asked faster.
         if unseen_before || !permit.recall() {
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }

@@ -248,8 +248,8 @@ fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Respo
     Some(answer)
 }
 
-/// Returns whether an answer is the request's result. Some statuses say that nothing was done, or come from a gateway
-/// that does not know: the request may then be sent again.
+/// Returns whether an answer is the request's result. If the status says that nothing was done, or comes from an
+/// uninformed gateway, the request may be sent again.
 fn is_result(head: &response::Parts) -> bool {
     const NONE: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,

@@ -1,7 +1,7 @@
 //! Tests that the steps process the largest heads in time linear in their size.
 //!
-//! The bound is ten times the time of the test profile on a slow machine, and a tenth of the time of a pass over all
-//! pairs of members.
+//! The bound is ten times the time of the test profile on a slow machine. A pass over all pairs of members would take
+//! ten times the bound.
 
 use std::time::Duration;
 

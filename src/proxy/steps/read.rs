@@ -1,4 +1,4 @@
-//! Reads a request: decides whether it can be forwarded, to which target, and in which lane.
+//! Reads a request, and finds its target and its lane, or the reason why it cannot be forwarded.
 
 pub(crate) mod rewrite;
 pub(crate) mod target;
@@ -211,7 +211,7 @@ fn check(
 }
 
 /// Returns whether a web page could have made a browser send this request to an andante whose host names are not
-/// configured. A page may request any URL, but needs a CORS preflight to send fields of its own (Fetch §4.8), unless a
+/// configured. A page may request any URL. To send fields of its own it needs a CORS preflight (Fetch §4.8), unless a
 /// name of its own points to andante.
 fn may_be_a_page(request: &Request<RequestBody>) -> bool {
     let (fields, authority) = (request.headers(), request.uri().authority().map(http::uri::Authority::as_str));

@@ -2,9 +2,9 @@
 //! yet.
 //!
 //! A request that was refused, or never arrived, was not processed: any such request may be sent again. A request whose
-//! connection broke off may have been processed: it is sent again only if it is idempotent (RFC 9110 §9.2.2) or has an
-//! `Idempotency-Key`. `policy` decides, `replay` keeps the request, and `attempt` is the interface between this step
-//! and those below.
+//! connection broke off may have been processed. Only an idempotent request (RFC 9110 §9.2.2), or one with an
+//! `Idempotency-Key`, is sent again then. `policy` decides, `replay` keeps the request, and `attempt` is the interface
+//! between this step and those below.
 
 pub(crate) mod attempt;
 pub(crate) mod policy;
@@ -114,7 +114,7 @@ where
             route: route.clone(),
             claim,
             cost,
-            // A request that is refused repeatedly does not delay others for ever.
+            // A request that is refused repeatedly must not delay others any longer.
             turn: if tries < FAVOURED { Turn::Resent } else { Turn::New },
             deadline,
             now: None,

@@ -1,12 +1,12 @@
-//! Identity of a request: the fields to which an API could answer differently.
+//! Identity of a request: the fields that could change an API's answer.
 
 use http::{HeaderMap, HeaderName, header::VARY};
 
 use super::keyed_hash;
 use crate::proxy::message::fields;
 
-/// Fields that change from one try of a request to the next, and change no answer: ids of requests and of traces,
-/// numbers of tries, and the framing of a body. Any other field may name an owner or select an answer.
+/// Fields that change between tries of a request, and change no answer: ids of requests and traces, numbers of tries,
+/// and the framing of a body. Any other field may name an owner or select an answer.
 const IGNORED: [&str; 34] = [
     // The body itself is compared.
     "content-length",

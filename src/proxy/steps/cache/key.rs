@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Fields that say how a stored answer may be used. They select no answer and name no owner.
+/// Fields that say how a stored answer may be used. Such fields select no answer and name no owner.
 const OF_USE: [&str; 4] = ["cache-control", "pragma", "if-none-match", "if-modified-since"];
 
 /// Returns whether the answer to `call` may be a stored one: a GET or HEAD for a whole resource, or a QUERY whose body

@@ -25,8 +25,8 @@ pub(super) fn origin(origin: &Origin) -> u64 {
     keyed_hash::of(origin)
 }
 
-/// Key of `call`: every part to which an API could answer differently, including the credential. `None` if the answer
-/// is for `call` alone. The body of a QUERY is part of the key once it was read (RFC 10008 §2.7).
+/// Key of `call`: every part that could change an API's answer, including the credential. `None` if the answer is for
+/// `call` alone. The body of a QUERY is part of the key once it was read (RFC 10008 §2.7).
 pub(super) fn of(call: &Call, origin: u64) -> Option<Key> {
     let request = &call.request;
     let body = match *request.method() {

@@ -66,8 +66,8 @@ fn is_no_answer(error: &(dyn StdError + 'static)) -> bool {
     is_incomplete || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
 }
 
-/// Returns whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7): a refused stream, HTTP/1.1
-/// required, too many requests, or a GOAWAY before this stream.
+/// Returns whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7). Reports are a refused stream,
+/// HTTP/1.1 required, too many requests, or a GOAWAY before this stream.
 pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {
     let Some(error) = of_http2(error).filter(|error| error.is_remote()) else { return false };
     // The library reports GOAWAY only for streams beyond its last stream.

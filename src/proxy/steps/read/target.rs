@@ -102,8 +102,8 @@ pub(crate) fn bad_target(request: &Request<RequestBody>) -> Error {
     Error::BadTarget { method: request.method().clone() }
 }
 
-/// Checks that the path is omitted only from a target that names its host (RFC 9112 §3.2), and in HTTP/2 not even there
-/// (RFC 9113 §8.3.1). The parser leaves an empty target if it was nothing but a fragment.
+/// Checks that there is a path. Only a target that names its host may omit it (RFC 9112 §3.2), and none in HTTP/2 (RFC
+/// 9113 §8.3.1). The parser leaves an empty target if it was nothing but a fragment.
 fn check_path(request: &Request<RequestBody>) -> Result<(), Error> {
     let uri = request.uri();
     let path = match uri.path_and_query() {
@@ -158,8 +158,8 @@ fn by_gateway<'a>(exchange: &Exchange, request: &Request<RequestBody>) -> Result
     Ok(RequestedTarget::ByGateway(target))
 }
 
-/// Returns whether `authority` is the address to which the worker has connected: a gateway address that came through
-/// the proxy itself.
+/// Returns whether `authority` is the worker's address of andante: a gateway address that was requested through the
+/// proxy itself.
 fn is_own(exchange: &Exchange, authority: &str) -> bool {
     // The port is at the very end: found from there, byte by byte.
     let Some(colon) = authority.bytes().rposition(|byte| byte == b':') else { return false };
