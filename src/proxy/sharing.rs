@@ -159,7 +159,7 @@ pub(crate) enum CallEvent<T> {
 pub(crate) enum SharedOutcome {
     /// The answer.
     Answer(Arc<SharedAnswer>),
-    /// Error of the call, for the member whose request was sent.
+    /// Error of the call, for the member whose own request has failed.
     Error(Error),
     /// No answer, and the ticket is gone: the request may join another call.
     Rejoin,

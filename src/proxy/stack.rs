@@ -1,4 +1,12 @@
 //! The steps of a request, top to bottom.
+//!
+//! ```text
+//! accept → connection → the stack below → the answer's body streams back
+//! ```
+//!
+//! Each step consumes the result of the step above it and hands down its own. An [`Arrival`] becomes a
+//! [`Call`](super::call::Call) once its lane is known, and [`Admitted`] once it holds a permit. The steps have no state
+//! of their own, so that the whole stack is of size zero. Its futures are boxed only after the wait.
 
 use std::{convert::Infallible, pin::Pin};
 

@@ -1,4 +1,8 @@
 //! Escapes bytes of a target that the parser refuses, before it sees them.
+//!
+//! Clients send `"`, `<` and `>` in queries (PromQL, JSON filters), a grave accent in paths, and text in Latin-1. RFC
+//! 3986 allows none of these in a URI, but servers accept them. Browsers escape exactly these bytes (WHATWG URL §1.3),
+//! and servers treat both spellings alike. A request line without such bytes is not touched.
 
 /// Position of the next byte in a request line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

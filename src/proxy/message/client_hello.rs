@@ -58,7 +58,7 @@ impl HelloReader {
     /// Reads on in `bytes`, which follow those of the last call. `None` if more has to come.
     ///
     /// # Errors
-    /// If the message is no ClientHello.
+    /// If the message is not a ClientHello.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> io::Result<Option<ClientHello>> {
         self.record.extend_from_slice(bytes);
         let mut at = 0;

@@ -131,7 +131,7 @@ fn beginning(bytes: &[u8]) -> Beginning {
         _ => bytes,
     };
     match line.get(..STATUS_END) {
-        // After 101 another protocol takes over: the following bytes are no answer.
+        // After 101 another protocol takes over: the following bytes are not an answer.
         Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'1', tens, ones])
             if (*tens, *ones) != (b'0', b'1') =>
         {

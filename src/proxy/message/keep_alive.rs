@@ -1,7 +1,7 @@
 //! `Keep-Alive` of answers: how long an upstream keeps the connection, and for how many requests.
 //!
-//! The field is no standard; RFC 9112 Appendix C.2.2 mentions it. Apache, Node, gunicorn and uvicorn send it, with the
-//! parameters `timeout`, in seconds, and `max`.
+//! The field is not standardised; RFC 9112 Appendix C.2.2 mentions it. Apache, Node, gunicorn and uvicorn send it, with
+//! the parameters `timeout`, in seconds, and `max`.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct KeepAlive {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// Reads all lines of the field. The smallest of several values counts; values that are no numbers are ignored.
+    /// Reads all lines of the field. The smallest of several values counts; values that are not numbers are ignored.
     pub(crate) fn read(fields: &HeaderMap) -> Self {
         let mut read = Self::default();
         let parameters = fields.get_all(KEEP_ALIVE).iter().flat_map(parameters);

@@ -46,7 +46,7 @@ pub(crate) struct ReceiveWindow {
     wanted: AtomicU32,
     /// Size in force: the one last announced to the API.
     current: AtomicU32,
-    /// Size beyond which a window is no bottleneck. The first size until the round trip is known.
+    /// Size beyond which a window is not a bottleneck. The first size until the round trip is known.
     useful: AtomicU32,
     /// When an answer last filled its window, in nanoseconds of the clock.
     last_full: AtomicU64,

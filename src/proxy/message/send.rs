@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A closed receiver is an error, no signal that ends the process.
+    /// A closed receiver is an error, not a signal that ends the process.
     #[tokio::test]
     async fn a_closed_socket_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -57,7 +57,7 @@ struct Records {
     read: usize,
     /// Bytes of the current record that are still to come.
     left: usize,
-    /// True if the bytes are no TLS.
+    /// True if the bytes are not TLS.
     lost: bool,
 }
 
@@ -132,7 +132,7 @@ impl TlsTurns {
 
 impl Records {
     /// The next record whose header is complete in `bytes` from `at` on; `at` moves behind that header. Bytes that are
-    /// no TLS count as one record of application data for each piece.
+    /// not TLS count as one record of application data for each piece.
     fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Record> {
         let passed = self.left.min(bytes.len() - *at);
         self.left -= passed;
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn request_in_records_that_are_each_too_short_is_one_turn() {
         let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".len();
-        // Ciphers of TLS 1.2 add 16 bytes or more, and its Finished is no application data.
+        // Ciphers of TLS 1.2 add 16 bytes or more, and its Finished is not application data.
         let old_hellos = || vec![Client(records(&[(22, 512), (22, 70), (20, 1), (22, 40)])), Server(record(22, 40))];
         for payload in 1..=13 {
             for (mut flights, expansion) in

@@ -54,7 +54,7 @@ where
         .preserve_header_case(true)
         // RFC 9112 §5.1 and §5.2: a proxy removes blanks before the colon of an answer's field, and makes one space of
         // a fold. Both are undone before framing is read. Requests stay strict, and so does everything else in answers:
-        // to drop a line that is no field could drop the framing that the upstream meant.
+        // to drop an invalid line could drop the framing that the upstream meant.
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
         .writev(false)

@@ -302,7 +302,7 @@ impl UpstreamBody {
         let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
             self.connection.iter().for_each(|connection| connection.appetite().whet());
             // The deadline restarts only when data moves and takes several turns. A repeated poll, such as by the
-            // connection's timer, is no movement.
+            // connection's timer, does not count.
             if !std::mem::replace(&mut self.silent, true) {
                 self.progress.moves();
             }

@@ -36,8 +36,8 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
         let seen = match source {
             CostSource::Length(None) => body.length.and_then(|bytes| lane.of_length(*unit, bytes)),
             CostSource::Length(Some(per_byte)) => body.length.map(|bytes| per_byte.of(bytes)),
-            // If answers report the usage, an amount above a whole window is no estimate: all other requests would wait
-            // until the window is empty.
+            // If answers report the usage, an amount above a whole window is not used as an estimate: all other
+            // requests would wait until the window is empty.
             CostSource::Body(paths) => body
                 .beginning
                 .and_then(|json| of_body(json, paths))

@@ -57,7 +57,7 @@ where
                     exchange.progress.rest();
                     let mut answer = tell(&exchange, &error);
                     end_trace(&exchange, answer.status(), Some(error.proxy_status()));
-                    // RFC 9931: after a rejected CONNECT the client may already have sent data that is no HTTP.
+                    // RFC 9931: after a rejected CONNECT the client may already have sent other data than HTTP.
                     if connect || error.closes() {
                         close(&mut answer);
                     }

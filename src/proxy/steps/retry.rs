@@ -74,7 +74,7 @@ where
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
     let others = lane.served();
     for tries in 1.. {
-        // The phase's deadline is over, but the request is not.
+        // The held answer is over, but the request is not.
         progress.awaits_answer();
         let FailedAttempt { replay, reason, retry_after, last, .. } = *failed;
         lane.failed(match &last {
