@@ -1,5 +1,5 @@
 //! The end of connections. When the process drains, connections finish their requests, and slow ones are cut off. While
-//! file descriptors lack, connections without a request end.
+//! no file descriptors are left, connections without a request end.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -69,8 +69,8 @@ impl Drain {
         self.silent.notify_waiters();
     }
 
-    /// Makes room for a connection that lacks a file descriptor. Ends some of the longest silent connections, and idle
-    /// ones at their next check of the clock. Does nothing if room was made a moment ago.
+    /// Makes room when no file descriptor is left. Ends some of the longest silent connections, and idle ones at their
+    /// next check of the clock. Does nothing if room was made a moment ago.
     pub(crate) fn make_room(&self, now: Instant) {
         let before = Instant::from_nanos(self.full_until.load(Ordering::Acquire));
         if now + FULL < before + AGAIN {

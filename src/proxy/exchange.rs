@@ -227,8 +227,8 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Accounts for `bytes` of an answer that hyper is to be given. Returns `false` if there is no memory for them:
-    /// they must not be given.
+    /// Accounts for `bytes` of an answer that hyper is to be given. Returns `false` if there is no memory: then hyper
+    /// must not get the bytes.
     #[must_use = "an answer that does not fit must not be given"]
     pub(crate) fn give(&self, bytes: usize) -> bool {
         let fits = self.memory.get().is_none_or(|memory| memory.hold_answer(bytes));

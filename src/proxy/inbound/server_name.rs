@@ -46,8 +46,8 @@ pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>)
     }
 }
 
-/// Closes a tunnel without a readable host name in its handshake, because rules go by names. The server may read more
-/// than andante: if the bytes were passed on, they could name any host.
+/// Logs and counts a tunnel that is closed because its handshake cannot be read for a name, by which rules go. The
+/// server may read more than andante: if the bytes were passed on, they could name any host.
 pub(super) fn unreadable(exchange: &Exchange, route: &Route) {
     let (proxy, host) = (&exchange.proxy, &route.origin.host);
     route.lane.metrics().count(CallOutcome::Rejected);

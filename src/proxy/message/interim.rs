@@ -1,7 +1,7 @@
 //! Interim answers (RFC 9110 §15.2) on their way from an upstream to a worker, if both speak HTTP/1.
 //!
 //! `interim_reader` reads them. hyper cannot send them as a server: `inbound::rewrite_errors` writes them between
-//! hyper's writes. HTTP/2 has neither: see docs/decisions/http-deviations.md.
+//! hyper's writes. For HTTP/2, andante does neither: see docs/decisions/http-deviations.md.
 
 use std::{
     io::Write as _,

@@ -25,9 +25,9 @@ const MAX_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 const MAX_BYTES_PER_MILLISECOND: u128 = 160_000;
 /// A window grows by this factor: from the first to the largest in three round trips.
 const GROWTH: u32 = 4;
-/// Sum of a connection's windows while several streams share it: four of the largest.
+/// Maximum sum of a connection's windows while several streams share it: four of the largest.
 const SHARE_BYTES: u32 = 4 * MAX_WINDOW_BYTES;
-/// Sum of the windows' growth beyond the first size, over all connections of the process.
+/// Maximum sum of the windows' growth beyond the first size, over all connections of the process.
 const BUDGET_BYTES: usize = 256 * 1024 * 1024;
 /// Maximum time in which half of a window is read for the window to count as a bottleneck. The window does not slow
 /// down a slower answer, unless the round trip is longer than twice this time.

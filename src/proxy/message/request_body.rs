@@ -117,8 +117,8 @@ impl RequestBody {
         }
     }
 
-    /// Reads all of the body, unless it has more than `most` bytes or memory lacks. The bytes that were read are sent
-    /// from memory.
+    /// Reads all of the body, unless it has more than `most` bytes or there is no memory for it. The bytes that were
+    /// read are sent from memory.
     pub(crate) async fn read_ahead(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<(), BoxError> {
         let length = self.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let fits = length.is_none_or(|length| length <= most);

@@ -47,7 +47,7 @@ const ADDRESS_CHECK_RETRY: Duration = Duration::from_secs(10);
 /// Shortest interval at which the name of a used connection is resolved, however short its TTL is.
 pub(crate) const LEAST_RECHECK: Duration = Duration::from_secs(2);
 
-/// Values of the upstream's protocol, as far as known.
+/// Values of `protocol`: the upstream's protocol, as far as known.
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;

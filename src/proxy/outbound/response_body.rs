@@ -36,7 +36,7 @@ use crate::{
 
 /// The body of an answer.
 pub(crate) enum ResponseBody {
-    /// Text by andante.
+    /// Text from andante itself.
     Own(Option<Bytes>),
     /// A body from the upstream. Boxed: an answer is moved from step to step, some twenty times.
     Upstream(Box<UpstreamBody>),

@@ -44,7 +44,7 @@ use crate::{
     tls::Protocol,
 };
 
-/// Number of retries of a request that an HTTP/2 upstream has not processed, if its rule has no retries.
+/// Number of retries of a request that an HTTP/2 upstream has not processed, if its rule configures no retries.
 const UNSEEN: u32 = 3;
 /// Size of the largest body that is kept for such retries.
 const UNSEEN_BODY_BYTES: u64 = 64 * 1024;
@@ -131,7 +131,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
     let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
     if !answer::hold(&exchange, &mut answer).await {
-        // The answer is too large to be kept, or memory lacks: the worker gets it now, or never.
+        // The answer is too large to be kept, or no memory is left for it: the worker gets it now, or never.
         return Ok(AttemptOutcome::Done(answer));
     }
     let replay = replay.expect("it has given the reason");

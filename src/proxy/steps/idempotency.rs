@@ -248,8 +248,8 @@ fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Respo
     Some(answer)
 }
 
-/// Returns whether an answer is the request's result. If the status says that nothing was done, or comes from an
-/// uninformed gateway, the request may be sent again.
+/// Returns whether an answer is the request's result. If the status says that nothing was done, or comes from a gateway
+/// that cannot know, the request may be sent again.
 fn is_result(head: &response::Parts) -> bool {
     const NONE: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,

@@ -1,7 +1,7 @@
 //! Cookies of an upstream as cookies of the gateway (RFC 6265 §5.2).
 //!
 //! All upstreams share the gateway's host, so only paths keep their cookies apart. Names that begin with `__Host-` or
-//! `__Secure-` demand attributes that a gateway in the clear cannot give: clients will not keep those cookies.
+//! `__Secure-` demand attributes that a gateway without TLS cannot give: clients will not keep those cookies.
 
 /// `value` in the form for a client of the gateway; `None` if it may stay as it is.
 ///
@@ -17,7 +17,7 @@ pub(crate) fn rewrite(value: &[u8], place: impl Fn(Option<&[u8]>) -> Option<Vec<
             None => (attribute, &b""[..]),
         };
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        // The connection to the gateway is in the clear, and clients keep `SameSite=None` only along with `Secure`.
+        // The connection to the gateway has no TLS, and clients keep `SameSite=None` only along with `Secure`.
         if is("domain") || is("secure") || (is("samesite") && said.eq_ignore_ascii_case(b"none")) {
             changed = true;
             continue;
