@@ -1,7 +1,9 @@
-//! Private caches (RFC 9111), one for each rule that has one: their memory, and what ends the life of what is in them.
+//! Private caches (RFC 9111), one for each rule with a cache: their memory, and the events that end the life of a
+//! stored answer.
 //!
-//! Whose an answer is, is a part of its [`Key`]; this module never looks at requests. What is stored is bounded, what is
-//! being stored or sent to a worker counts as stored, and those answers go first that were not used for the longest time.
+//! An answer's owner is part of its [`Key`]; this module never looks at requests. Memory for stored answers is bounded.
+//! An answer that is being stored, or being sent to a worker, counts as stored. The least recently used answers are
+//! evicted first.
 
 pub(crate) mod freshness;
 mod room;
@@ -30,7 +32,7 @@ use crate::{
     proxy::message::recorded_body::BodyRecorder,
 };
 
-/// One answer takes at most this part of its cache.
+/// A single answer takes at most 1/`PART` of its cache.
 const PART: usize = 8;
 
 /// The caches of all rules.
@@ -39,7 +41,7 @@ pub(crate) struct Caches {
     by_rule: RwLock<HashMap<Arc<str>, RuleCache>>,
 }
 
-/// A rule's cache, and by which way its answers have come: by another one they may be other answers.
+/// A rule's cache, and the egress by which its answers came: by another egress the answers may differ.
 struct RuleCache {
     egress: Egress,
     cache: Arc<Cache>,
@@ -48,35 +50,36 @@ struct RuleCache {
 /// The cache of one rule.
 pub(crate) struct Cache {
     most: usize,
-    /// The bytes that answers take: stored ones, those that are being stored, and those that somebody has in hand.
+    /// Bytes that answers take: stored ones, those that are being stored, and those that a request still holds.
     used: Arc<AtomicUsize>,
     memory: Arc<Memory>,
     content: Mutex<Content>,
 }
 
-/// What a URL stands for, whoever asks; a keyed hash of it.
+/// Keyed hash of a URL, regardless of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Resource(pub(crate) u64);
 
-/// A resource as it was when a request for it was sent. While anybody holds one, the cache counts its changes.
+/// The state of a resource when a request for it was sent. While a `Version` exists, the cache counts the resource's
+/// changes.
 pub(crate) struct Version {
     cache: Arc<Cache>,
     resource: Resource,
     changes: u64,
 }
 
-/// What is known of a resource of which answers are stored, or on their way.
+/// Change count of a resource with stored answers, or with requests in flight.
 #[derive(Default)]
 struct Watched {
-    /// How often requests may have changed it.
+    /// Number of times that requests may have changed the resource.
     changes: u64,
-    /// How many answers and [versions](Version) there are of it.
+    /// Number of answers and [versions](Version) of the resource.
     users: usize,
 }
 
 struct Content {
     answers: LruCache<Key, StoredEntry>,
-    /// What is being stored.
+    /// Keys of the answers that are being stored.
     recordings: HashSet<Key>,
     watched: HashMap<Resource, Watched>,
 }
@@ -84,30 +87,31 @@ struct Content {
 struct StoredEntry {
     answer: Arc<StoredAnswer>,
     resource: Resource,
-    /// The changes of the resource when it was asked for.
+    /// Changes of the resource when the answer was requested.
     changes: u64,
 }
 
-/// An answer that is being stored while its body passes. Dropped before it is complete, it is not.
+/// An answer that is being stored while its body passes. If the recording is dropped before it is complete, nothing is
+/// stored.
 pub(crate) struct Recording {
     cache: Arc<Cache>,
     key: Key,
     version: Version,
     head: Option<StoredHead>,
     body: Vec<u8>,
-    /// The memory that it takes so far; `None` once it is complete.
+    /// Memory that the answer takes so far; `None` once it is complete.
     room: Option<Room>,
 }
 
 // === impl Caches ===
 
 impl Caches {
-    /// None yet; all of them draw on `memory`.
+    /// Creates an empty set of caches, which draw on `memory`.
     pub(crate) fn new(memory: Arc<Memory>) -> Self {
         Self { memory, by_rule: RwLock::default() }
     }
 
-    /// The cache of the rule that `policy` is, if it has one.
+    /// The cache of the rule `policy`, if the rule has one.
     pub(crate) fn of(&self, policy: &Policy) -> Option<Arc<Cache>> {
         let CachePolicy { bytes, .. } = policy.cache?;
         let fits = |of: &&RuleCache| of.cache.most == bytes && of.egress == policy.egress;
@@ -118,13 +122,13 @@ impl Caches {
         if let Some(of) = caches.get(&policy.name).filter(fits) {
             return Some(of.cache.clone());
         }
-        // One of another size, or by another way, starts anew.
+        // A cache of another size or egress starts empty.
         let cache = Cache::new(bytes, self.memory.clone());
         caches.insert(policy.name.clone(), RuleCache { egress: policy.egress.clone(), cache: cache.clone() });
         Some(cache)
     }
 
-    /// Forgets the caches of rules that `rules` does not have.
+    /// Drops the caches of rules that `rules` does not contain.
     pub(crate) fn retain(&self, rules: &Rules) {
         let has_cache = |name: &str| rules.iter().any(|rule| *rule.name == *name && rule.cache.is_some());
         self.by_rule.write().retain(|name, _| has_cache(name));
@@ -134,14 +138,14 @@ impl Caches {
 // === impl Cache ===
 
 impl Cache {
-    /// One that takes up to `most` bytes.
+    /// Creates a cache of up to `most` bytes.
     pub(crate) fn new(most: usize, memory: Arc<Memory>) -> Arc<Self> {
         let (recordings, watched) = (HashSet::new(), HashMap::new());
         let content = Content { answers: LruCache::unbounded(), recordings, watched };
         Arc::new(Self { most, used: Arc::default(), memory, content: Mutex::new(content) })
     }
 
-    /// Takes `more` bytes for what has `room`, for which older answers go. Returns `false` if there are not as many.
+    /// Adds `more` bytes to `room`, and evicts older answers for them. Returns `false` if there is not enough memory.
     fn take(&self, content: &mut Content, room: &mut Room, more: usize) -> bool {
         while !room.grow(more, self.most) {
             if !content.forget_oldest() {
@@ -151,20 +155,21 @@ impl Cache {
         true
     }
 
-    /// `resource` as it is now.
+    /// Current version of `resource`.
     pub(crate) fn version(self: &Arc<Self>, resource: Resource) -> Version {
         let changes = self.content.lock().watch(resource);
         Version { cache: self.clone(), resource, changes }
     }
 
-    /// A request may have changed `resource`: what was asked for before is not used any more, by anybody (RFC 9111 §4.4).
+    /// Records that a request may have changed `resource`: answers requested before are not used any more, for any
+    /// client (RFC 9111 §4.4).
     pub(crate) fn changed(&self, resource: Resource) {
         if let Some(watched) = self.content.lock().watched.get_mut(&resource) {
             watched.changes += 1;
         }
     }
 
-    /// The answer that is stored for `key`, if the resource is still in this `version`.
+    /// The answer stored for `key`, if the resource is still in this `version`.
     pub(crate) fn find(&self, key: Key, version: &Version) -> Option<Arc<StoredAnswer>> {
         let mut content = self.content.lock();
         let entry = content.answers.get(&key)?;
@@ -175,13 +180,13 @@ impl Cache {
         None
     }
 
-    /// Forgets what is stored for `key`.
+    /// Drops the answer stored for `key`.
     pub(crate) fn forget(&self, key: Key) {
         self.content.lock().remove(&key);
     }
 
-    /// Stores `answer` for `key`, to a request that was sent when the resource was in this `version`, in the place of `old`:
-    /// not if that was replaced meanwhile.
+    /// Replaces `old` with `answer` for `key`. `version` is the resource's version when the request was sent. Does
+    /// nothing if `old` was replaced meanwhile.
     pub(crate) fn renew(&self, key: Key, version: &Version, old: &Arc<StoredAnswer>, answer: Arc<StoredAnswer>) {
         let fits = answer.head.cost() + answer.body.len() <= self.most / PART;
         let mut content = self.content.lock();
@@ -189,14 +194,14 @@ impl Cache {
             return;
         }
         content.remove(&key);
-        // Its body has the memory that it took when it was recorded.
+        // The body keeps the memory that it took when it was recorded.
         if fits {
             content.put(key, version, answer);
         }
     }
 
-    /// Begins to store an answer with `head`, whose body has at least `least` bytes. `None` if it is too large, or is being
-    /// stored already.
+    /// Begins to store an answer with `head`, whose body has at least `least` bytes. `None` if the answer is too large,
+    /// or is being stored already.
     pub(crate) fn record(
         self: &Arc<Self>,
         key: Key,
@@ -223,8 +228,8 @@ impl Cache {
 // === impl Content ===
 
 impl Content {
-    /// Forgets the answer that was not used for longest, of those that nobody has in hand: others would free no memory.
-    /// Returns `false` if there is none.
+    /// Drops the least recently used answer that no request holds: dropping a held one would free no memory. Returns
+    /// `false` if there is none.
     fn forget_oldest(&mut self) -> bool {
         let is_free = |entry: &StoredEntry| Arc::strong_count(&entry.answer) == 1;
         let oldest = self.answers.iter().rev().find(|(_, entry)| is_free(entry)).map(|(key, _)| *key);
@@ -232,7 +237,7 @@ impl Content {
         oldest.is_some()
     }
 
-    /// Puts an answer in that was asked for in this `version`.
+    /// Inserts an answer that was requested in this `version`.
     fn put(&mut self, key: Key, version: &Version, answer: Arc<StoredAnswer>) {
         let Version { resource, changes, .. } = *version;
         self.watch(resource);
@@ -245,12 +250,12 @@ impl Content {
         }
     }
 
-    /// Whether the resource has not changed since this `version`.
+    /// Returns whether the resource has not changed since this `version`.
     fn is_at(&self, version: &Version) -> bool {
         self.watched.get(&version.resource).is_some_and(|watched| watched.changes == version.changes)
     }
 
-    /// Counts another user of `resource`, and says how often that has changed.
+    /// Counts another user of `resource`, and returns the number of its changes.
     fn watch(&mut self, resource: Resource) -> u64 {
         let watched = self.watched.entry(resource).or_default();
         watched.users += 1;
@@ -298,7 +303,7 @@ impl BodyRecorder for Recording {
         let (Some(head), Some(room)) = (self.head.take(), self.room.take()) else { return };
         let answer = Arc::new(StoredAnswer { head, body: room.hold(mem::take(&mut self.body)) });
         let mut content = self.cache.content.lock();
-        // Otherwise nobody may use it, and a newer one may be stored.
+        // If the resource has changed, this answer must not be used, and a newer one may be stored.
         if content.is_at(&self.version) {
             content.remove(&self.key);
             content.put(self.key, &self.version, answer);

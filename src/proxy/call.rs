@@ -1,4 +1,4 @@
-//! A request at each stage of its way: as it was read, with its lane, with its permit, and what came of it.
+//! A request at each stage of its way: as it was read, with its lane, with its permit, and its outcome.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,37 +33,37 @@ pub(crate) type BoxedCall = Box<Call>;
 /// A request that may be forwarded, if its lane lets it.
 pub(crate) struct Call {
     pub(crate) exchange: Arc<Exchange>,
-    /// As it will be sent: origin-form, without what was meant for us.
+    /// The request in the form in which it will be sent: origin-form, without fields for andante.
     pub(crate) request: BoxedRequest,
     pub(crate) route: Arc<Route>,
-    /// By what it claims its turn.
+    /// Claim of the request on its turn.
     pub(crate) claim: Claim,
-    /// What it says that it costs.
+    /// Cost that the request states.
     pub(crate) cost: Option<Cost>,
-    /// Which requests it goes in front of.
+    /// The requests in front of which this request goes.
     pub(crate) turn: Turn,
-    /// Until when it is willing to wait for its slots, however often it is sent (RFC 7240, `Prefer: wait`; `max-wait`).
+    /// End of its patience for its slots, over all attempts (RFC 7240, `Prefer: wait`; `max-wait`).
     pub(crate) deadline: Instant,
-    /// When it came, if nothing has been waited for since.
+    /// Time at which the request came, if nothing has been waited for since.
     pub(crate) now: Option<Instant>,
-    /// It has been looked through for credentials, and has none.
+    /// True if the request was searched for credentials, and has none.
     pub(crate) anonymous: bool,
-    /// Whether the request may log in its connection, or the session has done so: its answer is never shared.
+    /// True if the request may log in its connection, or the session has done so: its answer is never shared.
     pub(crate) bound: bool,
-    /// It asks for another protocol.
+    /// True if the request asks for another protocol.
     pub(crate) upgrades: bool,
-    /// What keeps the worker on the gateway that it has come by.
+    /// Rewriter that keeps the worker on the gateway by which it has come.
     pub(crate) location: Option<Arc<LocationRewriter>>,
-    /// Which attempt it is, if it was sent before.
-    /// Boxed: rare, and held once more by each step while the request waits.
+    /// The attempt, if the request was sent before. Boxed: rare, and held once more by each step while the request
+    /// waits.
     pub(crate) retry: Option<Box<RetryMark>>,
 }
 
-/// Marks a further attempt, and says why it is made.
+/// Marks a further attempt, with its reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryMark {
     pub(crate) reason: crate::metrics::RetryReason,
-    /// The first attempt was 1.
+    /// Number of the attempt; the first was 1.
     pub(crate) attempt: u32,
     pub(crate) back_off: Duration,
 }
@@ -73,12 +73,12 @@ pub(crate) struct Admitted {
     pub(crate) call: BoxedCall,
     pub(crate) permit: Permit,
     pub(crate) wait: Wait,
-    /// When it came, if nothing has been waited for since.
+    /// Time at which the request came, if nothing has been waited for since.
     pub(crate) now: Option<Instant>,
 }
 
-/// One step of the stack, with all that are below it: takes a request at a stage of its way, and gives back what came of
-/// it. Each request has a clone of its own.
+/// One step of the stack, with all steps below it: takes a request at a stage of its way, and returns its outcome. Each
+/// request has a clone of its own.
 pub(crate) trait Step<Request, Outcome>:
     Service<Request, Response = Outcome, Error = Error, Future: Send> + Clone + Send + 'static
 {
@@ -89,5 +89,5 @@ impl<S, Request, Outcome> Step<Request, Outcome> for S where
 {
 }
 
-/// What a step above the retries gives back.
+/// Outcome of a step above the retries.
 pub(crate) type Answered = Result<Response<ResponseBody>, Error>;

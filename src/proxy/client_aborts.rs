@@ -1,4 +1,4 @@
-//! Records clients that leave before their answer, of requests and of turns inside of tunnels.
+//! Records clients that leave before their answer: of requests, and of turns inside tunnels.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -7,9 +7,9 @@ use tracing::warn;
 use super::{context::Proxy, log_throttle::LogTopic};
 use crate::lane::Lane;
 
-/// Records that a client of `lane` has left, `waited` after its request had come; `queued` says that the request was waiting for
-/// a slot. Clients that keep leaving after the same time have a time-out that is too short for the queue, and only andante can see
-/// that.
+/// Records that a client of `lane` has left, `waited` after its request had come; `queued` says that the request was
+/// waiting for a slot. If clients keep leaving after the same time, their time-out is too short for the queue, and only
+/// andante can see that.
 pub(crate) fn record(proxy: &Proxy, lane: &Lane, waited: Duration, queued: bool) {
     let now = proxy.clock.now();
     let Some(usual) = lane.departures().record(now, waited, queued) else { return };

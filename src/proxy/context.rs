@@ -1,4 +1,4 @@
-//! What every connection of this process shares, in groups: a step asks the group that it needs.
+//! State that all connections of the process share, in groups: each step asks the group that it needs.
 
 use std::{
     io,
@@ -39,87 +39,87 @@ use crate::{
     trace::Tracer,
 };
 
-/// The most bytes that are kept of request bodies, in case they have to be sent again; of answers that requests share; and of
-/// answers that belong to an `Idempotency-Key`.
+/// Maximum bytes kept of each of three kinds: request bodies for retries, answers that requests share, and answers to
+/// requests with an `Idempotency-Key`.
 const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
-/// Each of the three takes up to this part of the process's memory.
+/// Each of the three takes at most 1/`KEPT_PART` of the process's memory.
 const KEPT_PART: u64 = 16;
 
-/// What every connection of this process shares.
+/// State that all connections of the process share.
 pub struct Proxy {
     /// The lanes.
     pub lanes: Lanes,
-    /// Where things are counted.
+    /// Metrics of the process.
     pub metrics: Metrics,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// The account of the process's memory.
+    /// Account of the process's memory.
     pub memory: Arc<Memory>,
     pub(crate) access: Access,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reports: Reports,
     pub(crate) settings: CurrentSettings,
     pub(crate) replay_memory: Arc<ReplayMemory>,
-    /// The answers that are kept to be used again.
+    /// Answers that are cached for later requests.
     pub(crate) caches: Caches,
     /// The calls that identical requests share.
     pub(crate) sharing: Arc<SharedCalls>,
-    /// The calls that requests with the same key share, and their answers.
+    /// Calls of requests with an `Idempotency-Key`, and their answers.
     pub(crate) replays: Arc<Replays>,
     pub(crate) request_ids: RequestIds,
-    /// Where spans go; `None` traces nothing.
+    /// Destination of spans; `None` traces nothing.
     pub(crate) tracer: Option<Arc<Tracer>>,
-    /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop is told from a chain.
+    /// `1.1 andante-…`, `1.0 …` and `2 …`: unique to this process, so that a loop can be told from a chain.
     pub(crate) via: [HeaderValue; 3],
-    /// Where requests are counted that never got as far as a lane.
+    /// Metrics of requests that never reached a lane.
     pub(crate) nowhere: Arc<RuleMetrics>,
     pub(crate) tunnels: AtomicUsize,
 }
 
-/// The addresses by which the proxy is used.
+/// Addresses at which the proxy is used.
 pub(crate) struct Access {
-    /// Whether workers on other machines are let in, so that targets need a closer look.
+    /// True if workers on other machines are let in, so that targets need a closer look.
     pub(crate) exposed: bool,
     /// The ports that workers connect to.
     pub(crate) ports: Vec<u16>,
-    /// Where people find out more, for answers to clients that take andante for a web server.
+    /// Admin address, for answers to clients that mistake andante for a web server.
     pub(crate) admin: String,
 }
 
-/// What people are told beside the metrics.
+/// Reports to people, in addition to the metrics.
 pub(crate) struct Reports {
     pub(crate) throttle: LogThrottle,
     pub(crate) retries: RetryLog,
     pub(crate) failures: FailureLog,
     /// Requests that andante has refused.
     pub(crate) refusals: FailureLog,
-    /// What went wrong so far.
+    /// Incidents so far.
     pub(crate) incidents: Incidents,
-    /// Whether each request is logged.
+    /// True if each request is logged.
     pub(crate) access_log: bool,
-    /// Whether the clients are a part of this program, which knows itself why they leave.
+    /// True if the clients are part of this program, which knows itself why they leave.
     pub(crate) own_clients: AtomicBool,
 }
 
-/// What a [`Proxy`] is made of.
+/// Parts of a [`Proxy`].
 pub struct ProxyParts {
     /// The lanes.
     pub lanes: Lanes,
-    /// Where things are counted.
+    /// Metrics of the process.
     pub metrics: Metrics,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Who may use the proxy.
+    /// Clients that may use the proxy.
     pub clients: Clients,
-    /// Which addresses are one client.
+    /// Rule that maps addresses to clients.
     pub identity: ClientIdentity,
-    /// The account of the process's memory.
+    /// Account of the process's memory.
     pub memory: Arc<Memory>,
     /// Bounds on everything that can hang.
     pub timeouts: Timeouts,
-    /// How upstreams are connected to.
+    /// Dialer of connections to upstreams.
     pub dialer: Dialer,
-    /// Whether a listener is reachable from other machines.
+    /// True if a listener is reachable from other machines.
     pub exposed: bool,
     /// The ports that workers connect to.
     pub ports: Vec<u16>,
@@ -127,22 +127,22 @@ pub struct ProxyParts {
     pub gateways: Vec<Gateway>,
     /// TLS towards upstreams.
     pub tls: Tls,
-    /// Who signs the certificates of intercepted hosts; needed if any is.
+    /// CA that signs the certificates of intercepted hosts; required if any host is intercepted.
     pub ca: Option<Arc<Ca>>,
     /// The admin address as a URL, or words that say that there is none.
     pub admin: String,
-    /// Tells this process from others in `Via`.
+    /// Number that distinguishes this process from others in `Via`.
     pub instance: u32,
-    /// Whether each request is logged, to the target [`ACCESS`](super::ACCESS).
+    /// True if each request is logged, to the target [`ACCESS`](super::ACCESS).
     pub access_log: bool,
-    /// Where spans go; `None` traces nothing.
+    /// Destination of spans; `None` traces nothing.
     pub tracer: Option<Arc<Tracer>>,
 }
 
 // === impl Proxy ===
 
 impl Proxy {
-    /// Puts a proxy together; it serves what is handed to [`serve`](super::serve).
+    /// Creates a proxy; it serves the connections that are handed to [`serve`](super::serve).
     pub fn new(parts: ProxyParts) -> Self {
         let via = |version| {
             HeaderValue::try_from(format!("{version} andante-{:08x}", parts.instance)).expect("letters and digits")
@@ -197,8 +197,8 @@ impl Proxy {
         }
     }
 
-    /// Goes on under `rules` and with what `reload` says, all at once. Requests that wait keep their places, and those on
-    /// their way end as they began. Must be called on a tokio runtime.
+    /// Applies `rules` and `reload`, all at once. Requests that wait keep their places, and requests in flight end
+    /// under the settings that they began with. Must be called on a tokio runtime.
     pub fn reload(&self, rules: Rules, reload: Reload) {
         self.settings.replace(reload, || {
             self.caches.retain(&rules);
@@ -206,8 +206,8 @@ impl Proxy {
         });
     }
 
-    /// From now on the rule called `name` is what `change` makes of it, if it makes anything of it. Requests that wait keep
-    /// their places. Returns the rule as it is now; `None` if nothing has changed. Must be called on a tokio runtime.
+    /// Replaces the rule called `name` with the result of `change`. Requests that wait keep their places. Returns the
+    /// new rule; `None` if nothing has changed. Must be called on a tokio runtime.
     pub fn change_rule(&self, name: &str, change: impl FnOnce(&Arc<Policy>) -> Option<Policy>) -> Option<Arc<Policy>> {
         self.settings.renew(|| {
             let rules = self.lanes.rules();
@@ -218,23 +218,23 @@ impl Proxy {
         })
     }
 
-    /// Bounds on everything that can hang, for what begins now.
+    /// Bounds on everything that can hang, for operations that begin now.
     pub(crate) fn timeouts(&self) -> Arc<Timeouts> {
         self.settings.read().timeouts.clone()
     }
 
-    /// Who signs the certificates of intercepted hosts, if any is.
+    /// CA that signs the certificates of intercepted hosts, if there is one.
     pub(crate) fn ca(&self) -> Option<Arc<Ca>> {
         self.settings.read().ca.clone()
     }
 
-    /// Whether there is a CA to sign the certificates of intercepted hosts.
+    /// Returns whether there is a CA to sign the certificates of intercepted hosts.
     pub fn signs(&self) -> bool {
         self.settings.read().ca.is_some()
     }
 
-    /// Asks all connections to finish what they are at; at `cut_off` the rest is answered 503 or cut. Requests that
-    /// certainly wait for longer are answered 503 at once.
+    /// Asks all connections to finish their requests. At `cut_off`, the remaining requests are answered 503 or cut.
+    /// Requests that certainly wait for longer are answered 503 at once.
     pub fn drain(&self, cut_off: Instant) {
         self.drain.begin(self.clock.now(), cut_off);
         self.lanes.all().iter().for_each(|lane| lane.ends_at(cut_off));
@@ -245,12 +245,12 @@ impl Proxy {
         self.drain.begun().await;
     }
 
-    /// Whether the process is about to end.
+    /// Returns whether the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.drain.is_draining()
     }
 
-    /// A connection could not be accepted because of `error`.
+    /// Reports that a connection could not be accepted because of `error`.
     pub fn not_accepted(&self, error: &io::Error) {
         if is_exhaustion(error) {
             return self.lacks_descriptors(Some(error));
@@ -260,7 +260,8 @@ impl Proxy {
         }
     }
 
-    /// There are no file descriptors for more connections, or an `error` says so: those that carry no request make room.
+    /// Reports that there are no file descriptors for more connections; `error` is the system's error, if any. Closes
+    /// connections that carry no request to make room.
     pub fn lacks_descriptors(&self, error: Option<&io::Error>) {
         let now = self.clock.now();
         self.drain.make_room(now);
@@ -273,7 +274,7 @@ impl Proxy {
         }
     }
 
-    /// Whether there are no file descriptors for more connections.
+    /// Returns whether there are no file descriptors for more connections.
     pub fn is_full(&self) -> bool {
         self.drain.is_full(self.clock.now())
     }
@@ -283,7 +284,8 @@ impl Proxy {
         self.drain.emptied().await;
     }
 
-    /// Logs what was sent again and what failed lately; `all` of it before the process ends. To be called every few seconds.
+    /// Logs recent retries and failures. `all` logs every one that is left, before the process ends. To be called every
+    /// few seconds.
     pub fn log_counted(&self, all: bool) {
         let now = self.clock.now();
         self.reports.retries.tell(now, all);
@@ -291,32 +293,32 @@ impl Proxy {
         self.reports.refusals.tell(now, all);
     }
 
-    /// Says that the clients are a part of this program: nobody is told if they leave.
+    /// Declares that the clients are part of this program: their departures are not reported.
     pub fn serves_own_clients(&self) {
         self.reports.own_clients.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets answers that were kept for long enough. To be called every few seconds.
+    /// Drops answers whose retention time is over. To be called every few seconds.
     pub fn forget_answers(&self) {
         self.replays.sweep(self.clock.now());
     }
 
-    /// What went wrong so far.
+    /// Incidents so far.
     pub fn incidents(&self) -> &Incidents {
         &self.reports.incidents
     }
 
-    /// Workers' connections, tunnels included.
+    /// Number of workers' connections, tunnels included.
     pub fn open(&self) -> usize {
         self.drain.open()
     }
 
-    /// Tunnels.
+    /// Number of tunnels.
     pub fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::Relaxed)
     }
 
-    /// Certificates made for intercepted hosts.
+    /// Number of certificates made for intercepted hosts.
     pub fn certificates(&self) -> u64 {
         self.ca().map_or(0, |ca| ca.minted())
     }
@@ -324,7 +326,7 @@ impl Proxy {
 
 #[cfg(test)]
 impl Proxy {
-    /// One that listens nowhere, for tests; `rules` are all that is configured.
+    /// Creates a proxy without listeners, for tests; `rules` are the only configuration.
     pub(crate) fn with_rules(rules: Rules) -> Self {
         use crate::config;
         let (clock, metrics, config) = (Clock::start(), Metrics::new(), config::Config::default());

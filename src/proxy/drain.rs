@@ -1,5 +1,5 @@
-//! When connections have to end. With the process: they finish what they are at, and what takes too long is cut off. And before,
-//! those that carry no request, while there are no file descriptors for others.
+//! The end of connections. When the process drains, connections finish their requests, and slow ones are cut off. While
+//! no file descriptors are left, connections without a request end.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -10,33 +10,34 @@ use tokio::sync::{Notify, futures::Notified};
 
 use crate::clock::Instant;
 
-/// What every connection asks whether it has to end, and where it is counted.
+/// State that tells every connection whether it has to end, and counts the connections.
 pub(crate) struct Drain {
     draining: AtomicBool,
-    /// From when on what is unfinished is cut off, in nanoseconds of the clock.
+    /// When unfinished requests are cut off, in nanoseconds of the clock.
     cut_off: AtomicU64,
-    /// The same for blind tunnels.
+    /// When blind tunnels are cut off, in nanoseconds of the clock.
     tunnels_cut_off: AtomicU64,
-    /// Wakes every connection, to look at the two above.
+    /// Wakes every connection to check the two above.
     begins: Notify,
     open: AtomicUsize,
     /// Wakes the drain when the last connection ends.
     empty: Notify,
-    /// Wakes connections that have said nothing: all when the drain begins, and the longest silent ones when there is no room.
+    /// Wakes silent connections: all when the drain begins, and the longest silent ones when there is no room.
     silent: Notify,
-    /// Until when there is no room, in nanoseconds of the clock.
+    /// End of the period without room, in nanoseconds of the clock.
     full_until: AtomicU64,
 }
 
-/// So many silent connections end at a time, and for so long idle ones do as well.
+/// Number of silent connections that end at a time, and the period in which idle ones end as well.
 const ROOM: usize = 256;
 const FULL: Duration = Duration::from_secs(1);
-/// How long a blind tunnel may last in a drain: it may be silent for hours, and nobody sees whether anything is to come.
+/// Maximum time of a blind tunnel in a drain: a tunnel may be silent for hours, and andante cannot see whether data is
+/// to come.
 const TUNNELS_END: Duration = Duration::from_secs(30);
-/// Not before this is more room made.
+/// Minimum pause before more room is made.
 const AGAIN: Duration = Duration::from_millis(90);
-/// No room makes who has just connected, and is about to say something; nor who rests for a moment between two requests, or is
-/// slow to send a head.
+/// Minimum time before a connection makes room: silent since it was opened, idle between two requests, and with an
+/// incomplete head.
 pub(crate) const NEW: Duration = Duration::from_secs(1);
 pub(crate) const RESTED: Duration = Duration::from_secs(2);
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
@@ -59,7 +60,7 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Asks all connections to end `now`, and at `cut_off` to break off.
+    /// Asks all connections to end `now`, and to break off at `cut_off`.
     pub(crate) fn begin(&self, now: Instant, cut_off: Instant) {
         self.tunnels_cut_off.store(cut_off.min(now + TUNNELS_END).as_nanos(), Ordering::Relaxed);
         self.cut_off.store(cut_off.as_nanos(), Ordering::Relaxed);
@@ -68,39 +69,39 @@ impl Drain {
         self.silent.notify_waiters();
     }
 
-    /// There is no file descriptor left for a connection: some of those that have been silent for longest end, and idle ones
-    /// that look at the clock. Does nothing if that was so a moment ago.
+    /// Makes room when no file descriptor is left. Ends some of the longest silent connections, and idle ones at their
+    /// next check of the clock. Does nothing if room was made a moment ago.
     pub(crate) fn make_room(&self, now: Instant) {
         let before = Instant::from_nanos(self.full_until.load(Ordering::Acquire));
         if now + FULL < before + AGAIN {
             return;
         }
         self.full_until.store((now + FULL).as_nanos(), Ordering::Release);
-        // It wakes them in the order in which they came.
+        // `Notify` wakes them in the order in which they came.
         (0..ROOM).for_each(|_| self.silent.notify_one());
     }
 
-    /// Whether connections that carry no request are to end.
+    /// Returns whether connections that carry no request are to end.
     pub(crate) fn is_full(&self, now: Instant) -> bool {
         now.as_nanos() < self.full_until.load(Ordering::Acquire)
     }
 
-    /// Whether the process is about to end.
+    /// Returns whether the process is about to end.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// From when on what is unfinished is cut off.
+    /// When unfinished requests are cut off.
     pub(crate) fn cut_off(&self) -> Instant {
         Instant::from_nanos(self.cut_off.load(Ordering::Relaxed))
     }
 
-    /// From when on blind tunnels are cut off.
+    /// When blind tunnels are cut off.
     pub(crate) fn tunnels_cut_off(&self) -> Instant {
         Instant::from_nanos(self.tunnels_cut_off.load(Ordering::Relaxed))
     }
 
-    /// Wakes the task when the drain begins. [`is_draining`](Self::is_draining) is to be asked after it is enabled.
+    /// Wakes the task when the drain begins. Check [`is_draining`](Self::is_draining) after the future is enabled.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.begins.notified()
     }
@@ -121,19 +122,19 @@ impl Drain {
         }
     }
 
-    /// A worker's connection is there.
+    /// Counts a worker's connection.
     pub(crate) fn opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// Removes a worker's connection from the count.
     pub(crate) fn closed(&self) {
         if self.open.fetch_sub(1, Ordering::Release) == 1 {
             self.empty.notify_waiters();
         }
     }
 
-    /// How many workers' connections are open, tunnels included.
+    /// Number of workers' open connections, tunnels included.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! What the parts of one exchange share: its session, its progress, and what is still to be sent to the worker.
+//! State that the parts of one exchange share: its session, its progress, and the output that the worker has not
+//! received yet.
 
 use std::{
     sync::{
@@ -34,40 +35,41 @@ use crate::{
     },
 };
 
-/// What carries one request at a time: an HTTP/1 connection, or a stream of an HTTP/2 one.
+/// The carrier of one request at a time: an HTTP/1 connection, or a stream of an HTTP/2 connection.
 pub(crate) struct Exchange {
     pub(crate) proxy: Arc<Proxy>,
     pub(crate) session: Arc<Session>,
     /// Shared with the bodies of the request and its answer.
     pub(crate) progress: Arc<Progress>,
-    /// Those of the request under way, or of the last one.
+    /// Statistics of the current request, or of the last one.
     pub(crate) stats: RequestStats,
-    /// Trace of the request under way, if requests are traced.
+    /// Trace of the current request, if requests are traced.
     trace: Mutex<Option<Arc<RequestTrace>>>,
-    /// The call that its request is sent for, if several requests share that: no client of its own waits for it then.
+    /// The call for which this exchange sends its request, if several requests share the call: no client of the
+    /// exchange itself waits for it then.
     pub(crate) shared: Option<Arc<dyn SharedCall>>,
-    /// What the worker is told before its answer.
+    /// Interim answers for the worker.
     pub(crate) interim: Interim,
-    /// Has a stream look whether it has taken too long: its connection looks at the clock for all of them.
+    /// Makes a stream check its deadline: the connection watches the clock for all its streams.
     pub(crate) alarm: Alarm,
-    /// Whether what is written answers a request that was read.
+    /// True if the bytes that are being written answer a request that was read.
     answering: AtomicBool,
-    /// Memory of its connection, if that has one request at a time.
+    /// Memory account of the connection, if the connection carries one request at a time.
     memory: OnceLock<RequestMemory>,
-    /// No memory is left for the request that was read.
+    /// True if no memory is left for the request that was read.
     out_of_memory: AtomicBool,
-    /// What serves the connection when its last answer is written.
+    /// Handler that takes over the connection once its last answer is written.
     takeover: Mutex<Option<Box<Takeover>>>,
-    /// How much of an answer hyper was given since all of it had been written.
+    /// Bytes of answers given to hyper since everything was last written.
     unwritten: AtomicUsize,
-    /// The task that waits until it is.
+    /// Task that waits until everything is written.
     writer: Mutex<Option<Waker>>,
 }
 
 // === impl Exchange ===
 
 impl Exchange {
-    /// One that is there since `now`.
+    /// Creates the exchange of a connection or stream that was opened at `now`.
     pub(crate) fn new(session: Arc<Session>, now: Instant) -> Self {
         let proxy = session.proxy.clone();
         Self {
@@ -88,55 +90,58 @@ impl Exchange {
         }
     }
 
-    /// What carries the request of a call that several requests share.
+    /// Creates the exchange that sends the request of a call that several requests share.
     pub(crate) fn of_shared_call(session: Arc<Session>, now: Instant, shared: Arc<dyn SharedCall>) -> Self {
         Self { shared: Some(shared), ..Self::new(session, now) }
     }
 
-    /// A request begins `now`, which the upstream has to answer.
+    /// Records that a request begins `now`, which the upstream has to answer.
     pub(crate) fn begins(&self, now: Instant) {
         self.progress.enter_until(Phase::Answer, now + self.progress.answer());
         self.stats.begin(now);
     }
 
-    /// The request under way waits for a slot, for the first time or once more, which is `expected` to mature then.
+    /// Records that the current request waits for a slot, which is `expected` to mature then. Also called when the
+    /// request waits again.
     pub(crate) fn awaits_slot(&self, expected: Instant) {
         if let Some(shared) = &self.shared {
             shared.expects(expected);
         }
     }
 
-    /// The request under way has a slot. Says whether it is to be sent: not if another one was that shares its call.
+    /// Records that the current request has a slot. Returns whether to send it: `false` if another request was sent for
+    /// the call that it shares.
     #[must_use = "a request that is not elected must not be sent"]
     pub(crate) fn elect(&self) -> bool {
         self.shared.as_ref().is_none_or(|shared| shared.elect())
     }
 
-    /// What the request under way is called.
+    /// Id of the current request.
     pub(crate) fn request_id(&self) -> RequestId {
         self.stats.id(&self.proxy.request_ids)
     }
 
-    /// The request under way is sent. Says when, if the access log wants to know how long that takes.
+    /// Records that the current request is sent. Returns the time if the access log is on, which reports how long the
+    /// attempt takes.
     pub(crate) fn attempt_begins(&self) -> Option<Instant> {
         self.stats.attempt();
         self.proxy.reports.access_log.then(|| self.proxy.clock.now())
     }
 
-    /// The attempt that began at `begun` has brought an answer's head, or has failed.
+    /// Records that the attempt that began at `begun` has received an answer's head, or has failed.
     pub(crate) fn attempt_ends(&self, begun: Option<Instant>) {
         if let Some(begun) = begun {
             self.stats.was_upstream(self.proxy.clock.now().since(begun));
         }
     }
 
-    /// The trace of the request under way, if requests are traced.
+    /// Trace of the current request, if requests are traced.
     pub(crate) fn trace(&self) -> Option<Arc<RequestTrace>> {
         self.proxy.tracer.as_ref()?;
         self.trace.lock().clone()
     }
 
-    /// Begins a trace for the `request` under way, if requests are traced.
+    /// Begins a trace for the current `request`, if requests are traced.
     pub(crate) fn begin_trace<B>(&self, request: &Request<B>) {
         if let Some(tracer) = &self.proxy.tracer {
             let asked = Asked { client: self.session.requester().address, inside: self.session.inside.as_ref() };
@@ -148,25 +153,25 @@ impl Exchange {
         }
     }
 
-    /// The request under way is sent for that of `other`: its tries are parts of the same trace.
+    /// Adds the tries of the current request to the trace of `other`, for which it is sent.
     pub(crate) fn share_trace(&self, other: &Self) {
         if self.proxy.tracer.is_some() {
             *self.trace.lock() = other.trace();
         }
     }
 
-    /// The request under way has its answer. Its trace ends with the answer's body.
+    /// Takes the trace of the current request, which now has its answer. The trace ends with the answer's body.
     pub(crate) fn end_trace(&self) -> Option<Arc<RequestTrace>> {
         self.proxy.tracer.as_ref()?;
         self.trace.lock().take()
     }
 
-    /// Once the answer is written, `takeover` has the connection.
+    /// Hands the connection to `takeover` once the answer is written.
     pub(crate) fn hand_over(&self, takeover: Takeover) {
         *self.takeover.lock() = Some(Box::new(takeover));
     }
 
-    /// What has the connection now, if that is not HTTP any more.
+    /// Takes the handler of a connection that no longer carries HTTP, if there is one.
     pub(crate) fn take_over(&self) -> Option<Box<Takeover>> {
         self.takeover.lock().take()
     }
@@ -183,17 +188,19 @@ impl Exchange {
         self.answering.store(answering, Ordering::Relaxed);
     }
 
-    /// Whether no memory is left for the request that was read, or for its head.
+    /// Returns whether memory ran out for the request that was read, or for its head.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.out_of_memory.load(Ordering::Relaxed)
     }
 
-    /// Reserves memory for a connection with one request at a time, which reads up to `most_of_bodies` bytes of a body ahead.
+    /// Reserves memory for a connection with one request at a time, which reads up to `most_of_bodies` bytes of a body
+    /// ahead.
     pub(crate) fn reserve_memory(&self, most_of_bodies: usize) {
         self.memory.get_or_init(|| RequestMemory::new(&self.session, most_of_bodies));
     }
 
-    /// Changes what the connection has reserved. Returns `false`, and is out of memory, if `change` did not find enough.
+    /// Changes the connection's reservation. If `change` finds too little memory, marks the exchange out of memory and
+    /// returns `false`.
     pub(crate) fn memory(&self, change: impl FnOnce(&RequestMemory) -> bool) -> bool {
         let fits = self.memory.get().is_none_or(change);
         if !fits {
@@ -206,12 +213,12 @@ impl Exchange {
         self.out_of_memory.store(out_of_memory, Ordering::Relaxed);
     }
 
-    /// An empty charge of the party that its requests come from.
+    /// Creates an empty charge to the party that sends the exchange's requests.
     pub(crate) fn charge(&self) -> Charge {
         self.proxy.memory.charge(self.session.holder())
     }
 
-    /// Ready when `most` bytes more may be given to hyper, which keeps what the worker has not taken.
+    /// Ready when hyper may be given `most` more bytes. hyper keeps the bytes that the worker has not taken.
     pub(crate) fn poll_room(&self, most: usize, cx: &Context<'_>) -> Poll<()> {
         if self.unwritten.load(Ordering::Relaxed) < most {
             return Poll::Ready(());
@@ -220,7 +227,8 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// hyper is given this many bytes of an answer. Returns `false`, and it must not be, if there is no memory for them.
+    /// Accounts for `bytes` of an answer that hyper is to be given. Returns `false` if there is no memory: then hyper
+    /// must not get the bytes.
     #[must_use = "an answer that does not fit must not be given"]
     pub(crate) fn give(&self, bytes: usize) -> bool {
         let fits = self.memory.get().is_none_or(|memory| memory.hold_answer(bytes));
@@ -230,7 +238,7 @@ impl Exchange {
         fits
     }
 
-    /// The worker has taken all that hyper was given.
+    /// Records that the worker has taken everything that hyper was given.
     pub(crate) fn taken(&self) {
         let taken = self.unwritten.swap(0, Ordering::Relaxed);
         if taken == 0 {
@@ -238,7 +246,7 @@ impl Exchange {
         }
         self.memory.get().into_iter().for_each(|memory| memory.release_answer(taken));
         if let Some(writer) = self.writer.lock().take() {
-            // However slowly it reads, it moves.
+            // A worker that reads slowly still makes progress.
             if self.progress.phase() == Phase::Body {
                 self.progress.moves();
             }
@@ -250,7 +258,7 @@ impl Exchange {
 impl InterimSink for Exchange {
     fn pass_on(&self, answer: InterimAnswer) {
         let InterimAnswer { status, version, mut fields } = answer;
-        // That we go on is nothing that it was asked for: 100 is what we say ourselves, once its body is read.
+        // An upstream's 100 (Continue) is dropped: andante sends its own 100 when the body is first read.
         if status != StatusCode::CONTINUE {
             fields::remove_hop_by_hop(&mut fields);
             server_timing::remove(&mut fields);

@@ -1,5 +1,5 @@
-//! Explains what andante would do with a request, by the code that requests go through. Sends nothing, takes nothing,
-//! and leaves no trace.
+//! Explains how andante would handle a request, with the code that requests go through. Explaining sends nothing, takes
+//! nothing, and leaves no trace.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -36,49 +36,49 @@ use crate::{
     },
 };
 
-/// What decides what becomes of a request.
+/// Inputs that decide how a request is handled.
 pub struct ExplainContext<'a> {
     /// The lanes, and with them the rules.
     pub lanes: &'a Lanes,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Who may use the proxy.
+    /// Clients that may use the proxy.
     pub clients: &'a Clients,
-    /// Which addresses are one client.
+    /// Rule that maps addresses to clients.
     pub identity: ClientIdentity,
     /// Paths that stand for an API.
     pub gateways: &'a [Gateway],
     /// The ports that workers connect to.
     pub ports: &'a [u16],
-    /// Whether workers on other machines are let in.
+    /// True if workers on other machines are let in.
     pub exposed: bool,
 }
 
-/// What andante would do with a request.
+/// How andante would handle a request.
 pub struct Explained {
-    /// The method that andante sees: CONNECT, if the request is inside of a tunnel.
+    /// The method that andante sees: CONNECT, if the request is inside a tunnel.
     pub method: Method,
-    /// The target, as it sees it: a URL, or the host and port of a tunnel.
+    /// The target that andante sees: a URL, or the host and port of a tunnel.
     pub target: String,
-    /// Where it goes.
+    /// Origin of the request.
     pub origin: Origin,
-    /// What andante does with the tunnel that a client opens for it, if it opens one, and why.
+    /// Treatment of the tunnel that a client opens for the request, and its reason; `None` without a tunnel.
     pub https: Option<(Https, HttpsReason)>,
-    /// Its lane.
+    /// Lane of the request.
     pub lane: Arc<Lane>,
-    /// Whether requests have come to the lane before.
+    /// True if the lane has had requests before.
     pub open: bool,
-    /// Whether a rule is for the host.
+    /// True if a rule is for the host.
     pub ruled: bool,
-    /// The rules for some of the requests to the host, in their order.
+    /// Rules for some of the requests to the host, in their order.
     pub rules: Vec<ExplainedRule>,
-    /// By what it claims its turn.
+    /// Claim of the request.
     pub claim: Claim,
-    /// For how long it may wait.
+    /// Maximum time that the request may wait.
     pub patience: Duration,
-    /// What its rule says that it costs, if that depends on the request and it says nothing itself.
+    /// Cost by the rule, if the cost depends on the request and the request does not state one.
     pub rule_cost: Option<RuleCost>,
-    /// What it asks of the lane, and what the lane would do; or why it never gets there.
+    /// The request's demand on the lane, and the lane's decision; or the error that would stop it before the lane.
     pub asked: Result<(AdmitRequest, Preview), Error>,
 }
 
@@ -86,27 +86,27 @@ pub struct Explained {
 pub struct ExplainedRule {
     /// The rule.
     pub policy: Arc<Policy>,
-    /// Why it is not for this request; `None` if it is.
+    /// Reason why the rule is not for this request; `None` if it is.
     pub mismatch: Option<String>,
-    /// What its key says of the request, as hashes that mean nothing elsewhere.
+    /// Values of the rule's key for the request, as hashes that have no meaning elsewhere.
     pub key: Vec<(KeyPart, Option<u64>)>,
 }
 
-/// Where a request leads.
+/// Target of a request.
 struct ExplainedTarget {
     scheme: Scheme,
     authority: String,
-    /// What the upstream is asked for.
+    /// Path of the request to the upstream.
     path: Uri,
-    /// Whether it came by an address of ours, so that no client opens a tunnel for it.
+    /// True if the request came by a gateway address, so that no client opens a tunnel for it.
     by_gateway: bool,
 }
 
 impl Proxy {
-    /// What would become of `request`, if the client at `client` sent it now.
+    /// Explains how `request` would be handled if the client at `client` sent it now.
     ///
     /// # Errors
-    /// Why andante would refuse it before it looks for a lane.
+    /// The error with which andante would refuse it before it looks for a lane.
     pub fn explain(&self, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
         if self.is_draining() {
             return Err(Error::Draining { retry_after: Duration::from_secs(1) });
@@ -128,10 +128,10 @@ impl Proxy {
     }
 }
 
-/// What would become of `request`, if the client at `client` sent it now.
+/// Explains how `request` would be handled if the client at `client` sent it now.
 ///
 /// # Errors
-/// Why andante would refuse it before it looks for a lane.
+/// The error with which andante would refuse it before it looks for a lane.
 pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAddr) -> Result<Explained, Error> {
     if !context.clients.allow(client) {
         return Err(Error::ClientDenied { client });
@@ -158,7 +158,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         Some((Https::Tunnel | Https::Turns | Https::Refuse, _)) => connect(&origin).ok_or_else(wrong)?,
         _ => inside(request, &origin, target.path).ok_or_else(wrong)?,
     };
-    // Fields for andante alone are not in what is sent.
+    // Fields for andante alone are not sent on.
     let fields = if seen.method() == Method::CONNECT { seen.headers() } else { request.headers() };
     let sender = Requester { address: client, client: ClientId::of(context.identity.of(client)) };
     let RequestTerms { claim, cost, patience } = ask::terms(fields, FoundFields::of(fields), sender, &lane, &added);
@@ -183,7 +183,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
         }
     };
     let tunnel = format!("{origin}");
-    // The least of the bounds that hold for it.
+    // The least of the bounds that apply.
     let draws = asked.as_ref().ok().into_iter().flat_map(|(ask, _)| ask.draws.iter().flat_map(|draws| draws.iter()));
     let patience = draws.map(|draw| draw.rule.max_wait).fold(patience, Duration::min);
     Ok(Explained {
@@ -205,7 +205,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     })
 }
 
-/// Where `request` leads: what its target says, or the path of an address of ours.
+/// The target of `request`: from its URL, or from the path of a gateway address.
 fn target(context: &ExplainContext<'_>, request: &Request<()>) -> Result<ExplainedTarget, Error> {
     let uri = request.uri();
     let scheme = requested_target::scheme(uri, request.headers())?;
@@ -226,7 +226,7 @@ fn target(context: &ExplainContext<'_>, request: &Request<()>) -> Result<Explain
     Ok(ExplainedTarget { scheme, authority, path: path.into(), by_gateway: true })
 }
 
-/// Whether `authority` is one of ours.
+/// Returns whether `authority` is an address of this proxy.
 fn is_own(ports: &[u16], authority: &Authority) -> bool {
     let host = authority.host().trim_matches(['[', ']']);
     let here = host.parse::<IpAddr>().map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback());
@@ -240,7 +240,7 @@ fn connect(origin: &Origin) -> Option<Request<Empty<Bytes>>> {
     request.body(Empty::new()).ok()
 }
 
-/// `request` as the upstream at `origin` is to get it.
+/// `request` in the form that the upstream at `origin` would get.
 fn inside(request: &Request<()>, origin: &Origin, path: Uri) -> Option<Request<Empty<Bytes>>> {
     let mut seen = Request::new(Empty::new());
     (*seen.method_mut(), *seen.uri_mut()) = (request.method().clone(), path);

@@ -1,4 +1,4 @@
-//! Log lines about requests that failed: at most one in a while for each lane, with the number of further ones.
+//! Log lines about failed requests: at most one per period for each lane, with the number of further failures.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -7,26 +7,27 @@ use tracing::warn;
 
 use crate::clock::Instant;
 
-/// A lane whose upstream fails has at most one line in this time.
+/// Minimum time between lines of a lane whose upstream fails.
 const FAILURE_PERIOD: Duration = Duration::from_secs(1);
-/// A lane whose requests andante refuses has at most one line in this time: a queue that is full refuses for hours.
+/// Minimum time between lines of a lane whose requests andante refuses: a full queue refuses for hours.
 const REFUSAL_PERIOD: Duration = Duration::from_secs(10);
-/// How many lanes are told apart. Failures of further ones are in the metrics and the access log alone.
+/// Maximum number of lanes that are distinguished. Failures of further lanes are only in the metrics and the access
+/// log.
 const MOST: usize = 1000;
 
-/// Failures that no line was written for, by host and rule.
+/// Failures without a line, by host and rule.
 #[derive(Debug)]
 pub(crate) struct FailureLog {
     whose: FailedBy,
     lanes: Mutex<HashMap<HostAndRule, LaneFailures>>,
 }
 
-/// Who has failed requests.
+/// Party that failed the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedBy {
-    /// The API, or the way to it.
+    /// The API, or the connection to it.
     Upstream,
-    /// andante, which had no slot in time or no room.
+    /// andante: it had no slot in time, or no room.
     Us,
 }
 
@@ -34,14 +35,14 @@ type HostAndRule = (Arc<str>, Arc<str>);
 
 #[derive(Clone, Debug)]
 struct LaneFailures {
-    /// When there was a line.
+    /// Time of the last line.
     told: Instant,
-    /// How many there were since, and the last one of them.
+    /// Number of failures since the last line, and the last error.
     untold: u64,
     last: String,
 }
 
-/// Failures of a lane that are due.
+/// Failures of a lane that are due for a line.
 #[derive(Debug, PartialEq, Eq)]
 struct DueFailures {
     host: Arc<str>,
@@ -64,8 +65,8 @@ impl FailureLog {
         }
     }
 
-    /// A request for `host` has failed with `error`. Whether that is worth a line of its own now; and how many have failed since
-    /// the last one without one.
+    /// Adds a failure of a request for `host`. Returns the number of failures since the last line if this one deserves
+    /// a line now.
     pub(crate) fn add(&self, host: &Arc<str>, rule: &Arc<str>, error: &str, now: Instant) -> Option<u64> {
         let period = self.period();
         let mut lanes = self.lanes.lock();
@@ -92,7 +93,7 @@ impl FailureLog {
         }
     }
 
-    /// Writes what is due to the log; `all` of it before the process ends. To be called every few seconds.
+    /// Logs the failures that are due; `all` of them before the process ends. To be called every few seconds.
     pub(crate) fn tell(&self, now: Instant, all: bool) {
         for DueFailures { host, rule, count, last } in self.due(now, all) {
             match self.whose {
@@ -112,7 +113,7 @@ impl FailureLog {
                 (lane.untold, lane.told) = (0, now);
                 return true;
             }
-            // One that has been quiet since is as good as new.
+            // A lane that has been quiet since is dropped.
             !is_due
         });
         due
@@ -143,7 +144,7 @@ mod tests {
         log.due(at(millis), all).into_iter().map(|due| (due.count, due.last)).collect()
     }
 
-    /// A thousand in ten seconds are a line each second, and each is in one of them.
+    /// A thousand failures in ten seconds make a line each second, and each failure is in one of them.
     #[test]
     fn a_lane_has_a_line_a_second_and_none_is_lost() {
         let log = FailureLog::new(FailedBy::Upstream);
@@ -155,7 +156,7 @@ mod tests {
         assert!(log.lanes.lock().is_empty(), "what is quiet is forgotten");
     }
 
-    /// A client that is refused a thousand times in ten seconds is one line, and then one each ten seconds.
+    /// A client that is refused a thousand times in ten seconds makes one line, and then one each ten seconds.
     #[test]
     fn refusals_of_our_own_have_a_line_each_ten_seconds() {
         let log = FailureLog::new(FailedBy::Us);

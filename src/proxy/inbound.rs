@@ -1,4 +1,5 @@
-//! Workers' connections: finds out what they speak, serves that to its end, and then what a request has made of them.
+//! Workers' connections: detects the protocol, serves it to its end, and then serves the tunnel or protocol to which a
+//! request has switched.
 
 mod both_ways;
 mod detect;

@@ -1,4 +1,4 @@
-//! What went wrong so far, by cause, for `/status`.
+//! Failures so far, by cause, for `/status`.
 
 use parking_lot::Mutex;
 
@@ -9,55 +9,56 @@ use crate::{
     lane::Refusal,
 };
 
-/// What went wrong in this process.
+/// Failures in this process.
 #[derive(Debug, Default)]
 pub struct Incidents(Mutex<Vec<Incident>>);
 
-/// One thing that went wrong, however often.
+/// A kind of failure, with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
     /// The kind: an error type of RFC 9209, the outcome of a tunnel, [`Incidents::HOPELESS`] or [`Incidents::UNREAD`].
     pub kind: &'static str,
-    /// What happened, and on which host; never a credential.
+    /// Description of the failure, with the host; never a credential.
     pub detail: String,
-    /// What to do about it.
+    /// Remedy.
     pub hint: String,
-    /// Where it is to be mended: `client`, `proxy` or `upstream`.
+    /// Party that can fix it: `client`, `proxy` or `upstream`.
     pub blame: &'static str,
-    /// How many requests it has cost, or tunnels.
+    /// Number of requests or tunnels that have failed for it.
     pub total: u64,
-    /// When it happened last.
+    /// Time of the last occurrence.
     pub last: Instant,
 }
 
-/// How many are told apart. A further one replaces the one that has not happened for longest.
+/// Maximum number of incidents that are distinguished. A further one replaces the one that has not happened for
+/// longest.
 const MOST: usize = 50;
 
 // === impl Incidents ===
 
 impl Incidents {
-    /// The kind of a worker that does not trust our certificates.
+    /// The kind of a worker that does not trust andante's certificates.
     pub const UNTRUSTED: &str = "untrusted_ca";
-    /// The kind of workers that take our certificate, and leave without a request.
+    /// The kind of workers that accept andante's certificate, and leave without a request.
     pub const UNUSED: &str = "no_request";
-    /// The kind of workers that leave while we find out what the API speaks.
+    /// The kind of workers that leave while andante finds out the API's protocol.
     pub const LEFT_EARLY: &str = "left_early";
-    /// The kind of an intercepted tunnel that came to nothing for another reason.
+    /// The kind of an intercepted tunnel that failed for another reason.
     pub const NOT_INTERCEPTED: &str = "interception_failed";
     /// The kind of an intercepted tunnel that holds neither TLS nor HTTP.
     pub const NOT_HTTP: &str = "not_http";
-    /// The kind of requests inside of tunnels whose connection the API closed while they waited.
+    /// The kind of requests inside tunnels whose connection the API closed while they waited.
     pub const CLOSED_IN_QUEUE: &str = "closed_in_queue";
-    /// The kind of refusals that do not end by waiting: a cap on spending, a request that is too large.
+    /// The kind of refusals that waiting does not help: a cap on spending, a request that is too large.
     pub const HOPELESS: &str = "waiting_does_not_help";
     /// The kind of answers that were cut because their worker did not read them.
     pub const UNREAD: &str = "unread";
 
-    /// A request has failed with `error`, which `text` says with its causes.
+    /// Adds a request that failed with `error`; `text` is the error with its causes.
     pub(crate) fn failed(&self, error: &Error, text: &str, now: Instant) {
         let detail = match error {
-            // Numbers that differ from request to request do not make it another cause.
-            // Times until a cap is renewed are such numbers, too.
+            // Numbers that differ from request to request do not make another cause. Times until a cap is renewed are
+            // such numbers, too.
             Error::Refused { host, cause, .. } if *cause == Refusal::CAPPED => format!("{host}: {cause}"),
             Error::Refused { host, cause, obstacle, .. } => {
                 let obstacle = obstacle.as_ref().map_or_else(String::new, |obstacle| format!("; {}", obstacle.what));
@@ -69,13 +70,13 @@ impl Incidents {
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
     }
 
-    /// An intercepted tunnel has come to nothing.
+    /// Adds an intercepted tunnel that has failed.
     pub(crate) fn not_intercepted(&self, kind: &'static str, detail: String, hint: impl Into<String>, now: Instant) {
         let (hint, blame) = (hint.into(), name(Blame::Client));
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
     }
 
-    /// An API of `host` has closed the connection of a request inside of a tunnel, which waited for its slot.
+    /// Adds a request inside a tunnel to `host`, whose connection the API closed while the request waited for its slot.
     pub(crate) fn closed_in_queue(&self, host: &str, now: Instant) {
         let detail = format!("{host}: the API closed a connection while a request in a tunnel waited for its slot");
         let hint = format!(
@@ -85,20 +86,20 @@ impl Incidents {
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
     }
 
-    /// An answer was cut because its worker did not read it.
+    /// Adds an answer that was cut because its worker did not read it.
     pub(crate) fn unread(&self, detail: String, now: Instant) {
         let hint = "read answers as they come, or close the connection".to_owned();
         self.add(Incident { kind: Self::UNREAD, detail, hint, blame: name(Blame::Client), total: 1, last: now });
     }
 
-    /// An API has refused a request, and waiting does not help it.
+    /// Adds a request that an API has refused, if waiting does not help.
     pub(crate) fn hopeless(&self, host: &str, why: Hopeless, now: Instant) {
         let detail = format!("{host}: refused, and waiting does not help: {}", why.reason());
         let hint = why.remedy().to_owned();
         self.add(Incident { kind: Self::HOPELESS, detail, hint, blame: name(Blame::Client), total: 1, last: now });
     }
 
-    /// All that are known, the most frequent first.
+    /// All known incidents, the most frequent first.
     pub fn all(&self) -> Vec<Incident> {
         let mut all = self.0.lock().clone();
         all.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.detail.cmp(&b.detail)));
@@ -121,7 +122,7 @@ impl Incidents {
     }
 }
 
-/// As people read it, in answers and in `/status`.
+/// Name of the party, in answers and in `/status`.
 pub(crate) fn name(blame: Blame) -> &'static str {
     match blame {
         Blame::Client => "client",

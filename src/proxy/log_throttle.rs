@@ -1,4 +1,4 @@
-//! Logs a condition once in a while, however often it happens.
+//! Logs a condition at most once in a period, regardless of how often it happens.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,17 +11,18 @@ use parking_lot::Mutex;
 
 use crate::{clock::Instant, hint::Hopeless};
 
-/// The same is not said of the same host again within this.
+/// Minimum time between two lines about the same topic and host.
 const PAUSE: Duration = Duration::from_secs(600);
-/// Of no more hosts than this is it known when it was said. Beyond, it is not said at all: a log is no place for a list.
+/// Maximum number of topics and hosts whose last line is remembered. Beyond that there are no lines at all: a log is no
+/// place for a list.
 const MOST: usize = 1000;
-/// Of no more hosts than this is it said that tunnels to them are blind, of each of them once.
+/// Maximum number of hosts whose blind tunnels are logged, once for each host.
 const MOST_UNSEEN: usize = 100;
 
-/// What there is to say.
+/// Topic of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LogTopic {
-    /// A turn inside of a tunnel that may not wait any longer.
+    /// A turn inside a tunnel that may not wait any longer.
     TurnRefused,
     /// A connection that the API closed while a turn in it waited.
     TurnClosed,
@@ -31,19 +32,19 @@ pub(crate) enum LogTopic {
     HelloUnreadable,
     /// Limits that a blind tunnel gets around.
     BlindTunnel,
-    /// A client that does not take our certificates, by its address: the remedy is the same for all hosts.
+    /// A client that does not accept andante's certificates, by its address: the remedy is the same for all hosts.
     Untrusted,
-    /// A worker that takes our certificate, and leaves.
+    /// A worker that accepts andante's certificate, and leaves.
     Unused,
-    /// A host that our CA has no certificate for.
+    /// A host for which andante's CA has no certificate.
     Unsigned,
     /// Clients that leave after the same time.
     Departures,
     /// Connections to upstreams for which there is no file descriptor left.
     Descriptors,
-    /// No memory is left for the requests of a client.
+    /// Requests of a client for which no memory is left.
     Memory,
-    /// Those of workers.
+    /// Connections of workers for which there is no file descriptor left.
     Unaccepted,
     /// Connections of workers that could not be accepted for another reason.
     AcceptFailed,
@@ -55,22 +56,22 @@ pub(crate) enum LogTopic {
     Unread,
 }
 
-/// Pairs of host and client at most for which an offer of HTTP/2 is logged.
+/// Maximum number of pairs of host and client for which an offer of HTTP/2 is logged.
 const MOST_HTTP2_OFFERS: usize = 1000;
 
-/// What was said, and when.
+/// Lines that were logged, with their times.
 #[derive(Default)]
 pub(crate) struct LogThrottle {
-    /// When it was said last.
+    /// Time of the last line.
     said: Mutex<HashMap<(LogTopic, Arc<str>), Instant>>,
-    /// Hosts whose blind tunnels were told of.
+    /// Hosts whose blind tunnels were logged.
     unseen: Mutex<HashSet<Arc<str>>>,
     /// Pairs of host and client for which an offer of HTTP/2 was logged.
     http2_offers: Mutex<HashSet<(Arc<str>, IpAddr)>>,
 }
 
 impl LogThrottle {
-    /// Whether `notice` is to be given about `host` now; from then on it was.
+    /// Returns whether `notice` about `host` is to be logged now, and records that it was.
     pub(crate) fn is_due(&self, notice: LogTopic, host: &Arc<str>, now: Instant) -> bool {
         let mut said = self.said.lock();
         if said.len() >= MOST {
@@ -91,7 +92,7 @@ impl LogThrottle {
         offers.len() < MOST_HTTP2_OFFERS && offers.insert((host.clone(), client))
     }
 
-    /// Whether it is to be said that tunnels to `host` are blind; from then on it was.
+    /// Returns whether to log that tunnels to `host` are blind, and records that it was logged.
     pub(crate) fn is_newly_unseen(&self, host: &Arc<str>) -> bool {
         let mut unseen = self.unseen.lock();
         unseen.len() < MOST_UNSEEN && unseen.insert(host.clone())

@@ -1,4 +1,4 @@
-//! HTTP messages on their way: fields, bodies, and how far an exchange has come. Knows of no connection.
+//! HTTP messages in transit: fields, bodies, and the progress of an exchange. Knows no connections.
 
 pub(crate) mod alarm;
 pub(crate) mod appetite;

@@ -1,4 +1,4 @@
-//! Connections to upstreams: which one carries a request, and how one is made.
+//! Connections to upstreams: chooses the connection that carries a request, and makes new ones.
 
 pub(crate) mod h1;
 pub(crate) mod h2;
@@ -30,24 +30,24 @@ use crate::{
     tls::Tls,
 };
 
-/// What connections to upstreams are made with.
+/// Parts needed to connect to upstreams.
 pub(crate) struct Outbound {
     pub(crate) clock: Clock,
     pub(crate) dialer: Dialer,
     pub(crate) tls: Tls,
     pub(crate) metrics: Metrics,
-    /// How long it may take to make one.
+    /// Maximum time to make a connection.
     pub(crate) connect: Duration,
     pub(crate) known: Arc<KnownOrigins>,
     pub(crate) drain: Arc<Drain>,
     /// Memory for windows beyond the first size, over all HTTP/2 connections.
     pub(crate) windows: Arc<WindowBudget>,
-    /// Tells connections that were made another way from those that may carry a request.
+    /// Distinguishes connections that were made another way from those that may carry a request.
     pub(crate) way: u64,
 }
 
 impl Outbound {
-    /// The same, with other means.
+    /// Copies `self`, with new means to connect.
     pub(crate) fn with(&self, dialer: Dialer, tls: Tls, connect: Duration, way: u64) -> Self {
         let Self { clock, metrics, known, drain, windows, .. } = self;
         let (metrics, known) = (metrics.clone(), known.clone());

@@ -1,18 +1,18 @@
-//! The last few of something, to be found again.
+//! The most recently used values, to be found again.
 
 use smallvec::SmallVec;
 
-/// The last few, the most recently used last.
+/// A few values, the most recently used last.
 #[derive(Debug)]
 pub(crate) struct Recent<T>(SmallVec<[T; 1]>);
 
-/// How many are remembered: few workers call more hosts than this by turns on one connection.
+/// Maximum number of remembered values: few workers call more hosts by turns on one connection.
 const MOST: usize = 8;
 
 // === impl Recent ===
 
 impl<T: Clone> Recent<T> {
-    /// One that `is_wanted`. It counts as the most recently used from now on.
+    /// Returns a value that `is_wanted`, which becomes the most recently used.
     pub(crate) fn find(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
         let found = self.0.iter().rposition(is_wanted)?;
         if found + 1 < self.0.len() {
@@ -22,12 +22,12 @@ impl<T: Clone> Recent<T> {
         self.0.last().cloned()
     }
 
-    /// Whether there is none yet.
+    /// Returns whether there is no value yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Remembers `one`, and perhaps forgets another.
+    /// Adds `one`, and drops the least recently used value if there are too many.
     pub(crate) fn add(&mut self, one: T) {
         if self.0.len() >= MOST {
             self.0.remove(0);

@@ -1,8 +1,8 @@
-//! Requests with an `Idempotency-Key`: the call that a key stands for while it is under way, and its answer for a while
-//! after that.
+//! Requests with an `Idempotency-Key`: the call that a key identifies while it is in flight, and its answer for a while
+//! afterwards.
 //!
-//! A call runs in a task of its own. A worker that leaves before the call has a slot takes it along, and another request
-//! with the key makes a call of its own. What was sent goes on without its worker, which will ask again.
+//! A call runs in a task of its own. If its worker leaves before the call has a slot, the call ends, and another
+//! request with the key starts a new one. A call that was sent continues without its worker, which will ask again.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The calls that keys stand for, and the answers that are kept.
+/// Calls by key, and the answers that are retained.
 pub(crate) struct Replays {
     entries: Mutex<Entries>,
     pub(crate) memory: Arc<SharedMemory>,
@@ -39,44 +39,44 @@ pub(crate) struct Replays {
 #[derive(Default)]
 struct Entries {
     calls: HashMap<Key, KeptCall>,
-    /// The keys of the answers that are kept, those first that are forgotten first.
+    /// Keys of the retained answers, ordered by expiry.
     kept: BTreeMap<(Instant, u64), Key>,
     next: u64,
 }
 
 struct KeptCall {
     call: Arc<KeyedCall>,
-    /// Its answer is kept, and costs this much beside its body.
+    /// Cost of the retained answer besides its body; `None` if no answer is retained.
     kept: Option<usize>,
 }
 
-/// The call that a key stands for.
+/// The call that a key identifies.
 pub(crate) struct KeyedCall {
-    /// The hash of its request's body.
+    /// Hash of the request's body.
     pub(crate) body: Arc<BodyDigest>,
     stage: watch::Sender<KeyedStage>,
     error: Mutex<Option<Error>>,
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Clone)]
 enum KeyedStage {
-    /// It waits for a slot.
+    /// The call waits for a slot.
     Waiting(KeyedWait),
-    /// It has one.
+    /// The call has a slot.
     Sent,
-    /// This is the answer.
+    /// The answer has arrived.
     Answered(Arc<KeyedAnswer>),
-    /// It has failed, or its worker has left in time.
+    /// The call has failed, or its worker left before it was sent.
     Over,
 }
 
-/// How a call waits for a slot.
+/// State of a call that waits for a slot.
 #[derive(Clone, Copy, Default)]
 struct KeyedWait {
-    /// When the slot is expected to mature.
+    /// Time at which the slot is expected to mature.
     expected: Option<Instant>,
-    /// It had one before.
+    /// True if the call had a slot before.
     again: bool,
 }
 
@@ -84,38 +84,39 @@ struct KeyedWait {
 pub(crate) struct KeyedAnswer {
     pub(crate) head: response::Parts,
     pub(crate) body: Arc<SharedBody>,
-    /// The tries that it took.
+    /// Statistics of the tries that the answer took.
     pub(crate) tries: RequestStats,
-    /// Whether it is for further requests with the key, or only for the one that was sent.
+    /// True if later requests with the key may have the answer; false if only the request that was sent may.
     pub(crate) for_all: bool,
-    /// Whether a request has got its `Set-Cookie` fields: a session that begins is one worker's.
+    /// True once a request has got the `Set-Cookie` fields: a new session belongs to one worker.
     pub(crate) cookies_taken: Arc<AtomicBool>,
 }
 
-/// What a key stands for.
+/// Result of looking up a key.
 pub(crate) enum KeyFound {
-    /// Nothing: the request is to make the call.
+    /// No call: the request is to make it.
     New(KeyedPlace),
-    /// A call that is under way.
+    /// A call in flight.
     UnderWay(Arc<KeyedCall>),
-    /// A call whose answer is kept.
+    /// A call whose answer is retained.
     Kept(Arc<KeyedCall>, Arc<KeyedAnswer>),
 }
 
-/// A request that follows a call: the one that is sent for it, or a twin.
+/// A request that follows a call: the one that is sent for the call, or a twin.
 pub(crate) struct KeyedMember {
     stage: watch::Receiver<KeyedStage>,
     leads: bool,
 }
 
-/// A call in the hands of the task that makes it. Dropped, it is over.
+/// A call, owned by the task that makes it. Dropping the place ends the call.
 pub(crate) struct KeyedPlace {
     replays: Arc<Replays>,
     key: Key,
     call: Arc<KeyedCall>,
 }
 
-/// A call in the hands of the worker's request that is sent. Dropped before it has had a slot, it is over.
+/// A call, owned by the worker's request that is sent for it. Dropping the lead before the call's first slot ends the
+/// call.
 pub(crate) struct Lead {
     pub(crate) call: Arc<KeyedCall>,
     pub(crate) task: AbortHandle,
@@ -124,12 +125,12 @@ pub(crate) struct Lead {
 // === impl Replays ===
 
 impl Replays {
-    /// None yet; up to `memory` bytes of answers are kept, over all of them.
+    /// Creates an empty set of calls, which retains up to `memory` bytes of answers in total.
     pub(crate) fn new(memory: usize) -> Arc<Self> {
         Arc::new(Self { entries: Mutex::default(), memory: Arc::new(SharedMemory::new(memory)) })
     }
 
-    /// What `key` stands for at `now`. If that is nothing, it stands for a new call from now on.
+    /// Looks up `key` at `now`. An unknown key gets a new call.
     pub(crate) fn find(self: &Arc<Self>, key: Key, now: Instant) -> KeyFound {
         let mut entries = self.entries.lock();
         entries.expire(now, &self.memory);
@@ -149,7 +150,7 @@ impl Replays {
         KeyFound::New(KeyedPlace { replays: self.clone(), key, call })
     }
 
-    /// Forgets what was kept for long enough at `now`.
+    /// Drops the answers that have expired at `now`.
     pub(crate) fn sweep(&self, now: Instant) {
         self.entries.lock().expire(now, &self.memory);
     }
@@ -164,7 +165,7 @@ impl Entries {
         }
     }
 
-    /// Forgets the answer that would be forgotten next.
+    /// Drops the answer that expires next.
     fn forget_one(&mut self, memory: &SharedMemory) -> bool {
         let Some((_, key)) = self.kept.pop_first() else { return false };
         if let Some(KeptCall { kept: Some(cost), .. }) = self.calls.remove(&key) {
@@ -177,24 +178,24 @@ impl Entries {
 // === impl KeyedCall ===
 
 impl KeyedCall {
-    /// The request that is sent for it.
+    /// Follows the call as the request that is sent for it.
     pub(crate) fn lead(&self) -> KeyedMember {
         KeyedMember { stage: self.stages(), leads: true }
     }
 
-    /// Another request with its key.
+    /// Follows the call as another request with its key.
     pub(crate) fn twin(&self) -> KeyedMember {
         KeyedMember { stage: self.stages(), leads: false }
     }
 
-    /// Its stages, from the present one on.
+    /// Receiver of the call's stages, from the present one on.
     fn stages(&self) -> watch::Receiver<KeyedStage> {
         let mut stages = self.stage.subscribe();
         stages.mark_changed();
         stages
     }
 
-    /// Its answer, if that is here.
+    /// The call's answer, if it has arrived.
     fn answer(&self) -> Option<Arc<KeyedAnswer>> {
         match &*self.stage.borrow() {
             KeyedStage::Answered(answer) => Some(answer.clone()),
@@ -202,12 +203,12 @@ impl KeyedCall {
         }
     }
 
-    /// What it has failed with. To be asked once.
+    /// Takes the error of the call. To be called once.
     pub(crate) fn take_error(&self) -> Option<Error> {
         self.error.lock().take()
     }
 
-    /// Whether the key stands for it no more.
+    /// Returns whether the key no longer identifies the call.
     fn is_over(&self) -> bool {
         match &*self.stage.borrow() {
             KeyedStage::Waiting(_) | KeyedStage::Sent => false,
@@ -216,7 +217,7 @@ impl KeyedCall {
         }
     }
 
-    /// It is over if it has not had a slot yet. Says whether that is so.
+    /// Ends the call if it has not had a slot yet. Returns whether it did.
     fn leave_the_queue(&self) -> bool {
         self.stage.send_if_modified(|stage| {
             let unsent = matches!(stage, KeyedStage::Waiting(KeyedWait { again: false, .. }));
@@ -284,21 +285,22 @@ impl KeyedPlace {
         &self.replays.memory
     }
 
-    /// The call has failed.
+    /// Records that the call has failed.
     pub(crate) fn failed(&self, error: Error) {
         *self.call.error.lock() = Some(error);
     }
 
-    /// The answer's head is here.
+    /// Records that the answer's head has arrived.
     pub(crate) fn answered(&self, answer: KeyedAnswer) {
-        // The worker whose request was sent, if it is still there, and those that wait with it.
+        // Expected readers: the worker whose request was sent, if it is still there, and the requests that wait with
+        // it.
         let wait = self.call.stage.receiver_count();
         answer.body.expect(if answer.for_all { wait } else { wait.min(1) });
         self.call.stage.send_replace(KeyedStage::Answered(Arc::new(answer)));
         self.make_room();
     }
 
-    /// All of the answer is here, and is to be kept until `until`.
+    /// Retains the complete answer until `until`.
     pub(crate) fn keep(&self, until: Instant) {
         let answer = match &*self.call.stage.borrow() {
             KeyedStage::Answered(answer) if answer.body.settle() => answer.clone(),
@@ -329,7 +331,7 @@ impl KeyedPlace {
         self.make_room();
     }
 
-    /// Forgets answers until there is room for another one of any size.
+    /// Drops answers until there is room for another one of any size.
     fn make_room(&self) {
         let Replays { entries, memory } = &*self.replays;
         let mut entries = entries.lock();

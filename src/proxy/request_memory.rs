@@ -1,12 +1,12 @@
-//! The memory that requests of one connection hold, and answers that its worker has not taken.
+//! Memory of one connection: its requests, and answers that its worker has not taken.
 //!
 //! A gRPC channel opens no second connection when the first is full: it waits silently. So a connection may have many
 //! streams: a hundred with the longest heads, or a thousand with usual ones. A request beyond that is refused
-//! unprocessed, and may be sent again at once (RFC 9113 §8.7). All connections together are bounded by `max-memory`: a
-//! connection reserves memory of its client's account in steps, so that usual requests touch nothing that is shared.
+//! unprocessed, and may be sent again at once (RFC 9113 §8.7). All connections together are bounded by `max-memory`. A
+//! connection reserves memory of its client's account in steps, so that usual requests do not touch the shared account.
 //!
-//! An answer is charged by what was taken from upstream for it and was not written to its worker. On HTTP/2, h2 holds it,
-//! and tells nobody when it is written: so each part gives its memory back when it is dropped.
+//! An answer is charged for bytes that were taken from upstream and not yet written to its worker. On HTTP/2, h2 holds
+//! these bytes without reporting writes: so each part returns its memory when it is dropped.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::{
 
 /// Memory of a waiting stream beside its head, as measured in docs/performance.md.
 const STREAM_BYTES: usize = 4 * 1024;
-/// As many streams as RFC 9113 §6.5.2 wants a connection to have at least, with the longest heads.
+/// Memory for the minimum number of streams that RFC 9113 §6.5.2 recommends, with the longest heads.
 const BUDGET_BYTES: usize = 100 * (MAX_HEAD + STREAM_BYTES);
 /// Memory of a connection without a request.
 const CONNECTION_BYTES: usize = 2 * 1024;
-/// Memory of a connection is reserved in steps of this many bytes: one is a connection with a usual request.
+/// Memory of a connection is reserved in steps of this many bytes: one step is a connection with a usual request.
 const STEP_BYTES: usize = 8 * 1024;
 
-/// A head of up to this many bytes is charged when all of it has come.
+/// A head of up to this many bytes is charged only when it is complete.
 pub(crate) const USUAL_HEAD_BYTES: usize = 8 * 1024;
 
 /// The memory of one connection's requests.
@@ -37,20 +37,20 @@ pub(crate) const USUAL_HEAD_BYTES: usize = 8 * 1024;
 pub(crate) struct RequestMemory(Arc<Mutex<HeldMemory>>);
 
 struct HeldMemory {
-    /// Heads, and what a stream takes beside one.
+    /// Memory of heads, and of streams beside their heads.
     heads: usize,
-    /// Bodies that their worker may send before they are read.
+    /// Memory of bodies that workers may send before they are read.
     bodies: usize,
-    /// As much is read of all bodies of a connection at most.
+    /// Maximum number of bytes that are read of all bodies of the connection.
     most_of_bodies: usize,
-    /// A head that has come in part.
+    /// Memory of an incomplete head.
     reading: usize,
     /// Parts of answers that the worker has not taken.
     answers: usize,
     charge: Charge,
 }
 
-/// One request's part of it. Dropped, it is given back.
+/// One request's part of the memory, which is returned when it is dropped.
 pub(crate) struct HeldRequest {
     memory: RequestMemory,
     head: usize,
@@ -61,7 +61,7 @@ pub(crate) struct HeldRequest {
 #[derive(Clone)]
 pub(crate) struct AnswerMemory(Arc<HeldRequest>);
 
-/// Part of an answer. Dropped, it gives its memory back.
+/// Part of an answer, which returns its memory when it is dropped.
 struct HeldPart {
     data: Bytes,
     memory: AnswerMemory,
@@ -70,20 +70,20 @@ struct HeldPart {
 /// The reason why there is no memory for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoMemory {
-    /// The connection has as many requests as it may have.
+    /// The connection has its maximum of requests.
     Connection,
-    /// The client holds as much as it may, or the process does.
+    /// The client's account or the process's memory is used up.
     Account,
 }
 
 // === impl RequestMemory ===
 
 impl RequestMemory {
-    /// The memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
+    /// Memory of a connection of `session`, which reads up to `most_of_bodies` bytes of bodies ahead of their turns.
     pub(crate) fn new(session: &Session, most_of_bodies: usize) -> Self {
         let charge = session.proxy.memory.charge(session.holder());
         let mut held = HeldMemory { heads: 0, bodies: 0, most_of_bodies, reading: 0, answers: 0, charge };
-        // A connection beyond the bound is told so when it sends a request.
+        // A connection beyond the bound gets an error when it sends a request.
         held.reserve();
         Self(Arc::new(Mutex::new(held)))
     }
@@ -104,8 +104,8 @@ impl RequestMemory {
         Err(NoMemory::Account)
     }
 
-    /// Reserves memory for a head of which `bytes` have come. Returns `false` if there is none. A usual head is charged when all of
-    /// it has come.
+    /// Reserves memory for the `bytes` of a head that have come. Returns `false` if there is no memory. A usual head is
+    /// charged only when it is complete.
     pub(crate) fn reads_head(&self, bytes: usize) -> bool {
         let bytes = if bytes > USUAL_HEAD_BYTES { bytes.min(MAX_HEAD) } else { 0 };
         let mut held = self.0.lock();
@@ -120,8 +120,8 @@ impl RequestMemory {
 
 /// For parts of answers.
 impl RequestMemory {
-    /// Reserves memory for `bytes` of an answer that its worker has not taken. Returns `false`, and holds none, if there is
-    /// none.
+    /// Reserves memory for `bytes` of an answer that the worker has not taken. Returns `false`, and reserves nothing,
+    /// if there is none.
     pub(crate) fn hold_answer(&self, bytes: usize) -> bool {
         let mut held = self.0.lock();
         held.answers += bytes;
@@ -132,7 +132,7 @@ impl RequestMemory {
         fits
     }
 
-    /// Gives back the memory of `bytes` that the worker has taken.
+    /// Returns the memory of `bytes` that the worker has taken.
     pub(crate) fn release_answer(&self, bytes: usize) {
         let mut held = self.0.lock();
         held.answers -= bytes;
@@ -142,7 +142,7 @@ impl RequestMemory {
 
 /// For connections with one request at a time.
 impl RequestMemory {
-    /// Reserves the memory of the only request that is read. Returns `false`, and holds none, if there is none.
+    /// Reserves the memory of the only request that is read. Returns `false`, and reserves nothing, if there is none.
     pub(crate) fn hold_only<B: Body>(&self, request: &Request<B>) -> bool {
         let mut held = self.0.lock();
         let unread = request.body().size_hint().upper();
@@ -155,7 +155,7 @@ impl RequestMemory {
         fits
     }
 
-    /// Gives the memory of the only request back, which always succeeds.
+    /// Returns the memory of the only request, which always succeeds.
     pub(crate) fn release(&self) -> bool {
         let mut held = self.0.lock();
         (held.heads, held.bodies) = (0, 0);
@@ -166,7 +166,8 @@ impl RequestMemory {
 // === impl HeldRequest ===
 
 impl HeldRequest {
-    /// Gives back the memory of the request, and reserves that of its answer's `head` and its stream. `None` if there is none.
+    /// Returns the memory of the request, and reserves that of its answer's `head` and its stream. `None` if there is
+    /// none.
     pub(crate) fn into_answer(mut self, head: usize) -> Option<AnswerMemory> {
         let mut held = self.memory.0.lock();
         let answer = STREAM_BYTES.max(head);
@@ -189,7 +190,7 @@ impl Drop for HeldRequest {
 // === impl AnswerMemory ===
 
 impl AnswerMemory {
-    /// `data`, whose memory is reserved until it is dropped; `None` if there is none.
+    /// `data` with a reservation that lasts until it is dropped; `None` if there is no memory.
     pub(crate) fn hold(&self, data: Bytes) -> Option<Bytes> {
         let fits = self.0.memory.hold_answer(data.len());
         fits.then(|| Bytes::from_owner(HeldPart { data, memory: self.clone() }))
@@ -213,10 +214,10 @@ impl Drop for HeldPart {
 // === impl HeldMemory ===
 
 impl HeldMemory {
-    /// Charges the account with what is held, in whole steps.
+    /// Charges the account for the memory held, in whole steps. Returns `false` if the account is used up.
     fn reserve(&mut self) -> bool {
         let heads = self.heads + self.reading;
-        // Of a head beyond a usual one there are two copies for a while: as it was read, and as fields.
+        // A head beyond a usual one exists twice for a while: as it was read, and as fields.
         let copies = heads.saturating_sub(STEP_BYTES) / 2;
         let bytes = CONNECTION_BYTES + heads + copies + self.answers + self.bodies.min(self.most_of_bodies);
         self.charge.resize(bytes.next_multiple_of(STEP_BYTES) as u64)

@@ -1,4 +1,4 @@
-//! What is recorded of a request on its way: its name, how often it was sent, and where its time went.
+//! Statistics of a request: its id, its number of attempts, and its times.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::clock::Instant;
 
-/// What a request of this process is called in answers and in the log: `5f3c9a1e-42`. The first half is the one in `Via`.
+/// Id of a request in answers and in the log: `5f3c9a1e-42`. The first half is the process's number in `Via`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId {
     instance: u32,
@@ -22,25 +22,25 @@ pub(crate) struct RequestIds {
     next: AtomicU64,
 }
 
-/// The stats of one request at a time. Costs it some stores, and no allocation.
+/// Statistics of one request at a time. Recording takes a few stores, and no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStats {
-    /// When it came, in nanoseconds of the clock.
+    /// When the request came, in nanoseconds of the clock.
     begun: AtomicU64,
-    /// Its number; 0 until it is asked for.
+    /// Number of the request; 0 until it is asked for.
     number: AtomicU64,
     attempts: AtomicU32,
     waited: AtomicU64,
     upstream: AtomicU64,
 }
 
-/// How long a request has waited for a slot, and what it had to expect when it came.
+/// Time for which a request has waited for a slot, and the forecast when it came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     pub(crate) time: Duration,
-    /// `None` if it could not be predicted.
+    /// Forecast; `None` if the wait could not be predicted.
     pub(crate) expected: Option<Duration>,
-    /// How many were to leave before it.
+    /// Number of requests that were to leave first.
     pub(crate) ahead: u32,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for RequestId {
 // === impl RequestStats ===
 
 impl RequestStats {
-    /// Another request begins.
+    /// Resets the statistics for another request.
     pub(crate) fn begin(&self, now: Instant) {
         self.begun.store(now.as_nanos(), Ordering::Relaxed);
         self.number.store(0, Ordering::Relaxed);
@@ -70,12 +70,12 @@ impl RequestStats {
         self.upstream.store(0, Ordering::Relaxed);
     }
 
-    /// When it began.
+    /// When the request began.
     pub(crate) fn begun(&self) -> Instant {
         Instant::from_nanos(self.begun.load(Ordering::Relaxed))
     }
 
-    /// What the request is called. Made up when that is first asked for, which for most requests it never is.
+    /// Id of the request. Assigned when it is first asked for, which most requests never need.
     pub(crate) fn id(&self, ids: &RequestIds) -> RequestId {
         let mut number = self.number.load(Ordering::Relaxed);
         if number == 0 {
@@ -85,38 +85,38 @@ impl RequestStats {
         RequestId { instance: ids.instance, number }
     }
 
-    /// It is about to be sent, for the first time or once more.
+    /// Counts an attempt.
     pub(crate) fn attempt(&self) {
         self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has waited for a slot, or between two tries.
+    /// Adds time for which the request has waited for a slot, or between two tries.
     pub(crate) fn waited(&self, time: Duration) {
         self.waited.fetch_add(crate::clock::nanos(time), Ordering::Relaxed);
     }
 
-    /// A try has taken this long, connecting included, until there was an answer's head or an error.
+    /// Adds the time of a try, connecting included, until there was an answer's head or an error.
     pub(crate) fn was_upstream(&self, time: Duration) {
         self.upstream.fetch_add(crate::clock::nanos(time), Ordering::Relaxed);
     }
 
-    /// Its tries were made elsewhere, in a call that others share.
+    /// Adds the tries of a shared `call`, which was made elsewhere.
     pub(crate) fn add_tries_of(&self, call: &Self) {
         self.attempts.fetch_add(call.attempts(), Ordering::Relaxed);
         self.was_upstream(call.upstream_time());
     }
 
-    /// How often it was sent, or tried to be.
+    /// Number of attempts, failed ones included.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// How long it waited, over all tries.
+    /// Waiting time, over all tries.
     pub(crate) fn waiting_time(&self) -> Duration {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// How long it took upstream, over all tries.
+    /// Time upstream, over all tries.
     pub(crate) fn upstream_time(&self) -> Duration {
         Duration::from_nanos(self.upstream.load(Ordering::Relaxed))
     }

@@ -1,7 +1,7 @@
-//! The trace of one request: the context that its tries pass on, and, if it is recorded, the spans of the request, its waits
+//! The trace of one request: the context that its tries pass on, and, if recorded, the spans of the request, its waits
 //! and its tries. Sends nothing: spans go to the [`Tracer`] as they end.
 //!
-//! The request's own span ends with the last of those who hold it: the step that answers, and the bodies of answers.
+//! The request's own span ends with the last owner of the trace: the step that answers, or the bodies of answers.
 
 mod server_span;
 mod try_span;
@@ -24,9 +24,9 @@ use crate::{
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-/// A longer `tracestate` is passed on, and not in spans: no more need to be kept (W3C Trace Context, §3.3.1.5).
+/// A longer `tracestate` is passed on, but not kept in spans: more need not be kept (W3C Trace Context, §3.3.1.5).
 const MAX_STATE_BYTES: usize = 512;
-/// A signature that covers a field says so there (AWS Signature Version 4; RFC 9421).
+/// Fields in which a signature lists the fields that it covers (AWS Signature Version 4; RFC 9421).
 const SIGNATURES: [HeaderName; 2] = [http::header::AUTHORIZATION, HeaderName::from_static("signature-input")];
 
 /// The trace of one request.
@@ -44,36 +44,36 @@ pub(crate) struct RequestTrace {
 /// Treatment of the worker's `traceparent` and `tracestate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldPlan {
-    /// The API gets both as they are: signed, or saying already that nothing is recorded.
+    /// The API gets both unchanged: they are signed, or say already that nothing is recorded.
     Keep,
     /// The API gets another parent in the same trace, and the same state.
     Continue,
-    /// The API gets a parent in another trace, and no state: that is of a trace which has ended.
+    /// The API gets a parent in another trace, and no state: the state belongs to the worker's trace.
     Restart,
 }
 
 struct Recorded {
-    /// The request's own. Submitted when the trace is dropped.
+    /// The request's own span. Submitted when the trace is dropped.
     span: Box<Span>,
-    /// The wait that has begun, until it ends.
+    /// The current wait, until it ends.
     wait: Option<Box<Span>>,
 }
 
 /// Facts about a wait at its beginning.
 pub(crate) struct WaitFacts {
-    /// The rule whose limit holds the request up, and that limit.
+    /// The rule whose limit is the bottleneck of the request, and that limit.
     pub(crate) rule: String,
     pub(crate) limit: String,
-    /// How many are to leave before it.
+    /// Number of requests that are to leave first.
     pub(crate) ahead: u32,
-    /// When its slot is expected; [`Instant::FAR`] if nobody knows.
+    /// When the slot is expected; [`Instant::FAR`] if unknown.
     pub(crate) expected: Instant,
 }
 
 // === impl RequestTrace ===
 
 impl RequestTrace {
-    /// The trace of a `request` that came at `began`, continued or begun.
+    /// The trace of a `request` that came at `began`: a continued or a new one.
     pub(crate) fn begin<B>(
         tracer: &Arc<Tracer>,
         clock: Clock,
@@ -113,12 +113,12 @@ impl RequestTrace {
         self.context.trace.to_string()
     }
 
-    /// Whether the trace is recorded.
+    /// Returns whether the trace is recorded.
     pub(crate) fn is_recorded(&self) -> bool {
         self.recorded.is_some()
     }
 
-    /// Notes what became of the request under the rule of its lane.
+    /// Records the outcome of the request under the rule of its lane.
     pub(crate) fn on_outcome(&self, rule: &str, outcome: CallOutcome) {
         self.note(|span| {
             span.note("andante.rule", rule.to_owned());
@@ -126,14 +126,14 @@ impl RequestTrace {
         });
     }
 
-    /// Notes the status of the answer, and the error that it stands for if the answer is andante's own.
+    /// Records the status of the answer, and its error if the answer is andante's own.
     pub(crate) fn on_answer(&self, status: http::StatusCode, error: Option<&'static str>) {
         if error.is_some() {
             self.on_wait_end(self.clock.now(), "refused");
         }
         self.note(|span| {
             span.note("http.response.status_code", status.as_u16());
-            // A server's span has failed if the server is at fault; 4xx is the client's.
+            // A server's span has failed if the server is at fault; 4xx is the client's fault.
             if status.is_server_error() {
                 span.failure = Some("".into());
             }
@@ -143,7 +143,7 @@ impl RequestTrace {
         });
     }
 
-    /// The request is a tunnel whose requests are traced themselves.
+    /// Drops the trace of a tunnel whose requests are traced themselves.
     pub(crate) fn forget(&self) {
         self.note(|span| span.context.flags = 0);
     }
@@ -154,7 +154,7 @@ impl RequestTrace {
         }
     }
 
-    /// A wait has begun at `now`.
+    /// Records that a wait has begun at `now`.
     pub(crate) fn on_wait(&self, now: Instant, facts: WaitFacts) {
         let Some(recorded) = &self.recorded else { return };
         let WaitFacts { rule, limit, ahead, expected } = facts;
@@ -168,7 +168,7 @@ impl RequestTrace {
         recorded.lock().wait = Some(Box::new(span));
     }
 
-    /// The wait has ended at `now`, with this `outcome`: `sent`, `refused` or `left`.
+    /// Records that the wait has ended at `now`, with this `outcome`: `sent`, `refused` or `left`.
     pub(crate) fn on_wait_end(&self, now: Instant, outcome: &'static str) {
         let wait = self.recorded.as_ref().and_then(|recorded| recorded.lock().wait.take());
         if let Some(mut span) = wait {
@@ -179,7 +179,7 @@ impl RequestTrace {
         }
     }
 
-    /// The request has waited between two tries, from `began` until `now`, because of `reason`.
+    /// Records that the request has waited between two tries, from `began` until `now`, because of `reason`.
     pub(crate) fn on_back_off(&self, began: Instant, now: Instant, reason: &'static str) {
         if self.is_recorded() {
             let mut span = self.child("back off", SpanKind::Internal, began);
@@ -189,7 +189,7 @@ impl RequestTrace {
         }
     }
 
-    /// Has the API know of the span `context`, as its parent.
+    /// Names the span `context` to the API as its parent.
     fn pass_on(&self, fields: &mut HeaderMap, context: &TraceContext) {
         if self.fields == FieldPlan::Keep {
             return;
@@ -201,7 +201,7 @@ impl RequestTrace {
         fields.insert(TRACEPARENT, value);
     }
 
-    /// A span within the request's.
+    /// A span within the request's span.
     fn child(&self, name: &'static str, kind: SpanKind, began: Instant) -> Span {
         Span::begin(Tracer::within(&self.context), Some(self.context.span), kind, name, began)
     }
@@ -224,7 +224,7 @@ impl Drop for RequestTrace {
     }
 }
 
-/// The context that a request brings, if it brings one that is valid.
+/// The context that a request brings, if it is valid.
 fn parent(fields: &HeaderMap) -> Option<TraceContext> {
     let mut values = fields.get_all(TRACEPARENT).iter();
     let parent = TraceContext::parse(values.next()?.as_bytes().trim_ascii()).ok()?;
@@ -237,7 +237,7 @@ fn state(fields: &HeaderMap) -> Option<Box<str>> {
     (!state.is_empty() && state.len() <= MAX_STATE_BYTES).then(|| state.into())
 }
 
-/// Whether a signature covers the request's `traceparent`: with another one the API would refuse it.
+/// Returns whether a signature covers the request's `traceparent`: the API would refuse another value.
 fn is_signed(fields: &HeaderMap, uri: &Uri) -> bool {
     let names =
         |text: &[u8]| text.windows(TRACEPARENT.as_str().len()).any(|part| part == TRACEPARENT.as_str().as_bytes());

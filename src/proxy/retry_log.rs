@@ -1,4 +1,4 @@
-//! What the log says of requests that are sent again: a line per cause with a count, however many there are.
+//! Log lines about retries: one line per cause, with a count.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,12 +7,12 @@ use tracing::info;
 
 use crate::{clock::Instant, metrics::RetryReason};
 
-/// So often the same cause is told of, while it goes on.
+/// Minimum time between two lines about one cause.
 const PAUSE: Duration = Duration::from_secs(60);
-/// How many causes are told apart. Further ones are in the metrics alone.
+/// Maximum number of causes that are distinguished. Further causes are only in the metrics.
 const MOST: usize = 1000;
 
-/// What has been sent again and not been told of yet, by cause.
+/// Retries that are not logged yet, by cause.
 #[derive(Debug, Default)]
 pub(crate) struct RetryLog(Mutex<Vec<RetryCause>>);
 
@@ -21,9 +21,9 @@ struct RetryCause {
     host: Arc<str>,
     rule: Arc<str>,
     reason: RetryReason,
-    /// How often since it was told of last.
+    /// Number of retries since the last line.
     count: u64,
-    /// When the first of these was.
+    /// Time of the first of these retries.
     since: Instant,
     told: Option<Instant>,
 }
@@ -31,7 +31,7 @@ struct RetryCause {
 // === impl RetryLog ===
 
 impl RetryLog {
-    /// A request for `host` is sent again.
+    /// Counts a retry of a request for `host`.
     pub(crate) fn add(&self, host: &Arc<str>, rule: &Arc<str>, reason: RetryReason, now: Instant) {
         let mut causes = self.0.lock();
         let same = |cause: &&mut RetryCause| cause.reason == reason && cause.host == *host && cause.rule == *rule;
@@ -46,7 +46,7 @@ impl RetryLog {
         }
     }
 
-    /// Writes what is due to the log; `all` of it before the process ends. To be called every few seconds.
+    /// Logs the causes that are due; `all` of them before the process ends. To be called every few seconds.
     pub(crate) fn tell(&self, now: Instant, all: bool) {
         for RetryCause { host, rule, reason, count, since, .. } in self.due(now, all) {
             let within_s = now.since(since).as_secs_f64();
@@ -58,7 +58,7 @@ impl RetryLog {
         let mut causes = self.0.lock();
         let is_due = |cause: &RetryCause| all || cause.told.is_none_or(|told| now.since(told) >= PAUSE);
         let due = causes.iter().filter(|cause| cause.count > 0 && is_due(cause)).cloned().collect();
-        // One that has been quiet since is as good as new.
+        // A cause that has been quiet since its last line is dropped.
         causes.retain(|cause| cause.count > 0 || !is_due(cause));
         for cause in causes.iter_mut().filter(|cause| is_due(cause)) {
             (cause.count, cause.told) = (0, Some(now));

@@ -35,22 +35,22 @@ use crate::{
 pub(crate) struct ClientConnection {
     pub(crate) proxy: Arc<Proxy>,
     pub(crate) stream: TcpStream,
-    /// Tokio has been told that there is nothing to read, although there may be: see `inbound::socket`.
+    /// True if tokio believes that there is nothing to read, although there may be: see `inbound::socket`.
     unread: AtomicBool,
-    /// A request has come on it.
+    /// True if the connection has carried a request.
     used: AtomicBool,
 }
 
 /// The party that requests come from.
 #[derive(Clone, Copy)]
 pub(crate) struct Requester {
-    /// Its address.
+    /// Address of the party.
     pub(crate) address: IpAddr,
     /// The client that the address stands for.
     pub(crate) client: ClientId,
 }
 
-/// The sender of requests: the worker at the end of a connection, or inside of its tunnel.
+/// The sender of requests: the worker at the end of a connection, or inside its tunnel.
 pub(crate) struct Session {
     pub(crate) proxy: Arc<Proxy>,
     /// The pool of the thread that serves this connection.
@@ -62,14 +62,14 @@ pub(crate) struct Session {
     identity: ClientId,
     /// The address, if it may not use the proxy.
     pub(crate) denied: Option<IpAddr>,
-    /// Where the tunnel leads in which the requests come. No other origin may be requested in it: a tunnel to one host is
+    /// Origin of the tunnel in which the requests come. No other origin may be requested in it: a tunnel to one host is
     /// no permission for another.
     pub(crate) inside: Option<Origin>,
-    /// The address that the tunnel leads to, where its client names the host inside of TLS only.
+    /// The address of the tunnel's target, if its client names the host only inside TLS.
     pub(crate) pin: Option<Arc<Pin>>,
-    /// Whether what is inside speaks HTTP/2 in the clear, as the upstream will have to.
+    /// True if the client inside the tunnel speaks HTTP/2 in the clear, so that the upstream has to speak it, too.
     pub(crate) h2c: bool,
-    /// Where the last requests went: the next one most likely goes there too.
+    /// Recent routes: the next request most likely takes one of them.
     pub(crate) routes: Mutex<Recent<Arc<Route>>>,
 }
 
@@ -90,7 +90,7 @@ impl ClientConnection {
         self.unread.store(unread, Ordering::Relaxed);
     }
 
-    /// Counts a request that has come on it, inside of a tunnel or not.
+    /// Counts a request on the connection, inside a tunnel or not.
     pub(crate) fn count_request(&self) {
         let reused = self.used.load(Ordering::Relaxed);
         if !reused {
@@ -99,7 +99,8 @@ impl ClientConnection {
         self.proxy.metrics.client_reuse.count(reused);
     }
 
-    /// Whether the client has closed its side, as far as the system has told. Wakes no task, and costs no system call.
+    /// Returns whether the client has closed its side, as far as the system has reported. Wakes no task, and costs no
+    /// system call.
     pub(crate) fn has_left(&self) -> bool {
         let ready = pin!(self.stream.ready(Interest::READABLE));
         match ready.poll(&mut Context::from_waker(Waker::noop())) {
@@ -108,7 +109,7 @@ impl ClientConnection {
         }
     }
 
-    /// Whether nothing lies unread that came from the client, and nothing waits that could not be written to it.
+    /// Returns whether nothing from the client lies unread, and nothing waits to be written to it.
     pub(crate) fn is_quiet(&self) -> bool {
         let unread = rustix::net::recv(&self.stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         let writable = pin!(self.stream.ready(Interest::WRITABLE));
@@ -145,8 +146,8 @@ impl Session {
         }
     }
 
-    /// The sender inside of a tunnel to `origin`, which speaks `protocol`, in the clear if the origin's scheme is. It
-    /// may use the proxy: the tunnel was allowed.
+    /// The sender inside a tunnel to `origin`, which speaks `protocol`, in the clear if the origin's scheme says so.
+    /// The sender may use the proxy: the tunnel was allowed.
     pub(crate) fn inside(&self, origin: Origin, protocol: Protocol) -> Self {
         Self {
             proxy: self.proxy.clone(),
@@ -162,12 +163,12 @@ impl Session {
         }
     }
 
-    /// The party that its requests come from.
+    /// The party that the session's requests come from.
     pub(crate) fn requester(&self) -> Requester {
         Requester { address: self.address, client: self.identity }
     }
 
-    /// The party that memory of its requests is charged to.
+    /// The account that the memory of its requests is charged to.
     pub(crate) fn holder(&self) -> Holder {
         Holder::Client(self.requester().client.address())
     }
@@ -188,7 +189,7 @@ impl Session {
         (lanes.find(&ruling), lanes.added(&ruling))
     }
 
-    /// The way to where the tunnel leads.
+    /// The route to the tunnel's target.
     pub(crate) fn route_inside(&self) -> Option<Route> {
         let origin = self.inside.as_ref()?;
         let authority = origin.authority();
@@ -205,7 +206,7 @@ impl Session {
         self.route(destination, &settings)
     }
 
-    /// The way to `destination`, which was found under `settings`.
+    /// The route to `destination`, which was found under `settings`.
     pub(crate) fn route(&self, destination: Destination<'_>, settings: &ProxySettings) -> Option<Route> {
         let found = FoundUnder { outbound: &settings.outbound, generation: settings.generation };
         Route::new(destination, found, &self.pool, Way { h2c: self.h2c, pin: self.pin.clone() })

@@ -1,4 +1,4 @@
-//! What a reload replaces, all at once.
+//! Settings that a reload replaces, all at once.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ use crate::{
     tls::Tls,
 };
 
-/// What a reload replaces beside the rules.
+/// Settings that a reload replaces in addition to the rules.
 #[derive(Clone)]
 pub(crate) struct ProxySettings {
     pub(crate) clients: Clients,
@@ -25,30 +25,30 @@ pub(crate) struct ProxySettings {
     pub(crate) gateways: Arc<[Gateway]>,
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) outbound: Arc<Outbound>,
-    /// Who signs the certificates of intercepted hosts, if any is.
+    /// CA that signs the certificates of intercepted hosts, if there is one.
     pub(crate) ca: Option<Arc<Ca>>,
-    /// How many reloads there were.
+    /// Number of reloads.
     pub(crate) generation: u64,
 }
 
-/// The settings that hold now.
+/// The settings in force.
 pub(crate) struct CurrentSettings {
     settings: RwLock<ProxySettings>,
     /// The generation of the settings, to be compared for each request without a lock.
     generation: AtomicU64,
 }
 
-/// What a running proxy is to go on with.
+/// New settings for a running proxy.
 pub struct Reload {
-    /// Who may use the proxy.
+    /// Clients that may use the proxy.
     pub clients: Clients,
-    /// Which addresses are one client, for connections from now on.
+    /// Rule that maps addresses to clients, for connections from now on.
     pub identity: ClientIdentity,
     /// Bounds on everything that can hang.
     pub timeouts: Timeouts,
     /// Paths that stand for an API.
     pub gateways: Vec<Gateway>,
-    /// How upstreams are reached, if that changes: connections that were made the old way carry no new request.
+    /// New way to reach upstreams, if it changes: connections that were made the old way carry no new request.
     pub outbound: Option<(Dialer, Tls)>,
     /// The CA that signs the certificates of intercepted hosts, if there is none so far.
     pub ca: Option<Arc<Ca>>,
@@ -61,17 +61,18 @@ impl CurrentSettings {
         Self { generation: AtomicU64::new(settings.generation), settings: RwLock::new(settings) }
     }
 
-    /// The settings. None are replaced while they are looked at, nor rules: what is found together belongs together.
+    /// The settings. While the guard is held, neither settings nor rules are replaced: all values read under one guard
+    /// belong together.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, ProxySettings> {
         self.settings.read()
     }
 
-    /// Which settings hold. A route that was found under others is looked for again.
+    /// Generation of the settings in force. A route that was found under another generation is looked up again.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Goes on as it is; `rules` replaces the rules meanwhile, if they say so.
+    /// Keeps the settings, and starts a new generation; `rules` may replace the rules meanwhile.
     pub(crate) fn renew<R>(&self, rules: impl FnOnce() -> R) -> R {
         let mut settings = self.settings.write();
         settings.generation += 1;
@@ -80,7 +81,7 @@ impl CurrentSettings {
         done
     }
 
-    /// Goes on with what `reload` says; `rules` replaces the rules meanwhile.
+    /// Applies the settings of `reload`; `rules` replaces the rules meanwhile.
     pub(crate) fn replace(&self, reload: Reload, rules: impl FnOnce()) {
         let Reload { clients, identity, timeouts, gateways, outbound, ca } = reload;
         let mut settings = self.settings.write();

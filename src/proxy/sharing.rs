@@ -1,8 +1,8 @@
-//! Requests that share one call: which of them wait for it, with which ticket it leaves, and its answer.
+//! Requests that share one call: the waiting members, the ticket with which the call leaves, and the shared answer.
 //!
-//! A call belongs to none of its members. It runs in a task of its own, so that a member may leave without it, and ends
-//! with its last member. Members that claim their turn in different ways hold a ticket each, and the call leaves with
-//! the first one whose turn comes: sharing makes no request wait for longer.
+//! A call belongs to none of its members. The call runs in a task of its own, so that a member may leave early, and
+//! ends with its last member. Members whose claims differ hold one ticket per claim, and the call leaves with the first
+//! ticket whose turn comes. Sharing makes no request wait longer.
 //!
 //! A worker may give each request a flow of its own, so a call may have as many tickets as members. An event of one
 //! ticket takes constant time; an event of the call takes one pass over its tickets.
@@ -37,18 +37,18 @@ use crate::{
     },
 };
 
-/// For how long requests whose answer could not be shared are not held back for one.
+/// Time for which a request key is exempt from sharing after an answer that could not be shared.
 const ALONE_FOR: Duration = Duration::from_secs(60);
-/// How many of them are remembered.
+/// Maximum number of exempt keys that are remembered.
 const ALONE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).expect("more than none");
-/// Origins are told apart by this many counters; two that share one are only shared a little less.
+/// Number of change counters, over all origins. Origins that collide in one counter only share slightly fewer calls.
 const EPOCHS: usize = 64;
 
 /// The calls that are shared now.
 pub(crate) struct SharedCalls {
     groups: Mutex<HashMap<Key, Weak<CallGroup>>>,
     alone: Mutex<LruCache<Key, Instant>>,
-    /// How many requests that may have changed something each origin has answered.
+    /// Counters, by origin hash, of answered requests that may have changed something at the origin.
     epochs: [AtomicU64; EPOCHS],
     pub(crate) memory: Arc<SharedMemory>,
 }
@@ -60,16 +60,16 @@ pub(crate) struct CallGroup {
     state: Mutex<GroupState>,
 }
 
-/// How far the call has come.
+/// Progress of the call.
 #[derive(Clone)]
 pub(crate) enum CallStage {
-    /// It waits for a slot.
+    /// The call waits for a slot.
     Waiting,
-    /// It has one.
+    /// The call has a slot.
     Sent,
-    /// This is the answer.
+    /// The answer has arrived.
     Answered(Arc<SharedAnswer>),
-    /// It has failed.
+    /// The call has failed.
     Failed,
 }
 
@@ -77,9 +77,9 @@ pub(crate) enum CallStage {
 pub(crate) struct SharedAnswer {
     pub(crate) head: response::Parts,
     pub(crate) body: Arc<SharedBody>,
-    /// The tries that it took.
+    /// Statistics of the tries that the answer took.
     pub(crate) tries: RequestStats,
-    /// Whether it is for all members, or for the one alone whose call it was.
+    /// True if all members may have the answer; false if only the member whose request was sent may.
     pub(crate) for_all: bool,
 }
 
@@ -88,12 +88,12 @@ struct GroupState {
     /// Tickets with members, and the elected one.
     places: HashMap<PlaceId, SharedTicket>,
     last_place: PlaceId,
-    /// The ticket of each claim that has not failed.
+    /// Ticket of each claim, unless the ticket has failed.
     open: HashMap<Claim, PlaceId>,
     members: usize,
-    /// The place with which the call was sent, and what its origin had answered by then.
+    /// Place with which the call was sent, and its origin's change counter at that time.
     elected: Option<(PlaceId, u64)>,
-    /// Nothing more is to be had of it.
+    /// True once no further member can share the call.
     over: bool,
 }
 
@@ -101,75 +101,76 @@ struct GroupState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct PlaceId(u64);
 
-/// A ticket of the call, and the members that claim their turn as it does.
+/// A ticket of the call, and the members with its claim.
 struct SharedTicket {
     claim: Claim,
-    /// How far the call has come, for the members with this ticket.
+    /// Progress of the call, for the members with this ticket.
     stage: watch::Sender<CallStage>,
     members: usize,
     task: Option<AbortHandle>,
-    /// When its slot is expected to mature.
+    /// Time at which the ticket's slot is expected to mature.
     expected: Option<Instant>,
     failed: bool,
     error: Option<Error>,
 }
 
-/// One request that shares a call.
+/// A request that shares a call.
 pub(crate) struct CallMember {
     group: Arc<CallGroup>,
     place: PlaceId,
-    /// It is its request that is sent.
+    /// True if this member's own request is the one that its ticket sends.
     pub(crate) is_owner: bool,
     stage: watch::Receiver<CallStage>,
 }
 
-/// A call whose answer is for several requests, as the request sees it that is sent for it.
+/// A call whose answer several requests share, as seen by the request that is sent for the call.
 pub(crate) trait SharedCall: Send + Sync {
-    /// It waits for a slot, for the first time or once more, which is expected to mature at `expected`.
+    /// Reports that the call waits for a slot, which is expected to mature at `expected`. Also called when the call
+    /// waits again.
     fn expects(&self, expected: Instant);
 
-    /// It has a slot. Says whether it is the one that sends the request; then no other is.
+    /// Reports that the call has a slot. Returns whether this request is the one to send; at most one request is.
     #[must_use = "only one place may send the request"]
     fn elect(&self) -> bool;
 }
 
 /// A request that shares a call, and follows it.
 pub(crate) trait CallFollower: Send {
-    /// What the request gets of the call.
+    /// Result of the call for the request.
     type Outcome: Send;
 
-    /// How far the call has come, and then each time that it comes further, or expects its slot at another time.
+    /// Returns the current event at first, then each later one: a new stage, or a new expected time of the slot.
     fn next(&mut self) -> impl Future<Output = CallEvent<Self::Outcome>> + Send;
 }
 
-/// What a request learns of the call that it shares.
+/// Progress of a shared call, as reported to a request.
 pub(crate) enum CallEvent<T> {
-    /// It waits for a slot, with this request and its patience.
+    /// The call waits for a slot with this request and its patience.
     Leads,
-    /// It waits for a slot, which is expected to mature then, if that is known.
+    /// The call waits for a slot. The value is the time at which the slot is expected to mature, if known.
     Waits(Option<Instant>),
-    /// It has a slot.
+    /// The call has a slot.
     Sent,
-    /// Nothing more becomes of it: this is what the request gets.
+    /// The call is over for this request, with this outcome.
     Over(T),
 }
 
-/// What a member gets of its call.
+/// Outcome of a call for one member.
 pub(crate) enum SharedOutcome {
     /// The answer.
     Answer(Arc<SharedAnswer>),
-    /// What became of the request: it was this one that was sent.
+    /// Error of the call, for the member whose own request has failed.
     Error(Error),
-    /// Nothing, and the ticket is gone: it may share another call.
+    /// No answer, and the ticket is gone: the request may join another call.
     Rejoin,
-    /// Nothing: it goes on by itself.
+    /// No answer: the request continues without sharing.
     Alone,
 }
 
 // === impl SharedCalls ===
 
 impl SharedCalls {
-    /// None yet; up to `memory` bytes of shared answers are kept, over all of them.
+    /// Creates an empty set of calls, which keeps up to `memory` bytes of shared answers in total.
     pub(crate) fn new(memory: usize) -> Arc<Self> {
         Arc::new(Self {
             groups: Mutex::default(),
@@ -179,8 +180,8 @@ impl SharedCalls {
         })
     }
 
-    /// Makes the request with this `key` a member of a call: of one under way, or of a new one. Also gives the place that
-    /// is to wait for a slot, if that is a new one.
+    /// Makes the request with this `key` a member of a call: of one in flight, or of a new one. Also returns the
+    /// candidate that is to wait for a slot, if the member needs a new ticket.
     pub(crate) fn join(self: &Arc<Self>, key: Key, claim: Claim) -> (CallMember, Option<Arc<Candidate>>) {
         loop {
             // Never under the lock: the last one to drop a group takes it.
@@ -203,18 +204,18 @@ impl SharedCalls {
         }
     }
 
-    /// Whether the answer to such a request could not be shared lately.
+    /// Returns whether a recent answer to such a request could not be shared.
     pub(crate) fn is_alone(&self, key: Key, now: Instant) -> bool {
         self.alone.lock().get(&key).is_some_and(|until| now < *until)
     }
 
-    /// The answer to such a request could not be shared.
+    /// Records that the answer to such a request could not be shared.
     pub(crate) fn set_alone(&self, key: Key, now: Instant) {
         self.alone.lock().put(key, now + ALONE_FOR);
     }
 
-    /// The origin with this hash answered a request that may have changed something: calls sent to it before are not
-    /// shared with later requests.
+    /// Records that the origin with this hash answered a request that may have changed something. Later requests do not
+    /// share calls that were sent before.
     pub(crate) fn changed(&self, origin: u64) {
         self.epoch(origin).fetch_add(1, Ordering::SeqCst);
     }
@@ -304,7 +305,7 @@ impl GroupState {
         }
     }
 
-    /// Closes the ticket `id`: nobody joins it any more.
+    /// Closes the ticket `id` to new members.
     fn close(&mut self, id: PlaceId) {
         let Some(claim) = self.place(id).map(|place| place.claim) else { return };
         if self.open.get(&claim) == Some(&id) {
@@ -312,14 +313,14 @@ impl GroupState {
         }
     }
 
-    /// Sets how far the call has come, for the members of every ticket.
+    /// Sets the call's stage for the members of every ticket.
     fn set_stage(&self, stage: &CallStage) {
         for place in self.places.values() {
             place.stage.send_replace(stage.clone());
         }
     }
 
-    /// Whether the call was sent with another place than this one.
+    /// Returns whether the call was sent with a place other than `id`.
     fn has_lost(&self, id: PlaceId) -> bool {
         self.elected.is_some_and(|(elected, _)| elected != id)
     }
@@ -338,20 +339,20 @@ impl SharedTicket {
 // === impl CallMember ===
 
 impl CallMember {
-    /// What it learns while the call waits for a slot.
+    /// Returns the member's event while the call waits for a slot.
     fn waits(&self) -> CallEvent<SharedOutcome> {
         let mut state = self.group.state.lock();
         let (elected, leads) = (state.elected, self.is_owner && !state.has_lost(self.place));
         let place = state.place(elected.map_or(self.place, |(place, _)| place)).expect("it has members, or is elected");
         if place.failed && elected.is_none() {
-            // Only the one whose request it is has the error.
+            // Only the member whose own request the ticket sends gets the error.
             let error = if self.is_owner { place.error.take() } else { None };
             return CallEvent::Over(error.map_or(SharedOutcome::Rejoin, SharedOutcome::Error));
         }
         if leads { CallEvent::Leads } else { CallEvent::Waits(place.expected) }
     }
 
-    /// What it gets of a call that has failed after it was sent.
+    /// Returns the member's outcome of a call that failed after it was sent.
     fn failed(&self) -> SharedOutcome {
         let mut state = self.group.state.lock();
         let own = self.is_owner && !state.has_lost(self.place);
@@ -359,7 +360,7 @@ impl CallMember {
         error.map_or(SharedOutcome::Alone, SharedOutcome::Error)
     }
 
-    /// Whether it is this request that was sent.
+    /// Returns whether this member's request was sent for the call.
     pub(crate) fn is_elected(&self) -> bool {
         self.is_owner && self.group.state.lock().elected.is_some_and(|(place, _)| place == self.place)
     }

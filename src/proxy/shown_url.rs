@@ -1,16 +1,16 @@
-//! URLs as logs and traces may show them: without what may be a credential.
+//! URLs as logs and traces may show them: without possible credentials.
 
 use std::borrow::Cow;
 
 /// Segments of a path that are at least this long may be keys.
 const LIKE_A_KEY: usize = 20;
-/// In the place of a value, as the semantic conventions of OpenTelemetry have it.
+/// Replaces a value, as in the semantic conventions of OpenTelemetry.
 const REDACTED: &str = "REDACTED";
 /// Further parts of a query are not shown.
 const MAX_QUERY_PARTS: usize = 32;
 
-/// `path` as it may be logged: without what looks like a key, as some APIs have it in their paths, and without the user
-/// name and password of a URL in it, however they are escaped.
+/// `path` as it may be logged: without segments that look like a key, as some APIs have in their paths. A user name and
+/// password of a URL in it are also removed, in any escaping.
 pub(crate) fn without_secrets(path: &str) -> Cow<'_, str> {
     let colons = [":", "%3A", "%3a"];
     let users = ["@", "%40"].into_iter().filter_map(|at| path.rsplit_once(at));
@@ -26,17 +26,17 @@ pub(crate) fn without_secrets(path: &str) -> Cow<'_, str> {
     shown.join("/").into()
 }
 
-/// Long, with capital and small letters and digits: random. Identifiers in one case (UUIDs, hashes) pass.
+/// A long mix of upper case, lower case and digits is random. Identifiers in one case (UUIDs, hashes) pass.
 fn is_like_a_key(segment: &str) -> bool {
     let has = |kind: fn(&u8) -> bool| segment.bytes().any(|byte| kind(&byte));
     segment.len() >= LIKE_A_KEY && has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
 }
 
-/// The query of a URL as it may be shown: with its names, and none of its values.
+/// The query of a URL as it may be shown: its names, without their values.
 pub(crate) fn without_values(query: &str) -> String {
     let parts = query.split('&').take(MAX_QUERY_PARTS).map(|part| match part.split_once('=') {
         Some((name, _)) => format!("{}={REDACTED}", without_secrets(name)),
-        // It may be a key itself.
+        // The part may be a key itself.
         None => REDACTED.to_owned(),
     });
     parts.collect::<Vec<_>>().join("&")

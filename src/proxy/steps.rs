@@ -1,4 +1,4 @@
-//! The steps of a request's way, in the order of [`stack`](super::stack). A step knows those below it only as a service.
+//! The steps of a request, in the order of [`stack`](super::stack). A step knows the steps below it only as a service.
 
 pub(crate) mod access_log;
 pub(crate) mod ask;

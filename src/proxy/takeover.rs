@@ -1,4 +1,4 @@
-//! What a request makes of its connection.
+//! New uses of a connection after its last request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,8 +10,8 @@ use crate::{
     proxy::{message::request_body::BoxedRequest, outbound::route::Route},
 };
 
-/// What a connection is to be used for once the answer to its last request is written. The step that decides so leaves
-/// it with the [`Exchange`](super::exchange::Exchange); the connection's own task serves it.
+/// Use of a connection once the answer to its last request is written. The deciding step leaves it with the
+/// [`Exchange`](super::exchange::Exchange); the connection's own task serves it.
 pub(crate) enum Takeover {
     /// A CONNECT to an intercepted host: nothing is connected yet, each request inside takes its slot first.
     Intercept { request: BoxedRequest, route: Arc<Route> },
@@ -21,31 +21,31 @@ pub(crate) enum Takeover {
     Upgrade { worker: OnUpgrade, upstream: OnUpgrade, permit: Permit },
 }
 
-/// How a tunnel is paced, and what its client has asked for with the CONNECT.
+/// Pace of a tunnel, and the terms that its client has sent with the CONNECT.
 pub(crate) struct TunnelTerms {
     pub(crate) pace: TunnelPace,
     pub(crate) claim: Claim,
-    /// How long a turn inside may wait.
+    /// Maximum time that a turn inside may wait.
     pub(crate) patience: Duration,
-    /// Only plain HTTP may be inside, which the client might as well send in absolute form. No rule opens the port for
-    /// other tunnels.
+    /// True if only plain HTTP may be inside, which the client might as well send in absolute form. No rule opens the
+    /// port for other tunnels.
     pub(crate) plain_http_only: bool,
 }
 
-/// How a tunnel is paced.
+/// Pace of a tunnel.
 pub(crate) enum TunnelPace {
-    /// Its host has no limits.
+    /// The host has no limits.
     Unpaced,
-    /// By one slot, which is not spent yet: what comes first decides.
+    /// One slot, which is not spent yet: the first bytes decide.
     Slot(Permit),
-    /// By a slot for each turn, for which this is asked.
+    /// A slot for each turn, with this demand.
     Turns(AdmitRequest),
 }
 
 // === impl TunnelPace ===
 
 impl TunnelPace {
-    /// Gives back an unspent slot: requests or turns inside take their own.
+    /// Returns an unspent slot: requests or turns inside take their own.
     pub(crate) fn give_back(self) {
         if let Self::Slot(mut permit) = self {
             permit.not_connected();

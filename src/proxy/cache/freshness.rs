@@ -1,4 +1,4 @@
-//! How old a stored answer is, and for how long it is fresh (RFC 9111 §4.2). Pure.
+//! Age of a stored answer, and the time for which it is fresh (RFC 9111 §4.2). Pure.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,22 +12,22 @@ use crate::{
     proxy::message::cache_control::{AnswerDirectives, FOREVER, seconds},
 };
 
-/// When an answer came.
+/// Arrival of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) at: Instant,
-    /// The time of day then, since 1970.
+    /// Time of day at the arrival, since 1970.
     pub(crate) time_of_day: Duration,
-    /// How long it took since its request was sent.
+    /// Time since the request was sent.
     pub(crate) delay: Duration,
 }
 
 /// The age of an answer, and its lifetime.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freshness {
-    /// `None`: it does not say.
+    /// Freshness lifetime; `None` if the answer states none.
     lifetime: Option<Duration>,
-    /// How old it was when it came.
+    /// Age of the answer at its arrival.
     initial_age: Duration,
     received: Instant,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Freshness {
 // === impl Freshness ===
 
 impl Freshness {
-    /// Of an answer with these `fields`, which say `directives`.
+    /// Freshness of an answer with these `fields` and `directives`.
     pub(crate) fn of(fields: &HeaderMap, directives: &AnswerDirectives, received: &Received) -> Self {
         let date = date(fields, &DATE).unwrap_or(received.time_of_day);
         // §4.2.3.
@@ -44,42 +44,43 @@ impl Freshness {
         Self { lifetime: lifetime(fields, directives, date), initial_age, received: received.at }
     }
 
-    /// How old it is at `now`.
+    /// Age of the answer at `now`.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         (self.initial_age + now.since(self.received)).min(FOREVER)
     }
 
-    /// For how long it stays fresh; `Err` says for how long it has been stale.
+    /// Remaining time of freshness; `Err` is the time for which the answer has been stale.
     pub(crate) fn left(&self, now: Instant) -> Result<Duration, Duration> {
         let (age, lifetime) = (self.age(now), self.lifetime.unwrap_or_default());
         if lifetime > age { Ok(lifetime - age) } else { Err(age - lifetime) }
     }
 
-    /// Whether the answer says how long it is fresh.
+    /// Returns whether the answer states its freshness lifetime.
     pub(crate) fn is_explicit(&self) -> bool {
         self.lifetime.is_some()
     }
 
-    /// Whether it was fresh when it came.
+    /// Returns whether the answer was fresh at its arrival.
     pub(crate) fn was_fresh(&self) -> bool {
         self.left(self.received).is_ok()
     }
 }
 
-/// §4.2.1, for a private cache. There is no heuristic one: what does not say how long it is fresh is asked for again.
+/// §4.2.1, for a private cache. There is no heuristic lifetime: an answer without an explicit one is validated each
+/// time.
 fn lifetime(fields: &HeaderMap, directives: &AnswerDirectives, date: Duration) -> Option<Duration> {
     let expires = || {
         let mut lines = fields.get_all(EXPIRES).iter();
         let first = lines.next()?;
-        // §5.3: an invalid date is one in the past. Two that differ are invalid freshness information.
+        // §5.3: an invalid date is one in the past. Two different dates are invalid freshness information.
         let one = lines.all(|line| line == first);
         Some(parsed(first.as_bytes()).filter(|_| one).map_or(Duration::ZERO, |at| at.saturating_sub(date).min(FOREVER)))
     };
     directives.max_age.or_else(expires)
 }
 
-/// What the caches before us say that the answer's age is. A field that is no single number makes the answer old: it was
-/// in a cache of which nothing else is known. (§5.1 would have a cache ignore it.)
+/// Age that earlier caches state. A field that is not a single number makes the answer old: the answer was in a cache
+/// of which nothing else is known. (§5.1 would have a cache ignore the field.)
 fn age_field(fields: &HeaderMap) -> Duration {
     let mut lines = fields.get_all(AGE).iter();
     let Some(first) = lines.next() else { return Duration::ZERO };
@@ -114,7 +115,7 @@ mod tests {
         Freshness::of(&fields, &AnswerDirectives::of(&fields), &received)
     }
 
-    /// For how many seconds it is fresh.
+    /// Number of seconds for which the answer is fresh.
     fn left(lines: &[(HeaderName, &str)]) -> Option<u64> {
         freshness(lines, 0).left(Instant::START).ok().map(|left| left.as_secs())
     }
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(left(&[(DATE, date), (EXPIRES, later)]), Some(60));
         assert_eq!(left(&[(DATE, date), (EXPIRES, later), (CACHE_CONTROL, "max-age=7")]), Some(7));
         assert_eq!(left(&[(DATE, date), (EXPIRES, later), (CACHE_CONTROL, "max-age=0")]), None);
-        // Without a valid date it counts from when the answer came (RFC 9110 §6.6.1).
+        // Without a valid date, `Expires` counts from the arrival of the answer (RFC 9110 §6.6.1).
         assert_eq!(left(&[(DATE, "today"), (EXPIRES, later)]), Some(60));
         assert_eq!(left(&[(DATE, date), (EXPIRES, date)]), None);
     }

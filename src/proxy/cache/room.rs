@@ -1,4 +1,4 @@
-//! The memory of a cache, which an answer takes until nobody has it in hand: a worker that does not read holds it, too.
+//! Memory of a cache. An answer takes memory until it has no more users: a worker that does not read keeps it, too.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use crate::memory::Charge;
 /// The account is charged in steps of this many bytes.
 const STEP_BYTES: usize = 4 * 1024;
 
-/// Memory that an answer takes of its cache, and of the process's account. Dropped, it is given back.
+/// Memory that an answer takes of its cache, and of the process's account. Dropping it returns the memory.
 pub(super) struct Room {
     used: Arc<AtomicUsize>,
     bytes: usize,
@@ -28,7 +28,7 @@ struct RoomedBody {
 // === impl Room ===
 
 impl Room {
-    /// No memory yet of a cache that has `used` so much.
+    /// Creates an empty share of a cache that has `used` so much.
     pub(super) fn new(used: Arc<AtomicUsize>, charge: Charge) -> Self {
         Self { used, bytes: 0, charge }
     }
@@ -37,7 +37,7 @@ impl Room {
         self.bytes
     }
 
-    /// Takes `more` bytes of a cache of `most`. Returns `false`, and takes none, if there are not as many.
+    /// Takes `more` bytes of a cache of `most`. Returns `false`, and takes none, if there is not enough memory.
     pub(super) fn grow(&mut self, more: usize, most: usize) -> bool {
         let fits = self.used.load(Ordering::Relaxed) + more <= most
             && self.charge.resize((self.bytes + more).next_multiple_of(STEP_BYTES) as u64);
@@ -48,7 +48,7 @@ impl Room {
         fits
     }
 
-    /// `body`, which takes this memory until its last clone is dropped.
+    /// Returns `body`, which takes this memory until its last clone is dropped.
     pub(super) fn hold(self, body: Vec<u8>) -> Bytes {
         Bytes::from_owner(RoomedBody { body: body.into(), _room: self })
     }

@@ -1,5 +1,5 @@
-//! An answer that may be used again: whether it may be stored, whether it may be used now, and how it is validated
-//! (RFC 9111 §3 and §4).
+//! A reusable answer: whether it may be stored, whether it may be used now, and how it is validated (RFC 9111 §3 and
+//! §4).
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// What describes the stored body, which a 304 does not replace (RFC 9111 §3.2).
+/// Fields that describe the stored body, which a 304 does not replace (RFC 9111 §3.2).
 const OF_BODY: [HeaderName; 4] =
     [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, HeaderName::from_static("content-md5")];
-/// What describes a body, which a 304 does not have (RFC 9110 §15.4.5).
+/// Fields that describe a body, which a 304 does not have (RFC 9110 §15.4.5).
 const NOT_OF_304: [HeaderName; 5] = [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, CONTENT_LANGUAGE];
 
 /// The head of an answer that may be stored.
@@ -53,14 +53,14 @@ pub(crate) struct StoredAnswer {
 /// A stored answer whose body a worker reads.
 struct ReadAnswer(Arc<StoredAnswer>);
 
-/// What may be done with a stored answer.
+/// Decision about a stored answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
-    /// Use it.
+    /// The answer may be used.
     Fresh,
-    /// It is stale, or has to be validated each time.
+    /// The answer is stale, or has to be validated each time.
     Stale,
-    /// It is fresh, but the request wants more.
+    /// The answer is fresh, but does not meet the request's directives.
     NotAsAsked,
 }
 
@@ -82,15 +82,15 @@ impl AsRef<[u8]> for ReadAnswer {
 // === impl StoredHead ===
 
 impl StoredHead {
-    /// The head of an answer to a GET, with `status` and `fields`, if a private cache may store it, and has something of it.
+    /// The head of an answer to a GET, with `status` and `fields`, if a private cache may store and reuse the answer.
     pub(crate) fn of(status: StatusCode, fields: &HeaderMap, received: &Received) -> Option<Self> {
         let directives = AnswerDirectives::of(fields);
         let freshness = Freshness::of(fields, &directives, received);
-        // A session that begins is one worker's, and many share a credential.
+        // A new session belongs to one worker, but many workers share a credential.
         let forbidden = directives.no_store
             || (directives.must_understand && !is_understood(status))
             || fields.contains_key(SET_COOKIE);
-        // RFC 9111 §3: what says that it may be stored, or has a status that may be without a word.
+        // RFC 9111 §3: the answer says that it may be stored, or its status is storable by default.
         let allowed = directives.storable || freshness.is_explicit() || is_storable_by_default(status);
         let useful = (freshness.was_fresh() && !directives.no_cache) || has_validator(fields);
         if !is_complete_and_final(status) || forbidden || !allowed || !useful {
@@ -106,23 +106,23 @@ impl StoredHead {
         Some(Self { status, fields, directives, freshness })
     }
 
-    /// The same after a 304 with the fields `new` (RFC 9111 §4.3.4); `None` if that is about another answer than this one,
-    /// or has it not stored any more.
+    /// The head after a 304 with the fields `new` (RFC 9111 §4.3.4); `None` if the 304 is about another answer, or the
+    /// result may no longer be stored.
     pub(crate) fn freshened(&self, new: &HeaderMap, received: &Received) -> Option<Self> {
         let same = |name: &HeaderName| match (self.fields.get(name), new.get(name)) {
             (Some(stored), Some(new)) => weak(stored.as_bytes()) == weak(new.as_bytes()),
             (None, Some(_)) => false,
             (_, None) => true,
         };
-        // The tag counts where there is one.
+        // The entity tag takes precedence.
         let validator = if new.contains_key(ETAG) { ETAG } else { LAST_MODIFIED };
         if !same(&validator) {
             return None;
         }
         let mut fields = self.fields.clone();
-        // It is as old as the 304 says, and that comes from where the answer lies.
+        // The 304 states the age at the place where the answer is stored.
         fields.remove(AGE);
-        // Without a date it is from now (RFC 9110 §6.6.1).
+        // An answer without a date counts from now (RFC 9110 §6.6.1).
         fields.remove(DATE);
         for name in new.keys().filter(|name| !OF_BODY.contains(name) && **name != SET_COOKIE) {
             fields.remove(name);
@@ -130,14 +130,15 @@ impl StoredHead {
                 fields.append(name, value.clone());
             }
         }
-        // Each may add some: no head is larger than an API may send.
+        // Each 304 may add fields: the head must not grow beyond the limit for an API's head.
         if fields.len() > MAX_FIELDS {
             return None;
         }
         Self::of(self.status, &fields, received)
     }
 
-    /// Whether it may be used at `now` for a request that says `asked`; with `always` it is never used without validation.
+    /// Decides whether the answer may be used at `now` for a request with the directives `asked`. With `always`, an
+    /// answer is never used without validation.
     pub(crate) fn reuse(&self, asked: &RequestDirectives, always: bool, now: Instant) -> Reuse {
         if always || self.directives.no_cache {
             return Reuse::Stale;
@@ -153,7 +154,8 @@ impl StoredHead {
         }
     }
 
-    /// Makes a request with these `fields` ask whether the answer is still the same. `false`: it has nothing to ask with.
+    /// Makes a request with these `fields` conditional on a change of the answer. Returns `false` if the answer has no
+    /// validator.
     pub(crate) fn ask(&self, fields: &mut HeaderMap) -> bool {
         let (tag, modified) = (self.fields.get(ETAG), self.fields.get(LAST_MODIFIED));
         tag.map(|tag| fields.insert(IF_NONE_MATCH, tag.clone()));
@@ -161,7 +163,7 @@ impl StoredHead {
         tag.is_some() || modified.is_some()
     }
 
-    /// Whether the worker has what it is: the preconditions of a request with these `fields` (RFC 9111 §4.3.2).
+    /// Returns whether the worker has this answer already, by the preconditions in these `fields` (RFC 9111 §4.3.2).
     pub(crate) fn is_known_to(&self, fields: &HeaderMap) -> bool {
         if self.status != StatusCode::OK {
             return false;
@@ -176,19 +178,19 @@ impl StoredHead {
         since.zip(modified).is_some_and(|(since, modified)| modified <= since)
     }
 
-    /// Its status.
+    /// Status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Its fields as they are sent at `now` (RFC 9111 §5.1).
+    /// Fields of the answer as they are sent at `now` (RFC 9111 §5.1).
     pub(crate) fn fields(&self, now: Instant) -> HeaderMap {
         let mut fields = self.fields.clone();
         fields.insert(AGE, HeaderValue::from(self.freshness.age(now).as_secs()));
         fields
     }
 
-    /// The same for a worker that has the body.
+    /// Fields of a 304 for a worker that has the body.
     pub(crate) fn fields_of_304(&self, now: Instant) -> HeaderMap {
         let mut fields = self.fields(now);
         for name in NOT_OF_304 {
@@ -197,14 +199,14 @@ impl StoredHead {
         fields
     }
 
-    /// How many bytes it takes.
+    /// Bytes that the head takes.
     pub(crate) fn cost(&self) -> usize {
         kept_head::cost(&self.fields)
     }
 }
 
-/// A part of an answer, and what is about another one, is not stored. Of some statuses their RFC says that caches must not
-/// store them (RFC 6585 §3 to §6).
+/// Returns whether an answer with this status may be stored. Partial answers, and answers about another answer, are not
+/// stored. RFC 6585 §3 to §6 forbid it for some statuses.
 fn is_complete_and_final(status: StatusCode) -> bool {
     !status.is_informational() && !matches!(status.as_u16(), 206 | 304 | 428 | 429 | 431 | 511)
 }
@@ -214,7 +216,7 @@ fn is_storable_by_default(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Whether we know what it means (RFC 9110 §15); we do nothing with one but pass it on.
+/// Returns whether andante knows the status (RFC 9110 §15); every status is only passed on.
 fn is_understood(status: StatusCode) -> bool {
     status.canonical_reason().is_some()
 }
@@ -223,7 +225,7 @@ fn has_validator(fields: &HeaderMap) -> bool {
     fields.contains_key(ETAG) || date(fields, &LAST_MODIFIED).is_some()
 }
 
-/// An entity tag as it is compared weakly (RFC 9110 §8.8.3.2).
+/// An entity tag in the form for weak comparison (RFC 9110 §8.8.3.2).
 fn weak(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }

@@ -26,7 +26,7 @@ fn used(cache: &Cache) -> usize {
     cache.used.load(Ordering::Relaxed)
 }
 
-/// Records a body of `size` bytes as the answer for `key`; says whether it is stored.
+/// Records a body of `size` bytes as the answer for `key`. Returns whether it is stored.
 fn record(cache: &Arc<Cache>, key: Key, size: usize) -> bool {
     let version = cache.version(Resource(1));
     let Some(mut recording) = cache.record(key, &version, head(), 0).map(Box::new) else { return false };
@@ -71,7 +71,7 @@ fn what_was_not_used_for_longest_goes_first_and_the_memory_is_bounded() {
         assert!(cache.find(key(0), &version).is_some(), "{number}");
         assert!(used(&cache) <= 64 * KIB);
     }
-    // The one that is always used, and those that came last.
+    // The answer that is always used, and the latest ones.
     let stored: Vec<u64> = (0..100).filter(|number| cache.find(key(*number), &version).is_some()).collect();
     assert_eq!((stored[0], *stored.last().unwrap()), (0, 99));
     assert!((8..=9).contains(&stored.len()), "{stored:?}");
@@ -98,7 +98,7 @@ fn one_answer_is_stored_once_at_a_time() {
     assert!(cache.record(key(1), &version, head(), 0).is_some());
 }
 
-/// RFC 9111 §4.4; also for those whose answer was under way meanwhile.
+/// RFC 9111 §4.4; also for answers that were in flight meanwhile.
 #[test]
 fn a_change_ends_what_was_asked_for_before_it_whoever_asked() {
     let cache = Cache::new(64 * KIB, memory());
@@ -111,7 +111,7 @@ fn a_change_ends_what_was_asked_for_before_it_whoever_asked() {
     let now = cache.version(Resource(1));
     assert!((1..=3).all(|number| cache.find(key(number), &now).is_none()));
     assert_eq!(used(&cache), 0);
-    // Nothing is known of a resource that nobody uses.
+    // No state is kept for an unused resource.
     drop((before, now));
     assert!(cache.content.lock().watched.is_empty());
 }
@@ -126,10 +126,10 @@ fn a_freshened_answer_takes_the_place_of_the_one_before() {
     let renewed = |body| Arc::new(StoredAnswer { head: head(), body });
     cache.renew(key(1), &version, &first, renewed(Bytes::from_static(b"0123456789")));
     assert_eq!((used(&cache), &cache.find(key(1), &version).unwrap().body[..]), (before, &b"0123456789"[..]));
-    // RFC 9111 §4: the most recent one is used, and this one was renewed from one that is no more.
+    // RFC 9111 §4: the most recent answer is used, and this one was renewed from an answer that is no longer stored.
     cache.renew(key(1), &version, &first, renewed(Bytes::from_static(b"older")));
     assert_eq!(cache.find(key(1), &version).unwrap().body[..], b"0123456789"[..]);
-    // One that has grown beyond an eighth is none.
+    // An answer that has grown beyond an eighth of the cache is not stored.
     let second = cache.find(key(1), &version).unwrap();
     cache.renew(key(1), &version, &second, renewed(vec![0; 8 * KIB].into()));
     assert!(cache.find(key(1), &version).is_none());

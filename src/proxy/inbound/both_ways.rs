@@ -1,22 +1,22 @@
 //! Copies bytes both ways between a worker and an API, until both have closed or one of them breaks.
 //!
-//! An API may answer an upload before it has read it, and close: then writes to it fail. What it has sent until then still goes
-//! to the worker, and the rest of the upload is read and discarded. Closed with bytes of it unread, the worker's connection
-//! would be reset, and the worker lose the answer (RFC 9112 §9.6).
+//! An API may answer an upload before it has read it, and close: then writes to it fail. The API's bytes until then
+//! still go to the worker, and the rest of the upload is read and discarded. If the worker's connection were closed
+//! with bytes unread, the system would reset it, and the worker would lose the answer (RFC 9112 §9.6).
 
 use std::{io, pin::pin};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 
-/// Size of the buffers: 0.8 GB/s, where 8 KiB reach 0.58. An idle tunnel costs 16 KiB all in all.
+/// Size of the buffers: 0.8 GB/s, while 8 KiB reach 0.58. An idle tunnel costs 16 KiB in total.
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Decides when bytes of a worker may pass, and watches both directions.
 pub(super) trait Gate {
-    /// Reason to let a worker's bytes pass no more.
+    /// Reason to stop passing a worker's bytes.
     type Closed;
 
-    /// Looks at `bytes` of the worker from `looked` on. Returns where the next turn begins, and moves `looked` behind that place;
+    /// Reads `bytes` of the worker from `looked` on. Returns the start of the next turn, and moves `looked` behind it;
     /// `None` if no turn begins in the rest.
     fn next_turn(&self, bytes: &[u8], looked: &mut usize) -> Option<usize>;
 
@@ -47,7 +47,7 @@ pub(super) enum Broken<E> {
 
 /// End of one direction.
 enum End {
-    /// Its sender has closed it.
+    /// The sender has closed the direction.
     Closed,
     /// The API takes no more bytes, or has reset the connection.
     ApiGone,
@@ -86,7 +86,7 @@ where
     down.await.map(drop).map_err(Broken::Worker)
 }
 
-/// Copies what the worker sends.
+/// Copies the worker's bytes to the API.
 async fn up<W, A, G>(worker: &mut ReadHalf<W>, mut api: WriteHalf<A>, gate: &G) -> Result<End, Broken<G::Closed>>
 where
     W: AsyncRead,
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// Copies what the API sends. Fails if the worker cannot be written to.
+/// Copies the API's bytes to the worker. Fails if the worker cannot be written to.
 async fn down<W: AsyncWrite, A: AsyncRead>(
     mut api: ReadHalf<A>,
     mut worker: WriteHalf<W>,
@@ -152,7 +152,7 @@ async fn write<S: AsyncWrite>(to: &mut WriteHalf<S>, mut bytes: &[u8], gate: &im
     Ok(())
 }
 
-/// Reads until the end, for nobody.
+/// Reads and discards all bytes until the end.
 async fn discard<S: AsyncRead>(mut from: ReadHalf<S>) -> io::Result<()> {
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await.map(drop)
 }

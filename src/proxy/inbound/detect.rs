@@ -1,4 +1,4 @@
-//! One worker's connection: finds out what it speaks, and serves that to its end.
+//! One worker's connection: detects its protocol, and serves it to its end.
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     tls::Protocol,
 };
 
-/// How long a connection that has not said anything is listened to once the process drains.
+/// Time that a silent connection still has once the process drains.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Serves one connection until it ends, hangs, or the process drains. `pool` is the calling thread's; `counted` is dropped
@@ -36,13 +36,13 @@ pub fn serve(
     serve_exchange(Arc::new(Exchange::new(Arc::new(Session::new(proxy, pool, client, address)), now)), counted)
 }
 
-/// Apart from [`serve`], whose arguments every connection that waits would carry.
+/// Separate from [`serve`], whose arguments every waiting connection would carry.
 async fn serve_exchange(exchange: Arc<Exchange>, _counted: impl Send) {
     match first_word(&exchange).await {
         Some(Protocol::Http1) => {
             http1::serve(exchange.clone(), Socket::new(exchange.session.client.clone())).await;
             if let Some(takeover) = exchange.take_over() {
-                // Boxed: every connection that waits would carry its size.
+                // Boxed: every waiting connection would carry its size.
                 Box::pin(takeover::serve(exchange, *takeover)).await;
             }
         }
@@ -55,7 +55,7 @@ async fn serve_exchange(exchange: Arc<Exchange>, _counted: impl Send) {
     }
 }
 
-/// Waits until the client says something: a connection that is only kept open costs no buffers until then.
+/// Waits until the client sends something: an open connection costs no buffers until then.
 async fn first_word(exchange: &Exchange) -> Option<Protocol> {
     let Exchange { proxy, progress, session, .. } = exchange;
     let (client, mut deadline) = (&session.client, progress.deadline());
@@ -65,14 +65,14 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
     loop {
         let draining = proxy.is_draining();
         if draining {
-            // A client that connected at the last moment may be about to send; a silent one must not hold up the end.
+            // A client that connected at the last moment may be about to send; a silent client must not delay the end.
             deadline = deadline.min(proxy.clock.now() + LAST_MOMENT);
         }
         tokio::select! {
             ready = client.stream.ready(Interest::READABLE) => {
                 let all_said = ready.map_or(true, |ready| ready.is_read_closed());
                 match peek(client) {
-                    // Half of a preface: nothing will tell any more what it was to become.
+                    // An incomplete preface: no further byte can show which protocol it was.
                     None if all_said => return None,
                     None => {}
                     speech => return speech,
@@ -90,20 +90,21 @@ async fn first_word(exchange: &Exchange) -> Option<Protocol> {
     }
 }
 
-/// Whether a client that has said nothing since `begun`, or no more than half of a preface, is to make room for others. What has
-/// just come is read in the next turn.
+/// Returns whether a client is to make room for others: it has sent nothing since `begun`, or only part of a preface.
+/// Bytes that have just come are read in the next turn.
 fn gives_way(proxy: &Proxy, client: &ClientConnection, begun: Instant) -> bool {
     let now = proxy.clock.now();
     let patience = if client.unread() { SLOW } else { NEW };
     proxy.drain.is_full(now) && now.since(begun) >= patience && (client.unread() || client.is_quiet())
 }
 
-/// What the client speaks, if its first bytes tell. If not, its socket is readable again when more is there.
+/// The client's protocol, if its first bytes show it. If they do not, the socket becomes readable again when more bytes
+/// come.
 fn peek(client: &ClientConnection) -> Option<Protocol> {
     let mut heard = [0; PREFACE.len()];
     let read = || match rustix::net::recv(&client.stream, &mut heard, RecvFlags::PEEK)? {
         (n, _) if n > 0 && n < PREFACE.len() && PREFACE.starts_with(&heard[..n]) => {
-            // The socket will not report again what is there already, so the next reader has to know of it.
+            // The socket does not report bytes again that are there already, so the next reader has to know of them.
             client.set_unread(true);
             Err(io::ErrorKind::WouldBlock.into())
         }
@@ -112,7 +113,7 @@ fn peek(client: &ClientConnection) -> Option<Protocol> {
     match client.stream.try_io(Interest::READABLE, read) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         Ok(()) if heard == PREFACE => Some(Protocol::Http2),
-        // Its end, too, is hyper's to find.
+        // hyper also handles the end of the connection.
         _ => Some(Protocol::Http1),
     }
 }
@@ -121,7 +122,7 @@ fn peek(client: &ClientConnection) -> Option<Protocol> {
 mod tests {
     use super::*;
 
-    /// tokio keeps some 100 bytes more beside it, and the allocator's next size after 1,024 is 1,280.
+    /// tokio needs some 100 bytes beside the task, and the allocator's next size after 1,024 is 1,280.
     #[test]
     fn a_connections_task_fits_in_1024_bytes() {
         fn size<F: Future>(_: impl FnOnce(Arc<Exchange>) -> F) -> usize {

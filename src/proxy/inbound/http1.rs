@@ -1,4 +1,4 @@
-//! HTTP/1 towards a worker: hyper reads and writes it, this file sees to it that it cannot hang.
+//! HTTP/1 towards a worker: hyper reads and writes it, and this module enforces its deadlines.
 
 use std::{
     convert::Infallible,
@@ -35,14 +35,14 @@ use crate::{
     },
 };
 
-/// How many bytes of an answer hyper may hold before it gets another piece.
+/// Maximum number of bytes of an answer that hyper may hold before it gets another piece.
 const AT_ONCE: usize = 16 * 1024;
 
 /// A head of up to this many bytes is covered by the memory that a connection reserves at once.
 const USUAL_ANSWER_HEAD_BYTES: usize = 4 * 1024;
 
-/// An answer's body that gives hyper more only when the worker has taken what there was: hyper would hold as much as
-/// the longest head may have, and a piece more.
+/// An answer's body that gives hyper more only when the worker has taken the earlier pieces. Otherwise hyper would hold
+/// the size of the longest head, and one more piece.
 struct Unhurried {
     body: ResponseBody,
     exchange: Arc<Exchange>,
@@ -68,7 +68,7 @@ where
         let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();
         async move {
-            // Made here: what is made outside is kept once more, beside where it is awaited.
+            // Created here: a future that is created outside is stored a second time where it is awaited.
             let mut answer = stack().call(arrival).await.unwrap_or_else(|never| match never {});
             exchange.interim.close();
             exchange.memory(|memory| memory.release());
@@ -89,9 +89,10 @@ where
         .max_buf_size(MAX_HEAD)
         // Old servers and devices compare names byte by byte.
         .preserve_header_case(true)
-        // What has no date gets that of its arrival (RFC 9110 §6.6.1).
+        // An answer without a date gets that of its arrival (RFC 9110 §6.6.1).
         .auto_date_header(true)
-        // Pieces of answers are written from where they were read to: no second copy waits for a slow worker.
+        // Pieces of answers are written from the buffers into which they were read: no second copy waits for a slow
+        // worker.
         .writev(true)
         .serve_connection(TokioIo::new(RewriteErrorsIo::new(stream, exchange.clone())), service)
         .with_upgrades();
@@ -107,8 +108,8 @@ where
             let _ = drain.as_mut().poll(cx);
         }
         if (exchange.proxy.is_draining() || exchange.progress.is_last()) && !shutting_down {
-            // hyper closes an idle connection without another look, and its client would not know what became of a
-            // request that is in the socket already.
+            // hyper closes an idle connection without another read. A request that is in the socket already would be
+            // lost, and its client would not know.
             if exchange.progress.phase() == Phase::Idle
                 && let Poll::Ready(ended) = connection.as_mut().poll(cx)
             {
@@ -120,7 +121,7 @@ where
         }
         if watch.poll_over(cx).is_ready() {
             if exchange.progress.phase() == Phase::Idle {
-                // Nothing is cut short, and inside of TLS that has to be said (RFC 8446 §6.1).
+                // Nothing is cut short, which TLS requires to be signalled (RFC 8446 §6.1).
                 connection.as_mut().graceful_shutdown();
                 let _ = connection.as_mut().poll(cx);
             }

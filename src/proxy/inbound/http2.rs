@@ -1,4 +1,4 @@
-//! HTTP/2 towards a worker. Each stream is a exchange of its own, and is paced like a connection of its own.
+//! HTTP/2 towards a worker. Each stream is an exchange of its own, and is paced like a connection of its own.
 
 use std::{
     future::poll_fn,
@@ -44,18 +44,18 @@ use crate::{
     },
 };
 
-/// Requests in flight on one connection at most, if their heads leave room. A gRPC channel with more waits silently;
-/// other proxies allow 100 to 1,000.
+/// Maximum number of requests in flight on one connection, if their heads leave room. A gRPC channel with more waits
+/// silently; other proxies allow 100 to 1,000.
 const MAX_STREAMS: u32 = 1000;
-/// How much of a request's body is taken from the worker before its turn has come.
+/// Bytes of a request's body that are taken from the worker before the request's turn has come.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// The same for all requests of a connection.
+/// Bytes of bodies that are taken in advance, over all requests of a connection.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// How much of an answer is kept for a worker that does not read it.
+/// Bytes of an answer that are kept for a worker that does not read.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How often streams are looked at once the process drains.
+/// Interval at which streams are checked once the process drains.
 const DRAIN_TICK: Duration = Duration::from_millis(100);
-/// A worker that waits for hours is asked now and then whether it is still there.
+/// Interval of PINGs to a worker that waits, to learn whether it is still there.
 const PING: Duration = Duration::from_secs(30);
 
 /// The streams of one connection.
@@ -66,12 +66,12 @@ struct Streams(Mutex<Vec<Weak<Exchange>>>);
 #[derive(Clone)]
 struct StreamExecutor;
 
-/// An answer's body, which ends when it has not moved for too long, or when no memory is left for it, and with it no more than
-/// its stream.
+/// An answer's body that ends if it has not moved for too long, or if no memory is left for it. Only its stream ends
+/// with it.
 struct Watched {
     body: ResponseBody,
     watch: Watchdog,
-    /// `None` for the refusal of a request that there was no memory for.
+    /// Memory of the answer; `None` for the refusal of a request that lacked memory.
     memory: Option<AnswerMemory>,
 }
 
@@ -118,7 +118,7 @@ where
     let mut tick = tokio::time::interval(usual);
     let mut drain = pin!(proxy.drain.notified());
     drain.as_mut().enable();
-    // Until when there has to be a request.
+    // Time by which the connection has to carry a request.
     let timeouts = proxy.timeouts();
     let mut idle_until = proxy.clock.now() + timeouts.head;
     let (mut draining, mut rested, mut idle) = (false, false, false);
@@ -127,11 +127,11 @@ where
         if proxy.is_draining() && !draining {
             draining = true;
             connection.as_mut().graceful_shutdown();
-            // Each has to be over when the drain is.
+            // All streams have to be over when the drain is.
             streams.look_again(Instant::FAR);
             tick = tokio::time::interval(DRAIN_TICK);
         }
-        // First, so that what streams have been told is written before they are cut.
+        // The connection is polled first, so that frames for its streams are written before they are cut.
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
             if let Err(error) = ended {
                 debug!(%error, "a worker's connection ended early");
@@ -143,17 +143,17 @@ where
             let now = proxy.clock.now();
             out_of_memory = proxy.memory.is_to_end(session.holder());
             next_look.set(now + tick.period());
-            // Those that will be late before the next look have timers from now on.
+            // Streams that will be late before the next check have timers from now on.
             streams.look_again(if now >= proxy.drain.cut_off() { Instant::FAR } else { now + tick.period() });
             match streams.look(now - usual) {
                 StreamActivity::Stuck => return Poll::Ready(()),
                 StreamActivity::Busy => (idle_until, rested) = (now + timeouts.keep_alive, false),
-                // While there is no room for others, one that was idle at the look before, too, makes some.
+                // While there is no room for others, a connection that was also idle at the check before makes some.
                 StreamActivity::Idle if now < idle_until && !(rested && proxy.drain.is_full(now)) => rested = true,
                 StreamActivity::Idle if idle => return Poll::Ready(()),
                 StreamActivity::Idle => {
-                    // A request may be on its way: a client that gets GOAWAY first knows what became of it (RFC 9113
-                    // §6.8).
+                    // A request may be on its way: a client that gets GOAWAY first knows whether its request was
+                    // processed (RFC 9113 §6.8).
                     idle = true;
                     connection.as_mut().graceful_shutdown();
                     cx.waker().wake_by_ref();
@@ -165,7 +165,8 @@ where
         }
         if out_of_memory {
             respond::unread(&Exchange::new(session.clone(), proxy.clock.now()));
-            // The worker hears GOAWAY, though not which requests were looked at: that would come after a round trip.
+            // The worker gets GOAWAY, though without the number of the last processed request: that would take a round
+            // trip.
             connection.as_mut().graceful_shutdown();
             let _ = connection.as_mut().poll(cx);
             return Poll::Ready(());
@@ -175,8 +176,8 @@ where
     .await;
 }
 
-/// Takes one stream's request through the stack. `next_look` is the time of its connection's next check of deadlines. A
-/// request that its connection has no memory for is refused unprocessed.
+/// Takes one stream's request through the stack. `next_look` is the time of its connection's next check of deadlines.
+/// If the connection has no memory for a request, the request is refused unprocessed.
 async fn answer(
     arrival: Arrival,
     next_look: Arc<NextLook>,
@@ -208,21 +209,21 @@ async fn answer(
     Ok(answer.map(|body| Watched { body, watch, memory }))
 }
 
-/// Reports that no memory is left for the answer of `exchange`, and makes the error that resets its stream: the worker's
-/// connection holds more than it should (RFC 9113 §7).
+/// Reports that no memory is left for the answer of `exchange`. Returns the error that resets its stream because the
+/// worker's connection holds too much (RFC 9113 §7).
 fn out_of_memory(exchange: &Exchange) -> BoxError {
     respond::unread(exchange);
     h2::Error::from(Reason::ENHANCE_YOUR_CALM).into()
 }
 
-/// How the streams of a connection fare.
+/// Activity of a connection's streams.
 enum StreamActivity {
-    /// There is none.
+    /// There is no stream.
     Idle,
-    /// All of them move.
+    /// All streams move.
     Busy,
-    /// One has not moved for longer than its body would have put up with, if hyper still asked for that: the session does
-    /// not read.
+    /// A stream has not moved for longer than its body's timeout, although hyper would have polled it: the worker does
+    /// not read the connection.
     Stuck,
 }
 
@@ -233,7 +234,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        // Boxed: it would be moved four times on its way into the task.
+        // Boxed: the future would be moved four times on its way into the task.
         tokio::spawn(Box::pin(stream));
     }
 }
@@ -287,20 +288,20 @@ impl Streams {
         streams.push(Arc::downgrade(exchange));
     }
 
-    /// Has those look at the clock that have to be over by `now`.
+    /// Makes the streams with a deadline by `now` check the clock.
     fn look_again(&self, now: Instant) {
         let streams = self.0.lock();
         let late = streams.iter().filter_map(Weak::upgrade).filter(|exchange| exchange.progress.deadline() <= now);
         late.for_each(|exchange| exchange.alarm.ring());
     }
 
-    /// Whether any of them has not been answered yet.
+    /// Returns whether any stream has not been answered yet.
     fn await_answers(&self) -> bool {
         let unanswered = |exchange: Arc<Exchange>| !matches!(exchange.progress.phase(), Phase::Idle | Phase::Body);
         self.0.lock().iter().filter_map(Weak::upgrade).any(unanswered)
     }
 
-    /// How they have fared since the last look. Stuck is what should have moved by `then`.
+    /// Activity of the streams since the last check. A stream is stuck if it should have moved by `then`.
     fn look(&self, then: Instant) -> StreamActivity {
         let mut streams = self.0.lock();
         let stuck =
@@ -308,7 +309,7 @@ impl Streams {
         if streams.iter().filter_map(Weak::upgrade).any(stuck) {
             return StreamActivity::Stuck;
         }
-        // Those too that have come and gone in between.
+        // Streams that came and ended in between count, too.
         let look = if streams.is_empty() { StreamActivity::Idle } else { StreamActivity::Busy };
         streams.retain(|stream| stream.strong_count() > 0);
         look

@@ -1,6 +1,7 @@
-//! What comes through a tunnel whose host is intercepted: its requests go the way of all others.
+//! Tunnels whose host is intercepted: their requests are handled like all others.
 //!
-//! Never falls back to a blind tunnel: what is neither TLS nor HTTP is ended, and the log says what to do.
+//! An intercepted tunnel never falls back to a blind one: a tunnel with neither TLS nor HTTP is ended, and the log
+//! names the remedy.
 
 use std::{io, sync::Arc, time::SystemTime};
 
@@ -34,18 +35,18 @@ use crate::{
     tls::Protocol,
 };
 
-/// What to do about a worker that does not trust us.
+/// Remedy if a worker does not trust andante's certificate.
 const LET_TRUST: &str = "let it: `eval \"$(andante env)\"` in the client's shell (`andante run` does that itself, `andante ca \
                          trust` is for the whole system, docs/https.md has the others), or set https = \"turns\" in a \
                          rule for the host (keeps its limit)";
-/// What to do about a host that cannot be intercepted.
+/// Remedy if a host cannot be intercepted.
 const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
-/// Why a worker may leave without a request.
+/// Possible reason why a worker leaves without a request.
 const PINNED: &str = "it may accept no certificate but the API's own (pinning): then set https = \"turns\" in a rule for \
                       the host (keeps its limit)";
 /// The fatal alert `access_denied` in a record of its own (RFC 8446 §6.2).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-/// The longest method that is looked for: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
+/// Length of the longest methods: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
 const LONGEST_METHOD: usize = 17;
 
 /// Serves plain HTTP that came through a blind tunnel, on the connection that was made for it.
@@ -67,7 +68,7 @@ pub(crate) async fn plain(
     spoken(session, client, protocol).await;
 }
 
-/// What `first` is the beginning of, if it is HTTP.
+/// Protocol that begins with the bytes `first`, if it is HTTP.
 pub(crate) fn protocol(first: &[u8]) -> Option<Protocol> {
     if first.starts_with(PREFACE) {
         return Some(Protocol::Http2);
@@ -77,7 +78,7 @@ pub(crate) fn protocol(first: &[u8]) -> Option<Protocol> {
     (method > 0 && first.get(method).is_none_or(|after| *after == b' ')).then_some(Protocol::Http1)
 }
 
-/// Serves the requests inside of a tunnel. They may ask for an upgrade, but not for another tunnel.
+/// Serves the requests inside a tunnel. The requests may ask for an upgrade, but not for another tunnel.
 async fn spoken<S>(session: Arc<Session>, stream: S, protocol: Protocol)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -129,7 +130,7 @@ pub(super) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
             let metrics = route.lane.metrics();
             let shaken = tokio::select! {
                 shaken = tokio::time::timeout(patience, shake_hands(&exchange, client, &route)) => shaken,
-                // No request has come yet, and a slow handshake must not hold up the end.
+                // No request has come yet, and a slow handshake must not delay the end.
                 () = proxy.drain.begun() => return None,
             };
             match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
@@ -149,7 +150,7 @@ pub(super) async fn serve(exchange: Arc<Exchange>, mut client: Socket, route: Ar
             let session = exchange.session.inside(Origin { scheme: Scheme::Http, ..route.origin.clone() }, protocol);
             spoken(Arc::new(session), client, protocol).await;
         }
-        // Opened and closed without a word.
+        // The tunnel was opened and closed without data.
         Ok((None, _)) | Err(_) => debug!(origin = %route.origin, "nothing came through a tunnel"),
         Ok(_) => {
             metrics.intercepted(TunnelContent::NotHttp);
@@ -174,7 +175,7 @@ pub(crate) async fn end_other_port(exchange: &Exchange, route: &Route, mut clien
     let tls = tokio::select! {
         biased;
         first = client.peek() => first.is_ok_and(|first| first.first() == Some(&HANDSHAKE)),
-        // The client has said nothing: its time is over, or the upstream has spoken first.
+        // The client has sent nothing: its time is over, or the upstream has sent data first.
         () = std::future::ready(()) => false,
     };
     if tls {
@@ -193,17 +194,17 @@ pub(crate) async fn end_other_port(exchange: &Exchange, route: &Route, mut clien
 
 /// Decision by the server name in a ClientHello, for a tunnel to an intercepted target.
 enum Named {
-    /// Its requests come from this session and go this way.
+    /// The tunnel is intercepted: its requests come from this session and take this route.
     Intercepted(Arc<Session>, Arc<Route>),
-    /// The rule of this name refuses it.
+    /// The rule of this name refuses the tunnel.
     Refused(Origin),
-    /// The rule of the name leaves it alone.
+    /// The rule of the name leaves the tunnel alone.
     Blind(ClientHello),
 }
 
-/// Reads the server name that `client` asks for in a tunnel to `route`. If the target is an address, the
-/// rules and both certificates go by that name. If the target is another name, the server name can only refuse the
-/// tunnel.
+/// Reads the server name that `client` asks for in a tunnel to `route`. If the target is an address, the rules and both
+/// certificates go by that name. If the target is another name, the server name can only refuse the tunnel or leave it
+/// blind.
 async fn by_name(exchange: &Arc<Exchange>, client: &mut Socket, route: &Arc<Route>) -> Named {
     let (target, rules) = (&route.origin, exchange.proxy.lanes.rules());
     let inside = |origin: &Origin| exchange.session.inside(origin.clone(), Protocol::Http1);
@@ -229,7 +230,7 @@ async fn by_name(exchange: &Arc<Exchange>, client: &mut Socket, route: &Arc<Rout
     }
 }
 
-/// Shows the worker a certificate for the host of `route`, whatever name it says in the handshake.
+/// Shows the worker a certificate for the host of `route`, regardless of the name in the handshake.
 async fn shake_hands(
     exchange: &Arc<Exchange>,
     client: Socket,
@@ -237,14 +238,14 @@ async fn shake_hands(
 ) -> io::Result<tokio_rustls::server::TlsStream<Socket>> {
     let proxy = &exchange.proxy;
     let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await.map_err(unasked)?;
-    // What the upstream speaks is what the worker is offered. If it cannot be reached the worker is to hear that in
-    // an answer, which it can read, and not as a failed handshake.
+    // The worker is offered the upstream's protocol. If the upstream cannot be reached, the worker gets the error in an
+    // answer, which it can read, and not as a failed handshake.
     let alpn = match route.protocol(&exchange.session.pool).await {
         Some(Protocol::Http1) => Alpn::Http1First,
         Some(Protocol::Http2) | None => Alpn::Http2First,
     };
     if exchange.session.client.has_left() {
-        // A client that does not wait for that has not rejected our certificate.
+        // A client that leaves before the handshake continues has not rejected andante's certificate.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let ca = proxy.ca().ok_or_else(|| io::Error::other("there is no certificate authority"))?;
@@ -261,7 +262,7 @@ fn went_away(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
-/// Says why there is no TLS: mostly because the worker does not trust us, which it alone can change.
+/// Reports a failed TLS handshake. Usually the worker does not trust andante, which only the worker's side can change.
 fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
     let note = |kind, detail, hint: &str| proxy.reports.incidents.not_intercepted(kind, detail, hint, now);
@@ -278,7 +279,7 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
         Some(rustls::Error::AlertReceived(alert)) => Some(*alert),
         _ => None,
     };
-    // Some say so, some just go away.
+    // Some clients send an alert, others just close the connection.
     let untrusted = alert.map_or(went_away(error), is_distrust);
     route.lane.metrics().intercepted(if untrusted { TunnelContent::Untrusted } else { TunnelContent::Failed });
     if !untrusted {
@@ -304,8 +305,8 @@ fn not_shaken(exchange: &Exchange, route: &Route, error: &io::Error) {
     }
 }
 
-/// Logs that a worker took our certificate and left without a request, if nothing has ever been sent to the host:
-/// clients that pin a certificate look at it only after the handshake. Others open connections in advance.
+/// Logs that a worker accepted andante's certificate and left without a request, if no request was ever sent to the
+/// host. Clients that pin a certificate check it only after the handshake; others open connections in advance.
 fn left_unused(exchange: &Exchange, route: &Route) {
     let (proxy, host, now) = (&exchange.proxy, &route.origin.host, exchange.proxy.clock.now());
     if route.lane.snapshot().stats.sent > 0 {
@@ -318,7 +319,7 @@ fn left_unused(exchange: &Exchange, route: &Route) {
     }
 }
 
-/// What clients say about certificates that they do not take.
+/// Returns whether a client sends this alert about a certificate that it does not accept.
 fn is_distrust(alert: AlertDescription) -> bool {
     matches!(
         alert,

@@ -9,13 +9,13 @@ use crate::proxy::message::progress::Progress;
 /// Position of the next byte in a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum MessageEnd {
-    /// No byte of it was read.
+    /// No byte of the request was read.
     #[default]
     Fresh,
     Head {
-        /// A line before this one had text: empty lines before a request are passed over (RFC 9112 §2.2).
+        /// True if an earlier line had text: empty lines before a request are skipped (RFC 9112 §2.2).
         begun: bool,
-        /// The line has no text yet.
+        /// True if the current line has no text yet.
         blank: bool,
     },
     /// Behind the head.
@@ -25,7 +25,7 @@ pub(crate) enum MessageEnd {
 // === impl MessageEnd ===
 
 impl MessageEnd {
-    /// Whether what was read ends with the request, so that the next byte begins another.
+    /// Returns whether the read bytes end with the request, so that the next byte begins another.
     pub(crate) fn is_reached(self, progress: &Progress) -> bool {
         match self {
             Self::Fresh => true,
@@ -39,7 +39,7 @@ impl MessageEnd {
         if let Self::Body { bytes } = self { bytes } else { 0 }
     }
 
-    /// Goes on with what was `read`.
+    /// Continues with the `read` bytes.
     pub(crate) fn note(&mut self, read: &[u8]) {
         let (begun, blank) = match self {
             _ if read.is_empty() => return,

@@ -21,7 +21,7 @@ use crate::{
     proxy::{exchange::Exchange, outbound::route::Route},
 };
 
-/// The slots of a tunnel or turn in flight, mostly of one lane.
+/// The slots of a tunnel or turn in flight, usually of one lane.
 pub(crate) type Permits = SmallVec<[Permit; 2]>;
 
 /// Counts the tunnel while it is open.
@@ -30,7 +30,7 @@ pub(crate) struct OpenTunnel<'a>(&'a Exchange);
 /// Lets all bytes pass at once.
 struct OpenGate<'a> {
     exchange: &'a Exchange,
-    /// One side has closed.
+    /// True if one side has closed.
     ended: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    // `/status` shows it open until it is counted.
+    // `/status` shows the tunnel as open until it is counted.
     let open = OpenTunnel::new(&exchange);
     copy(&exchange, client, upstream, Some(&route.origin.host)).await;
     route.lane.metrics().count(metrics::CallOutcome::Tunnelled);
@@ -48,7 +48,7 @@ where
     exchange.session.client.linger().await;
 }
 
-/// Relays what both sides speak after they have switched. The permit is in flight for as long as they do.
+/// Relays both sides after a switch of protocols. The permit is in flight until both have ended.
 pub(crate) async fn upgraded(exchange: Arc<Exchange>, worker: OnUpgrade, upstream: OnUpgrade, permit: Permit) {
     match tokio::try_join!(worker, upstream) {
         Ok((worker, upstream)) => {
@@ -84,7 +84,7 @@ where
 pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answers: impl Fn() -> bool) {
     let (proxy, answer, idle) = (&exchange.proxy, exchange.progress.answer(), exchange.progress.idle());
     loop {
-        // Before looking at what it tells of: it must not come in between.
+        // Created before the drain's state is read, so that its begin cannot be missed.
         let drain = proxy.drain.notified();
         let (timeout, silence) = match answers() && answer > idle {
             true => ("answer", answer),

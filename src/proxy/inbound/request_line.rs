@@ -1,4 +1,4 @@
-//! Bytes of a target that the parser refuses, escaped before it sees them.
+//! Escapes bytes of a target that the parser refuses, before it sees them.
 //!
 //! Clients send `"`, `<` and `>` in queries (PromQL, JSON filters), a grave accent in paths, and text in Latin-1. RFC
 //! 3986 allows none of these in a URI, but servers accept them. Browsers escape exactly these bytes (WHATWG URL §1.3),
@@ -21,13 +21,13 @@ pub(crate) enum RequestLine {
 // === impl RequestLine ===
 
 impl RequestLine {
-    /// Goes on with what was `read`. Returns it with escapes, if it has bytes of the target that need some.
+    /// Continues with the `read` bytes. Returns them with escapes, if bytes of the target need some.
     pub(crate) fn escaped(&mut self, read: &[u8]) -> Option<Vec<u8>> {
         if *self == Self::Over {
             return None;
         }
         let start = match self {
-            // Empty lines before a request are passed over (RFC 9112 §2.2).
+            // Empty lines before a request are skipped (RFC 9112 §2.2).
             Self::Method => read.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(read.len()),
             _ => 0,
         };
@@ -101,7 +101,7 @@ mod tests {
             let line = |target: &[u8]| [b"GET ", target, b" HTTP/1.1\r\nX: \"<\xe9\r\n\r\n\"`<"].concat();
             assert_eq!(escaped(&[&line(target)]), line(sent));
             let whole = line(target);
-            // Text that comes in two reads may be escaped, which says the same.
+            // Text that comes in two reads may be escaped, which has the same meaning.
             let ascii = target.is_ascii();
             (0..whole.len()).filter(|_| ascii).for_each(|at| {
                 assert_eq!(escaped(&[&whole[..at], &whole[at..]]), line(sent));

@@ -1,5 +1,5 @@
-//! What a worker and hyper say to each other, in the clear: it says when a request begins, and says better what hyper
-//! says badly.
+//! The clear-text bytes between a worker and hyper. The wrapper notices when a request begins, and replaces hyper's
+//! terse errors by better ones.
 
 use std::{
     io::{self, IoSlice},
@@ -20,27 +20,27 @@ use crate::proxy::{
     steps::respond,
 };
 
-/// An HTTP/1 connection as hyper sees it, in the clear or inside of TLS.
+/// An HTTP/1 connection as hyper sees it, in the clear or inside TLS.
 pub(crate) struct RewriteErrorsIo<S> {
     stream: S,
     exchange: Arc<Exchange>,
-    /// The first byte that was read since there was no request.
+    /// The first byte that was read since the last request ended.
     first: u8,
     /// Progress through the request. Boxed: each connection that waits would carry its size.
     request: Box<RequestReading>,
-    /// What is still to be written of interim answers, or of our answer to something that hyper could not read. Boxed: each
+    /// Unwritten bytes of interim answers, or of andante's answer to a request that hyper could not read. Boxed: each
     /// connection that waits would carry its size.
     unwritten: Option<Box<Bytes>>,
-    /// All that hyper had to say before the request under way is written, and nothing yet of what it says to that.
+    /// True between answers: everything before the current request is written, and nothing yet of its answer.
     between: bool,
-    /// Our answer stands for what hyper says from now on.
+    /// True if andante's answer replaces hyper's output from now on.
     instead: bool,
 }
 
 /// Progress of reading a request, for escapes in its target.
 #[derive(Default)]
 struct RequestReading {
-    /// Bytes and lines that were read since there was no request.
+    /// Bytes and lines that were read since the last request ended.
     heard: HeadProgress,
     line: RequestLine,
     end: MessageEnd,
@@ -48,14 +48,14 @@ struct RequestReading {
     unread: Option<Bytes>,
 }
 
-/// How much was read, as far as it takes to tell why hyper has had enough of a head.
+/// Amount that was read, as far as needed to tell why hyper refused a head.
 #[derive(Default)]
 struct HeadProgress {
     bytes: u32,
     lines: u32,
 }
 
-/// Too few bytes for more fields than there may be: the lines of a head that has come whole are not worth counting.
+/// Too few bytes for more than the maximum number of fields: the lines of a complete short head are not counted.
 const LITTLE: usize = 3 * MAX_FIELDS;
 
 // === impl RewriteErrorsIo ===
@@ -66,12 +66,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
         Self { stream, exchange, first: 0, request: Box::default(), unwritten: None, between: false, instead: false }
     }
 
-    /// The connection, and bytes read from it that hyper has not taken.
+    /// Returns the connection, and bytes read from it that hyper has not taken.
     pub(crate) fn into_inner(self) -> (S, Bytes) {
         (self.stream, self.request.unread.unwrap_or_default())
     }
 
-    /// Writes what the upstream has answered for the time being.
+    /// Writes the upstream's interim answers.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.between {
             if self.unwritten.is_none() {
@@ -85,12 +85,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// These bytes are ours, and to be written.
+    /// Sets andante's own `bytes` to be written.
     fn write_own(&mut self, bytes: Bytes) {
         self.unwritten = (!bytes.is_empty()).then(|| Box::new(bytes));
     }
 
-    /// Writes some of what is ours.
+    /// Writes some of andante's own bytes.
     fn poll_write_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(unwritten) = &mut self.unwritten {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, unwritten))?;
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
 
     /// Replaces the empty 4xx with which hyper answers a request that it could not read.
     ///
-    /// Ready with `true` once all of that is written; `false`: there is nothing of the kind.
+    /// Ready with `true` once the whole replacement is written; `false` if nothing is to be replaced.
     fn poll_say_better(&mut self, cx: &mut Context<'_>, head: &[u8]) -> Poll<io::Result<bool>> {
         if !self.instead {
             if self.exchange.is_answering() || !head.starts_with(b"HTTP/1.1 4") {
@@ -110,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
             }
             let status = match &head[9..12] {
                 _ if self.exchange.is_out_of_memory() => b"503",
-                // What hyper does not take for a length it takes for one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
+                // hyper treats an invalid length like one that is too large: 2⁶⁴-1 (RFC 9110 §8.6).
                 b"431" if self.request.heard.is_small() => b"400",
                 status => status,
             };
@@ -126,8 +126,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RewriteErrorsIo<S> {
 }
 
 impl<S> RewriteErrorsIo<S> {
-    /// Goes on with what was `read` of a request. A request is known to begin only at the beginning of a read. A body,
-    /// or the rest of a pipelined head, must not be taken for one, as escapes change its bytes and its length.
+    /// Continues with the `read` part of a request. A request is known to begin only at the beginning of a read. A
+    /// body, or the rest of a pipelined head, must not be taken for one, because escapes change its bytes and its
+    /// length.
     fn find_line(&mut self, read: &[u8]) {
         if !read.is_empty() && self.request.end.is_reached(&self.exchange.progress) {
             (self.request.line, self.request.end) = Default::default();
@@ -157,7 +158,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewriteErrorsIo<S> {
             self.exchange.progress.reads_head();
             let so_far = self.request.heard.bytes as usize + read.len();
             if so_far > USUAL_HEAD_BYTES && !self.exchange.memory(|memory| memory.reads_head(so_far)) {
-                // Nothing more of it is kept: hyper takes a NUL for the end of all sense, and its answer becomes ours.
+                // The rest of the head is dropped: a NUL makes hyper refuse the head, and andante replaces the answer.
                 buf.set_filled(before);
                 buf.put_slice(&[0]);
                 return Poll::Ready(Ok(()));
@@ -203,12 +204,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for RewriteErrorsIo<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper asks for this once it has written all that it had to.
+        // hyper flushes once it has written everything.
         self.between |= self.exchange.interim.is_open();
         ready!(self.poll_interim(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.exchange.taken();
-        // All of the answer has been written, if it is one that had been asked for.
+        // The answer to a request has been written completely.
         if self.exchange.progress.phase() == Phase::Idle {
             self.exchange.set_answering(false);
         }
@@ -234,7 +235,7 @@ impl HeadProgress {
         }
     }
 
-    /// Whether a head in it has neither too many bytes nor too many fields.
+    /// Returns whether the head has neither too many bytes nor too many fields.
     fn is_small(&self) -> bool {
         self.has_room() && self.lines as usize <= MAX_FIELDS
     }

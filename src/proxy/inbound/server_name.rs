@@ -16,12 +16,13 @@ use crate::{
     },
 };
 
-/// Bytes of a ClientHello that are read at most. The longest in use, with post-quantum keys, have some 2 KiB.
+/// Maximum number of bytes of a ClientHello. The longest in use, with post-quantum keys, have some 2 KiB.
 const LONGEST_HELLO_BYTES: usize = 64 * 1024;
 /// The first byte of a TLS handshake (RFC 8446 §5.1).
 pub(super) const HANDSHAKE: u8 = 22;
 
-/// Whether `first` may be the first bytes of TLS. Some servers pass over an alert before the handshake.
+/// Returns whether `first` may be the first bytes of TLS: of a handshake, or of an alert before it, which some servers
+/// skip.
 pub(super) fn is_tls(first: &[u8]) -> bool {
     matches!(first, [20..=24] | [20..=24, 3, ..])
 }
@@ -45,8 +46,8 @@ pub(super) fn refused(exchange: &Exchange, route: &Route, name: Option<&Origin>)
     }
 }
 
-/// Rules are for names, and a handshake cannot be read for one. Its server may read more than we do: passed on, it could name
-/// any host.
+/// Logs and counts a tunnel that is closed because its handshake cannot be read for a name, by which rules go. The
+/// server may read more than andante: if the bytes were passed on, they could name any host.
 pub(super) fn unreadable(exchange: &Exchange, route: &Route) {
     let (proxy, host) = (&exchange.proxy, &route.origin.host);
     route.lane.metrics().count(CallOutcome::Rejected);

@@ -1,7 +1,7 @@
 //! A worker's socket as TLS and hyper see it.
 //!
-//! It differs from tokio's own stream in one thing: it can be asked whether the client has gone *while bytes lie unread*,
-//! which a request with a body leaves there for as long as it waits (its body must not be read before admission).
+//! In addition to tokio's stream, it can tell whether the client has gone *while bytes lie unread*. A request with a
+//! body leaves bytes unread for as long as it waits, because its body must not be read before admission.
 
 use std::{
     future::poll_fn,
@@ -27,15 +27,15 @@ use crate::proxy::{
 /// The socket of a client.
 pub(crate) struct Socket {
     client: Arc<ClientConnection>,
-    /// What was read already, and is to be read again. Boxed, because most connections have nothing of the kind.
+    /// Bytes that were read already, and are to be read again. Boxed, because most connections have none.
     ahead: Option<Box<Bytes>>,
 }
 
-/// How long a client may be silent after we have closed our side, before the connection is dropped.
+/// Maximum silence of a client after andante has closed its side, before the connection is dropped.
 const LINGER: Duration = Duration::from_secs(2);
-/// The same while the process ends.
+/// `LINGER` while the process ends.
 const HURRY: Duration = Duration::from_millis(100);
-/// How many bytes are read to find out what a client speaks.
+/// Maximum number of bytes that are read to detect a client's protocol.
 const PEEK: usize = 4096;
 
 // === impl Socket ===
@@ -45,7 +45,7 @@ impl Socket {
         Self { client, ahead: None }
     }
 
-    /// The same socket, with what was read of it already.
+    /// Returns the socket with the bytes `ahead` put back in front.
     pub(crate) fn with_prefix(self, ahead: Bytes) -> Self {
         let ahead = match &self.ahead {
             _ if ahead.is_empty() => return self,
@@ -55,7 +55,7 @@ impl Socket {
         Self { ahead: Some(Box::new(ahead)), ..self }
     }
 
-    /// What the client says first, without taking it away. Empty: it has closed its side.
+    /// The client's first bytes, which stay unread. Empty if the client has closed its side.
     pub(crate) async fn peek(&mut self) -> io::Result<&[u8]> {
         if self.ahead.is_none() {
             let mut heard = BytesMut::with_capacity(PEEK);
@@ -84,15 +84,15 @@ impl Socket {
 }
 
 impl ClientConnection {
-    /// Whether the client has closed its side, even if it has sent something before that is still unread. If not, the
-    /// task is woken when it does.
+    /// Returns whether the client has closed its side, even if earlier bytes are still unread. If it has not, wakes the
+    /// task when it does.
     pub(crate) fn poll_left(&self, cx: &mut Context<'_>) -> bool {
         loop {
             let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
             match ready.poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Ok(ready)) if ready.is_read_closed() => return true,
                 Poll::Ready(Ok(_)) => {
-                    // Readable is not what we wait for: put it aside, so that the next event wakes us.
+                    // Readability is set aside, so that the next event wakes the task.
                     self.set_unread(true);
                     let _ = self
                         .stream
@@ -109,17 +109,18 @@ impl ClientConnection {
         }
     }
 
-    /// All is written, but the client may still be sending, such as a body that was answered early. Closed with data
-    /// unread, the system would reset the connection, and the client lose our answer (RFC 9112 §9.6). Waits until it
-    /// closes, too; not for long after its last byte, and not beyond `idle` for clients that go on and on.
+    /// Waits until the client closes its side, too. The client may still be sending, such as a body that was answered
+    /// early. If the socket were closed with data unread, the system would reset the connection, and the client would
+    /// lose the answer (RFC 9112 §9.6). Waits only briefly after the client's last byte, and at most `idle` if the
+    /// client keeps sending.
     pub(crate) async fn linger(&self) {
         let (clock, draining) = (self.proxy.clock, self.proxy.is_draining());
         let begun = clock.now();
         let last = begun + if draining { HURRY } else { self.proxy.timeouts().idle };
         let mut until = last.min(begun + LINGER);
-        // hyper does that itself, but not after a CONNECT that was refused.
+        // hyper shuts down itself, but not after a refused CONNECT.
         let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
-        // Tokio may have been told that there is nothing: see `poll_left`.
+        // Tokio may believe that nothing is there: see `poll_left`.
         let mut over = discard(&self.stream).unwrap_or(false);
         while !over {
             tokio::select! {
@@ -135,7 +136,7 @@ impl ClientConnection {
     }
 }
 
-/// Reads what there is, up to a megabyte. Says whether that was the end.
+/// Reads and drops up to a megabyte. Returns whether that reached the end.
 fn discard(stream: &TcpStream) -> io::Result<bool> {
     let mut waste = [0; 16 * 1024];
     for _ in 0..64 {
@@ -168,7 +169,7 @@ impl Socket {
     fn poll_socket(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let client = &self.client;
         while client.unread() {
-            // Tokio believes that there is nothing. Ask the system, until that is true again.
+            // Tokio believes that nothing is there. Ask the system, until that is true again.
             match rustix::io::read(&client.stream, buf.initialize_unfilled()) {
                 Ok(n) => {
                     buf.advance(n);
@@ -185,7 +186,7 @@ impl Socket {
             let outcome = client.stream.try_io(Interest::READABLE, || {
                 let n = client.stream.try_read_buf(buf)?;
                 read = Some(n);
-                // Less than there was room for: the socket is empty, and the next attempt would be a call for nothing.
+                // A short read: the socket is empty, and another attempt would be a useless call.
                 if n > 0 && n < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             match (read, outcome) {
@@ -221,7 +222,7 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match rustix::net::shutdown(&self.client.stream, Shutdown::Write) {
-            // The other side was faster.
+            // The other side closed first.
             Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
             outcome => Poll::Ready(outcome.map_err(Into::into)),
         }

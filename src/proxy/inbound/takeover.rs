@@ -1,5 +1,5 @@
-//! Serves a connection that is HTTP no more, in the task that has served it so far: so that a thread that has many tunnels
-//! is known to have many connections.
+//! Serves a connection that no longer carries HTTP, in the task that has served it so far. So a thread with many
+//! tunnels is known to have many connections.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tracing::debug;
 use super::{intercept, relay, rewrite_errors::RewriteErrorsIo, socket::Socket, tunnel};
 use crate::proxy::{exchange::Exchange, message::request_body::BoxedRequest, takeover::Takeover};
 
-/// Serves what the last request on a connection has made of it, to its end.
+/// Serves the new use of a connection to its end.
 pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
     match takeover {
         Takeover::Intercept { request, route } => {
@@ -29,7 +29,7 @@ pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
     }
 }
 
-/// The worker's end of the tunnel, once it has been told that there is one.
+/// The worker's end of the tunnel, once the worker has the answer to its CONNECT.
 async fn worker(request: BoxedRequest) -> Option<Socket> {
     let upgraded = match hyper::upgrade::on(*request).await {
         Ok(upgraded) => upgraded,
@@ -38,7 +38,7 @@ async fn worker(request: BoxedRequest) -> Option<Socket> {
             return None;
         }
     };
-    // What hyper has read on belongs to the tunnel.
+    // Bytes that hyper has read beyond the request belong to the tunnel.
     let parts = upgraded.downcast::<TokioIo<RewriteErrorsIo<Socket>>>().ok()?;
     let (client, unread) = parts.io.into_inner().into_inner();
     Some(client.with_prefix(unread).with_prefix(parts.read_buf))

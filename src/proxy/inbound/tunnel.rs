@@ -1,7 +1,7 @@
-//! Serves a tunnel whose connection is made. The client's first bytes decide: it becomes a blind tunnel, one paced by
-//! turns, an intercepted one, or plain HTTP paced by request.
+//! Serves a tunnel whose connection is made. By the client's first bytes, it becomes a blind tunnel, a tunnel paced by
+//! turns, an intercepted tunnel, or plain HTTP paced by request.
 //!
-//! The first bytes are looked at only if a rule may need that. Without rules, tunnels are relayed at once.
+//! The first bytes are read only if a rule may need that. Without rules, tunnels are relayed at once.
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -37,8 +37,8 @@ use crate::{
     tls::Protocol,
 };
 
-/// How long a silent tunnel keeps its slot. Unspent, a slot holds up its lane: silent tunnels could take all slots of a
-/// limit.
+/// Maximum time that a silent tunnel keeps its slot. An unspent slot blocks its lane: silent tunnels could take all
+/// slots of a limit.
 const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
 
 /// Protocol that a client begins to speak.
@@ -46,9 +46,9 @@ const FIRST_BYTES_WITHIN: Duration = Duration::from_millis(500);
 enum FirstBytes {
     Http(Protocol),
     Tls,
-    /// Something else, or the upstream speaks first.
+    /// Another protocol, or the upstream sends first.
     Other,
-    /// Nobody has spoken for as long as `idle`.
+    /// Neither side has sent anything for as long as `idle`.
     Nothing,
 }
 
@@ -66,11 +66,11 @@ pub(super) async fn serve(
     }
     match first_bytes(&exchange, &mut client, &upstream, &mut terms.pace).await {
         FirstBytes::Http(protocol) if plain_http_only || !matches!(terms.pace, TunnelPace::Unpaced) => {
-            // An unspent slot goes back. The tunnel's connection serves the first of the requests.
+            // An unspent slot is returned. The tunnel's connection serves the first of the requests.
             terms.pace.give_back();
             intercept::plain(exchange, route, client, protocol, upstream).await;
         }
-        // A blind tunnel would let requests of any number through for one slot, and to any name.
+        // A blind tunnel would let any number of requests through for one slot, and to any name.
         FirstBytes::Nothing => {
             let (host, silent_s) = (&route.origin.host, exchange.progress.timeouts().idle.as_secs_f64());
             info!(%host, client = %exchange.session.address, silent_s, timeout = "idle", "ended a silent tunnel");
@@ -125,7 +125,7 @@ async fn by_hello(
         Https::Intercept => {
             drop(upstream);
             terms.pace.give_back();
-            // By the same rules it leaves nothing alone.
+            // By the same rules, interception leaves no tunnel alone here.
             return drop(intercept::serve(exchange, client, route).await);
         }
         Https::Turns | Https::Tunnel => {}
@@ -161,7 +161,7 @@ async fn by_hello(
     lane.metrics().count(CallOutcome::Tunnelled);
 }
 
-/// The lane of the tunnel's own host, if that has limits. A slot that the tunnel holds is given back, as lanes are
+/// The lane of the tunnel's own host, if that has limits. A slot that the tunnel holds is returned, because lanes are
 /// asked in a fixed order.
 fn own_lane(exchange: &Exchange, route: &Route, terms: &mut TunnelTerms) -> Option<TurnLane> {
     match std::mem::replace(&mut terms.pace, TunnelPace::Unpaced) {
@@ -231,7 +231,7 @@ fn warn_blind(exchange: &Exchange, route: &Route, turns: bool) {
     }
 }
 
-/// Notes that `client` offers HTTP/2 in a tunnel to the host of `lane`, which is paced by turns.
+/// Records that `client` offers HTTP/2 in a tunnel to the host of `lane`, which is paced by turns.
 fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
     lane.metrics().offered_http2();
     let host = lane.host();
@@ -299,8 +299,8 @@ async fn spoken_first(exchange: &Exchange, client: &mut Socket, upstream: &TcpSt
             None if server_name::is_tls(first) => FirstBytes::Tls,
             None => FirstBytes::Other,
         }),
-        // A client that waits for the upstream to send first speaks neither HTTP nor TLS. Looked at, because a connection
-        // that a parent proxy has made is still noted as readable after its answer.
+        // A client that waits for the upstream to send first speaks neither HTTP nor TLS. The socket is peeked at,
+        // because a connection that a parent proxy has made is still marked readable after the parent's answer.
         _ = upstream.peek(&mut there) => Ok(FirstBytes::Other),
         () = proxy.clock.sleep_until(proxy.clock.now() + exchange.progress.idle()) => Ok(FirstBytes::Nothing),
         () = proxy.drain.begun() => Ok(FirstBytes::Other),

@@ -1,4 +1,4 @@
-//! Lanes whose slots the turns of a tunnel take.
+//! Lanes from which the turns of a tunnel take slots.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ pub(crate) type Lanes = SmallVec<[TurnLane; 2]>;
 /// A lane that gives a slot for each turn.
 pub(crate) struct TurnLane {
     pub(crate) lane: Arc<Lane>,
-    /// What each turn asks for.
+    /// Demand of each turn.
     pub(crate) ask: AdmitRequest,
 }
 
-/// The lanes of a tunnel, and how long a turn may wait for them all.
+/// The lanes of a tunnel, and the maximum time that a turn may wait for them all.
 pub(crate) struct TurnLanes {
     pub(crate) lanes: Lanes,
     pub(crate) patience: Duration,
@@ -25,8 +25,8 @@ pub(crate) struct TurnLanes {
 // === impl TurnLanes ===
 
 impl TurnLanes {
-    /// Puts `lanes` in the order of their hosts: two tunnels that draw on the same lanes must not each hold a slot that the
-    /// other one waits for.
+    /// Sorts `lanes` by their hosts: two tunnels that draw on the same lanes must not each hold a slot that the other
+    /// one waits for.
     pub(crate) fn new(mut lanes: Lanes, patience: Duration) -> Self {
         lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
         lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));

@@ -1,5 +1,5 @@
 //! Relays a blind tunnel turn by turn. The bytes of a new turn are held until each lane gives a slot; nothing else is
-//! delayed or changed. Only headers of TLS records are looked at: see `message::tls_turns`.
+//! delayed or changed. Only headers of TLS records are read: see `message::tls_turns`.
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
@@ -24,10 +24,12 @@ use crate::{
 
 /// Silence of the server that ends a turn whose answer has begun. Streamed answers pause for less.
 const ANSWERED_AFTER: Duration = Duration::from_secs(3);
-/// Silence that ends the first turn of a connection: longer, as session tickets after a handshake look like an answer.
+/// Silence that ends the first turn of a connection: longer, because session tickets after a handshake look like an
+/// answer.
 const FIRST_ANSWERED_AFTER: Duration = Duration::from_secs(30);
 
-/// Time after its last bytes within which an API closes the connection of an answer. Time-outs of idle connections are longer.
+/// Maximum time after an answer's last bytes in which an API closes the answer's connection. Time-outs of idle
+/// connections are longer.
 const CLOSES_WITH_ANSWER: Duration = Duration::from_millis(100);
 
 /// Interval at which a tunnel with a waiting turn is marked as active.
@@ -53,12 +55,12 @@ struct TurnState {
     permits: Permits,
     begun: u64,
     answered: bool,
-    /// When the server has last sent application data.
+    /// When the server has last sent application data in the current turn.
     heard: Option<Instant>,
     /// A turn waits for its slots.
     waits: bool,
     ended: bool,
-    /// When the server has last sent application data, in whichever turn.
+    /// When the server has last sent application data, in any turn.
     last_answer: Option<Instant>,
     /// When the server has closed its side.
     server_ended: Option<Instant>,
@@ -75,7 +77,7 @@ enum Unsent {
     Closed,
 }
 
-/// Relays what both sides say until both have closed, one breaks or a turn may not wait any longer.
+/// Relays both sides' bytes until both have closed, one breaks or a turn may not wait any longer.
 pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: TcpStream, lanes: TurnLanes) {
     let open = relay::OpenTunnel::new(&exchange);
     exchange.progress.moves();
@@ -102,7 +104,7 @@ pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: Tcp
 // === impl TurnRelay ===
 
 impl TurnRelay<'_> {
-    /// Takes the slots of a new turn. The one before is over.
+    /// Takes the slots of a new turn. The previous turn is over.
     async fn begin(&self) -> Result<(), Unsent> {
         let clock = self.exchange.proxy.clock;
         let since = clock.now();
@@ -138,7 +140,7 @@ impl TurnRelay<'_> {
         Ok(())
     }
 
-    /// The server has sent `bytes`.
+    /// Records that the server has sent `bytes`.
     fn heard(&self, bytes: &[u8]) {
         let now = self.exchange.proxy.clock.now();
         let mut state = self.state.lock();
@@ -246,8 +248,8 @@ impl Gate for TurnRelay<'_> {
 // === impl TurnState ===
 
 impl TurnState {
-    /// Whether the API has closed the connection because it was idle while the turn waited that has begun at `since`. Otherwise it
-    /// had closed it before, or closed it with an answer: then the turn may be the rest of an upload.
+    /// Returns whether the API has closed the connection as idle while the turn waited that has begun at `since`.
+    /// Otherwise the API had closed it before, or closed it with an answer: then the turn may be the rest of an upload.
     fn was_idle(&self, since: Instant) -> bool {
         self.server_ended.is_some_and(|ended| {
             let silent = self.last_answer.map_or(Duration::MAX, |last| ended.since(last));
@@ -287,7 +289,7 @@ async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal
                     granted = &mut waiting => granted?,
                     () = clock.sleep_until(until) => match waiting.give_up() {
                         Some(refusal) => return Err(refusal),
-                        // It has its slot by now.
+                        // The slot has come meanwhile.
                         None => waiting.await?,
                     },
                 }

@@ -1,4 +1,5 @@
-//! Reports what becomes of turns inside of tunnels: in metrics, among the lane's departed clients, as incidents and in the log.
+//! Reports the outcome of turns inside tunnels: in metrics, among the lane's departed clients, as incidents and in the
+//! log.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sees to it that nothing takes too long that a exchange is at.
+//! Enforces the deadlines of exchanges.
 
 use std::{
     pin::{Pin, pin},
@@ -24,32 +24,32 @@ use crate::{
     },
 };
 
-/// How often a connection looks whether it has taken too long. A phase's limit is kept to within this.
+/// Interval at which a connection checks its deadlines. A phase's limit is kept to within this.
 const TICK: Duration = Duration::from_secs(10);
 
 /// Watches one exchange.
 pub(crate) struct Watchdog {
     exchange: Arc<Exchange>,
     bell: Bell,
-    /// Its connection may ring the exchange's alarm.
+    /// True for an exchange on a stream: its connection may ring the exchange's alarm.
     of_stream: bool,
 }
 
-/// What has it look at the clock.
+/// Source of the wake-ups to check the clock.
 enum Bell {
     Timer {
         timer: Pin<Box<Sleep>>,
-        /// When it rings.
+        /// Time at which the timer rings.
         rings: Instant,
-        /// It wakes the task when it rings.
+        /// True if the timer wakes the task when it rings.
         wakes: bool,
     },
-    /// Only the exchange's alarm, which its connection rings if it will be late before the connection looks at all of its
-    /// streams again.
+    /// Only the exchange's alarm. The connection rings it if the exchange will be late before the connection's next
+    /// check of all its streams.
     Alarm(Arc<NextLook>),
 }
 
-/// When a connection looks next whether its streams are late.
+/// Time of a connection's next check of its streams.
 #[derive(Default)]
 pub(crate) struct NextLook(AtomicU64);
 
@@ -74,8 +74,8 @@ impl Watchdog {
         Self { exchange, bell: Bell::Timer { timer, rings, wakes: false }, of_stream: false }
     }
 
-    /// One for a stream, whose connection looks after it at `next_look`: it needs a timer only for what has to be over
-    /// before that.
+    /// Creates a watchdog for a stream whose connection checks it at `next_look`. The watchdog needs a timer only for
+    /// deadlines before that.
     pub(crate) fn of_stream(exchange: Arc<Exchange>, next_look: Arc<NextLook>) -> Self {
         let mut watch = Self { exchange, bell: Bell::Alarm(next_look), of_stream: true };
         if watch.exchange.proxy.is_draining() {
@@ -84,13 +84,13 @@ impl Watchdog {
         watch
     }
 
-    /// Ready when the current phase has taken too long and there is no request to fail. Before that it makes the
-    /// request under way fail, so it is to be polled before that.
+    /// Ready when the current phase has taken too long and there is no request to fail. If there is one, this makes the
+    /// current request fail: so poll the watchdog before the request.
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.poll_bell(cx).is_ready() {
             let exchange = &self.exchange;
             let (now, cut_off) = (exchange.proxy.clock.now(), exchange.proxy.drain.cut_off());
-            // What holds memory here is half of a head, or an answer that its worker does not read.
+            // Memory is held here by an incomplete head, or by an answer that its worker does not read.
             let holds = !self.of_stream && matches!(exchange.progress.phase(), Phase::Head | Phase::Body);
             if holds && exchange.proxy.memory.is_to_end(exchange.session.holder()) {
                 respond::unread(exchange);
@@ -101,7 +101,8 @@ impl Watchdog {
                 debug!(phase = ?exchange.progress.phase(), "ending what takes too long");
                 return Poll::Ready(());
             }
-            // Behind a pipelined request hyper does not see the client leave: rare, so that a look now and then will do.
+            // Behind a pipelined request hyper does not see the client leave. This is rare, so an occasional check is
+            // enough.
             if exchange.progress.phase() == Phase::Answer && exchange.session.client.has_left() {
                 return Poll::Ready(());
             }
@@ -110,8 +111,8 @@ impl Watchdog {
         Poll::Pending
     }
 
-    /// Whether the connection is to make room for others: nothing is under way on it, or half of a head for long. A request that has
-    /// just come, and what is still to be written of an answer, would be lost.
+    /// Returns whether the connection is to make room for others: it carries no request, or has had an incomplete head
+    /// for long. A request that has just come, or the unwritten rest of an answer, would be lost.
     fn gives_way(&self, now: Instant) -> bool {
         let Exchange { proxy, progress, session, .. } = &*self.exchange;
         if self.of_stream || !proxy.drain.is_full(now) {
@@ -125,8 +126,8 @@ impl Watchdog {
         }
     }
 
-    /// A phase that has begun may have to end before the next look at the clock: a short `Prefer: wait`, for instance. To
-    /// be called after whatever can begin one.
+    /// Brings the timer forward: a phase that has begun may have to end before the next check, because of a short
+    /// `Prefer: wait`, for instance. To be called after anything that can begin a phase.
     pub(crate) fn catch_up(&mut self, cx: &mut Context<'_>) {
         let rings = match &self.bell {
             Bell::Timer { rings, .. } => *rings,
@@ -134,14 +135,14 @@ impl Watchdog {
         };
         if self.exchange.progress.deadline() < rings {
             self.look_again();
-            // One that was never asked wakes nobody.
+            // A timer that was never polled wakes no task.
             if self.poll_timer(cx).is_ready() {
                 cx.waker().wake_by_ref();
             }
         }
     }
 
-    /// Ready when it is time to look.
+    /// Ready when it is time to check.
     fn poll_bell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.of_stream && self.exchange.alarm.poll(cx).is_ready() {
             return Poll::Ready(());
@@ -149,7 +150,8 @@ impl Watchdog {
         self.poll_timer(cx)
     }
 
-    /// Ready when its timer has rung, if it has one. It is asked once, and wakes the task, which asks far more often.
+    /// Ready when the timer has rung, if there is one. The timer is polled once and then wakes the task, which polls
+    /// this far more often.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.bell {
             Bell::Timer { timer, wakes: true, .. } if !timer.is_elapsed() => Poll::Pending,
@@ -166,7 +168,7 @@ impl Watchdog {
         &self.exchange
     }
 
-    /// Looks at the clock when the current phase ends, or at the next tick.
+    /// Schedules the next check for the end of the current phase, or for the next tick.
     pub(crate) fn look_again(&mut self) {
         let exchange = &self.exchange;
         let now = exchange.proxy.clock.now();
@@ -191,7 +193,7 @@ impl Watchdog {
     }
 }
 
-/// Short enough for the shortest of the limits.
+/// Interval short enough for the shortest of the limits.
 pub(crate) fn tick(proxy: &Proxy) -> Duration {
     let limits = proxy.timeouts();
     [limits.answer, limits.idle, limits.head, limits.keep_alive].into_iter().fold(TICK, Duration::min)

@@ -1,4 +1,4 @@
-//! What wakes one task at a word of another.
+//! Lets one task wake another.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Rings once each time that it is told to.
+/// An alarm that wakes its task once for each ring.
 #[derive(Default)]
 pub(crate) struct Alarm {
     rings: AtomicBool,
@@ -24,7 +24,7 @@ impl Alarm {
         }
     }
 
-    /// Ready when it has rung since it was last asked. If not, the task is woken when it does.
+    /// Ready if it has rung since the last poll. Otherwise the task is woken when it rings.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         let mut sleeper = self.sleeper.lock();
         if self.rings.swap(false, Ordering::Relaxed) {

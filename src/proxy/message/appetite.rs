@@ -1,4 +1,4 @@
-//! Whether more of an answer is to be read from an upstream's connection.
+//! Back-pressure on an upstream's connection: whether more of an answer is to be read.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Whether more is to be read.
+/// Flag that says whether more is to be read.
 #[derive(Default)]
 pub(crate) struct Appetite {
     sated: AtomicBool,
@@ -17,12 +17,12 @@ pub(crate) struct Appetite {
 // === impl Appetite ===
 
 impl Appetite {
-    /// A piece has come: no more until that is on its way.
+    /// Stops reading after a piece has come, until it is passed on.
     pub(crate) fn sate(&self) {
         self.sated.store(true, Ordering::Relaxed);
     }
 
-    /// More may come.
+    /// Allows more to be read.
     pub(crate) fn whet(&self) {
         if self.sated.swap(false, Ordering::Relaxed)
             && let Some(waker) = self.reader.lock().take()
@@ -38,7 +38,7 @@ impl Appetite {
         }
         let mut reader = self.reader.lock();
         *reader = Some(cx.waker().clone());
-        // It may have been whetted before the waker was there.
+        // The flag may have changed before the waker was stored.
         if self.sated.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -7,15 +7,15 @@ use http_body::Frame;
 
 use super::replay_memory::ReplayMemory;
 
-/// What was read of a body before its turn.
+/// The part of a body that was read before its turn.
 pub(crate) struct BodyBeginning {
     /// Copied, so that a few bytes do not hold on to the whole buffer that they were read into.
     data: BytesMut,
-    /// What came behind it: the trailers.
+    /// The trailers behind the data.
     trailers: Option<Frame<Bytes>>,
-    /// Nothing more comes.
+    /// True if the body has ended.
     ended: bool,
-    /// How much is to be read.
+    /// Number of bytes to read.
     most: usize,
     memory: Arc<ReplayMemory>,
     taken: usize,
@@ -24,14 +24,14 @@ pub(crate) struct BodyBeginning {
 // === impl BodyBeginning ===
 
 impl BodyBeginning {
-    /// For `most` bytes; `None` if there is no memory for them.
+    /// A beginning of up to `most` bytes; `None` if there is no memory for them.
     pub(super) fn new(most: usize, memory: &Arc<ReplayMemory>) -> Option<Box<Self>> {
         let memory = memory.take(most).then(|| memory.clone())?;
         let data = BytesMut::new();
         Some(Box::new(Self { data, trailers: None, ended: false, most, memory, taken: most }))
     }
 
-    /// Keeps what was read. What comes in one piece is kept wholly, though it be more than was asked for.
+    /// Keeps a frame that was read. A piece is kept as a whole, even if it exceeds the limit.
     pub(super) fn keep(&mut self, frame: Option<Frame<Bytes>>) {
         match frame.map(Frame::into_data) {
             Some(Ok(data)) => self.data.extend_from_slice(&data),
@@ -48,22 +48,22 @@ impl BodyBeginning {
         }
     }
 
-    /// Whether enough is here.
+    /// Returns whether enough was read.
     pub(super) fn suffices(&self) -> bool {
         self.ended || self.trailers.is_some() || self.data.len() >= self.most
     }
 
-    /// Whether trailers came behind it that have not been sent.
+    /// Returns whether there are trailers that have not been sent.
     pub(super) fn has_trailers(&self) -> bool {
         self.trailers.is_some()
     }
 
-    /// Its bytes, as far as they have not been sent.
+    /// Bytes that have not been sent.
     pub(super) fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// The next of what was read; `Some(None)` is the end of the body.
+    /// The next frame that was read; `Some(None)` is the end of the body.
     pub(super) fn pop(&mut self) -> Option<Option<Frame<Bytes>>> {
         if !self.data.is_empty() {
             return Some(Some(Frame::data(self.data.split().freeze())));
@@ -71,7 +71,7 @@ impl BodyBeginning {
         self.trailers.take().map(Some).or(self.ended.then_some(None))
     }
 
-    /// Whether nothing is left to be sent of it.
+    /// Returns whether nothing is left to be sent.
     pub(super) fn is_sent(&self) -> bool {
         self.data.is_empty() && self.trailers.is_none()
     }

@@ -1,4 +1,4 @@
-//! What `Cache-Control` says, in requests and in answers (RFC 9111 §5.2).
+//! Directives of `Cache-Control`, in requests and in answers (RFC 9111 §5.2).
 
 use std::time::Duration;
 
@@ -9,47 +9,48 @@ use http::{
 
 use super::{fields, quoted_list::quoted_members};
 
-/// A number of seconds that is as good as for ever (RFC 9111 §1.2.2).
+/// Number of seconds that stands for infinity (RFC 9111 §1.2.2).
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 31);
 
-/// What a request allows a cache to do.
+/// Cache directives of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
-    /// Nothing of it may be stored.
+    /// No part of the request or its answer may be stored.
     pub(crate) no_store: bool,
-    /// Nothing is to be used that was not validated.
+    /// A stored answer must not be used without validation.
     pub(crate) no_cache: bool,
-    /// What is not stored is not wanted.
+    /// The client wants only a stored answer.
     pub(crate) only_if_cached: bool,
-    /// How old the answer may be.
+    /// Maximum age of the answer.
     pub(crate) max_age: Option<Duration>,
-    /// For how long the answer has to stay fresh.
+    /// Minimum time for which the answer has to stay fresh.
     pub(crate) min_fresh: Option<Duration>,
-    /// For how long the answer may have been stale.
+    /// Maximum time for which the answer may have been stale.
     pub(crate) max_stale: Option<Duration>,
 }
 
-/// What an answer allows a private cache to do: `s-maxage` and `proxy-revalidate` are for shared ones.
+/// Cache directives of an answer for a private cache: `s-maxage` and `proxy-revalidate` are for shared ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerDirectives {
-    /// It must not be stored.
+    /// The answer must not be stored.
     pub(crate) no_store: bool,
-    /// It must not be used again without validation.
+    /// The answer must not be used again without validation.
     pub(crate) no_cache: bool,
-    /// Once stale, it must not be used without validation, whatever a request allows.
+    /// Once stale, the answer must not be used without validation, even if a request allows stale answers.
     pub(crate) must_revalidate: bool,
-    /// It may be stored only where its status is understood.
+    /// The answer may be stored only if its status is understood.
     pub(crate) must_understand: bool,
-    /// It says that it may be stored.
+    /// The answer says that it may be stored.
     pub(crate) storable: bool,
-    /// For how long it is fresh. What cannot be read, or is said twice in different ways, makes it stale (RFC 9111 §4.2.1).
+    /// Time for which the answer is fresh. An unreadable value, or two different values, make the answer stale (RFC
+    /// 9111 §4.2.1).
     pub(crate) max_age: Option<Duration>,
 }
 
 // === impl RequestDirectives ===
 
 impl RequestDirectives {
-    /// Those of a request with these `fields`.
+    /// Directives of a request with these `fields`.
     pub(crate) fn of(fields: &HeaderMap) -> Self {
         let mut said = Self::default();
         for (name, value) in directives(fields) {
@@ -57,14 +58,14 @@ impl RequestDirectives {
                 "no-store" => said.no_store = true,
                 "no-cache" => said.no_cache = true,
                 "only-if-cached" => said.only_if_cached = true,
-                // An age that cannot be read is not met.
+                // No answer meets an age that cannot be read.
                 "max-age" => said.max_age = Some(value.and_then(seconds).unwrap_or_default()),
                 "min-fresh" => said.min_fresh = value.and_then(seconds),
                 "max-stale" => said.max_stale = value.map_or(Some(FOREVER), seconds),
                 _ => {}
             }
         }
-        // What HTTP/1.0 said in its place (RFC 9111 §5.4).
+        // HTTP/1.0's equivalent (RFC 9111 §5.4).
         if !fields.contains_key(CACHE_CONTROL) {
             said.no_cache = fields::tokens(fields, &PRAGMA).any(|token| token.eq_ignore_ascii_case("no-cache"));
         }
@@ -75,13 +76,13 @@ impl RequestDirectives {
 // === impl AnswerDirectives ===
 
 impl AnswerDirectives {
-    /// Those of an answer with these `fields`.
+    /// Directives of an answer with these `fields`.
     pub(crate) fn of(fields: &HeaderMap) -> Self {
         let mut said = Self::default();
         for (name, value) in directives(fields) {
             match name.as_str() {
                 "no-store" => said.no_store = true,
-                // Also where it names fields: to leave these out would hardly be worth it (RFC 9111 §5.2.2.4).
+                // Also if it names fields: storing an answer without them would hardly be worth it (RFC 9111 §5.2.2.4).
                 "no-cache" => said.no_cache = true,
                 "must-revalidate" => said.must_revalidate = true,
                 "must-understand" => said.must_understand = true,
@@ -98,7 +99,7 @@ impl AnswerDirectives {
     }
 }
 
-/// The directives in small letters, with their values if they have any.
+/// The directives in lower case, with their values if they have any.
 fn directives(fields: &HeaderMap) -> impl Iterator<Item = (String, Option<&[u8]>)> {
     let lines = fields.get_all(CACHE_CONTROL).into_iter();
     lines.flat_map(|line| quoted_members(line.as_bytes())).map(|member| {
@@ -110,7 +111,7 @@ fn directives(fields: &HeaderMap) -> impl Iterator<Item = (String, Option<&[u8]>
     })
 }
 
-/// What a quoted string has between its quotes. Numbers have no escapes.
+/// Text between the quotes of a quoted string. Numbers have no escapes.
 fn unquoted(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inner @ .., b'"'] => inner,
@@ -118,7 +119,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Digits and nothing else; more than the largest number is the largest number (RFC 9111 §1.2.2).
+/// Parses digits and nothing else. A number above the largest one counts as the largest (RFC 9111 §1.2.2).
 pub(crate) fn seconds(value: &[u8]) -> Option<Duration> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let number = digits.then(|| str::from_utf8(value).ok())?.map(|text| text.parse().unwrap_or(u64::MAX));
@@ -149,7 +150,7 @@ mod tests {
             ("max-age=0060", 60),
             ("public, max-age=60, x", 60),
             ("max-age=60, max-age=60", 60),
-            // §1.2.2: greater than what it can hold.
+            // §1.2.2: a number too large to represent.
             ("max-age=99999999999999999999999", 1 << 31),
         ] {
             assert_eq!(max_age(&[said]), Some(seconds), "{said}");
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(RequestDirectives::of(&lines(&["max-age=x"])).max_age, seconds(0));
     }
 
-    /// RFC 9111 §5.4: where `Cache-Control` is missing.
+    /// RFC 9111 §5.4: `Pragma` counts only if `Cache-Control` is missing.
     #[test]
     fn pragma_counts_where_there_is_no_cache_control() {
         let mut fields = HeaderMap::from_iter([(PRAGMA, HeaderValue::from_static("No-Cache"))]);

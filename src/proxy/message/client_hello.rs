@@ -1,8 +1,8 @@
 //! The unencrypted first message of a TLS client: the server's name and the protocols that it offers.
 //!
-//! Reads bytes that a relay has peeked at, however the message is cut into records and pieces. Extensions are the same in
-//! every version from TLS 1.0 to 1.3 (RFC 6066, RFC 8446 §4.1.2), so a name counts in each. A message that servers may
-//! read differently is an error.
+//! Reads bytes that a relay has peeked at, in any division of the message into records and pieces. Extensions are the
+//! same in every version from TLS 1.0 to 1.3 (RFC 6066, RFC 8446 §4.1.2), so a name counts in each. A message that
+//! servers may read differently is an error.
 
 use std::io;
 
@@ -31,16 +31,16 @@ const SERVER_NAME: u16 = 0;
 /// Number of the extension with the protocols that the client offers (RFC 7301 §3.1).
 const ALPN: u16 = 16;
 
-/// What is read of a ClientHello.
+/// Parts of a ClientHello that andante uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientHello {
-    /// The name of the server (RFC 6066 §3), in small letters.
+    /// The name of the server (RFC 6066 §3), in lower case.
     pub(crate) server_name: Option<String>,
-    /// Whether HTTP/2 may be spoken.
+    /// True if the client offers HTTP/2.
     pub(crate) offers_http2: bool,
 }
 
-/// A ClientHello of which not all has come yet.
+/// Reader of a ClientHello that is not complete yet.
 #[derive(Debug, Default)]
 pub(crate) struct HelloReader {
     /// The part of the current record that has come.
@@ -58,7 +58,7 @@ impl HelloReader {
     /// Reads on in `bytes`, which follow those of the last call. `None` if more has to come.
     ///
     /// # Errors
-    /// If that is no ClientHello.
+    /// If the message is not a ClientHello.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> io::Result<Option<ClientHello>> {
         self.record.extend_from_slice(bytes);
         let mut at = 0;
@@ -89,7 +89,7 @@ fn content(bytes: &[u8]) -> io::Result<Option<&[u8]>> {
         return if is_record { Ok(None) } else { Err(unreadable("a TLS handshake begins with another record")) };
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
-    // OpenSSL passes over an empty record.
+    // OpenSSL skips an empty record.
     if length == 0 || length > LONGEST_RECORD_BYTES {
         return Err(unreadable("a record of a TLS handshake is empty or too long"));
     }
@@ -110,7 +110,7 @@ fn parse(body: &[u8]) -> Option<ClientHello> {
     while !extensions.is_empty() {
         let kind = extensions.number(2)?;
         let content = Part(extensions.prefixed(2)?);
-        // Of two, servers may believe either.
+        // If an extension is repeated, servers may use either one.
         let is_repeated = match u16::try_from(kind) {
             Ok(SERVER_NAME) => name.replace(server_name(content)?).is_some(),
             Ok(ALPN) => protocols.replace(offers_http2(content)?).is_some(),
@@ -123,7 +123,7 @@ fn parse(body: &[u8]) -> Option<ClientHello> {
     Some(ClientHello { server_name: name.flatten(), offers_http2: protocols.unwrap_or_default() })
 }
 
-/// The only host in a list of server names, in small letters. An address counts as no name, as servers treat it (RFC 6066
+/// The only host in a list of server names, in lower case. An address counts as no name, as servers treat it (RFC 6066
 /// §3 forbids it). The outer `None` is a malformed list.
 fn server_name(mut extension: Part<'_>) -> Option<Option<String>> {
     let mut list = extension.last_prefixed()?;
@@ -136,7 +136,7 @@ fn server_name(mut extension: Part<'_>) -> Option<Option<String>> {
     }
 }
 
-/// Whether a list of protocols has HTTP/2.
+/// Returns whether a list of protocols contains HTTP/2.
 fn offers_http2(mut extension: Part<'_>) -> Option<bool> {
     let (mut list, mut offered) = (extension.last_prefixed()?, false);
     while !list.is_empty() {
@@ -162,18 +162,18 @@ impl<'a> Part<'a> {
         Some(taken)
     }
 
-    /// A number of so many bytes.
+    /// A number of `bytes` bytes.
     fn number(&mut self, bytes: usize) -> Option<usize> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
-    /// Bytes behind their length, which takes so many bytes.
+    /// Bytes behind their length, which takes `length_bytes` bytes.
     fn prefixed(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(length_bytes)?;
         self.take(length)
     }
 
-    /// The same with a length of two bytes, if nothing follows.
+    /// Bytes behind a length of two bytes, if nothing follows them.
     fn last_prefixed(&mut self) -> Option<Part<'a>> {
         let bytes = self.prefixed(2)?;
         self.is_empty().then_some(Part(bytes))
@@ -200,7 +200,7 @@ mod tests {
         bytes
     }
 
-    /// The same message in records that hold `each` bytes of it.
+    /// Cuts the message into records that hold `each` bytes of it.
     fn in_records(hello: &[u8], each: usize) -> Vec<u8> {
         let record = |part: &[u8]| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
         hello[5..].chunks(each).flat_map(record).collect()
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Servers may read one of two names, skip what they do not know, or cut a name at a zero.
+    /// Servers may read one of two names, skip unknown entries, or cut a name at a zero.
     #[test]
     fn name_that_servers_may_read_differently_is_an_error() {
         let two_in_list = [&[0, 0, 1, b'a'][..], &[0, 0, 1, b'b']].concat();

@@ -1,5 +1,5 @@
-//! Authentication schemes that log in a connection and not a request: NTLM, and Negotiate (RFC 4559), which is Kerberos or
-//! NTLM. A server lets every later request on such a connection in, whoever sends it.
+//! Authentication schemes that log in a connection and not a request: NTLM, and Negotiate (RFC 4559), which is Kerberos
+//! or NTLM. A server accepts every later request on such a connection, regardless of its sender.
 
 use http::{
     HeaderMap, HeaderName,
@@ -9,18 +9,18 @@ use http::{
 /// Names of the schemes; they are compared without regard to case (RFC 9110 §11.1).
 const SCHEMES: [&[u8]; 3] = [b"ntlm", b"negotiate", b"kerberos"];
 
-/// Whether a request with these fields logs in the connection that it is sent on.
+/// Returns whether a request with these fields logs in its connection.
 pub(crate) fn has_credentials(fields: &HeaderMap) -> bool {
     names_scheme(fields, &AUTHORIZATION) || names_scheme(fields, &PROXY_AUTHORIZATION)
 }
 
-/// Whether an answer with these fields asks for such a login, or is a part of one.
+/// Returns whether an answer with these fields asks for such a login, or is a part of one.
 pub(crate) fn has_challenge(fields: &HeaderMap) -> bool {
     names_scheme(fields, &WWW_AUTHENTICATE) || names_scheme(fields, &PROXY_AUTHENTICATE)
 }
 
-/// Whether any member of the field `name` begins with one of the schemes. A comma inside of a quoted string begins a
-/// member here, too: a connection that is kept apart without need harms nobody.
+/// Returns whether any member of the field `name` begins with one of the schemes. A comma inside a quoted string also
+/// counts as the start of a member here: binding a connection without need does no harm.
 fn names_scheme(fields: &HeaderMap, name: &HeaderName) -> bool {
     let members = fields.get_all(name).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     members.into_iter().any(|member| {

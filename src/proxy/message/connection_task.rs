@@ -1,7 +1,7 @@
-//! The task of an upstream's HTTP/1 connection: what wakes it, and what it need not ask twice.
+//! The task of an upstream's HTTP/1 connection: filters its wake-ups and repeated reads.
 //!
-//! hyper wakes it when the last piece of an answer is taken, which is of no use to it; and it asks the socket several times
-//! in one turn whether there is more to read.
+//! When the last piece of an answer is taken, hyper wakes the task without need. In addition, hyper polls the socket
+//! several times in one turn for more to read.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -10,21 +10,22 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// What is known of the task.
+/// State of the connection's task.
 #[derive(Default)]
 pub(crate) struct ConnectionTask {
-    /// Wakes it.
+    /// Waker of the task.
     waker: Mutex<Option<Waker>>,
-    /// There was nothing to read in this turn: the task is woken when there is.
+    /// True if there was nothing to read in this turn: the task is woken when there is.
     dry: AtomicBool,
-    /// The answer was read to its end, and no request was sent since: only the socket can have something for it.
+    /// True if the answer was read to its end, and no request was sent since: only the socket can have something for
+    /// the task.
     rests: AtomicBool,
 }
 
 // === impl ConnectionTask ===
 
 impl ConnectionTask {
-    /// It has its turn, and is woken for another one by `waker`.
+    /// Begins a turn of the task, which `waker` wakes for its next turn.
     pub(crate) fn turn(&self, waker: &Waker) {
         self.dry.store(false, Ordering::Relaxed);
         let mut known = self.waker.lock();
@@ -33,17 +34,17 @@ impl ConnectionTask {
         }
     }
 
-    /// A request is about to be sent.
+    /// Records that a request is about to be sent.
     pub(crate) fn works(&self) {
         self.rests.store(false, Ordering::Relaxed);
     }
 
-    /// The last answer was read to its end.
+    /// Records that the last answer was read to its end.
     pub(crate) fn rests(&self) {
         self.rests.store(true, Ordering::Relaxed);
     }
 
-    /// Something that hyper does wakes it.
+    /// Wakes the task for hyper, unless the task rests.
     pub(crate) fn wake(&self) {
         if !self.rests.load(Ordering::Relaxed)
             && let Some(waker) = &*self.waker.lock()
@@ -52,14 +53,15 @@ impl ConnectionTask {
         }
     }
 
-    /// Does what the socket may keep it waiting for, and then wakes the task for, whether it rests or not: the end of a
-    /// request may still be on its way out when its answer has been read.
+    /// Runs `act` with a waker that wakes the task even if it rests. The end of a request may still wait for the socket
+    /// when the answer has been read.
     pub(crate) fn with_waker<T>(&self, act: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let waker = self.waker.lock();
         act(&mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop())))
     }
 
-    /// Asks for something to `read` in its turn, once. What comes of it wakes the task whether it rests or not.
+    /// Polls `read` at most once in a turn after it was pending. The end of its wait wakes the task even if the task
+    /// rests.
     pub(crate) fn ask<T>(&self, read: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         if self.dry.load(Ordering::Relaxed) {
             return Poll::Pending;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-/// How a cache, or a call that several requests share, made the answer (RFC 9211).
+/// The field that says how a cache, or a call that several requests share, made the answer (RFC 9211).
 pub(crate) use http::header::CACHE_STATUS;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Version,
@@ -20,21 +20,24 @@ use crate::proxy::protocol::MAX_FIELDS;
 
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
-/// Ours, and never to be taken from anybody else (RFC 9209).
+/// andante's own field, never taken from other hops (RFC 9209).
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-/// andante's name of the request. Fields of that name from others are removed.
+/// andante's id of the request. Fields with this name from others are removed.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("andante-request-id");
 
-/// Removes what concerns only the hop that the message came by (RFC 9110 §7.6.1), and its framing, which is made anew.
+/// Removes the fields of the hop by which the message came (RFC 9110 §7.6.1), and the message's framing, which is
+/// generated again.
 ///
-/// Says whether the message allowed trailers, which `TE` does and which is to be allowed again.
+/// Returns whether the message allowed trailers with `TE`; the next hop is then to allow them again.
 pub(crate) fn remove_hop_by_hop(fields: &mut HeaderMap) -> bool {
     FoundFields::of(fields).remove_hop_by_hop(fields)
 }
 
-/// The length that an answer of `version` tells, which is made anew from its body. An error is what is wrong with an answer
-/// that hyper takes: names that are none (RFC 9113 §8.2.1), which the parser of HTTP/1 sees to; and framing that others may
-/// read differently (RFC 9112 §6.3).
+/// The length that an answer of `version` states, which is generated again from its body.
+///
+/// # Errors
+/// Defects that hyper accepts. Names may be invalid (RFC 9113 §8.2.1): only the parser of HTTP/1 refuses them. Other
+/// recipients may read the framing differently (RFC 9112 §6.3).
 pub(crate) fn told_length(
     fields: &HeaderMap,
     found: FoundFields,
@@ -44,7 +47,7 @@ pub(crate) fn told_length(
         return Err("it has a field whose name is no token");
     }
     if version == Version::HTTP_2 && fields.len() > MAX_FIELDS {
-        // hyper counts those of HTTP/1 as it reads them.
+        // hyper counts the fields of HTTP/1 as it reads them.
         return Err("it has more fields than an answer may have");
     }
     if found.coding
@@ -60,7 +63,8 @@ pub(crate) fn told_length(
     if !found.length {
         return Ok(None);
     }
-    // Looked at by hyper only where there is a body; passed on where there is none. Equal ones count once (RFC 9112 §6.3).
+    // hyper checks the length only if there is a body, but it is passed on in any case. Equal lengths count once (RFC
+    // 9112 §6.3).
     let lines = fields.get_all(CONTENT_LENGTH).iter();
     let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     let Some(length) = lengths.next() else { return Ok(None) };
@@ -71,7 +75,7 @@ pub(crate) fn told_length(
     }
 }
 
-/// What is wrong with fields that h2 takes (RFC 9113 §8.2.1). HTTP/1 has neither: there the parser sees to that.
+/// Describes a defect of fields that h2 accepts (RFC 9113 §8.2.1). The parser of HTTP/1 lets neither defect through.
 pub(crate) fn malformed(fields: &HeaderMap) -> Option<&'static str> {
     if fields.keys().any(|name| !is_token(name)) {
         return Some("a field whose name is no token");
@@ -80,7 +84,7 @@ pub(crate) fn malformed(fields: &HeaderMap) -> Option<&'static str> {
     fields.values().any(blank).then_some("a field whose value begins or ends with a blank")
 }
 
-/// Takes off outer blanks, which HTTP/1 would not have made a part of the value.
+/// Trims the values' outer whitespace, which HTTP/1 would not have made part of the value.
 pub(crate) fn trim(fields: &mut HeaderMap) {
     for value in fields.values_mut() {
         let inner = trimmed(value);
@@ -97,14 +101,14 @@ fn trimmed(value: &HeaderValue) -> &[u8] {
     value.as_bytes().trim_ascii()
 }
 
-/// Quotes are the one thing that names may have in HTTP/2 as the library reads it, and that are not for tokens (RFC 9110
-/// §5.6.2).
+/// Returns whether the name is a token (RFC 9110 §5.6.2). Only quotes need a check: the library allows them in HTTP/2
+/// names.
 pub(crate) fn is_token(name: &HeaderName) -> bool {
     !name.as_str().contains('"')
 }
 
-/// Which of the fields there are that every message is looked through for. One pass over what there is, which is little,
-/// instead of a dozen look-ups of what mostly is not there.
+/// Flags for the fields that every message is searched for. One pass over a message's few fields replaces a dozen
+/// look-ups of fields that are usually absent.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FoundFields {
     pub(crate) coding: bool,
@@ -112,16 +116,16 @@ pub(crate) struct FoundFields {
     pub(crate) expect: bool,
     pub(crate) upgrade: bool,
     pub(crate) via: bool,
-    /// One by which a request may speak of itself: `Prefer`, `Priority`, `Andante-…`.
+    /// A field with which a request states its terms: `Prefer`, `Priority`, `Andante-…`.
     pub(crate) term: bool,
-    /// One that may hold a key or a password for the API.
+    /// A field that may hold a key or a password for the API.
     pub(crate) credential: bool,
     pub(crate) timing: bool,
-    /// One in which a server asks for credentials.
+    /// A field in which a server asks for credentials.
     pub(crate) challenge: bool,
     connection: bool,
     te: bool,
-    /// How long the connection is kept.
+    /// A `Keep-Alive` field: how long the connection is kept.
     pub(crate) keep_alive: bool,
     proxy: bool,
     cache: bool,
@@ -133,7 +137,7 @@ impl FoundFields {
         Self::passing(fields, |_, _| {})
     }
 
-    /// The same, and `look`s at each of them.
+    /// Flags of `fields`; calls `look` for each field.
     pub(crate) fn passing<'a>(fields: &'a HeaderMap, mut look: impl FnMut(&HeaderName, &'a HeaderValue)) -> Self {
         let mut found = Self::default();
         for (name, value) in fields {
@@ -156,7 +160,7 @@ impl FoundFields {
             CACHE_STATUS => self.cache = true,
             AUTHORIZATION => self.credential = true,
             WWW_AUTHENTICATE | PROXY_AUTHENTICATE => self.challenge = true,
-            // Of those that are nearly always there, none is looked for.
+            // Fields that nearly every message has need no flag.
             CONTENT_TYPE | DATE | SERVER | HOST | USER_AGENT | ACCEPT | ACCEPT_ENCODING => {}
             _ => match name.as_str().as_bytes() {
                 [b'p', b'r', b'o', b'x', b'y', b'-', ..] => self.proxy = true,
@@ -169,7 +173,7 @@ impl FoundFields {
         }
     }
 
-    /// [`remove_hop_by_hop`], of the `fields` in which these were found. The others keep their order.
+    /// [`remove_hop_by_hop`] for the `fields` in which these flags were found. The remaining fields keep their order.
     pub(crate) fn remove_hop_by_hop(self, fields: &mut HeaderMap) -> bool {
         let trailers = self.te && allows_trailers(fields);
         let named = if self.connection { named_by_connection(fields) } else { HashSet::new() };
@@ -197,7 +201,7 @@ impl FoundFields {
     }
 }
 
-/// The fields that hold a key or a password for the API, as its users' manuals have them.
+/// Returns whether the field holds a key or a password for the API, according to the manuals of the APIs.
 pub(crate) fn is_credential(name: &HeaderName) -> bool {
     *name == AUTHORIZATION || is_key(name.as_str().as_bytes())
 }
@@ -220,18 +224,19 @@ fn allows_trailers(fields: &HeaderMap) -> bool {
     tokens(fields, &TE).any(|token| token.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// The fields that `Connection` names, on every line of it.
+/// The fields that `Connection` names, on all of its lines.
 fn named_by_connection(fields: &HeaderMap) -> HashSet<HeaderName> {
-    // `Connection: close, host` must not take away what the message cannot do without.
+    // `Connection: close, host` must not remove fields that the message needs.
     const KEPT: [&str; 4] = ["host", "via", "cache-control", "content-type"];
-    // Nearly all say only how long the connection lives, which names no other field.
+    // Nearly all lines only state how long the connection lives, and name no other field.
     const OF_CONNECTION: [&str; 2] = ["keep-alive", "close"];
     let is = |token: &str, names: &[&str]| names.iter().any(|name| token.eq_ignore_ascii_case(name));
     let named = tokens(fields, &CONNECTION).filter(|token| !is(token, &OF_CONNECTION) && !is(token, &KEPT));
     named.filter_map(|token| token.parse().ok()).collect()
 }
 
-/// Takes the `named` fields out of `Trailer`: they do not pass as trailers either, and only what is announced is sent on.
+/// Removes the `named` fields from `Trailer`: they do not pass as trailers either, and only announced trailers are sent
+/// on.
 fn announce_others(fields: &mut HeaderMap, named: &HashSet<HeaderName>) {
     let passes = |token: &&str| !token.parse().is_ok_and(|name: HeaderName| named.contains(&name));
     let announced = tokens(fields, &TRAILER).filter(passes).collect::<Vec<_>>().join(", ");
@@ -241,7 +246,7 @@ fn announce_others(fields: &mut HeaderMap, named: &HashSet<HeaderName>) {
     }
 }
 
-/// Removes from trailers what fields may not say either, and what comes too late there.
+/// Removes invalid fields from trailers, and fields that come too late there.
 pub(crate) fn clean_trailers(frame: &mut Frame<Bytes>) {
     let Some(trailers) = frame.trailers_mut() else { return };
     remove_hop_by_hop(trailers);
@@ -254,8 +259,8 @@ pub(crate) fn clean_trailers(frame: &mut Frame<Bytes>) {
     server_timing::remove(trailers);
 }
 
-/// Whether a field frames, routes, authenticates, modifies or controls its message, or says what its content is: in
-/// trailers it is of no use, and may deceive a recipient (RFC 9110 §6.5.1).
+/// Returns whether a field frames, routes, authenticates, modifies or controls its message, or describes its content.
+/// Such a field is of no use in trailers, and may deceive a recipient (RFC 9110 §6.5.1).
 fn belongs_into_head(name: &HeaderName) -> bool {
     let name = name.as_str();
     matches!(
@@ -301,7 +306,7 @@ fn belongs_into_head(name: &HeaderName) -> bool {
     ) || ["access-control-", "if-", "sec-", "x-forwarded-"].iter().any(|kind| name.starts_with(kind))
 }
 
-/// Removes every line of the field `name` in which another hop uses our name.
+/// Removes every line of the field `name` in which another hop uses andante's name.
 #[cold]
 pub(crate) fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
     let is_ours = |member: &str| {
@@ -321,7 +326,7 @@ pub(crate) fn remove_our_status(fields: &mut HeaderMap, name: HeaderName) {
     }
 }
 
-/// The members of a comma-separated field, over all its lines. Members that are not text are passed over.
+/// The members of a comma-separated field, over all its lines. Members that are not text are skipped.
 pub(crate) fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     fields.get_all(name).into_iter().flat_map(members)
 }
@@ -331,7 +336,7 @@ fn members(line: &HeaderValue) -> impl Iterator<Item = &str> {
     members.map(str::trim).filter(|member| !member.is_empty())
 }
 
-/// Adds us to the way that the message has come (RFC 9110 §7.6.3).
+/// Appends andante to the message's `Via` (RFC 9110 §7.6.3).
 pub(crate) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 3], received: Version) {
     let by = match received {
         Version::HTTP_10 => 1,
@@ -341,7 +346,7 @@ pub(crate) fn add_via(fields: &mut HeaderMap, via: &[HeaderValue; 3], received: 
     fields.append(VIA, via[by].clone());
 }
 
-/// Whether the message has been here before.
+/// Returns whether the message has passed this process before.
 pub(crate) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 3]) -> bool {
     let name = |via: &HeaderValue| via.as_bytes().rsplit(|b| *b == b' ').next().map(<[u8]>::to_vec).unwrap_or_default();
     let ours = name(&via[0]);

@@ -1,15 +1,15 @@
-//! The frames that an HTTP/2 peer sends, looked at before the library reads them.
+//! Filters the frames that an HTTP/2 peer sends before the library reads them.
 //!
 //! The library ends a connection after 100 empty DATA frames, counted over the connection's whole life. Servers and
-//! clients that flush send one with each message. RFC 9113 allows that; only many of them in a row are a flood. So an
-//! empty frame becomes one of an unknown type, which the library must ignore (RFC 9113 §4.1), until too many have come in
-//! a row. The library then ends the connection, as it does by itself.
+//! clients that flush send one with each message. RFC 9113 allows that; only many of them in a row are a flood. So the
+//! filter gives an empty frame an unknown type, which the library must ignore (RFC 9113 §4.1). It stops after too many
+//! empty frames in a row. The library then ends the connection, as it does without the filter.
 //!
-//! The filter changes a single byte of a frame's head and moves no bytes. Where a read ends inside of that head, the frame
-//! is left as it is.
+//! The filter changes a single byte of a frame's head and moves no bytes. If a read ends inside that head, the frame
+//! stays as it is.
 //!
-//! A peer that has closed may have answered before: a server that refuses an upload does. The library stops at the first
-//! write that fails, with the answer unread. So a failed write counts as done, and the read that follows tells the end.
+//! A peer that has closed may have answered before, such as a server that refuses an upload. The library stops at the
+//! first write that fails, with the answer unread. So a failed write counts as done, and the next read reports the end.
 
 use std::{
     io::{self, IoSlice},
@@ -35,8 +35,8 @@ const UNKNOWN: u8 = 0xea;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
-/// Empty DATA frames in a row that pass unseen; with more, the peer sends nothing else. A server that flushes in 100
-/// streams at once sends as many.
+/// Number of empty DATA frames in a row that are hidden; with more, the peer sends nothing else. A server that flushes
+/// in 100 streams at once sends as many.
 const MAX_EMPTY_IN_A_ROW: u32 = 1000;
 
 /// A stream of frames from a peer, and a callback after each read.
@@ -64,7 +64,7 @@ pub(crate) struct Received {
 struct FrameCursor {
     /// Bytes that are left of the preface or of a payload.
     skip: usize,
-    /// Bytes of the current frame's head, as far as they have come.
+    /// The received bytes of the current frame's head.
     head: [u8; HEAD_BYTES],
     head_len: usize,
     empty_in_a_row: u32,
@@ -147,7 +147,7 @@ impl FrameCursor {
         Self { skip, head: [0; HEAD_BYTES], head_len: 0, empty_in_a_row: 0, block: 0, is_block_end: false }
     }
 
-    /// Passes over `bytes`, the next that have come, and hides empty DATA frames among them.
+    /// Passes over the next `bytes` from the peer, and hides empty DATA frames among them.
     fn pass(&mut self, bytes: &mut [u8]) -> Received {
         let mut received = Received::default();
         let mut at = 0;
@@ -157,7 +157,7 @@ impl FrameCursor {
             let piece = &mut bytes[at..];
             let taken = (HEAD_BYTES - self.head_len).min(piece.len());
             self.head[self.head_len..self.head_len + taken].copy_from_slice(&piece[..taken]);
-            // Where in `bytes` the type lies, if this read has brought it.
+            // Position of the type in `bytes`, if this read has brought it.
             let kind = 3_usize.checked_sub(self.head_len).map(|kind| at + kind);
             (self.head_len, at) = (self.head_len + taken, at + taken);
             if self.head_len < HEAD_BYTES {
@@ -176,7 +176,7 @@ impl FrameCursor {
         received
     }
 
-    /// Takes note of the head that is complete now.
+    /// Records the head that is complete now.
     fn on_head(&mut self, received: &mut Received) {
         let [a, b, c, kind, flags, ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
@@ -189,7 +189,7 @@ impl FrameCursor {
         received.acknowledgement |= kind == SETTINGS && flags & ACK != 0;
     }
 
-    /// Whether the frame whose head is complete now says nothing, and is to be hidden.
+    /// Returns whether the frame whose head is complete now is empty, and is to be hidden.
     fn is_hidden(&self) -> bool {
         let names_stream = self.head[5..] != [0; 4];
         (1..=MAX_EMPTY_IN_A_ROW).contains(&self.empty_in_a_row) && names_stream
@@ -209,7 +209,7 @@ mod tests {
         frame
     }
 
-    /// The kinds of the frames that `bytes` has.
+    /// Types of the frames in `bytes`.
     fn kinds(mut bytes: &[u8]) -> Vec<u8> {
         let mut kinds = Vec::new();
         while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {

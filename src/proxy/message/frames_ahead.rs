@@ -1,16 +1,16 @@
-//! What was read of a body ahead of whoever takes it.
+//! Frames of a body that were read before their consumer asked for them.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use http_body::Frame;
 
-/// Frames in the order in which they came. The first of them needs no allocation: mostly it is the only one.
+/// Frames in the order in which they came. The first frame needs no allocation: usually there is no other.
 #[derive(Default)]
 pub(crate) struct FramesAhead {
     first: Option<Frame<Bytes>>,
     more: VecDeque<Frame<Bytes>>,
-    /// How many bytes of the content there are in them.
+    /// Number of content bytes in the frames.
     length: u64,
 }
 
@@ -40,7 +40,7 @@ impl FramesAhead {
         self.first.iter().chain(&self.more)
     }
 
-    /// What there is of the content, piece by piece.
+    /// The content, piece by piece.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
         self.iter().filter_map(Frame::data_ref)
     }
@@ -50,7 +50,7 @@ impl FramesAhead {
         self.first.as_ref().filter(|_| self.more.is_empty())?.data_ref()
     }
 
-    /// How many bytes of the content there are.
+    /// Number of content bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

@@ -1,6 +1,6 @@
-//! Requests for a path of ours in the place of a proxy's target: `/https://api.example.com/v1`, or the path of a named
-//! route. Pure: tells where a path leads, and how the answer must read for the client to stay here. Never decides who
-//! may use it.
+//! Requests whose target is a gateway path instead of a URL: `/https://api.example.com/v1`, or the path of a named
+//! route. Pure: finds the target of a path, and the form in which an answer keeps the client on the gateway. Never
+//! decides which clients may use the path.
 //!
 //! ```text
 //! GET /https://api.example.com/v1/x?y  →  GET /v1/x?y of https://api.example.com
@@ -22,22 +22,23 @@ use crate::{
     policy::{Gateway, Scheme},
 };
 
-/// Where a request leads that came in origin form.
+/// Target of a request that came in origin form.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// How the upstream is spoken to.
+    /// Scheme of the upstream.
     pub(crate) scheme: Scheme,
-    /// As the client wrote it, yet to be parsed; a named route's host.
+    /// The authority as the client wrote it, yet to be parsed; a named route's host.
     pub(crate) authority: String,
-    /// What the upstream is to get, byte for byte as the client wrote it.
+    /// Path for the upstream, byte for byte as the client wrote it.
     pub(crate) path: PathAndQuery,
-    /// For the answer.
+    /// Rewriter for the answer.
     pub(crate) location: Arc<LocationRewriter>,
 }
 
-/// Where `path` leads; `None` if it is no gateway's. Of `routes` the longest path wins, and `/openai` is not `/openaix`.
+/// The target of `path`; `None` if `path` is no gateway's. The longest matching path of `routes` wins, and `/openai`
+/// does not match `/openaix`.
 pub(crate) fn target(path: &PathAndQuery, routes: &[Gateway]) -> Option<Result<Target, Error>> {
-    // First, so that no route can stand in front of it.
+    // Checked first, so that no route can shadow it.
     if let Some((scheme, authority, prefix)) = written_out(path.as_str()) {
         if authority.contains('@') {
             return Some(Err(Error::UserInfo));
@@ -52,19 +53,19 @@ pub(crate) fn target(path: &PathAndQuery, routes: &[Gateway]) -> Option<Result<T
     Some(lead(route.to.scheme, route.to.authority(), &route.path, &route.base, rest))
 }
 
-/// Puts a target together from what comes before the path there (`base`) and what the client wants of it (`rest`).
+/// Builds a target from the upstream's base path (`base`) and the rest of the client's path (`rest`).
 fn lead(scheme: Scheme, authority: String, prefix: &str, base: &str, rest: &str) -> Result<Target, Error> {
     let slash = if base.is_empty() && !rest.starts_with('/') { "/" } else { "" };
-    // Parts of a path that was read make a path again. The limit on its length is the one thing that a long base breaks.
+    // Parts of a parsed path make a valid path again. Only the limit on its length can fail, for a long base.
     let path = PathAndQuery::try_from([slash, base, rest].concat()).map_err(|_| Error::UriTooLong)?;
     let bare = !rest.starts_with('/');
     let location = Arc::new(LocationRewriter::new(prefix, base, (scheme, &authority), &path, bare));
     Ok(Target { scheme, authority, path, location })
 }
 
-/// Takes `/https://host` apart, in any case and also with one of its slashes lost: some clients, and proxies on the way
-/// here, make one of two, and pip escapes the colons of links that it follows. Gives scheme, host, and the whole as it was
-/// written.
+/// Splits `/https://host` into the scheme, the host, and the whole as written. The scheme may have any case. One of its
+/// slashes may be missing, because some clients and proxies merge two. Its colon may be escaped: pip escapes colons in
+/// the links that it follows.
 fn written_out(path: &str) -> Option<(Scheme, String, &str)> {
     let (scheme, after) = path.strip_prefix('/')?.split_once('/')?;
     let scheme = [":", "%3A", "%3a"].into_iter().find_map(|colon| scheme.strip_suffix(colon))?;
@@ -76,8 +77,8 @@ fn written_out(path: &str) -> Option<(Scheme, String, &str)> {
     Some((scheme, authority, &path[..start + written.len()]))
 }
 
-/// What of `path` comes after `prefix`, if it is below it or at it. A prefix that says nothing has nothing below it: a
-/// request to the proxy's own address is a mistake that needs its own answer.
+/// The part of `path` after `prefix`, if `path` is below it or equal to it. Nothing is below an empty prefix: a request
+/// to the proxy's own address is a mistake that needs its own answer.
 fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(prefix).filter(|_| !prefix.is_empty())?;
     (rest.is_empty() || rest.starts_with(['/', '?'])).then_some(rest)

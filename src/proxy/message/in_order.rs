@@ -1,6 +1,6 @@
 //! Removes fields from a head without changing the order of the others.
 //!
-//! `HeaderMap::remove` puts the last field into the place of the one that is removed. Some servers and devices depend on the
+//! `HeaderMap::remove` moves the last field into the place of the removed one. Some servers and devices depend on the
 //! order that their clients send.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::Entry};

@@ -1,4 +1,5 @@
-//! Requests' bodies as they come from their connections; and a hash of one, made as it passes. Of its bytes none is kept.
+//! Request bodies as they come from their connections, and a hash of a body that is made as the body passes. The hash
+//! keeps none of the bytes.
 
 use std::{
     future::poll_fn,
@@ -15,34 +16,34 @@ use parking_lot::Mutex;
 
 use super::{body_beginning::BodyBeginning, progress::Progress, replay_memory::ReplayMemory};
 
-/// A body that has not been read yet, or not all of it.
+/// A body that has not been read yet, or not completely.
 pub(crate) struct IncomingBody {
     incoming: Incoming,
-    /// Boxed: few are hashed.
+    /// Hasher of the body. Boxed: few bodies are hashed.
     tap: Option<Box<Tap>>,
-    /// What was read of it before its turn. Boxed: few are.
+    /// The part that was read before the request's turn. Boxed: few bodies are read ahead.
     beginning: Option<Box<BodyBeginning>>,
 }
 
-/// What notes what passes.
+/// Passes the body's bytes to its digest.
 struct Tap {
     digest: Arc<BodyDigest>,
-    /// The progress of the connection by which it comes; another request may follow on it.
+    /// Progress of the body's connection; another request may follow on it.
     connection: Arc<Progress>,
 }
 
-/// A hash of a body that passes by.
+/// Hash of a body, made as the body passes.
 pub(crate) struct BodyDigest(Mutex<DigestState>);
 
 struct DigestState {
     hashers: [DefaultHasher; 2],
     length: u64,
     complete: bool,
-    /// The fingerprint of a body that is known already.
+    /// Fingerprint of a body that is known already.
     known: Option<Fingerprint>,
 }
 
-/// What tells one body from another. Two hashes, as 64 bits are few where a mistake hands out another request's answer.
+/// Identifies a body. Two hashes, because 64 bits are few where a collision hands out another request's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint {
     hashes: [u64; 2],
@@ -56,7 +57,7 @@ impl IncomingBody {
         Self { incoming, tap: None, beginning: None }
     }
 
-    /// Hashes what is read of it into `digest`. `connection` is the progress of the connection by which it comes.
+    /// Adds what is read of the body to `digest`. `connection` is the progress of the body's connection.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, connection: Arc<Progress>) {
         if self.incoming.is_end_stream() {
             digest.end();
@@ -64,8 +65,8 @@ impl IncomingBody {
         self.tap = Some(Box::new(Tap { digest, connection }));
     }
 
-    /// Reads its first `most` bytes, which [`poll_frame`](Self::poll_frame) gives later; `false` if there is no memory for
-    /// them. May be given up, and loses nothing.
+    /// Reads the first `most` bytes, which [`poll_frame`](Self::poll_frame) returns later; `false` if there is no
+    /// memory for them. Cancellation loses nothing.
     pub(crate) async fn read_beginning(
         &mut self,
         most: usize,
@@ -84,12 +85,12 @@ impl IncomingBody {
         Ok(self.beginning.is_some())
     }
 
-    /// Whether trailers were read of it that have not been sent.
+    /// Returns whether trailers were read that have not been sent.
     pub(super) fn has_trailers_ahead(&self) -> bool {
         self.beginning.as_ref().is_some_and(|beginning| beginning.has_trailers())
     }
 
-    /// What was read of it before its turn, as far as it has not been sent.
+    /// The part that was read before the request's turn, and not sent yet.
     pub(crate) fn beginning(&self) -> Option<&[u8]> {
         self.beginning.as_ref().map(|beginning| beginning.data())
     }
@@ -145,7 +146,7 @@ impl Tap {
         }
     }
 
-    /// The whole body has been read.
+    /// Records that the whole body has been read.
     fn end(&self) {
         self.connection.set_unread(false);
         self.digest.end();
@@ -155,7 +156,7 @@ impl Tap {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// Of a body of these bytes.
+    /// Fingerprint of a body of these bytes.
     pub(crate) fn of(data: &[u8]) -> Self {
         let digest = BodyDigest::new();
         digest.add(data);
@@ -168,7 +169,7 @@ impl Fingerprint {
 impl BodyDigest {
     /// The digest of a body that has not been read yet.
     pub(crate) fn new() -> Arc<Self> {
-        // Random in each process: clients cannot make two bodies collide.
+        // The keys are random in each process: clients cannot make two bodies collide.
         static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
         let hashers = [KEYS[0].build_hasher(), KEYS[1].build_hasher()];
         Arc::new(Self(Mutex::new(DigestState { hashers, length: 0, complete: false, known: None })))
@@ -180,24 +181,24 @@ impl BodyDigest {
         state.length += data.len() as u64;
     }
 
-    /// The whole body is known by this already, whatever is sent in its place.
+    /// Sets the fingerprint of the whole body, even if other bytes are sent instead.
     pub(super) fn set(&self, known: Fingerprint) {
         let mut state = self.0.lock();
         (state.known, state.complete) = (Some(known), true);
     }
 
-    /// All of the body has passed.
+    /// Records that all of the body has passed.
     pub(crate) fn end(&self) {
         self.0.lock().complete = true;
     }
 
-    /// What the body is known by; `None` before all of it has passed.
+    /// Fingerprint of the body; `None` before all of it has passed.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         let (complete, fingerprint) = self.so_far();
         complete.then_some(fingerprint)
     }
 
-    /// Whether all of the body has passed, and what that which has passed is known by.
+    /// Returns whether all of the body has passed, and the fingerprint of the part that has.
     fn so_far(&self) -> (bool, Fingerprint) {
         let state = self.0.lock();
         let hashes = [state.hashers[0].finish(), state.hashers[1].finish()];

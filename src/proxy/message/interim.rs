@@ -1,7 +1,7 @@
 //! Interim answers (RFC 9110 §15.2) on their way from an upstream to a worker, if both speak HTTP/1.
 //!
-//! `interim_reader` reads them. hyper has no means to send them where it is the server: they are written between what it
-//! writes, by `inbound::rewrite_errors`. Of HTTP/2 it does neither: see docs/decisions/http-deviations.md.
+//! `interim_reader` reads them. hyper cannot send them as a server: `inbound::rewrite_errors` writes them between
+//! hyper's writes. For HTTP/2, andante does neither: see docs/decisions/http-deviations.md.
 
 use std::{
     io::Write as _,
@@ -13,14 +13,14 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version};
 use parking_lot::Mutex;
 
-/// What a exchange's worker is still to be told before its answer.
+/// Interim answers that an exchange's worker has not received yet.
 #[derive(Default)]
 pub(crate) struct Interim {
-    /// There is a request, whose worker knows of interim answers, and no answer to it yet.
+    /// True if there is a request without an answer yet, whose version knows interim answers.
     open: AtomicBool,
-    /// Some are unwritten: asked for each write, and nearly never so.
+    /// True if some are unwritten: checked for each write, and rarely true.
     waits: AtomicBool,
-    /// They get no `Via` field.
+    /// True if interim answers get no `Via` field.
     unannounced: AtomicBool,
     state: Mutex<InterimState>,
 }
@@ -28,31 +28,32 @@ pub(crate) struct Interim {
 #[derive(Default)]
 struct InterimState {
     unwritten: Vec<u8>,
-    /// Writes them.
+    /// Task that writes them.
     writer: Option<Waker>,
 }
 
-/// More than this is not kept for a worker that does not read: none of them changes what the answer means.
+/// Maximum number of bytes kept for a worker that does not read: interim answers never change the meaning of the
+/// answer.
 const MOST: usize = 16 * 1024;
 
 // === impl Interim ===
 
 impl Interim {
-    /// A request has come, of this version.
+    /// Begins a request of this version.
     pub(crate) fn open(&self, version: Version) {
-        // HTTP/1.0 knows none.
+        // HTTP/1.0 has no interim answers.
         self.open.store(version == Version::HTTP_11, Ordering::Relaxed);
         if self.waits.swap(false, Ordering::Relaxed) {
             self.state.lock().unwritten.clear();
         }
     }
 
-    /// The request's answer is here.
+    /// Ends interim answers: the request's answer has come.
     pub(crate) fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
     }
 
-    /// Sets whether interim answers to the request get no `Via` field, as its rule has it.
+    /// Sets whether interim answers to the request get no `Via` field, as its rule says.
     pub(crate) fn set_unannounced(&self, unannounced: bool) {
         self.unannounced.store(unannounced, Ordering::Relaxed);
     }
@@ -76,7 +77,7 @@ impl Interim {
         }
     }
 
-    /// What is to be written now.
+    /// Takes the bytes to be written now.
     pub(crate) fn take(&self) -> Bytes {
         match self.waits.swap(false, Ordering::Relaxed) {
             true => std::mem::take(&mut self.state.lock().unwritten).into(),
@@ -84,7 +85,7 @@ impl Interim {
         }
     }
 
-    /// An interim answer has come.
+    /// Adds an interim answer.
     pub(crate) fn push(&self, status: StatusCode, fields: &HeaderMap) {
         let mut state = self.state.lock();
         let length: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();

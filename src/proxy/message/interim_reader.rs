@@ -1,7 +1,7 @@
-//! Interim answers (RFC 9110 §15.2) as an HTTP/1 upstream sends them, read on their way to hyper.
+//! Interim answers (RFC 9110 §15.2) from an HTTP/1 upstream, read on their way to hyper.
 //!
-//! hyper reports them to a callback that each request has to bring, which takes four allocations. Nearly all answers begin
-//! with another status: here that ends it after twelve bytes.
+//! hyper reports interim answers to a callback of each request, which takes four allocations. Nearly all answers begin
+//! with another status, which ends this reader's work after twelve bytes.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::proxy::protocol::MAX_FIELDS;
 
-/// An answer before the answer.
+/// An interim answer.
 #[derive(Debug)]
 pub(crate) struct InterimAnswer {
     pub(crate) status: StatusCode,
@@ -26,46 +26,46 @@ pub(crate) trait InterimSink: Send + Sync {
     fn pass_on(&self, answer: InterimAnswer);
 }
 
-/// Who is told of the interim answers on one connection.
+/// The receiver of the interim answers on one connection.
 #[derive(Default)]
 pub(crate) struct InterimListener {
     listens: AtomicBool,
     sink: Mutex<Option<Arc<dyn InterimSink>>>,
 }
 
-/// Reads what one connection brings, as long as that may be interim answers.
+/// Reads the bytes of one connection, as long as they may be interim answers.
 #[derive(Default)]
 pub(crate) struct InterimReader {
-    /// The beginning of a head that has not come whole.
+    /// The beginning of an incomplete head.
     head: Vec<u8>,
-    /// Where its last line begins that was looked at.
+    /// Start of the last line that was searched.
     looked_at: usize,
 }
 
-/// What the first bytes of an answer show.
+/// Kind of answer that the first bytes show.
 #[derive(Debug, PartialEq, Eq)]
 enum Beginning {
     Interim,
     Final,
-    /// There are too few of them.
+    /// There are too few bytes.
     Unclear,
 }
 
-/// How far into a status line its status reaches: `HTTP/1.1 103`.
+/// End of the status within a status line: `HTTP/1.1 103`.
 const STATUS_END: usize = 12;
-/// A head that is longer is passed on to nobody, and nothing behind it.
+/// Maximum length of a head. A longer head is not passed on, and nothing after it.
 const LONGEST: usize = 16 << 10;
 
 // === impl InterimListener ===
 
 impl InterimListener {
-    /// A request is about to be sent: `sink` is told of what comes before its answer.
+    /// Passes the interim answers of the next request to `sink`.
     pub(crate) fn listen(&self, sink: Arc<dyn InterimSink>) {
         *self.sink.lock() = Some(sink);
         self.listens.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anybody is to be told.
+    /// Returns whether there is a receiver.
     pub(crate) fn listens(&self) -> bool {
         self.listens.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl InterimListener {
 // === impl InterimReader ===
 
 impl InterimReader {
-    /// The connection has brought these bytes, while `listener` listens.
+    /// Reads bytes from the connection, while `listener` listens.
     pub(crate) fn note(&mut self, read: &[u8], listener: &InterimListener) {
         if self.head.is_empty() && beginning(read) == Beginning::Final {
             return listener.end();
@@ -125,13 +125,13 @@ impl InterimReader {
 }
 
 fn beginning(bytes: &[u8]) -> Beginning {
-    // hyper passes over empty lines in front of an answer.
+    // hyper skips empty lines in front of an answer.
     let line = match bytes.first() {
         Some(b'\r' | b'\n') => &bytes[blank(bytes)..],
         _ => bytes,
     };
     match line.get(..STATUS_END) {
-        // Another protocol takes over: what follows is no answer.
+        // After 101 another protocol takes over: the following bytes are not an answer.
         Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'1', tens, ones])
             if (*tens, *ones) != (b'0', b'1') =>
         {
@@ -142,13 +142,13 @@ fn beginning(bytes: &[u8]) -> Beginning {
     }
 }
 
-/// How many bytes of empty lines stand in front.
+/// Number of bytes of empty lines at the start.
 fn blank(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
 
-/// The length of the first head in `bytes`, whose lines before `looked_at` do not end it; or, if it is not all there, where its
-/// last line begins. Lines may end with LF alone (RFC 9112 §2.2).
+/// Length of the first head in `bytes`; no line before `looked_at` ends it. An error is the start of its last line, if
+/// the head is incomplete. Lines may end with LF alone (RFC 9112 §2.2).
 fn end_of_head(bytes: &[u8], looked_at: usize) -> Result<usize, usize> {
     let mut line = blank(bytes).max(looked_at);
     loop {
@@ -160,7 +160,7 @@ fn end_of_head(bytes: &[u8], looked_at: usize) -> Result<usize, usize> {
     }
 }
 
-/// Reads a whole head. hyper judges it, too, and ends the connection if it is none.
+/// Parses a whole head. hyper parses it, too, and ends the connection if it is invalid.
 fn parse(head: &[u8]) -> Option<InterimAnswer> {
     let mut lines = head[blank(head)..].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let line = lines.next()?;
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What is heard of a connection that brings these pieces, and whether more may come.
+    /// The interim answers on a connection that delivers these pieces, and whether more may come.
     fn heard(pieces: &[&[u8]]) -> (Vec<InterimAnswer>, bool) {
         let (listener, heard, mut reader) =
             (InterimListener::default(), Arc::new(Heard::default()), InterimReader::default());
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// So many distinct names are more than a map of fields can have: it would panic.
+    /// More distinct names than a map of fields can hold: it would panic.
     #[test]
     fn a_head_of_many_fields_or_of_many_bytes_is_passed_on_to_nobody() {
         let names = (0..30_000).map(|number| format!("n{number}:\n"));

@@ -1,9 +1,9 @@
-//! The whole number that a member of a JSON object has, of whose text only the beginning may be here.
+//! Reads a whole number from a member of a JSON object of which only the beginning may be known.
 
 use crate::policy::MemberPath;
 
-/// What the member at `path` of the object `json` says: the first there, if it is a whole number that ends within what is
-/// here. Of texts nothing is believed: a quote inside of one has a backslash before it, and a member is a text before a
+/// Value of the first member at `path` of the object `json`, if it is a whole number that ends within the known part.
+/// Text cannot imitate a member: a quote inside a text has a backslash before it, and a member is a text before a
 /// colon.
 pub(crate) fn at(json: &[u8], path: &MemberPath) -> Option<u32> {
     let names = path.names();
@@ -44,7 +44,7 @@ pub(crate) fn at(json: &[u8], path: &MemberPath) -> Option<u32> {
     None
 }
 
-/// The text that begins at `from`, behind its quote, as it is written, and where what follows it begins.
+/// The text that begins at `from`, behind its quote, as written, and the position after it.
 fn text(json: &[u8], from: usize) -> Option<(&[u8], usize)> {
     let mut at = from;
     loop {
@@ -56,7 +56,7 @@ fn text(json: &[u8], from: usize) -> Option<(&[u8], usize)> {
     }
 }
 
-/// The whole number that `json` begins with, if it ends here.
+/// The whole number at the beginning of `json`, if its end is known.
 fn number(json: &[u8]) -> Option<u32> {
     let digits = json.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let ends = json.get(digits).is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b',' | b'}'));
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(max_tokens(&whole[..whole.len()]), Some(4096));
     }
 
-    /// As much of a request's body as a rule may have read.
+    /// The size of a request's body that a rule may have read.
     #[test]
     fn long_body_is_looked_through_in_linear_time() {
         for text in ["[", "{", "\"\"   ", "\"max_tokens\"", "\"a\":{", "\"\\", "\"max_tokens\": 1", " ", "1", "}{"] {

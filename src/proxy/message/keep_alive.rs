@@ -1,7 +1,7 @@
 //! `Keep-Alive` of answers: how long an upstream keeps the connection, and for how many requests.
 //!
-//! The field is no standard; RFC 9112 Appendix C.2.2 mentions it. Apache, Node, gunicorn and uvicorn send it, with the
-//! parameters `timeout`, in seconds, and `max`.
+//! The field is not standardised; RFC 9112 Appendix C.2.2 mentions it. Apache, Node, gunicorn and uvicorn send it, with
+//! the parameters `timeout`, in seconds, and `max`.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// What an answer announces of its connection.
+/// Limits that an answer announces for its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeepAlive {
-    /// How long it may be idle.
+    /// Maximum time that the connection may be idle.
     pub(crate) timeout: Option<Duration>,
-    /// How many requests it may carry. Apache and MDN count those that are left, Node counts all.
+    /// Number of requests that the connection may carry. Apache and MDN count those that are left, Node counts all.
     pub(crate) max: Option<u32>,
 }
 
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// Reads all lines of the field. The smallest of several values holds; values that are no numbers are ignored.
+    /// Reads all lines of the field. The smallest of several values counts; values that are not numbers are ignored.
     pub(crate) fn read(fields: &HeaderMap) -> Self {
         let mut read = Self::default();
         let parameters = fields.get_all(KEEP_ALIVE).iter().flat_map(parameters);
@@ -37,7 +37,7 @@ impl KeepAlive {
     }
 }
 
-/// The parameters of a line that have a number. Some servers separate them with semicolons.
+/// The numeric parameters of a line. Some servers separate parameters with semicolons.
 fn parameters(line: &HeaderValue) -> impl Iterator<Item = (&[u8], u32)> {
     line.as_bytes().split(|byte| matches!(byte, b',' | b';')).filter_map(|parameter| {
         let equals = memchr::memchr(b'=', parameter)?;
@@ -47,7 +47,7 @@ fn parameters(line: &HeaderValue) -> impl Iterator<Item = (&[u8], u32)> {
     })
 }
 
-/// The number at the beginning of `text`; one that is too large counts as the largest.
+/// The number at the beginning of `text`; a number that is too large counts as the largest.
 fn leading_number(text: &[u8]) -> Option<u32> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(None, |number, digit| {

@@ -1,12 +1,12 @@
-//! `Priority` (RFC 9218), a structured dictionary (RFC 9651 §3.2): how urgent a request is.
+//! `Priority` (RFC 9218), a structured dictionary (RFC 9651 §3.2): the urgency of a request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Dictionary, ListEntry, Parser};
 
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
-/// The urgency that the field says, 0 to 7; `None` if it says none, or is malformed: then it is to be ignored, as is an
-/// urgency of another type or range (RFC 9218 §4).
+/// The urgency in the field, 0 to 7. `None` if there is none, or if the field is malformed. A malformed field is to be
+/// ignored, as is an urgency of another type or range (RFC 9218 §4).
 pub(crate) fn urgency(fields: &HeaderMap) -> Option<u8> {
     if !fields.contains_key(PRIORITY) {
         return None;

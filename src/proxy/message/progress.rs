@@ -1,4 +1,4 @@
-//! How far one exchange has come, and until when it may take to get further.
+//! Progress of one exchange, and the deadline of its current phase.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use crate::{
     policy::RuleTimeouts,
 };
 
-/// The phase of one exchange, and its deadline. Bodies move it on, and the connection's watchdog looks at it.
+/// The phase of one exchange, and its deadline. Bodies advance it, and the connection's watchdog reads it.
 pub(crate) struct Progress {
     clock: Clock,
     timeouts: Arc<Timeouts>,
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
     phase: AtomicU8,
     /// When the current phase has taken too long, in nanoseconds of the clock.
     deadline: AtomicU64,
-    /// The time in the turn that its task has, in nanoseconds of the clock; `UNREAD`, or `NO_TURN`.
+    /// Time of the task's current turn, in nanoseconds of the clock; `UNREAD`, or `NO_TURN`.
     turn: AtomicU64,
     /// No further request is to be read from the connection.
     last: AtomicBool,
@@ -36,23 +36,23 @@ pub(crate) struct Progress {
     read_bytes: AtomicU64,
 }
 
-/// What an exchange is at.
+/// Phase of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
     /// No request.
     Idle,
-    /// Part of a request's head is here.
+    /// Part of a request's head has been read.
     Head,
     /// A ticket waits in its lane.
     Waiting,
-    /// The upstream is sent the request, and the client has to send more of its body.
+    /// The request is being sent to the upstream, and the client has to send more of its body.
     Upload,
     /// The upstream has to answer.
     Answer,
-    /// The answer's body is under way.
+    /// The answer's body is being sent.
     Body,
-    /// The phase before took too long; requests are to fail with what that was.
+    /// The previous phase took too long; the request is to fail with that phase.
     LateWaiting,
     LateUpload,
     LateAnswer,
@@ -60,20 +60,20 @@ pub(crate) enum Phase {
     CutOff,
 }
 
-/// Nobody has asked for the time in this turn.
+/// The clock was not read in this turn yet.
 const UNREAD: u64 = 0;
-/// Its task has no turn, or takes no part in this.
+/// The task has no turn, or takes no part in turns.
 const NO_TURN: u64 = u64::MAX;
 /// No head was parsed since the last request on the connection ended.
 const NO_HEAD: u64 = u64::MAX;
-/// The place where the request ends in the stream of bytes is not known, nor where later ones begin.
+/// The end of the request in the stream of bytes is unknown, and so are the beginnings of later ones.
 const UNCERTAIN: u64 = u64::MAX - 1;
 
 // === impl Progress ===
 
 impl Progress {
-    /// Of a connection that is there since `now`, from which the first request has to come soon; later ones may take their
-    /// time.
+    /// Progress of a connection that was opened at `now`. The first request has to come soon; later ones may take
+    /// longer.
     pub(crate) fn new(clock: Clock, timeouts: Arc<Timeouts>, now: Instant) -> Self {
         let deadline = now + timeouts.head;
         Self {
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// Its task has a turn, in which it does this. The clock is read once in it: a turn waits for nothing.
+    /// Runs `turn` as a turn of the task. The clock is read once in a turn, because a turn waits for nothing.
     pub(crate) fn in_turn<R>(&self, turn: impl FnOnce() -> R) -> R {
         self.turn.store(UNREAD, Ordering::Relaxed);
         let done = turn();
@@ -99,13 +99,13 @@ impl Progress {
         done
     }
 
-    /// The time.
+    /// The time; within a turn, the time at which the turn first asked.
     fn now(&self) -> Instant {
         match self.turn.load(Ordering::Relaxed) {
             NO_TURN => self.clock.now(),
             UNREAD => {
                 let now = self.clock.now();
-                // A body is read in another task: what that asks must not outlive the turn.
+                // A body is read in another task: its reading of the clock must not outlive the turn.
                 let _ = self.turn.compare_exchange(UNREAD, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
                 now
             }
@@ -113,29 +113,29 @@ impl Progress {
         }
     }
 
-    /// Some of a request's head was read. The rest of it has to follow soon.
+    /// Records that a part of a request's head was read. The rest of the head has to follow soon.
     pub(crate) fn reads_head(&self) {
         if self.phase() == Phase::Idle {
             self.enter(Phase::Head, self.timeouts.head);
         }
     }
 
-    /// How long each phase may take.
+    /// Maximum durations of the phases.
     pub(crate) fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
-    /// How long the upstream may take to answer.
+    /// Maximum time that the upstream may take to answer.
     pub(crate) fn answer(&self) -> Duration {
         Duration::from_nanos(self.answer.load(Ordering::Relaxed))
     }
 
-    /// How long a body or a tunnel may be silent.
+    /// Maximum silence of a body or a tunnel.
     pub(crate) fn idle(&self) -> Duration {
         Duration::from_nanos(self.idle.load(Ordering::Relaxed))
     }
 
-    /// The request under way, which the upstream has to answer, is for a rule with these timeouts.
+    /// Sets the timeouts of the current request's rule.
     pub(crate) fn set_rule(&self, rule: &RuleTimeouts) {
         let answer = nanos(rule.answer.unwrap_or(self.timeouts.answer));
         self.idle.store(nanos(rule.idle.unwrap_or(self.timeouts.idle)), Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Progress {
         }
     }
 
-    /// Enters `phase`, which may take `at_most`. Returns the time, for those who need it, too.
+    /// Enters `phase`, which may take `at_most`. Returns the time for callers that need it.
     pub(crate) fn enter(&self, phase: Phase, at_most: Duration) -> Instant {
         let now = self.now();
         self.enter_until(phase, now + at_most);
@@ -157,17 +157,17 @@ impl Progress {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// The upstream has to answer now. Returns the time.
+    /// Records that the upstream has to answer now. Returns the time.
     pub(crate) fn awaits_answer(&self) -> Instant {
         self.enter(Phase::Answer, self.answer())
     }
 
-    /// A body moves, and has to move on. Returns the time.
+    /// Records that a body has moved, and restarts its idle timeout. Returns the time.
     pub(crate) fn moves(&self) -> Instant {
         self.enter(Phase::Body, self.idle())
     }
 
-    /// The request is over: the next one may come. Returns the time.
+    /// Records that the request is over and the next one may come. Returns the time.
     pub(crate) fn rest(&self) -> Instant {
         self.enter(Phase::Idle, self.timeouts.keep_alive)
     }
@@ -181,7 +181,7 @@ impl Progress {
         Instant::from_nanos(self.deadline.load(Ordering::Relaxed))
     }
 
-    /// Whether much of the request's body is still to be read: too much to be passed over before the next request.
+    /// Sets whether much of the request's body is still to be read: too much to be skipped before the next request.
     pub(crate) fn set_unread(&self, unread: bool) {
         self.unread.store(unread, Ordering::Relaxed);
     }
@@ -195,31 +195,31 @@ impl Progress {
         self.body_bytes.store(NO_HEAD, Ordering::Relaxed);
     }
 
-    /// Notes that a head was parsed, whose body has `body_bytes` if its length is stated. A second head that was read with
-    /// the first makes the places of all later ones uncertain.
+    /// Records that a head was parsed, whose body has `body_bytes` if its length is stated. If a second head was read
+    /// with the first, the positions of all later heads are uncertain.
     pub(crate) fn head_parsed(&self, body_bytes: Option<u64>) {
         let first = self.body_bytes.load(Ordering::Relaxed) == NO_HEAD;
         let body_bytes = body_bytes.filter(|bytes| first && *bytes < UNCERTAIN).unwrap_or(UNCERTAIN);
         self.body_bytes.store(body_bytes, Ordering::Relaxed);
     }
 
-    /// Whether the request whose head was parsed ends `bytes` after that head.
+    /// Returns whether the request whose head was parsed ends `bytes` after that head.
     pub(crate) fn ends_after(&self, bytes: u64) -> bool {
         bytes < UNCERTAIN && self.body_bytes.load(Ordering::Relaxed) == bytes
     }
 
-    /// Notes that so many bytes behind the head were read from the connection.
+    /// Records that `bytes` after the head were read from the connection.
     pub(crate) fn on_body_read(&self, bytes: u64) {
         self.read_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a part of the request's body has not come yet. A body whose end is not known counts as here.
+    /// Returns whether a part of the request's body has not come yet; `false` if the body's length is unknown.
     pub(crate) fn is_body_coming(&self) -> bool {
         let length = self.body_bytes.load(Ordering::Relaxed);
         length < UNCERTAIN && self.read_bytes.load(Ordering::Relaxed) < length
     }
 
-    /// The request under way is the last one on its connection, if that is one of HTTP/1.
+    /// Marks the current request as the last one on its connection, if the connection is HTTP/1.
     pub(crate) fn set_last(&self) {
         self.last.store(true, Ordering::Relaxed);
     }
@@ -228,7 +228,8 @@ impl Progress {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// Makes the request under way fail, if there is one that can still be answered. `false`: the connection has to go.
+    /// Makes the current request fail, if it can still be answered. Returns `false` if the connection has to be closed
+    /// instead.
     pub(crate) fn give_up(&self, drained: bool) -> bool {
         let late = match self.phase() {
             Phase::Waiting | Phase::Upload | Phase::Answer if drained => Phase::CutOff,
@@ -237,7 +238,7 @@ impl Progress {
             Phase::Answer => Phase::LateAnswer,
             _ => return false,
         };
-        // The answer that reports it has to be taken in reasonable time, too.
+        // The answer that reports the failure has to be read within a bounded time, too.
         self.enter(late, self.timeouts.head);
         true
     }

@@ -1,4 +1,4 @@
-//! The beginning of a request's body, or all of it, read before its turn and sent from memory.
+//! The beginning of a request's body, or all of it, read before the request's turn and sent from memory.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use http_body::Frame;
 
 use super::{incoming_body::Fingerprint, replay_memory::MemoryShare};
 
-/// Bytes of a body that were read ahead. Copies share the bytes and the memory that they take.
+/// Bytes of a body that were read ahead. Copies share the bytes and their memory.
 #[derive(Clone)]
 pub(super) struct ReadAhead {
     data: Bytes,
     /// The trailers behind the bytes.
     trailers: Option<HeaderMap>,
-    /// What the body that came is known by, if the bytes are all of it, or replace all of it.
+    /// Fingerprint of the received body, if the bytes are all of it, or replace all of it.
     whole: Option<Fingerprint>,
-    /// What the bytes take of the memory for bodies.
+    /// Share of the memory for bodies.
     _memory: Arc<MemoryShare>,
 }
 
 // === impl ReadAhead ===
 
 impl ReadAhead {
-    /// The first bytes of a body that goes on, or all of one that ends with `trailers`.
+    /// The first bytes of a longer body, or all of a body that ends with `trailers`.
     pub(super) fn beginning(data: Bytes, trailers: Option<HeaderMap>, memory: MemoryShare) -> Self {
         Self { data, trailers, whole: None, _memory: Arc::new(memory) }
     }
@@ -33,7 +33,8 @@ impl ReadAhead {
         Self { whole: Some(Fingerprint::of(&data)), data, trailers: None, _memory: Arc::new(memory) }
     }
 
-    /// Other bytes in the place of a whole body, which is known by its own bytes: while memory is short it stays as it is.
+    /// Replaces the bytes of a whole body. The fingerprint stays that of the received bytes, because a body is not
+    /// replaced while memory is short.
     pub(super) fn replaced(self, data: Bytes) -> Self {
         Self { data, ..self }
     }
@@ -43,7 +44,7 @@ impl ReadAhead {
         &self.data
     }
 
-    /// What the body is known by; `None` if it goes on behind the bytes.
+    /// Fingerprint of the body; `None` if the body is longer than the bytes.
     pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
         self.whole
     }
@@ -56,7 +57,7 @@ impl ReadAhead {
         Some(Frame::data(std::mem::take(&mut self.data)))
     }
 
-    /// Whether nothing is left to send.
+    /// Returns whether nothing is left to send.
     pub(super) fn is_sent(&self) -> bool {
         self.data.is_empty() && self.trailers.is_none()
     }

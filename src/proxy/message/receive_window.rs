@@ -1,8 +1,8 @@
 //! Flow-control windows of the streams of a connection to an API.
 //!
-//! A stream moves no faster than its window in each round trip, and a window may fill with bytes that nobody reads. So a
-//! connection begins with small windows. They grow while an answer is read as fast as it comes, within a budget of the
-//! whole process. They shrink when that is over, or when many streams share the connection.
+//! A stream moves at most its window in each round trip, and a window may fill with bytes that no worker reads. So a
+//! connection begins with small windows. Windows grow while an answer is read as fast as it comes, within a budget of
+//! the whole process. Windows shrink when that is over, or when many streams share the connection.
 
 use std::{
     sync::{
@@ -17,50 +17,50 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, Instant};
 
-/// A stream's window to begin with: a round trip of 20 ms at 25 MB/s.
+/// Initial window of a stream: a round trip of 20 ms at 25 MB/s.
 pub(crate) const FIRST_WINDOW_BYTES: u32 = 512 * 1024;
 /// A stream's largest window: a round trip of 100 ms at 80 MB/s. Twice as much would cost twice the memory for each slow reader.
 const MAX_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
-/// The greatest rate that windows are made for: a network of 1 Gbit/s, and some room for what readers do meanwhile.
+/// The greatest rate that windows are made for: a network of 1 Gbit/s, and some room for other work of the readers.
 const MAX_BYTES_PER_MILLISECOND: u128 = 160_000;
 /// A window grows by this factor: from the first to the largest in three round trips.
 const GROWTH: u32 = 4;
-/// All windows of a connection together, while several streams share it: four of the largest.
+/// Maximum sum of a connection's windows while several streams share it: four of the largest.
 const SHARE_BYTES: u32 = 4 * MAX_WINDOW_BYTES;
-/// Windows beyond the first size, of all connections of the process together.
+/// Maximum sum of the windows' growth beyond the first size, over all connections of the process.
 const BUDGET_BYTES: usize = 256 * 1024 * 1024;
-/// Time for half of a window. A slower answer is not held up by the window, unless the round trip is longer than twice
-/// this.
+/// Maximum time in which half of a window is read for the window to count as a bottleneck. The window does not slow
+/// down a slower answer, unless the round trip is longer than twice this time.
 const FAST: Duration = Duration::from_secs(1);
-/// A connection whose answers have not filled their windows for so long has small ones again.
+/// Time without a full window after which a connection returns to small windows.
 const UNUSED: Duration = Duration::from_secs(30);
 
 /// Bytes that windows may grow by, over all connections.
 pub(crate) struct WindowBudget(AtomicUsize);
 
-/// The window that each stream of one connection has.
+/// The window of each stream of one connection.
 pub(crate) struct ReceiveWindow {
     clock: Clock,
     budget: Arc<WindowBudget>,
-    /// Size that its answers can use. With many streams the size in force is smaller.
+    /// Size that the answers can use. With many streams the size in force is smaller.
     wanted: AtomicU32,
-    /// Size in force: the API was told it last.
+    /// Size in force: the one last announced to the API.
     current: AtomicU32,
-    /// Size beyond which a window holds up nothing. The first size until the round trip is known.
+    /// Size beyond which a window is not a bottleneck. The first size until the round trip is known.
     useful: AtomicU32,
     /// When an answer last filled its window, in nanoseconds of the clock.
     last_full: AtomicU64,
-    /// The task that tells the API.
+    /// The task that announces sizes to the API.
     driver: Mutex<Option<Waker>>,
 }
 
-/// How fast one answer is read, to find out whether its window holds it up.
+/// Speed at which one answer is read, to find out whether its window is the bottleneck.
 pub(crate) struct ReadSpeed {
     /// Begin of the measurement.
     since: Instant,
-    /// Bytes that its reader has taken.
+    /// Bytes that the reader has taken.
     taken: u32,
-    /// Whether the reader has found nothing.
+    /// True if the reader has found nothing to read.
     starved: bool,
 }
 
@@ -97,17 +97,17 @@ impl ReceiveWindow {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Notes how long the API's network takes for a round trip: over a short one windows need not grow.
+    /// Records the round-trip time of the API's network: if it is short, windows need not grow.
     pub(crate) fn on_round_trip(&self, time: Duration) {
         let useful = u32::try_from(time.as_millis() * MAX_BYTES_PER_MILLISECOND).unwrap_or(u32::MAX);
         self.useful.store(useful.clamp(FIRST_WINDOW_BYTES, MAX_WINDOW_BYTES), Ordering::Relaxed);
     }
 
-    /// Lets windows grow, as one of them has held up its answer.
+    /// Lets windows grow, because one of them was the bottleneck of its answer.
     fn on_full(&self, now: Instant) {
         self.last_full.store(now.as_nanos(), Ordering::Relaxed);
         let wanted = self.wanted.load(Ordering::Relaxed);
-        // Not before the API knows of the last growth.
+        // No growth before the API knows of the last one.
         let larger = wanted.saturating_mul(GROWTH).min(self.useful.load(Ordering::Relaxed));
         if self.bytes() < wanted || larger <= wanted {
             return;
@@ -126,25 +126,25 @@ impl ReceiveWindow {
         }
     }
 
-    /// The time on the clock that windows grow by.
+    /// The clock's time for the growth of windows.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Returns the size that the API is to be told with `streams` in flight, if it differs from the size in force.
+    /// Returns the size to announce to the API with `streams` in flight, if it differs from the size in force.
     pub(crate) fn change(&self, streams: usize) -> Option<u32> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted > FIRST_WINDOW_BYTES && self.is_unused() {
             self.wanted.store(FIRST_WINDOW_BYTES, Ordering::Relaxed);
             self.budget.put_back(reserved(wanted));
         }
-        // In powers of two, so that a stream more or less is no change.
+        // In powers of two, so that one stream more or less changes nothing.
         let share = SHARE_BYTES / u32::try_from(streams.next_power_of_two()).unwrap_or(u32::MAX);
         let due = self.wanted.load(Ordering::Relaxed).min(share);
         (due != self.bytes()).then_some(due)
     }
 
-    /// Notes that the API is told of `bytes`.
+    /// Records that `bytes` are announced to the API.
     pub(crate) fn changes_to(&self, bytes: u32) {
         self.current.store(bytes, Ordering::Relaxed);
     }
@@ -169,17 +169,17 @@ fn reserved(wanted: u32) -> usize {
 // === impl ReadSpeed ===
 
 impl ReadSpeed {
-    /// An answer of which nothing was read by `now`.
+    /// Creates the measurement of an answer that is unread at `now`.
     pub(crate) fn new(now: Instant) -> Self {
         Self { since: now, taken: 0, starved: false }
     }
 
-    /// Notes that its reader has found nothing.
+    /// Records that the reader has found nothing.
     pub(crate) fn starves(&mut self) {
         self.starved = true;
     }
 
-    /// Notes that its reader has taken `bytes`, and lets `window` grow if that holds the answer up.
+    /// Records that the reader has taken `bytes`, and lets `window` grow if it is the bottleneck.
     pub(crate) fn takes(&mut self, bytes: usize, window: &ReceiveWindow) {
         self.taken = self.taken.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         if self.taken < window.bytes() / 2 {
@@ -207,7 +207,7 @@ mod tests {
         window
     }
 
-    /// Reads half a window, as soon as it comes if `starved`.
+    /// Reads half a window; `starved` means as soon as it comes.
     fn read(window: &ReceiveWindow, streams: usize, starved: bool) {
         let mut speed = ReadSpeed::new(window.clock.now());
         if starved {

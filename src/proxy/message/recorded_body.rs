@@ -1,4 +1,4 @@
-//! The body of an answer that is recorded while it passes, and one that was.
+//! The body of an answer that is recorded as it passes, and a body that was recorded.
 
 use std::{
     pin::Pin,
@@ -12,15 +12,15 @@ use http_body::{Body, Frame, SizeHint};
 use super::progress::Progress;
 use crate::error::BoxError;
 
-/// How much of a body is given at once.
+/// Maximum size of the pieces in which a recorded body is returned.
 const PIECE: usize = 64 * 1024;
 
-/// Takes down what a body has.
+/// Records a body.
 pub(crate) trait BodyRecorder: Send {
-    /// The next piece; `false` if no more is wanted.
+    /// Records the next piece. Returns `false` if no more is wanted.
     fn piece(&mut self, piece: &[u8]) -> bool;
 
-    /// That was all of it. A body that breaks off never comes here.
+    /// Ends the recording of a complete body. Not called for a body that breaks off.
     fn complete(self: Box<Self>);
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct RecordedBody<B> {
     recorder: Option<Box<dyn BodyRecorder>>,
 }
 
-/// A body that was recorded, for one of many that read it.
+/// A recorded body, for one of several readers.
 pub(crate) struct ReplayedBody {
     left: Bytes,
     progress: Arc<Progress>,
@@ -39,7 +39,7 @@ pub(crate) struct ReplayedBody {
 // === impl RecordedBody ===
 
 impl<B: Body<Data = Bytes, Error = BoxError> + Unpin> RecordedBody<B> {
-    /// `body`, taken down by `recorder`.
+    /// Creates a `body` that `recorder` records.
     pub(crate) fn new(body: B, recorder: Box<dyn BodyRecorder>) -> Self {
         let mut recorded = Self { body, recorder: Some(recorder) };
         recorded.settle(false);
@@ -54,7 +54,7 @@ impl<B: Body<Data = Bytes, Error = BoxError> + Unpin> RecordedBody<B> {
             Poll::Ready(None) => self.settle(true),
             Poll::Ready(Some(Err(_))) => self.recorder = None,
             Poll::Ready(Some(Ok(frame))) => {
-                // With trailers it would be another one.
+                // A body with trailers is not recorded: without them it would be another body.
                 let piece = frame.data_ref().map_or(&[][..], |piece| piece);
                 if !self.recorder.as_mut().is_some_and(|recorder| !frame.is_trailers() && recorder.piece(piece)) {
                     self.recorder = None;
@@ -65,17 +65,18 @@ impl<B: Body<Data = Bytes, Error = BoxError> + Unpin> RecordedBody<B> {
         polled
     }
 
-    /// Whether nothing is left to be read.
+    /// Returns whether nothing is left to be read.
     pub(crate) fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
     }
 
-    /// How much is left to be read.
+    /// Bytes left to be read.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
 
-    /// A body whose length is known is not read beyond that, though its stream may not have ended yet.
+    /// Completes the recording at the end of the body. A body of known length is not read beyond it, though its stream
+    /// may not have ended yet.
     fn settle(&mut self, ended: bool) {
         if (ended || self.body.is_end_stream() || self.body.size_hint().exact() == Some(0))
             && let Some(recorder) = self.recorder.take()
@@ -103,7 +104,7 @@ impl ReplayedBody {
         Some(Frame::data(self.left.split_to(self.left.len().min(PIECE))))
     }
 
-    /// How much is left to be read.
+    /// Bytes left to be read.
     pub(crate) fn left(&self) -> u64 {
         self.left.len() as u64
     }

@@ -1,4 +1,4 @@
-//! What has been sent of a request's body, kept while it is small, in case the request has to be sent again.
+//! The sent part of a request's body, kept while it is small, in case the request has to be sent again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 
 use super::{incoming_body::IncomingBody, replay_memory::ReplayMemory};
 
-/// What has been sent of a body so far.
+/// The part of a body that was sent so far.
 pub(crate) struct ReplayBuffer {
     contents: Mutex<Contents>,
-    /// The rest of the body has come back.
+    /// Wakes when the rest of the body was returned.
     back: Notify,
 }
 
@@ -21,33 +21,34 @@ struct Contents {
     /// Copied, so that a few bytes do not hold on to the whole buffer that they were read into.
     pieces: Vec<BytesMut>,
     trailers: Option<HeaderMap>,
-    /// All of it is here.
+    /// True if the whole body is here.
     ended: bool,
-    /// It cannot be sent again: it is too large, or no further attempt will be made.
+    /// True if the body cannot be sent again: it is too large, or no further attempt will be made.
     gone: bool,
-    /// What is here is being sent again.
+    /// True if the kept part is being sent again.
     in_use: bool,
-    /// How many bytes may be kept, of this body and of all.
+    /// Maximum number of bytes kept of this body, and the memory for all bodies.
     most: u64,
     memory: Arc<ReplayMemory>,
-    /// How many are.
+    /// Number of bytes that are kept.
     taken: usize,
-    /// Its length was told beforehand. Otherwise it is not told later either: trailers would not fit behind a length.
+    /// True if the length was stated beforehand. Otherwise retries state no length either: trailers would not fit
+    /// behind one.
     sized: bool,
     size: u64,
-    /// What has not been read yet, once the reader has stopped.
+    /// The unread rest of the body, once its reader has stopped.
     rest: Option<IncomingBody>,
 }
 
 /// A body is kept, and sent again, in pieces of up to this many bytes.
 const PIECE: usize = 64 * 1024;
-/// How long the reader of a body may take to let go of it.
+/// Maximum time that the reader of a body may take to return it.
 const LETTING_GO: Duration = Duration::from_secs(1);
 
 // === impl ReplayBuffer ===
 
 impl ReplayBuffer {
-    /// Keeps up to `most` bytes; `sized` says that their length is known beforehand.
+    /// Creates a buffer for up to `most` bytes; `sized` says that the body's length is known beforehand.
     pub(crate) fn new(most: u64, sized: bool, memory: Arc<ReplayMemory>) -> Self {
         let contents = Contents {
             pieces: Vec::new(),
@@ -65,7 +66,8 @@ impl ReplayBuffer {
         Self { contents: Mutex::new(contents), back: Notify::new() }
     }
 
-    /// Has it sent once more from its beginning, with what was not read of it yet; `None` if too much of it is gone.
+    /// Begins to send the body once more from its beginning, and returns its unread rest; `None` if too much of the
+    /// body is gone.
     pub(crate) async fn reopen(&self) -> Option<Option<IncomingBody>> {
         let back = async {
             loop {
@@ -86,7 +88,7 @@ impl ReplayBuffer {
         tokio::time::timeout(LETTING_GO, back).await.ok()?
     }
 
-    /// The piece number `next`, or the trailers behind the last one if `read` says that nothing is to be read after it.
+    /// The piece number `next`, or the trailers behind the last one if `read` says that nothing is left to be read.
     pub(crate) fn frame(&self, next: usize, read: bool) -> Option<Option<Frame<Bytes>>> {
         let contents = self.contents.lock();
         if let Some(piece) = contents.pieces.get(next) {
@@ -96,7 +98,8 @@ impl ReplayBuffer {
         ended.then(|| contents.trailers.clone().map(Frame::trailers))
     }
 
-    /// Keeps what is sent, or its end; gives up if that is too much. Says how many pieces there are, if that has changed.
+    /// Keeps a frame that is sent, or the body's end; gives up if the body is too large. Returns the number of pieces,
+    /// if it has changed.
     pub(crate) fn keep(&self, frame: Option<&Frame<Bytes>>) -> Option<usize> {
         let mut contents = self.contents.lock();
         if contents.gone {
@@ -124,32 +127,32 @@ impl ReplayBuffer {
         Some(contents.pieces.len())
     }
 
-    /// The reader of the body stops, with `rest` unread.
+    /// Takes the unread `rest` of the body when its reader stops.
     pub(crate) fn stop(&self, rest: &mut Option<IncomingBody>) {
         let mut contents = self.contents.lock();
         if contents.gone {
             return;
         }
-        // A length that was sent to its end leaves no last word.
+        // A body of stated length may end without a final frame.
         contents.ended |= rest.as_ref().is_none_or(IncomingBody::is_end_stream);
-        // What was read to its end has nothing more to say: its trailers are kept.
+        // A body that was read to its end yields nothing more: its trailers are kept.
         contents.rest = rest.take().filter(|_| !contents.ended);
         drop(contents);
         self.back.notify_one();
     }
 
-    /// Whether nothing comes after the first `sent` pieces.
+    /// Returns whether nothing follows the first `sent` pieces.
     pub(crate) fn is_all(&self, sent: usize) -> bool {
         self.contents.lock().is_all(sent)
     }
 
-    /// How many bytes come after the first `sent` pieces; `None` if that was not known when it was sent first.
+    /// Number of bytes after the first `sent` pieces; `None` if the length was not known in the first attempt.
     pub(crate) fn left(&self, sent: usize) -> Option<u64> {
         let contents = self.contents.lock();
         contents.sized.then(|| contents.pieces.iter().skip(sent).map(|piece| piece.len() as u64).sum())
     }
 
-    /// No further attempt will be made.
+    /// Drops the body: no further attempt will be made.
     pub(crate) fn let_go(&self) {
         self.contents.lock().let_go();
     }
@@ -161,7 +164,7 @@ impl Contents {
     fn let_go(&mut self) {
         self.gone = true;
         self.rest = None;
-        // An answer may begin before the upstream has all of a body: that is sent on from here.
+        // An answer may begin before the upstream has the whole body: the rest is sent from here.
         if !self.in_use {
             self.pieces = Vec::new();
             self.memory.return_unused(std::mem::take(&mut self.taken));
@@ -169,7 +172,7 @@ impl Contents {
     }
 
     fn is_all(&self, sent: usize) -> bool {
-        // Nothing at all, in chunks, is sent as what it was.
+        // An empty chunked body is sent in chunks again.
         let plain = self.trailers.is_none() && (self.sized || sent > 0);
         sent > self.pieces.len() || sent == self.pieces.len() && plain
     }

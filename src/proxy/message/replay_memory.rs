@@ -5,27 +5,27 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The memory that is left for bodies that may have to be sent again, or were looked at before their turn.
+/// Memory that is left for bodies that may have to be sent again, or were read before their turn.
 pub(crate) struct ReplayMemory(AtomicUsize);
 
-/// Bytes that were taken of it; given back when dropped.
+/// A share of the memory, which is returned when dropped.
 pub(super) struct MemoryShare {
     memory: Arc<ReplayMemory>,
     bytes: usize,
 }
 
 impl ReplayMemory {
-    /// Room for `bytes` in all.
+    /// Creates an account of `bytes`.
     pub(crate) fn new(bytes: usize) -> Self {
         Self(AtomicUsize::new(bytes))
     }
 
-    /// Takes `bytes`, if there are as many.
+    /// Takes `bytes`, if enough are left.
     pub(super) fn take(&self, bytes: usize) -> bool {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
-    /// Takes `bytes` for as long as the share lives, if there are as many.
+    /// Takes `bytes` for as long as the share lives, if enough are left.
     pub(super) fn share(self: &Arc<Self>, bytes: usize) -> Option<MemoryShare> {
         self.take(bytes).then(|| MemoryShare { memory: self.clone(), bytes })
     }
@@ -38,7 +38,7 @@ impl ReplayMemory {
 // === impl MemoryShare ===
 
 impl MemoryShare {
-    /// Gives back what is beyond `bytes`.
+    /// Returns all but `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let unused = self.bytes.saturating_sub(bytes);
         self.memory.return_unused(unused);

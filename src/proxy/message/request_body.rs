@@ -1,4 +1,4 @@
-//! Requests' bodies on their way through: streamed, and kept if they are small, in case they have to be sent again.
+//! Request bodies in transit: streamed, and kept if they are small, in case they have to be sent again.
 
 use std::{
     future::poll_fn,
@@ -24,29 +24,30 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// A body of up to this many bytes that has come is read to its end by hyper after an early answer.
+/// hyper reads a body of up to this many received bytes to its end after an early answer.
 const PASSED_OVER_BYTES: u64 = 16 * 1024;
 
-/// A request. Boxed, because every step's future would otherwise carry its 300 bytes once more while it waits.
+/// A boxed request: otherwise every step's future would carry its 300 bytes once more while it waits.
 pub(crate) type BoxedRequest = Box<Request<RequestBody>>;
 
-/// The body of a request, which is left unread until its turn has come; its beginning is not where its rule asks for that.
+/// The body of a request, which is left unread until the request's turn has come. Rules may ask to read its beginning
+/// earlier.
 pub(crate) struct RequestBody {
     progress: Arc<Progress>,
-    /// `None`: there is nothing of it, whatever there was. Boxed: most requests have none, and the request is moved from
-    /// step to step, and through the channel to its connection.
+    /// Content of the body; `None` if there is none, or no more. Boxed, because most requests have no body, and the
+    /// request moves from step to step and through the channel to its connection.
     content: Option<Box<Content>>,
-    /// Notes when the last of it is written, if that is not its connection's last write.
+    /// Notes when the last of the body is written, if that is not its connection's last write.
     written: Option<Written>,
 }
 
-/// What is sent as a body.
+/// Sources of a body's frames.
 struct Content {
-    /// What was read ahead and is not sent yet.
+    /// Bytes that were read ahead and are not sent yet.
     ahead: Option<ReadAhead>,
-    /// `None`: there is no more.
+    /// Rest of the body on its connection; `None` if there is no more.
     incoming: Option<IncomingBody>,
-    /// Where it is kept, and how much of what is kept was sent this time.
+    /// Buffer that keeps the body, and the number of its pieces that were sent in this attempt.
     kept: Option<(Arc<ReplayBuffer>, usize)>,
 }
 
@@ -62,13 +63,13 @@ impl RequestBody {
         Self::of(Content { ahead: None, incoming: Some(IncomingBody::new(incoming)), kept: None }, progress)
     }
 
-    /// The body that `kept` has the beginning of, once more; `None` if too much of it is gone.
+    /// The body whose beginning is in `kept`, once more; `None` if too much of it is gone.
     pub(crate) async fn again(kept: Arc<ReplayBuffer>, progress: Arc<Progress>) -> Option<Self> {
         let incoming = kept.reopen().await?;
         Some(Self::of(Content { ahead: None, incoming, kept: Some((kept, 0)) }, progress))
     }
 
-    /// No body at all.
+    /// An empty body.
     pub(crate) fn empty(progress: Arc<Progress>) -> Self {
         Self { progress, content: None, written: None }
     }
@@ -81,7 +82,7 @@ impl RequestBody {
         self.content.as_mut()?.incoming.as_mut()
     }
 
-    /// Hashes what is read of it into `digest`, on an exchange with this `progress`.
+    /// Adds what is read of the body to `digest`, on an exchange with this `progress`.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, progress: Arc<Progress>) {
         let connection = std::mem::replace(&mut self.progress, progress);
         match self.ahead().and_then(ReadAhead::fingerprint) {
@@ -94,8 +95,8 @@ impl RequestBody {
         }
     }
 
-    /// Reads its first `most` bytes, and keeps them until they are sent. `false`: nothing was read, as there is no body or
-    /// no memory for it.
+    /// Reads the first `most` bytes, and keeps them until they are sent. Returns `false` if nothing was read, because
+    /// there is no body or no memory for it.
     pub(crate) async fn read_beginning(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<bool, BoxError> {
         if self.ahead().is_some() {
             return Ok(true);
@@ -108,7 +109,7 @@ impl RequestBody {
         Ok(known)
     }
 
-    /// What was read of it, as far as it has not been sent.
+    /// Bytes of the body that were read and not sent yet.
     pub(crate) fn beginning(&self) -> Option<&[u8]> {
         match self.ahead() {
             Some(ahead) => Some(ahead.data()),
@@ -116,8 +117,8 @@ impl RequestBody {
         }
     }
 
-    /// Reads all of it, unless that is more than `most` bytes or there is no memory for as many. What was read is sent
-    /// from memory.
+    /// Reads all of the body, unless it has more than `most` bytes or there is no memory for it. The bytes that were
+    /// read are sent from memory.
     pub(crate) async fn read_ahead(&mut self, most: usize, memory: &Arc<ReplayMemory>) -> Result<(), BoxError> {
         let length = self.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let fits = length.is_none_or(|length| length <= most);
@@ -138,7 +139,7 @@ impl RequestBody {
         let data = data.freeze();
         let ahead = match ended && trailers.is_none() {
             true => ReadAhead::whole(data, share),
-            // Nobody compares trailers: a body with some is like no other.
+            // Trailers are never compared: a body with trailers matches no other.
             false => ReadAhead::beginning(data, trailers, share),
         };
         if let Some(content) = &mut self.content {
@@ -147,7 +148,7 @@ impl RequestBody {
         Ok(())
     }
 
-    /// What it is known by: nothing of it is left to be read from its connection. `None` if that is not so.
+    /// Fingerprint of the whole body; `None` if some of the body is still to be read from its connection.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         match self.ahead() {
             Some(ahead) => ahead.fingerprint(),
@@ -155,19 +156,20 @@ impl RequestBody {
         }
     }
 
-    /// All of its bytes, if they were [read ahead](Self::read_ahead).
+    /// All bytes of the body, if they were [read ahead](Self::read_ahead).
     pub(crate) fn whole(&self) -> Option<&Bytes> {
         self.ahead().filter(|ahead| ahead.fingerprint().is_some()).map(ReadAhead::data)
     }
 
-    /// Sends `data` in the place of its bytes, all of which were read ahead.
+    /// Sends `data` instead of the body's bytes. Requires that the whole body was read ahead.
     pub(crate) fn replace(&mut self, data: Bytes) {
         if let Some(content) = &mut self.content {
             content.ahead = content.ahead.take().map(|ahead| ahead.replaced(data));
         }
     }
 
-    /// The same body once more, on an exchange with this `progress`, if all of it was read ahead; none at all if not.
+    /// A copy of the body on an exchange with this `progress`, if all of the body was read ahead; otherwise an empty
+    /// body.
     pub(crate) fn copy(&self, progress: Arc<Progress>) -> Self {
         match self.ahead().filter(|ahead| ahead.fingerprint().is_some()) {
             Some(ahead) => Self::of(Content { ahead: Some(ahead.clone()), incoming: None, kept: None }, progress),
@@ -179,7 +181,7 @@ impl RequestBody {
         self.content.as_ref()?.ahead.as_ref()
     }
 
-    /// Keeps up to `most` bytes of what is sent of it, beside what is kept already; `None` if there is nothing of it.
+    /// Keeps up to `most` bytes of the body as it is sent, unless it is kept already; `None` if the body is empty.
     pub(crate) fn keep(&mut self, most: u64, memory: &Arc<ReplayMemory>) -> Option<Arc<ReplayBuffer>> {
         let sized = self.size_hint().exact().is_some();
         let content = self.content.as_mut()?;
@@ -191,12 +193,12 @@ impl RequestBody {
         content.kept.as_ref().map(|(kept, _)| kept.clone())
     }
 
-    /// How long it may be silent in its middle.
+    /// Maximum silence in the middle of the body.
     pub(crate) fn idle_timeout(&self) -> Duration {
         self.progress.timeouts().idle
     }
 
-    /// Notes in `written` when the last of it is written.
+    /// Notes in `written` when the last of the body is written.
     pub(crate) fn note_writes(&mut self, written: Written) {
         self.written = Some(written);
     }
@@ -205,7 +207,8 @@ impl RequestBody {
 // === impl Content ===
 
 impl Content {
-    /// Has `buffer` send what was read ahead, if it has room: otherwise it would be gone if no connection took it.
+    /// Moves the bytes that were read ahead to `buffer`, if it has room: otherwise they would be lost if no connection
+    /// took them.
     fn keep_ahead(&mut self, buffer: &ReplayBuffer) {
         let Some(mut ahead) = self.ahead.clone() else { return };
         let Some(data) = ahead.pop().filter(Frame::is_data) else { return };
@@ -220,7 +223,7 @@ impl Content {
         }
     }
 
-    /// What was kept and has to be sent before anything is read.
+    /// The next kept frame, which has to be sent before anything is read.
     fn replay(&mut self) -> Option<Frame<Bytes>> {
         let (kept, sent) = self.kept.as_mut()?;
         let frame = kept.frame(*sent, self.incoming.is_none())?;
@@ -228,7 +231,7 @@ impl Content {
         frame
     }
 
-    /// Keeps what is sent, or its end.
+    /// Keeps a frame that is sent, or the end of the body.
     fn note(&mut self, frame: Option<&Frame<Bytes>>) {
         if let Some((kept, sent)) = &mut self.kept
             && let Some(pieces) = kept.keep(frame)
@@ -245,7 +248,7 @@ pub(crate) fn copy_without_body(request: &Request<RequestBody>, progress: Arc<Pr
     copy.uri_mut().clone_from(request.uri());
     *copy.version_mut() = request.version();
     copy.headers_mut().clone_from(request.headers());
-    // How the names of fields are spelled.
+    // Extensions carry the spelling of the fields' names.
     copy.extensions_mut().clone_from(request.extensions());
     copy
 }
@@ -256,7 +259,7 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Self { progress, content: Some(content), written } = &mut *self else { return Poll::Ready(None) };
-        // The next write has something of it.
+        // The next write has something of this body.
         let note_write = || written.iter().for_each(Written::again);
         if let Some(frame) = content.replay() {
             note_write();
@@ -270,7 +273,7 @@ impl http_body::Body for RequestBody {
         let Some(incoming) = &mut content.incoming else { return Poll::Ready(None) };
         let mut frame = match incoming.poll_frame(cx) {
             Poll::Pending => {
-                // Once: asking again does not make a silence shorter.
+                // The deadline is set once: further polls do not make a silence shorter.
                 if progress.phase() == Phase::Answer {
                     progress.enter(Phase::Upload, progress.idle());
                 }
@@ -285,8 +288,8 @@ impl http_body::Body for RequestBody {
         if let Some(Ok(trailers)) = &mut frame
             && trailers.is_trailers()
         {
-            // What hyper has skipped behind an LF alone may have been another request, whose sender has to know that it was
-            // not read: see docs/decisions/http-deviations.md.
+            // hyper may have skipped another request behind a bare LF. Its sender has to learn that the request was not
+            // read: see docs/decisions/http-deviations.md.
             progress.set_last();
             if let Some(wrong) = trailers.trailers_ref().and_then(fields::malformed) {
                 return Poll::Ready(Some(Err(format!("its trailers have {wrong}").into())));
@@ -299,11 +302,11 @@ impl http_body::Body for RequestBody {
             None => content.note(None),
         }
         match progress.phase() {
-            // What comes next is the upstream's turn: to take this piece, or to answer.
+            // The upstream has to act next: it takes this piece, or it answers.
             Phase::Answer | Phase::Upload => {
                 progress.awaits_answer();
             }
-            // It answers already: something moves all the same.
+            // The upstream answers already, but the exchange still makes progress.
             Phase::Body => {
                 progress.moves();
             }

@@ -1,7 +1,7 @@
 //! Sends on a socket by one system call, past the C library.
 //!
-//! The C library makes `send` a point at which a thread may be cancelled, and the system asks more of `writev` than of
-//! `send`. Neither is of use here, and each request would pay for both twice.
+//! The C library makes `send` a point at which a thread may be cancelled, and `writev` costs the system more than
+//! `send`. Both costs are useless here, and each request would pay them twice.
 
 use std::{
     io::{self, IoSlice},
@@ -15,20 +15,21 @@ use tokio::{
     net::TcpStream,
 };
 
-/// The system sends no signal where the other side has closed: the error says so.
+/// The system sends no signal if the other side has closed: the error is enough.
 const QUIET: SendFlags = SendFlags::NOSIGNAL;
 
-/// As many bytes in pieces are copied together rather than sent as a list: the head of a usual answer and its small body.
+/// Maximum size of pieces that are copied together instead of sent as a list: the head of a usual answer and its small
+/// body.
 const TOGETHER: usize = 1024;
 
-/// A longer send is part of an upload: heads are shorter.
+/// Minimum length of a send that counts as part of an upload: heads are shorter.
 #[cfg(target_os = "linux")]
 const UPLOAD_BYTES: usize = 4096;
 
 /// A connection to an upstream.
 pub(crate) struct UpstreamSocket {
     stream: TcpStream,
-    /// Whether TLS is spoken on it.
+    /// True if the socket carries TLS.
     tls: bool,
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn poll_send_pieces(
     poll_send(stream, cx, &together[..len])
 }
 
-/// Tries, and waits until it can be tried again.
+/// Tries `act`, and waits until it can be tried again.
 fn poll_try(
     stream: &TcpStream,
     cx: &mut Context<'_>,
@@ -74,7 +75,7 @@ fn poll_try(
 // === impl UpstreamSocket ===
 
 impl UpstreamSocket {
-    /// `tls` says whether TLS is spoken on `stream`.
+    /// Wraps `stream`; `tls` says whether it carries TLS.
     pub(crate) fn new(stream: TcpStream, tls: bool) -> Self {
         Self { stream, tls }
     }
@@ -87,7 +88,7 @@ impl UpstreamSocket {
     #[cfg(target_os = "linux")]
     fn acknowledge(&self, sent: usize) {
         if self.tls && sent >= UPLOAD_BYTES {
-            // Without the option acknowledgements are late, and nothing else changes.
+            // Without the option, acknowledgements are late, and nothing else changes.
             let _ = rustix::net::sockopt::set_tcp_quickack(&self.stream, true);
         }
     }
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// What is sent in pieces of these lengths comes whole and in order, however long they are.
+    /// Pieces of these lengths arrive complete and in order, regardless of their lengths.
     #[tokio::test]
     async fn pieces_come_whole_and_in_order() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A receiver that has gone is an error, no signal that ends the process.
+    /// A closed receiver is an error, not a signal that ends the process.
     #[tokio::test]
     async fn a_closed_socket_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -172,13 +173,13 @@ mod tests {
         assert!(matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{error}");
     }
 
-    /// Milliseconds until the second of two short sends of `server` arrives, of which Nagle's algorithm holds the second back
-    /// until the first is acknowledged.
+    /// Milliseconds until the second of two short sends of `server` arrives. Nagle's algorithm holds it back until the
+    /// first is acknowledged.
     #[cfg(target_os = "linux")]
     async fn second_send_takes(server: &mut TcpStream, client: &mut UpstreamSocket, clock: Clock) -> u128 {
         use tokio::io::AsyncWriteExt as _;
 
-        // By now the socket has found that it is sent answers, and acknowledges late.
+        // After these answers the socket acknowledges late.
         for _ in 0..4 {
             server.write_all(b"answer").await.unwrap();
             client.read_exact(&mut [0; 6]).await.unwrap();
@@ -187,7 +188,7 @@ mod tests {
         let begun = clock.now();
         server.write_all(b"ticket").await.unwrap();
         server.write_all(b"answer").await.unwrap();
-        // Read together: a read of the first would acknowledge it.
+        // Both are read together: a read of the first would acknowledge it.
         while client.stream.peek(&mut [0; 12]).await.unwrap() < 12 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
@@ -195,7 +196,7 @@ mod tests {
         clock.now().since(begun).as_millis()
     }
 
-    /// Linux acknowledges after 40 ms or more where it does so late (`TCP_DELACK_MIN`).
+    /// Linux acknowledges after 40 ms or more if it does so late (`TCP_DELACK_MIN`).
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn tls_socket_acknowledges_at_once_during_an_upload() {

@@ -1,4 +1,4 @@
-//! What andante adds to the time of an answer, as browsers and tools read it: W3C Server Timing.
+//! andante's part of an answer's time, for browsers and tools: W3C Server Timing.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use super::{in_order, quoted_list::quoted_members};
 use crate::proxy::request_stats::Wait;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// Our metrics in it: how long a request waited, and what it had to expect when it came.
+/// andante's metrics: the time that a request waited, and the forecast when it came.
 const OUR_METRICS: [&str; 2] = ["andante", "andante-expected"];
 
-/// Sets how long the request has waited, in milliseconds as in W3C Server Timing, and in a metric of its own what was
-/// predicted when it came. Replaces metrics of the same names.
+/// Sets the time that the request has waited, in milliseconds as in W3C Server Timing, and as a second metric the
+/// forecast when it came. Replaces metrics of the same names.
 pub(crate) fn set(fields: &mut HeaderMap, wait: Wait) {
     remove(fields);
     add(fields, wait);
 }
 
-/// The same where there is no such field yet.
+/// Adds the metrics where there is no such field yet.
 pub(crate) fn add(fields: &mut HeaderMap, wait: Wait) {
     fields.append(SERVER_TIMING, value(wait));
 }
@@ -34,7 +34,7 @@ fn value(wait: Wait) -> HeaderValue {
     HeaderValue::try_from(waited + &promised.unwrap_or_default()).expect("visible ASCII")
 }
 
-/// Removes from `Server-Timing` the metrics of our names.
+/// Removes andante's metrics from `Server-Timing`.
 pub(crate) fn remove(fields: &mut HeaderMap) {
     if !fields.contains_key(SERVER_TIMING) {
         return;

@@ -1,5 +1,5 @@
-//! One body for many readers, each at its own pace. Its beginning is kept while it is small, so that readers may still join;
-//! of a larger one only what the slowest reader has not read.
+//! A body for many readers, each at its own pace. While the body is small its beginning is kept, so that readers may
+//! still join. Of a larger body, only the part that the slowest reader has not read is kept.
 
 #[cfg(test)]
 mod tests;
@@ -22,24 +22,24 @@ use parking_lot::Mutex;
 use super::progress::Progress;
 use crate::{error::BoxError, memory::Charge};
 
-/// How many bytes of one body are kept.
+/// Maximum number of bytes kept of one body.
 pub(crate) const MOST: usize = 1024 * 1024;
-/// The same, when the memory for all bodies is used up.
+/// Maximum number of bytes kept of one body when the memory for all bodies is used up.
 const LEAST: usize = 64 * 1024;
-/// What a piece costs beside its bytes.
+/// Overhead charged for each piece, in addition to its bytes.
 const PIECE: usize = 64;
-/// What is kept is charged in steps of this many bytes.
+/// Kept bytes are charged in multiples of this.
 const STEP_BYTES: usize = 8 * 1024;
 
-/// The body.
+/// A body with several readers.
 pub(crate) struct SharedBody {
     state: Mutex<SharedBodyState>,
     memory: Arc<SharedMemory>,
-    /// Its length, as far as that was known at its beginning.
+    /// Length of the body, as far as it was known at the beginning.
     size: SizeHint,
 }
 
-/// The memory for the bodies that are shared, of the whole process.
+/// Memory for all shared bodies of the process.
 pub(crate) struct SharedMemory {
     used: AtomicUsize,
     most: usize,
@@ -48,18 +48,18 @@ pub(crate) struct SharedMemory {
 /// How a body ended.
 #[derive(Clone, Debug)]
 pub(crate) enum BodyEnd {
-    /// All of it has come.
+    /// All of the body has come.
     Complete,
-    /// It broke off.
+    /// The body broke off.
     Broken(Arc<str>),
 }
 
-/// One reader of the body.
+/// A reader of the body.
 pub(crate) struct SharedReader {
     body: Arc<SharedBody>,
     number: usize,
     progress: Arc<Progress>,
-    /// What the reader holds for as long as it reads.
+    /// Value that the reader keeps alive while it reads.
     _held: Box<dyn Any + Send>,
 }
 
@@ -67,12 +67,12 @@ struct SharedBodyState {
     pieces: VecDeque<Piece>,
     /// The number of the first piece that is kept.
     first: u64,
-    /// What the pieces cost.
+    /// Total cost of the kept pieces.
     kept: usize,
     charge: Charge,
     end: Option<BodyEnd>,
     readers: Vec<Option<Position>>,
-    /// How many readers are still to come; nothing is forgotten before.
+    /// Number of readers still to come. Until they have come, no piece is dropped.
     expected: usize,
     writer: Option<Waker>,
 }
@@ -83,15 +83,15 @@ enum Piece {
     Trailers(HeaderMap),
 }
 
-/// How far a reader has come.
+/// Position of a reader in the body.
 struct Position {
     next: u64,
     waker: Option<Waker>,
-    /// It did not keep up.
+    /// True if the reader was too slow and was cut off.
     cut: bool,
 }
 
-/// The reader was cut off, because it held up the others.
+/// The reader was cut off because it delayed the others.
 #[derive(Debug, thiserror::Error)]
 #[error("the worker read its shared answer too slowly for the others that read it")]
 struct TooSlow;
@@ -104,17 +104,17 @@ struct BrokenOff(Arc<str>);
 // === impl SharedBody ===
 
 impl SharedBody {
-    /// A body of `size` that has not begun. What it keeps is charged by `charge`.
+    /// Creates a body of `size` that has not begun. `charge` accounts for the bytes that it keeps.
     pub(crate) fn new(size: SizeHint, memory: Arc<SharedMemory>, charge: Charge) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(SharedBodyState::new(charge)), memory, size })
     }
 
-    /// Nothing is forgotten before this many readers have begun: they wake one by one.
+    /// Keeps all pieces until this many readers have begun: waiting requests wake one by one.
     pub(crate) fn expect(&self, readers: usize) {
         self.state.lock().expected = readers;
     }
 
-    /// A further reader, which begins at the beginning; `None` if that is not there any more. It keeps `held`.
+    /// Adds a reader that begins at the beginning; `None` if the beginning was dropped. The reader keeps `held` alive.
     pub(crate) fn reader(self: &Arc<Self>, progress: Arc<Progress>, held: impl Any + Send) -> Option<SharedReader> {
         let mut state = self.state.lock();
         if state.first > 0 {
@@ -152,7 +152,7 @@ impl SharedBody {
         Poll::Pending
     }
 
-    /// Has the readers read `frame`. Returns `false`, and drops it, if no memory is left for it.
+    /// Passes `frame` to the readers. Returns `false`, and drops the frame, if no memory is left for it.
     #[must_use = "a body that lacks a frame is broken"]
     pub(crate) fn push(&self, frame: Frame<Bytes>) -> bool {
         let piece = match frame.into_data() {
@@ -174,14 +174,15 @@ impl SharedBody {
         true
     }
 
-    /// No more is to come.
+    /// Marks the body as ended.
     pub(crate) fn finish(&self, end: BodyEnd) {
         let mut state = self.state.lock();
         state.end = Some(end);
         state.wake_readers();
     }
 
-    /// Cuts off the readers for which others wait that have read everything, and waits for no more that were expected.
+    /// Cuts off the slow readers if another reader has read everything and waits. If readers are still expected, stops
+    /// waiting for them instead.
     pub(crate) fn cut_the_slowest(&self) {
         let mut state = self.state.lock();
         if std::mem::take(&mut state.expected) > 0 {
@@ -200,13 +201,13 @@ impl SharedBody {
 }
 
 impl SharedBody {
-    /// Nobody reads it.
+    /// Returns whether no reader is left.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.state.lock().readers.iter().flatten().all(|reader| reader.cut)
     }
 
-    /// Makes it fit to be kept for long: its pieces do not hold on to the larger buffers that they were read into. `false`
-    /// if it was too large, and its beginning is gone.
+    /// Prepares the body to be kept for long: copies its pieces out of the larger buffers that they were read into.
+    /// Returns `false` if the body was too large and its beginning is gone.
     pub(crate) fn settle(&self) -> bool {
         let mut state = self.state.lock();
         if state.first > 0 {
@@ -235,7 +236,7 @@ impl SharedBodyState {
         Self { pieces, first: 0, kept: 0, charge, end: None, readers, expected: 0, writer: None }
     }
 
-    /// Charges what is kept, in whole steps. Returns `false`, and changes nothing, if there is no memory for it.
+    /// Charges the kept bytes, in whole steps. Returns `false`, and changes nothing, if there is no memory for them.
     fn reserve(&mut self) -> bool {
         self.charge.resize(self.kept.next_multiple_of(STEP_BYTES) as u64)
     }
@@ -244,7 +245,7 @@ impl SharedBodyState {
         self.kept >= if memory.is_full() { LEAST } else { MOST }
     }
 
-    /// Forgets what every reader has read, and returns its cost. From then on no reader may join.
+    /// Drops the pieces that every reader has read, and returns their cost. After that no reader can join.
     fn trim(&mut self) -> usize {
         if self.expected > 0 {
             return 0;
@@ -319,7 +320,7 @@ impl SharedReader {
         })))
     }
 
-    /// Whether nothing is left to be read.
+    /// Returns whether the reader has read everything.
     pub(crate) fn is_end_stream(&self) -> bool {
         let state = self.body.state.lock();
         let Some(position) = &state.readers[self.number] else { return true };
@@ -327,10 +328,10 @@ impl SharedReader {
         read && (matches!(state.end, Some(BodyEnd::Complete)) || self.body.size.exact() == Some(0))
     }
 
-    /// How much is left to be read, as far as that was known at the beginning.
+    /// Bytes left to be read, as far as the length was known at the beginning.
     pub(crate) fn size_hint(&self) -> SizeHint {
         let state = self.body.state.lock();
-        // Where its beginning is gone a reader may be behind what is kept: it was cut off.
+        // If the beginning was dropped, a reader that was cut off may be behind the first kept piece.
         let Some(size) = self.body.size.exact().filter(|_| state.first == 0) else { return SizeHint::new() };
         let count = state.readers[self.number].as_ref().map_or(0, |position| position.next);
         let read: u64 = state.pieces.iter().take(usize::try_from(count).unwrap_or(usize::MAX)).map(Piece::len).sum();
@@ -351,7 +352,7 @@ impl Drop for SharedReader {
 // === impl SharedMemory ===
 
 impl SharedMemory {
-    /// Up to `most` bytes.
+    /// Creates an account of up to `most` bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self { used: AtomicUsize::new(0), most }
     }
@@ -368,7 +369,7 @@ impl SharedMemory {
         self.left() == 0
     }
 
-    /// How many bytes are left.
+    /// Bytes that are left.
     pub(crate) fn left(&self) -> usize {
         self.most.saturating_sub(self.used.load(Ordering::Relaxed))
     }

@@ -1,9 +1,9 @@
 //! The body of an answer on an HTTP/2 connection that others share.
 //!
-//! What lies unread in h2 counts against the whole connection, and of short pieces it counts what it costs to keep them:
-//! past a bound it ends the connection, and every stream on it. So a task reads each such body as it comes, into a buffer
-//! in which short pieces become one. Long pieces are read no further than the buffer reaches; the stream's window then
-//! stops the API. Short ones are read on, and when nobody takes them for too long their own stream is reset.
+//! Data that lies unread in h2 counts against the whole connection, and short pieces count by their overhead. Above a
+//! bound, h2 ends the connection and every stream on it. So a task reads each such body as it comes, into a buffer that
+//! joins short pieces. Long pieces are read only until the buffer is full; the stream's window then stops the API.
+//! Short pieces are read on; if the worker does not take them for too long, their own stream is reset.
 
 use std::{
     collections::VecDeque,
@@ -22,54 +22,54 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// More requests than this are not put on one connection, whatever the API allows: one lost packet stops all.
+/// No connection gets more streams than this, even if the API allows more: one lost packet stops them all.
 pub(crate) const MOST_STREAMS: usize = 256;
-/// The window of a whole connection: those of all its streams, so that answers that nobody reads leave the others room.
-/// Half of it is what h2 lets unread short pieces cost, which bounds its memory if an API sends nothing else.
+/// Window of a connection: the sum of its streams' windows, so that an unread answer leaves room for the others. Half
+/// of it is the cost that h2 allows for unread short pieces, which bounds its memory if an API sends nothing else.
 pub(crate) const CONNECTION_WINDOW: u32 = FIRST_WINDOW_BYTES * MOST_STREAMS as u32;
-/// What unread short pieces of one stream may cost.
+/// Maximum cost of one stream's unread short pieces.
 const SHARE: usize = CONNECTION_WINDOW as usize / 2 / MOST_STREAMS;
-/// How many bytes are read ahead of a worker.
+/// Maximum number of bytes read ahead of a worker.
 const AHEAD: usize = 64 * 1024;
-/// The same of pieces so short that they must not lie in h2.
+/// The maximum for pieces so short that they must not lie in h2.
 const MOST_AHEAD: usize = 512 * 1024;
-/// Pieces shorter than this are put together.
+/// Pieces shorter than this are joined.
 const JOINED: usize = 4 * 1024;
-/// What h2 counts for a piece that nobody has read is what it lacks of this (`DEFAULT_DATA_FRAME_OVERHEAD_THRESHOLD`).
+/// h2 counts the difference to this size for each shorter unread piece (`DEFAULT_DATA_FRAME_OVERHEAD_THRESHOLD`).
 const SHORT: usize = 256;
 
 /// The body, as its worker's connection reads it.
 pub(crate) struct StreamBody(Arc<Mutex<Buffer>>);
 
-/// The worker takes nothing, and what the API sends it must not lie unread.
+/// The worker reads nothing, and the API's data must not lie unread.
 #[derive(Debug, thiserror::Error)]
 #[error("the worker did not read its answer, which came in too many short pieces to be kept: its stream was reset")]
 pub(crate) struct Unread;
 
-/// The API has reset its stream, and says that all is well.
+/// The API has reset its stream with NO_ERROR before the stated length was reached.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream ended before all of its content had come")]
 struct Short;
 
 struct Buffer {
-    /// Until it has ended, one way or the other.
+    /// The stream, until it has ended or failed.
     incoming: Option<StreamReader>,
-    /// How fast it is read, and the window of its stream.
+    /// Speed at which the body is read, and the window of its stream.
     speed: ReadSpeed,
     window: Arc<ReceiveWindow>,
-    /// What has come, oldest first; behind it `joined`, behind that `trailers` or `broken`.
+    /// Received pieces, oldest first; behind them `joined`, and behind that `trailers` or `broken`.
     pieces: VecDeque<Bytes>,
     joined: BytesMut,
     trailers: Option<HeaderMap>,
     broken: Option<BoxError>,
-    /// The reader has taken a piece, which may not be written yet.
+    /// True if the reader has taken a piece that may not be written yet.
     passing: bool,
-    /// How many bytes there are, and what h2 would have counted for them.
+    /// Number of bytes in the buffer, and the overhead that h2 would have counted for them.
     ahead: usize,
     overhead: usize,
-    /// How much is still to be taken, as far as that is known.
+    /// Bytes still to be taken, as far as known.
     expected: SizeHint,
-    /// The task that waits for more of it, and the one that waits for room.
+    /// The task that waits for data, and the task that waits for room.
     reader: Option<Waker>,
     filler: Option<Waker>,
 }
@@ -77,8 +77,8 @@ struct Buffer {
 // === impl StreamBody ===
 
 impl StreamBody {
-    /// Reads `incoming` from now on, a stream with this `window`; `unread` is told if its stream was reset for want of a
-    /// reader.
+    /// Starts to read `incoming`, a stream with this `window`. `unread` is called if the stream was reset because the
+    /// worker did not read.
     pub(crate) fn new(
         incoming: StreamReader,
         window: Arc<ReceiveWindow>,
@@ -100,7 +100,7 @@ impl StreamBody {
             reader: None,
             filler: None,
         };
-        // Mostly all of it is here already, and needs no task.
+        // Usually the whole body has arrived already, and needs no task.
         let ended = buffer.fill(&mut Context::from_waker(Waker::noop())).is_ready();
         let buffer = Arc::new(Mutex::new(buffer));
         if !ended {
@@ -116,7 +116,7 @@ impl StreamBody {
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut buffer = self.0.lock();
-        // One turn later, so that what came before it has been written: an error takes with it what has not.
+        // Delayed by one turn, so that the pieces before the error are written: an error discards unwritten data.
         if buffer.is_broken() && std::mem::take(&mut buffer.passing) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -146,7 +146,7 @@ impl StreamBody {
 impl Drop for StreamBody {
     fn drop(&mut self) {
         let mut buffer = self.0.lock();
-        // Resets the stream, if it has not ended, and with it the task.
+        // Resets the stream, if it has not ended, and ends the task.
         buffer.incoming = None;
         if let Some(waker) = buffer.filler.take() {
             waker.wake();
@@ -157,14 +157,14 @@ impl Drop for StreamBody {
 // === impl Buffer ===
 
 impl Buffer {
-    /// Reads what has come, as far as there is room. Ready when no more is to come; with an error if the worker does
-    /// not read.
+    /// Reads the received data while there is room. Ready when no more is to come; with an error if the worker does not
+    /// read.
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unread>> {
         loop {
             let full = self.ahead >= AHEAD && !self.must_be_read();
             let Some(incoming) = self.incoming.as_mut().filter(|_| !full) else { break };
             if self.ahead >= MOST_AHEAD {
-                // What would be cut short is not worth its memory either.
+                // The body will be cut short: its buffered beginning is not worth its memory.
                 (self.incoming, self.broken, self.ahead) = (None, Some(Unread.into()), 0);
                 (self.pieces, self.joined) = (VecDeque::new(), BytesMut::new());
                 if let Some(waker) = self.reader.take() {
@@ -195,12 +195,12 @@ impl Buffer {
         Poll::Pending
     }
 
-    /// Whether nothing is left but why it broke off.
+    /// Returns whether only the error is left.
     fn is_broken(&self) -> bool {
         self.broken.is_some() && self.ahead == 0 && self.trailers.is_none()
     }
 
-    /// Whether a window full of such pieces would cost more than a stream's share.
+    /// Returns whether a window full of pieces like these would cost more than a stream's share.
     fn must_be_read(&self) -> bool {
         self.overhead.saturating_mul(self.window.bytes() as usize) > SHARE.saturating_mul(self.ahead)
     }

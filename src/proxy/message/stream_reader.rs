@@ -1,4 +1,4 @@
-//! Bodies of answers on streams of an HTTP/2 connection, as the library has them.
+//! Bodies of answers on streams of an HTTP/2 connection, as h2 delivers them.
 
 use std::{
     io,
@@ -13,17 +13,17 @@ use tokio::sync::oneshot;
 
 use crate::error::BoxError;
 
-/// The body of an answer, piece by piece as the library has it.
+/// The body of an answer, in the pieces that h2 delivers.
 pub(crate) struct StreamReader {
     stream: RecvStream,
     expected: SizeHint,
     /// Bytes of data that were read.
     received: u64,
-    /// All data that the answer has was read: a failure of stream or connection comes too late to matter.
+    /// True if all data of the answer was read: a later failure of the stream or connection does not matter.
     is_whole: bool,
-    /// Only trailers are left.
+    /// True if only trailers are left.
     is_data_over: bool,
-    /// Tells the task that sends the rest of the request's body how this ends.
+    /// Tells the task that sends the rest of the request's body how the answer ends.
     upload: Option<oneshot::Sender<AnswerRead>>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct AnswerRead;
 
 impl StreamReader {
     /// The body of the answer that these `fields` belong to. If the rest of the request's body is still being sent,
-    /// `upload` learns of the answer's end, or that it was dropped before.
+    /// `upload` learns of the answer's end, or that the answer was dropped before.
     pub(crate) fn new(stream: RecvStream, fields: &HeaderMap, upload: Option<oneshot::Sender<AnswerRead>>) -> Self {
         let length = fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let expected = match length {
@@ -45,13 +45,13 @@ impl StreamReader {
         Self { stream, expected, received: 0, is_whole: false, is_data_over: false, upload }
     }
 
-    /// The next piece, or trailers. A stream that is reset with `NO_ERROR` has ended (RFC 9113 §8.1), and so has one whose
-    /// whole data was read, whatever becomes of it then.
+    /// The next piece, or trailers. A stream that is reset with `NO_ERROR` has ended (RFC 9113 §8.1). So has a stream
+    /// whose whole data was read, even if it fails afterwards.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if !self.is_data_over {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(piece)) => {
-                    // Fails only for more than there is.
+                    // The call fails only for more than was received.
                     let _ = self.stream.flow_control().release_capacity(piece.len());
                     self.received += piece.len() as u64;
                     self.is_whole = self.expected.exact() == Some(self.received) || self.stream.is_end_stream();
@@ -72,7 +72,7 @@ impl StreamReader {
         (!is_end).then(|| Err(unwrapped(error)))
     }
 
-    /// Whether nothing more is to come.
+    /// Returns whether nothing more is to come.
     pub(crate) fn is_end_stream(&self) -> bool {
         self.stream.is_end_stream()
     }
@@ -86,14 +86,14 @@ impl StreamReader {
 impl Drop for StreamReader {
     fn drop(&mut self) {
         // The library resets a stream once both of its halves are dropped. The upload may wait for room, and would not
-        // notice that its worker has left. After a whole answer it goes on: the API may still read it.
+        // notice that its worker has left. After a whole answer the upload continues: the API may still read it.
         if let Some(upload) = self.upload.take().filter(|_| self.stream.is_end_stream()) {
             let _ = upload.send(AnswerRead);
         }
     }
 }
 
-/// The I/O error inside of `error`, if there is one: h2 does not return it as its source.
+/// The I/O error inside `error`, if there is one: h2 does not return it as its source.
 pub(crate) fn unwrapped(error: h2::Error) -> BoxError {
     if !error.is_io() {
         return error.into();

@@ -1,37 +1,38 @@
-//! Where a client's turns begin in a TLS connection, seen from outside: in HTTP/1.1 a turn is a request.
+//! Beginnings of a client's turns in a TLS connection, seen from outside: in HTTP/1.1 a turn is a request.
 //!
-//! A turn begins with the first record of application data that the client sends after the server has sent some, or first
-//! of all. Only the five bytes of record headers are looked at (RFC 8446 §5.1). Nothing is decrypted, kept or changed.
-//! Pure: a relay reports bytes as they come, in pieces of any size.
+//! A turn begins with the first record of application data that the client sends at all, or after the server has sent
+//! some. Only the five bytes of record headers are read (RFC 8446 §5.1). Nothing is decrypted, kept or changed. Pure: a
+//! relay reports bytes as they come, in pieces of any size.
 
 /// Type of a record that changes the cipher; TLS 1.3 sends it for compatibility (RFC 8446 §D.4).
 const CHANGE_CIPHER: u8 = 20;
-/// Type of a record with part of a handshake; in TLS 1.3 in the clear only.
+/// Type of a record with part of a handshake; in TLS 1.3 only if unencrypted.
 const HANDSHAKE: u8 = 22;
-/// Type of a record with application data; in TLS 1.3 of all that is encrypted.
+/// Type of a record with application data; in TLS 1.3 the type of every encrypted record.
 const APPLICATION_DATA: u8 = 23;
 /// Bytes of a record's header: type, version, length.
 const HEADER_BYTES: usize = 5;
 /// The longest record: 2^14 bytes and 2,048 of expansion in TLS 1.2 (RFC 5246 §6.2.3), 256 in TLS 1.3.
 const LONGEST_RECORD_BYTES: usize = (1 << 14) + 2048;
-/// TLS 1.3 adds the real type and a tag of 16 bytes to what a record holds (RFC 8446 §5.2).
+/// TLS 1.3 adds the real type and a tag of 16 bytes to a record's content (RFC 8446 §5.2).
 const EXPANSION_BYTES: usize = 17;
 /// An alert of TLS 1.3, such as the `close_notify` before the end of a connection: level and description.
 const ALERT_BYTES: usize = 2 + EXPANSION_BYTES;
-/// A KeyUpdate: type, length, and whether an answer is wanted (RFC 8446 §4.6.3). It has a record of its own.
+/// A KeyUpdate: type, length, and whether an answer is wanted (RFC 8446 §4.6.3). A KeyUpdate has a record of its own.
 const KEY_UPDATE_BYTES: usize = 5 + EXPANSION_BYTES;
 /// Finished with SHA-256 and with SHA-384 (RFC 8446 §4.4.4), as the only message of its record.
 const FINISHED_BYTES: [usize; 2] = [4 + 32 + EXPANSION_BYTES, 4 + 48 + EXPANSION_BYTES];
-/// Length of the shortest record that may begin a request. The request line of HTTP/1.1 alone has 16 bytes, and a HEADERS
-/// frame of HTTP/2 has 9 and a byte for each field: four that are required, and a `user-agent` or another one. Below are alerts,
-/// `EndOfEarlyData`, KeyUpdate, and HTTP/2's WINDOW_UPDATE, RST_STREAM (13 bytes) and acknowledgement of SETTINGS.
+/// Length of the shortest record that may begin a request. The request line of HTTP/1.1 alone has 16 bytes. A HEADERS
+/// frame of HTTP/2 has 9 and a byte for each field: four that are required, and a `user-agent` or another one. Shorter
+/// records hold alerts, `EndOfEarlyData`, KeyUpdate, or HTTP/2's WINDOW_UPDATE, RST_STREAM (13 bytes) and
+/// acknowledgement of SETTINGS.
 const SHORTEST_REQUEST_BYTES: usize = 9 + 5 + EXPANSION_BYTES;
 /// The shortest plaintext of a record that may begin a request. Shorter ones begin a request together.
 const SHORTEST_PLAINTEXT_BYTES: usize = SHORTEST_REQUEST_BYTES - EXPANSION_BYTES;
-/// An encrypted Finished of TLS 1.2 is shorter, a second ClientHello after a `HelloRetryRequest` is longer.
+/// Upper bound of an encrypted Finished of TLS 1.2; a second ClientHello after a `HelloRetryRequest` is longer.
 const LONGEST_OLD_FINISHED_BYTES: usize = 128;
 
-/// Counts the turns of one connection. Holds a few bytes, however much passes.
+/// Counts the turns of one connection. Holds a few bytes, regardless of the traffic.
 #[derive(Debug, Default)]
 pub(crate) struct TlsTurns {
     client: Records,
@@ -54,16 +55,16 @@ struct Records {
     /// The part of a header that has come.
     header: [u8; HEADER_BYTES],
     read: usize,
-    /// How many bytes of the current record are still to come.
+    /// Bytes of the current record that are still to come.
     left: usize,
-    /// What came was no TLS.
+    /// True if the bytes are not TLS.
     lost: bool,
 }
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// Where it begins in the piece that was looked at; 0 if it began in an earlier one.
+    /// Start of the record in the current piece; 0 if it began in an earlier piece.
     start: usize,
     kind: u8,
     length: usize,
@@ -72,8 +73,8 @@ struct Record {
 // === impl TlsTurns ===
 
 impl TlsTurns {
-    /// Looks at `bytes` of the client from `at` on. Returns where the next turn begins, and moves `at` behind its header;
-    /// `None` if no turn begins in the rest, all of which was looked at then.
+    /// Reads `bytes` of the client from `at` on. Returns the start of the next turn, and moves `at` behind its header.
+    /// Returns `None` if no turn begins in the rest, which was read to its end then.
     pub(crate) fn on_client(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
         while let Some(record) = self.client.next(bytes, at) {
             if self.may_begin(record) && !self.awaits_server {
@@ -84,8 +85,8 @@ impl TlsTurns {
         None
     }
 
-    /// Looks at `bytes` of the server. Returns whether there is application data in them, other than alerts and a few
-    /// KeyUpdates: a new key in the middle of an upload does not end its turn.
+    /// Reads `bytes` of the server. Returns whether they contain application data other than alerts and a few
+    /// KeyUpdates. A new key in the middle of an upload does not end its turn.
     pub(crate) fn on_server(&mut self, bytes: &[u8]) -> bool {
         let (mut at, mut spoke) = (0, false);
         while let Some(record) = self.server.next(bytes, &mut at) {
@@ -103,7 +104,7 @@ impl TlsTurns {
         spoke
     }
 
-    /// Whether `record` of the client may be the first one of a turn.
+    /// Returns whether `record` of the client may be the first one of a turn.
     fn may_begin(&mut self, record: Record) -> bool {
         let Record { kind, length, .. } = record;
         match kind {
@@ -131,7 +132,7 @@ impl TlsTurns {
 
 impl Records {
     /// The next record whose header is complete in `bytes` from `at` on; `at` moves behind that header. Bytes that are
-    /// no TLS count as one record of application data for each piece.
+    /// not TLS count as one record of application data for each piece.
     fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Record> {
         let passed = self.left.min(bytes.len() - *at);
         self.left -= passed;
@@ -148,7 +149,7 @@ impl Records {
             if self.read < HEADER_BYTES {
                 return None;
             }
-            // Its first bytes may have come, and gone on, with an earlier piece.
+            // An earlier piece may have brought the record's first bytes, which were passed on already.
             self.read = 0;
             let [kind, major, _, high, low] = self.header;
             let length = usize::from(u16::from_be_bytes([high, low]));
@@ -188,7 +189,7 @@ mod tests {
         of.iter().flat_map(|(kind, length)| record(*kind, *length)).collect()
     }
 
-    /// How many turns begin, where each flight comes in pieces of `piece` bytes.
+    /// Number of turns that begin, if each flight comes in pieces of `piece` bytes.
     fn turns(flights: &[Flight], piece: usize) -> usize {
         let (mut turns, mut count) = (TlsTurns::default(), 0);
         for flight in flights {
@@ -237,7 +238,7 @@ mod tests {
         let flights = after_hellos(vec![
             Client(records(&[(20, 1), (23, 53), (23, 180), (23, 16_401)])),
             Server(record(23, 300)),
-            // As long as a Finished, but a request.
+            // A request of a Finished's length.
             Client(record(23, 53)),
         ]);
         assert_eq!(turns(&flights, 1 << 16), 2);
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn request_in_records_that_are_each_too_short_is_one_turn() {
         let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".len();
-        // Ciphers of TLS 1.2 add 16 bytes or more, and its Finished is no application data.
+        // Ciphers of TLS 1.2 add 16 bytes or more, and its Finished is not application data.
         let old_hellos = || vec![Client(records(&[(22, 512), (22, 70), (20, 1), (22, 40)])), Server(record(22, 40))];
         for payload in 1..=13 {
             for (mut flights, expansion) in

@@ -1,4 +1,4 @@
-//! What an answer says that its request used, read as it passes: nothing is kept but the number that is being read.
+//! Usage that an answer reports for its request, read as the answer passes. Only the number that is being read is kept.
 
 use http::{
     HeaderMap,
@@ -11,31 +11,32 @@ use crate::{
     policy::{UsagePlace, UsageSource},
 };
 
-/// Reads what an answer says that its request used.
+/// Reads the reported usage from an answer.
 #[derive(Debug)]
 pub(crate) struct UsageReader {
-    /// What fields said.
+    /// Amounts from header fields.
     fields: Vec<(Unit, u32)>,
     members: Vec<JsonMember>,
-    /// How many bytes have come, of a stream.
+    /// Bytes of a stream that have come; `None` for other answers.
     streamed: Option<u64>,
-    /// How many bytes the request's body had, if it told them.
+    /// Length of the request's body in bytes, if stated.
     sent: Option<u64>,
 }
 
-/// Looks for `"name": 123`. In JSON a quote inside of a text has a backslash before it, so what looks like a member is one.
+/// Searches for `"name": 123`. In JSON a quote inside a text has a backslash before it, so text cannot look like a
+/// member.
 #[derive(Debug)]
 struct JsonMember {
     unit: Unit,
     name: Box<[u8]>,
     state: Seeking,
-    /// What the last of them said.
+    /// Value of the last member found.
     last: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seeking {
-    /// The name with its quotes: how many of its bytes have come.
+    /// Within the name and its quotes, with the number of bytes that have matched.
     Name(usize),
     Colon,
     Value,
@@ -45,8 +46,8 @@ enum Seeking {
 // === impl UsageReader ===
 
 impl UsageReader {
-    /// For an answer with these fields, to a request that `sent` so many bytes if it told them; `None` if it says nothing
-    /// that could be read.
+    /// Reader of an answer with these fields, to a request that `sent` so many bytes, if stated. `None` if the answer
+    /// has no readable usage.
     pub(crate) fn new(sources: &[UsageSource], fields: &HeaderMap, sent: Option<u64>) -> Option<Box<Self>> {
         if sources.is_empty() {
             return None;
@@ -74,7 +75,7 @@ impl UsageReader {
             .then(|| Box::new(Self { fields: said, members, streamed: streams.then_some(0), sent }))
     }
 
-    /// Further bytes of the body.
+    /// Reads further bytes of the body.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         self.streamed.iter_mut().for_each(|streamed| *streamed += bytes.len() as u64);
         for member in &mut self.members {
@@ -84,14 +85,14 @@ impl UsageReader {
         }
     }
 
-    /// What was said last of each unit, by all that speak of it together: all of it, if the body came `whole`.
+    /// Sum of the last values of each unit, over all its sources. The amounts are final if the body came `whole`.
     pub(crate) fn found(&self, whole: bool) -> Usage {
         let mut usage = Usage { streamed: self.streamed, sent: self.sent, ..Usage::default() };
         let open = |unit: Unit| !whole && self.members.iter().any(|member| member.unit == unit);
         let fields = self.fields.iter().map(|(unit, used)| (*unit, Some(*used)));
         for (unit, used) in fields.chain(self.members.iter().map(|member| (member.unit, member.last))) {
             let found = if open(unit) { &mut usage.at_least } else { &mut usage.said };
-            // A whole answer that does not name a unit tells nothing of it.
+            // A complete answer without a value for the unit reports nothing about it.
             let Some(used) = used.or(open(unit).then_some(0)) else { continue };
             match found.iter_mut().find(|(other, _)| *other == unit) {
                 Some((_, sum)) => *sum = sum.saturating_add(used),
@@ -157,7 +158,8 @@ mod tests {
                       event: message_delta\ndata: {\"usage\":{\"output_tokens\": 15}}\n\n";
         let sources = ["usage-in=input_tokens", "usage-out=output_tokens"];
         assert_eq!(found("text/event-stream; charset=utf-8", &sources, events), [25, 15]);
-        // https://platform.claude.com/docs/en/api/rate-limits: what is written to a cache counts as input, what is read does not.
+        // https://platform.claude.com/docs/en/api/rate-limits: tokens written to a cache count as input, tokens read
+        // from it do not.
         let json = r#"{"input_tokens":25,"cache_creation_input_tokens":100,"cache_read_input_tokens":9000}"#;
         let sources = ["usage-in=input_tokens", "usage-in=cache_creation_input_tokens"];
         assert_eq!(found("application/json", &sources, json), [125]);

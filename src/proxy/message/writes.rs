@@ -1,7 +1,7 @@
-//! When what was sent to an upstream has left for its socket.
+//! Times at which data for an upstream has reached its socket.
 //!
-//! An HTTP/1 connection carries one request at a time, so its last write is that request's. On an HTTP/2 connection many
-//! write at once: each request notes the first write that is complete after it was handed over, or after its body's end.
+//! An HTTP/1 connection carries one request at a time, so its last write is that request's. On an HTTP/2 connection
+//! many requests write at once. Each records the first complete write after its hand-over, or after its body's end.
 
 use std::{
     io,
@@ -22,28 +22,28 @@ use crate::{
 /// The writes of one connection.
 pub(crate) struct Writes {
     clock: Clock,
-    /// When something was last written, in nanoseconds of the clock.
+    /// When data was last written, in nanoseconds of the clock.
     last: AtomicU64,
-    /// Something was written, and perhaps not all of it.
+    /// True if data was written, and perhaps not all of it.
     unfinished: AtomicBool,
     /// Kind of error of a failed write. The upstream may still be read.
     failure: OnceLock<io::ErrorKind>,
-    /// The requests whose next write is to be noted.
+    /// The requests whose next write is to be recorded.
     waiting: Mutex<PendingWrites>,
-    /// Whether more of an answer is to be read, if it carries one at a time.
+    /// Flag that says whether more of an answer is to be read, if the connection carries one at a time.
     pub(crate) appetite: Appetite,
-    /// Who is told of what comes before an answer, if it carries one at a time.
+    /// Receiver of interim answers, if the connection carries one answer at a time.
     pub(crate) interim: InterimListener,
-    /// The connection's task, if it carries one at a time.
+    /// The connection's task, if it carries one answer at a time.
     pub(crate) task: ConnectionTask,
 }
 
-/// Requests whose write is to be noted.
+/// Requests whose write is to be recorded.
 #[derive(Default)]
 struct PendingWrites {
-    /// Nothing was written since they were handed over.
+    /// Requests since whose hand-over nothing was written.
     handed_over: Vec<Arc<AtomicU64>>,
-    /// Something was, and perhaps not all of it.
+    /// Requests that were written in part, or perhaps completely.
     writing: Vec<Arc<AtomicU64>>,
 }
 
@@ -63,7 +63,7 @@ impl Writes {
         Arc::new(Self { clock, last, unfinished, failure, waiting, appetite, interim, task })
     }
 
-    /// Something was written.
+    /// Records that data was written.
     pub(crate) fn wrote(&self) {
         self.last.store(self.clock.now().as_nanos(), Ordering::Relaxed);
         self.unfinished.store(true, Ordering::Relaxed);
@@ -71,32 +71,32 @@ impl Writes {
         writing.append(handed_over);
     }
 
-    /// All that there was to write has been written.
+    /// Records that all data has been written.
     pub(crate) fn finished(&self) {
         if self.unfinished.swap(false, Ordering::Relaxed) {
             let last = self.last.load(Ordering::Relaxed);
-            // What was handed over since is not part of it.
+            // A request that was handed over since is not part of this write.
             self.waiting.lock().writing.drain(..).for_each(|at| at.store(last, Ordering::Relaxed));
         }
     }
 
-    /// A write has failed, as the upstream reads no more. It may have answered.
+    /// Records a failed write: the upstream reads no more, but may have answered.
     pub(crate) fn failed(&self, how: io::ErrorKind) {
         let _ = self.failure.set(how);
     }
 
-    /// How a write failed, if one has.
+    /// Error of a failed write, if one has failed.
     pub(crate) fn failure(&self) -> Option<io::ErrorKind> {
         self.failure.get().copied()
     }
 
-    /// When something was last written; the clock's start if nothing was.
+    /// When data was last written; the clock's start if nothing was.
     pub(crate) fn last(&self) -> Instant {
         Instant::from_nanos(self.last.load(Ordering::Relaxed))
     }
 }
 
-/// Whether a write failed because the other side reads no more.
+/// Returns whether a write failed because the other side reads no more.
 pub(crate) fn is_reset(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
@@ -115,14 +115,14 @@ impl Wake for Writes {
 // === impl Written ===
 
 impl Written {
-    /// A request is handed over to the connection.
+    /// Records that a request is handed over to the connection.
     pub(crate) fn by(writes: &Arc<Writes>) -> Self {
         let written = Self { at: Arc::default(), writes: writes.clone() };
         written.again();
         written
     }
 
-    /// More of the same request is handed over.
+    /// Records that more of the same request is handed over.
     pub(crate) fn again(&self) {
         let mut waiting = self.writes.waiting.lock();
         if !waiting.handed_over.iter().any(|at| Arc::ptr_eq(at, &self.at)) {
@@ -130,7 +130,7 @@ impl Written {
         }
     }
 
-    /// When it was last written; the clock's start if it was not yet.
+    /// When the request was last written; the clock's start if it was not yet.
     pub(crate) fn at(&self) -> Instant {
         Instant::from_nanos(self.at.load(Ordering::Relaxed))
     }
@@ -148,7 +148,7 @@ mod tests {
         let writes = Writes::new(clock);
         writes.wrote();
         let request = Written::by(&writes);
-        // The socket takes no more for a while: an upload of somebody else.
+        // The socket takes no more for a while: another request's upload.
         tokio::time::advance(Duration::from_millis(100)).await;
         writes.finished();
         writes.wrote();

@@ -1,4 +1,4 @@
-//! HTTP/1 towards an upstream: how a connection begins.
+//! HTTP/1 towards an upstream: the beginning and the end of a connection.
 
 use std::{
     convert::Infallible,
@@ -28,20 +28,20 @@ use crate::{
     },
 };
 
-/// The head of an answer.
+/// Maximum size of an answer's head in bytes.
 pub(crate) const MAX_HEAD: usize = 512 * 1024;
 
-/// How long a connection without a sender may take to end. hyper writes first what it has begun to write, and an
+/// Maximum time until a connection without a sender ends. At first, hyper finishes the writes that it has begun, but an
 /// upstream that does not read would never let it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Sends requests on a connection, one at a time. The connection ends without it.
+/// Sends requests on a connection, one at a time. Dropping it ends the connection.
 pub(crate) struct Sender {
     requests: http1::SendRequest<RequestBody>,
     _held: oneshot::Sender<Infallible>,
 }
 
-/// Makes an HTTP/1 connection of `stream`, whose writes are noted in `writes`.
+/// Makes an HTTP/1 connection of `stream`, whose writes are recorded in `writes`.
 pub(crate) async fn handshake<S>(metrics: &Metrics, stream: S, writes: Arc<Writes>) -> Result<Sender, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -52,9 +52,9 @@ where
         .max_headers(MAX_FIELDS)
         // Old clients and devices compare names byte by byte.
         .preserve_header_case(true)
-        // RFC 9112 §5.1 and §5.2: a proxy removes blanks before the colon of an answer's field, and makes one space of a
-        // fold. Both are undone before framing is read. Requests stay strict, and so does all else in answers: to drop a
-        // line that is no field could drop the framing that the upstream meant.
+        // RFC 9112 §5.1 and §5.2: a proxy removes blanks before the colon of an answer's field, and makes one space of
+        // a fold. Both are undone before framing is read. Requests stay strict, and so does everything else in answers:
+        // to drop an invalid line could drop the framing that the upstream meant.
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
         .writev(false)
@@ -70,8 +70,8 @@ where
             writes.task.turn(cx.waker());
             match connection.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                // Asked once, whatever the task has used up, it wakes this task, which looks far more often than a
-                // connection is let go.
+                // Polled once, outside the task's budget, the receiver wakes this task. The task is polled far more
+                // often than a sender is dropped.
                 Poll::Pending if !std::mem::replace(&mut listens, true) => {
                     pin!(unconstrained(&mut let_go)).poll(cx).map(|_| None)
                 }

@@ -1,4 +1,4 @@
-//! HTTP/2 towards an upstream: a connection, and how many requests share it.
+//! HTTP/2 towards an upstream: a connection, and the requests that share it.
 
 use std::{
     io,
@@ -29,11 +29,11 @@ pub(crate) struct SharedConnection {
     sender: SendRequest<Bytes>,
     writes: Arc<Writes>,
     life: Lifespan,
-    /// Requests in flight on it.
+    /// Requests in flight on the connection.
     active: AtomicUsize,
-    /// How many the upstream allows (RFC 9113 §6.5.2).
+    /// Maximum number of requests in flight that the upstream allows (RFC 9113 §6.5.2).
     allowed: AtomicUsize,
-    /// When the last one ended, in nanoseconds of the clock.
+    /// When the last request ended, in nanoseconds of the clock.
     since: AtomicU64,
     state: Arc<ConnectionState>,
 }
@@ -43,9 +43,9 @@ pub(super) struct ConnectionState {
     pub(super) clock: Clock,
     pub(super) liveness: Liveness,
     pub(super) window: Arc<ReceiveWindow>,
-    /// The upstream answers nothing more, not even a PING.
+    /// True if the upstream answers nothing more, not even a PING.
     pub(super) is_dead: AtomicBool,
-    /// The upstream has complained of PINGs, on this connection or another.
+    /// True if the upstream has complained of PINGs, on this connection or another.
     pub(super) no_pings: Arc<AtomicBool>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Stream(Arc<SharedConnection>);
 // === impl ConnectionState ===
 
 impl ConnectionState {
-    /// A part of a request is handed over to be sent.
+    /// Records that a part of a request is handed over to be sent.
     pub(super) fn on_request(&self) {
         self.liveness.on_request(self.clock.now());
     }
@@ -64,7 +64,7 @@ impl ConnectionState {
 // === impl SharedConnection ===
 
 impl SharedConnection {
-    /// One on which no request may be sent yet.
+    /// Creates a connection on which no request may be sent yet.
     pub(super) fn new(
         sender: SendRequest<Bytes>,
         writes: Arc<Writes>,
@@ -75,29 +75,29 @@ impl SharedConnection {
         Self { sender, writes, life, active: AtomicUsize::new(0), allowed: AtomicUsize::new(0), since, state }
     }
 
-    /// Notes how many requests the upstream allows.
+    /// Sets the number of requests that the upstream allows.
     pub(super) fn allow(&self, streams: usize) {
         self.allowed.store(streams.min(MOST_STREAMS), Ordering::Relaxed);
     }
 
-    /// Returns the number of requests in flight on it.
+    /// Number of requests in flight on the connection.
     pub(super) fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
 
     /// Room for one more request, if the upstream allows it.
     pub(crate) fn open(self: &Arc<Self>) -> Option<Stream> {
-        // The pool is one thread's: nothing comes in between.
+        // The pool belongs to one thread: nothing can come in between.
         self.has_room().then(|| self.occupy())
     }
 
-    /// The part of a request that is on it already, or for which there is room.
+    /// The part of a request that is on the connection already, or for which there is room.
     pub(super) fn occupy(self: &Arc<Self>) -> Stream {
         self.active.fetch_add(1, Ordering::Relaxed);
         Stream(self.clone())
     }
 
-    /// Whether a request may be sent, which would be answered as far as is known.
+    /// Returns whether a request may be sent, and would be answered as far as known.
     pub(crate) fn has_room(&self) -> bool {
         let is_suspect = || self.state.liveness.is_suspect(|| self.state.clock.now());
         self.active() < self.allowed.load(Ordering::Relaxed) && !is_suspect()
@@ -107,14 +107,14 @@ impl SharedConnection {
         self.active() > 0
     }
 
-    /// Whether it may carry new requests `now`.
+    /// Returns whether the connection may carry new requests `now`.
     pub(crate) fn is_usable(&self, now: Instant, limits: &ReuseLimits) -> bool {
         let since = Instant::from_nanos(self.since.load(Ordering::Relaxed));
         let idle_over = !self.is_busy() && limits.is_idle_over(since, now);
         !idle_over && !self.is_closed() && !self.life.is_too_old(now, limits)
     }
 
-    /// Whether it takes no more requests: it has ended, or the upstream has said that it goes away.
+    /// Returns whether the connection takes no more requests: it has ended, or the upstream has sent GOAWAY.
     fn is_closed(&self) -> bool {
         let ready = self.sender.clone().poll_ready(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Err(_)))
@@ -124,7 +124,7 @@ impl SharedConnection {
         &self.life
     }
 
-    /// Sends requests on it.
+    /// Sender of requests on the connection.
     pub(super) fn sender(&self) -> SendRequest<Bytes> {
         self.sender.clone()
     }
@@ -133,12 +133,12 @@ impl SharedConnection {
         &self.state
     }
 
-    /// The window of each of its streams.
+    /// Window of each stream of the connection.
     pub(super) fn window(&self) -> &Arc<ReceiveWindow> {
         &self.state.window
     }
 
-    /// Returns the error of one of its streams, or the dead connection's error that caused it.
+    /// Returns the error of a stream, or the dead connection's error that caused it.
     pub(super) fn explain(&self, error: h2::Error) -> BoxError {
         if !self.state.is_dead.load(Ordering::Relaxed) {
             return unwrapped(error);

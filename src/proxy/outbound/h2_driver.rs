@@ -1,5 +1,5 @@
-//! The task of an HTTP/2 connection to an upstream: reads and writes its frames, asks whether it is still there, and tells
-//! the upstream how much streams may send.
+//! The task of an HTTP/2 connection to an upstream: exchanges its frames, checks that the upstream is alive, and
+//! announces the windows of streams.
 
 use std::{
     future::Future,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         Self { connection, ping, shared, state, told: Some(told), look: None }
     }
 
-    /// Passes on what the upstream allows, and tells it of windows that have changed.
+    /// Passes on the upstream's limit, and announces windows that have changed.
     fn settle(&mut self, cx: &Context<'_>) {
         let allowed = self.connection.max_concurrent_send_streams();
         let Some(shared) = self.shared.upgrade().filter(|_| allowed != UNTOLD) else { return };
@@ -67,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Asks the upstream for a sign of life when that is due. Ready if the connection leads nowhere.
+    /// Sends a PING when it is due. Ready if the connection is dead.
     fn poll_life(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &self.state;
         if self.look.is_none() && !state.liveness.is_watched() {
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     self.look = Some(Box::pin(tokio::time::sleep_until(state.clock.to_tokio(at))));
                 }
                 Check::Ping => {
-                    // Fails while a PING is unanswered. Its deadline is watched already.
+                    // The call fails while a PING is unanswered, whose deadline is watched already.
                     let _ = self.ping.send_ping(Ping::opaque());
                 }
                 Check::End => {
@@ -111,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(error)) => {
                 debug!(%error, "an upstream's connection ended early");
-                // gRPC servers say so of too many PINGs.
+                // gRPC servers send this after too many PINGs.
                 if error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
                     this.state.no_pings.store(true, Ordering::Relaxed);
                 }

@@ -1,4 +1,4 @@
-//! How an HTTP/2 connection to an upstream begins.
+//! The beginning of an HTTP/2 connection to an upstream.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -28,21 +28,21 @@ use crate::{
     },
 };
 
-/// How much of a request's body h2 keeps for an upstream that does not read it.
+/// Bytes of a request's body that h2 keeps for an upstream that does not read.
 const SEND_BUFFER_BYTES: usize = 1024 * 1024;
 
 /// Facts about a connection before it speaks HTTP/2.
 pub(super) struct NewConnection<'a> {
     pub(super) origin: &'a Origin,
-    /// Notes what is written to it.
+    /// Records the writes on the connection.
     pub(super) writes: Arc<Writes>,
     pub(super) life: Lifespan,
-    /// Whether the upstream has complained of PINGs.
+    /// True if the upstream has complained of PINGs.
     pub(super) no_pings: Arc<AtomicBool>,
 }
 
-/// Makes an HTTP/2 connection of `stream`. Returns it with room for a first request, once the upstream has said how many
-/// it takes at once: none is sent before.
+/// Makes an HTTP/2 connection of `stream`. Returns it with room for a first request, once the upstream has announced
+/// how many it accepts at once: no request is sent before.
 pub(super) async fn handshake<S>(
     outbound: &Outbound,
     new: NewConnection<'_>,
@@ -65,7 +65,7 @@ where
     let mut timed = false;
     let stream = FrameFilter::of_server(stream, move |received| {
         read.liveness.on_read(received.message, || clock.now());
-        // The SETTINGS that the connection begins with.
+        // Acknowledgement of the connection's first SETTINGS.
         if received.acknowledgement && !std::mem::replace(&mut timed, true) {
             read.window.on_round_trip(clock.now().since(begun));
         }
@@ -76,8 +76,8 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEAD as u32)
         .max_send_buffer_size(SEND_BUFFER_BYTES)
-        // A worker that leaves resets its stream, and frames of that stream may still arrive. They are no fault of the
-        // API's, but h2 would end the connection for too many.
+        // A worker that leaves resets its stream, and frames of that stream may still arrive. The API is not at fault,
+        // but h2 would end the connection for too many such frames.
         .max_concurrent_reset_streams(4 * MOST_STREAMS)
         .max_local_error_reset_streams(None)
         .enable_push(false)

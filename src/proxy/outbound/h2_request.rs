@@ -1,4 +1,5 @@
-//! One request on an HTTP/2 connection: its head, its body beside the wait for an answer, and the answer's head.
+//! A request on an HTTP/2 connection: sends its head, sends its body while it waits for the answer, and reads the
+//! answer's head.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -29,7 +30,7 @@ use crate::{
 const OF_CONNECTIONS: [HeaderName; 4] =
     [HeaderName::from_static("keep-alive"), HeaderName::from_static("proxy-connection"), TRANSFER_ENCODING, UPGRADE];
 
-/// Why a request got no answer.
+/// Failure of a request without an answer.
 pub(crate) struct SendError {
     pub(crate) error: BoxError,
     /// The request, if not a byte of it was written.
@@ -44,7 +45,8 @@ pub(crate) struct BodyFailure(BoxError);
 // === impl Stream ===
 
 impl Stream {
-    /// Sends `request`, and waits for the answer's head. The rest of the body goes on behind an answer that comes before.
+    /// Sends `request`, and waits for the answer's head. If the answer comes first, the rest of the body is sent
+    /// afterwards.
     pub(crate) async fn send(&self, request: BoxedRequest) -> Result<Response<StreamReader>, SendError> {
         let connection = self.connection();
         let mut sender = connection.sender();
@@ -87,7 +89,7 @@ fn without_body(request: Request<RequestBody>) -> (Request<()>, RequestBody) {
     (Request::from_parts(parts, ()), body)
 }
 
-/// Gives `request` the fields that HTTP/2 wants it to have.
+/// Adapts the fields of `request` to HTTP/2.
 fn fit(request: &mut Request<()>, body: &RequestBody) {
     let has_content = !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT);
     let fields = request.headers_mut();

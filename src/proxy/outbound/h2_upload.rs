@@ -1,4 +1,4 @@
-//! A request's body on its way into a stream of an HTTP/2 connection.
+//! Sends a request's body into a stream of an HTTP/2 connection.
 
 use std::{
     future::Future,
@@ -19,7 +19,7 @@ use crate::{
     proxy::message::{request_body::RequestBody, stream_reader::AnswerRead},
 };
 
-/// The body, and the stream. Dropped before its end, it resets the stream.
+/// The body, and the stream. If the upload is dropped before its end, the stream is reset.
 pub(super) struct Upload {
     body: RequestBody,
     stream: SendStream<Bytes>,
@@ -27,17 +27,17 @@ pub(super) struct Upload {
     waiting: Option<(Bytes, bool)>,
     /// Pieces handed over to be sent.
     sent: u64,
-    /// How long the API may take none of it once it has answered.
+    /// Maximum time for which the API may take nothing once it has answered.
     idle: Duration,
     connection: Arc<ConnectionState>,
 }
 
-/// Why a body was not sent to its end.
+/// Reason why a body was not sent to its end.
 #[derive(Debug)]
 pub(super) enum UploadError {
     /// The worker's body broke off or is malformed.
     Body(BoxError),
-    /// The API does not take more of it. The answer says why, if there is one.
+    /// The API takes no more of the body. The answer says why, if there is one.
     Stream,
 }
 
@@ -118,10 +118,10 @@ impl Future for Upload {
                 }
             };
             match frame.into_data() {
-                // The end has a frame of its own.
+                // The end of the body has a frame of its own.
                 Ok(piece) if piece.is_empty() => {}
                 Ok(piece) => {
-                    // Capacity is reserved only for data at hand, as other streams share it.
+                    // Capacity is reserved only for available data, because other streams share it.
                     this.stream.reserve_capacity(1);
                     this.waiting = Some((piece, this.body.is_end_stream()));
                 }

@@ -1,4 +1,4 @@
-//! From a new socket to a connection of a pool.
+//! Makes a connection of a pool from a new socket.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct Handshake<'a> {
 // === impl Handshake ===
 
 impl<'a> Handshake<'a> {
-    /// Begins on `stream`, which leads to `origin`. Returns the stream in a wrapper that notes its writes.
+    /// Begins on `stream`, which leads to `origin`. Returns the stream in a wrapper that records its writes.
     pub(super) fn begin(
         outbound: &'a Outbound,
         origin: &'a Origin,
@@ -45,7 +45,7 @@ impl<'a> Handshake<'a> {
         (Self { outbound, origin, pool, writes, life }, stream)
     }
 
-    /// Speaks HTTP/1 on `stream`.
+    /// Makes an HTTP/1 connection on `stream`.
     pub(super) async fn http1<S>(self, stream: S) -> Result<PooledConnection, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -56,7 +56,7 @@ impl<'a> Handshake<'a> {
         Ok(PooledConnection::own(sender, life, pool.clone(), writes, false))
     }
 
-    /// Speaks HTTP/2 on `stream`, with all who use the pool.
+    /// Makes an HTTP/2 connection on `stream`, which all users of the pool share.
     pub(super) async fn http2<S>(self, stream: S) -> Result<PooledConnection, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -69,7 +69,7 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// Notes what is written to a connection.
+/// Records the writes on a connection.
 fn note(writes: Arc<Writes>) -> impl Fn(Moved) {
     move |moved| match moved {
         Moved::In | Moved::Ended => {}

@@ -1,4 +1,4 @@
-//! The connections to one upstream: unused ones, shared ones, and one in a request's hands.
+//! The connections to one upstream: idle ones, shared ones, and connections that a request uses.
 
 use std::{
     io,
@@ -35,10 +35,10 @@ use crate::{
     tls::Protocol,
 };
 
-/// More unused connections than this are not kept by one thread: descriptors are for those who work.
+/// Maximum number of unused connections that one thread keeps: descriptors are for connections in use.
 const MOST_UNUSED: usize = 1024;
-/// How long a connection may take to become usable again after its answer has been read, for instance because the
-/// upstream answered before it had read the whole request.
+/// Maximum time in which a connection has to become usable again after its answer was read. The upstream may have
+/// answered before it had read the whole request, for instance.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Pause after a name could not be resolved.
@@ -47,7 +47,7 @@ const ADDRESS_CHECK_RETRY: Duration = Duration::from_secs(10);
 /// Shortest interval at which the name of a used connection is resolved, however short its TTL is.
 pub(crate) const LEAST_RECHECK: Duration = Duration::from_secs(2);
 
-/// What an upstream speaks, as far as that is known.
+/// Values of `protocol`: the upstream's protocol, as far as known.
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
@@ -56,22 +56,22 @@ const HTTP2: u8 = 2;
 pub(crate) struct HostPool {
     clock: Clock,
     limits: ReuseLimits,
-    /// The most recently used last: it is the least likely to have been closed.
+    /// Idle connections, the most recently used last: it is the least likely to have been closed.
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Vec<Arc<SharedConnection>>>,
-    /// Whether one is being made ready ahead of its slot.
+    /// True while a connection is being made ahead of its slot.
     pub(crate) warming: AtomicBool,
     protocol: AtomicU8,
-    /// The upstream speaks HTTP/2, and has asked for HTTP/1.1 (RFC 9113 §7, HTTP_1_1_REQUIRED).
+    /// True if the upstream speaks HTTP/2, and has asked for HTTP/1.1 (RFC 9113 §7, HTTP_1_1_REQUIRED).
     requires_http1: AtomicBool,
-    /// The upstream has complained of PINGs.
+    /// True if the upstream has complained of PINGs.
     pub(crate) no_pings: Arc<AtomicBool>,
-    /// Held while a connection is made that others may be able to share.
+    /// Lock held while a connection is made that others may be able to share.
     pub(crate) dialling: tokio::sync::Mutex<()>,
-    /// Connections that were made to learn the protocol, and failed.
+    /// Number of connections that were made to learn the protocol, and failed.
     pub(crate) failed_probes: AtomicU64,
     unused: Arc<AtomicUsize>,
-    /// Its connections are logged in as one worker: see [`RoutePools`](super::route_pools::RoutePools).
+    /// True if the connections are logged in as one worker: see [`RoutePools`](super::route_pools::RoutePools).
     is_exclusive: bool,
     /// Addresses last reported for the upstream, and the time of the next look-up, in nanoseconds of the clock.
     reported: Mutex<Option<ReportedAddresses>>,
@@ -85,30 +85,30 @@ struct Idle {
     _counted: IdleCount,
 }
 
-/// Counts an unused connection while there is one.
+/// Counts an unused connection until it is dropped.
 struct IdleCount(Arc<AtomicUsize>);
 
-/// A connection in use. Dropped it is closed, unless it was released or is one that others use, too.
+/// A connection in use. Dropping it closes the connection, unless it was released or others use it, too.
 pub(crate) struct PooledConnection {
     connection: Connection,
-    /// What is written to it.
+    /// Writes on the connection.
     writes: Arc<Writes>,
-    /// When the request was, if others share the connection.
+    /// When the request was written, if others share the connection.
     written: Option<Written>,
-    /// Whether it has carried a request before, so that the upstream may have closed it meanwhile.
+    /// True if the connection has carried a request before, so that the upstream may have closed it meanwhile.
     pub(crate) reused: bool,
 }
 
-/// The body of an answer, as its connection has it.
+/// The body of an answer, as it comes from its connection.
 pub(crate) enum AnswerBody {
-    /// On a connection that carries nothing else meanwhile.
+    /// A body on a connection that carries nothing else meanwhile.
     Own(Incoming),
-    /// On a stream of an HTTP/2 connection, and the window of that.
+    /// A body on a stream of an HTTP/2 connection, and the stream's window.
     Shared(StreamReader, Arc<ReceiveWindow>),
 }
 
 enum Connection {
-    /// An HTTP/1 connection, for one request at a time, and the pool that it goes back to.
+    /// An HTTP/1 connection, for one request at a time, and the pool to which it returns.
     Own(Sender, Lifespan, Arc<HostPool>),
     /// A stream of an HTTP/2 connection.
     Shared(Stream),
@@ -117,7 +117,7 @@ enum Connection {
 // === impl HostPool ===
 
 impl HostPool {
-    /// An empty one, which counts its unused connections in `unused`.
+    /// Creates an empty pool, which counts its unused connections in `unused`.
     pub(crate) fn new(clock: Clock, limits: ReuseLimits, unused: Arc<AtomicUsize>) -> Self {
         Self {
             clock,
@@ -133,7 +133,7 @@ impl HostPool {
             unused,
             is_exclusive: false,
             reported: Mutex::default(),
-            // The first connection has just asked.
+            // The first connection has just resolved the name.
             next_address_check: AtomicU64::new((clock.now() + LEAST_RECHECK).as_nanos()),
         }
     }
@@ -144,7 +144,7 @@ impl HostPool {
         Self { is_exclusive: true, no_pings: self.no_pings.clone(), ..empty }
     }
 
-    /// A connection that is ready for a request `now`; of HTTP/1 if only that will do.
+    /// A connection that is ready for a request `now`; only of HTTP/1 if `http1_only`.
     pub(crate) fn take(self: &Arc<Self>, http1_only: bool, now: Instant) -> Option<PooledConnection> {
         if !http1_only && self.protocol.load(Ordering::Relaxed) == HTTP2 {
             let mut shared = self.shared.lock();
@@ -165,7 +165,7 @@ impl HostPool {
         None
     }
 
-    /// Whether a request would find a connection.
+    /// Returns whether a request would find a connection.
     pub(crate) fn is_warm(&self) -> bool {
         let now = self.clock.now();
         let ready = |idle: &Idle| idle.sender.is_ready() && idle.life.is_reusable(now, &self.limits);
@@ -178,7 +178,7 @@ impl HostPool {
         self.shared.lock().push(shared);
     }
 
-    /// What the upstream speaks, if that is known.
+    /// The upstream's protocol, if known.
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         match self.protocol.load(Ordering::Relaxed) {
             HTTP1 => Some(Protocol::Http1),
@@ -194,12 +194,12 @@ impl HostPool {
         self.shared.lock().clear();
     }
 
-    /// Whether the upstream has asked for HTTP/1.1, although it speaks HTTP/2.
+    /// Returns whether the upstream has asked for HTTP/1.1, although it speaks HTTP/2.
     pub(crate) fn requires_http1(&self) -> bool {
         self.requires_http1.load(Ordering::Relaxed)
     }
 
-    /// Remembers what the upstream speaks.
+    /// Remembers the upstream's protocol.
     pub(crate) fn learn(&self, protocol: Protocol) {
         let protocol = match protocol {
             Protocol::Http1 => HTTP1,
@@ -208,7 +208,7 @@ impl HostPool {
         self.protocol.store(protocol, Ordering::Relaxed);
     }
 
-    /// Closes connections that may carry no more requests. Says whether any is left.
+    /// Closes connections that may carry no more requests. Returns whether any is left.
     pub(crate) fn sweep(&self, now: Instant) -> bool {
         let mut idle = self.idle.lock();
         idle.retain(|idle| idle.sender.is_ready() && idle.life.is_reusable(now, &self.limits));
@@ -223,8 +223,8 @@ impl HostPool {
         self.shared.lock().retain(|shared| shared.is_busy());
     }
 
-    /// Returns whether the upstream's addresses are to be looked up `now`. The caller does so, and others get `false`
-    /// meanwhile.
+    /// Returns whether the upstream's addresses are to be looked up `now`. The caller then looks them up; other callers
+    /// get `false` meanwhile.
     pub(crate) fn takes_address_check(&self, now: Instant) -> bool {
         let due = self.next_address_check.load(Ordering::Relaxed);
         let takes = !self.is_exclusive && now.as_nanos() >= due;
@@ -234,13 +234,13 @@ impl HostPool {
         takes
     }
 
-    /// The upstream's addresses are to be asked for again at `at`, if its connections are still used then.
+    /// Schedules the next look-up of the upstream's addresses for `at`, if its connections are still used then.
     pub(crate) fn check_addresses_at(&self, at: Instant) {
         self.next_address_check.store(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Drops connections to addresses that are not among those `reported`: unused ones at once, others after their
-    /// requests.
+    /// Drops connections to addresses that are not among those `reported`: unused connections at once, others after
+    /// their requests.
     pub(crate) fn on_addresses(&self, reported: ReportedAddresses) {
         self.idle.lock().retain(|idle| !idle.life.has_moved(&reported));
         self.shared.lock().retain(|shared| !shared.life().has_moved(&reported));
@@ -259,7 +259,7 @@ impl HostPool {
 // === impl PooledConnection ===
 
 impl PooledConnection {
-    /// An HTTP/1 connection, which `host_pool` gets when it is released.
+    /// An HTTP/1 connection, which returns to `host_pool` when it is released.
     pub(crate) fn own(
         sender: Sender,
         life: Lifespan,
@@ -276,7 +276,7 @@ impl PooledConnection {
         Self { connection: Connection::Shared(stream), writes, written: None, reused }
     }
 
-    /// What it speaks.
+    /// Protocol of the connection.
     pub(crate) fn protocol(&self) -> Protocol {
         match self.connection {
             Connection::Own(..) => Protocol::Http1,
@@ -284,7 +284,7 @@ impl PooledConnection {
         }
     }
 
-    /// Sends `request`. An error comes with the request if not a byte of it was written.
+    /// Sends `request`. An error returns the request if not a byte of it was written.
     pub(crate) async fn send(&mut self, mut request: BoxedRequest) -> Result<Response<AnswerBody>, SendError> {
         match &mut self.connection {
             Connection::Own(sender, ..) => {
@@ -306,15 +306,15 @@ impl PooledConnection {
         }
     }
 
-    /// Has what comes before the next answer passed on to `sink`, if the upstream speaks HTTP/1.
+    /// Passes interim answers before the next answer to `sink`, if the upstream speaks HTTP/1.
     pub(crate) fn listen(&self, sink: Arc<dyn InterimSink>) {
         if let Connection::Own(..) = self.connection {
             self.writes.interim.listen(sink);
         }
     }
 
-    /// Waits until it can carry a request, which a new connection cannot before it was polled once. Returns whether it
-    /// can.
+    /// Waits until the connection can carry a request; a new connection cannot until it was polled once. Returns
+    /// whether it can.
     pub(crate) async fn settle(&mut self) -> bool {
         match &mut self.connection {
             Connection::Own(sender, ..) if sender.is_ready() => true,
@@ -323,15 +323,15 @@ impl PooledConnection {
         }
     }
 
-    /// Keeps it for the session of `host_pool`. A connection that others use at the same time stays theirs: nobody logs in
-    /// on one.
+    /// Keeps the connection for the session of `host_pool`. A shared connection stays with all its users: no login is
+    /// bound to one.
     pub(crate) fn keep_for(&mut self, host_pool: &Arc<HostPool>) {
         if let Connection::Own(.., home) = &mut self.connection {
             home.clone_from(host_pool);
         }
     }
 
-    /// Notes the limits `announced` by an answer's head.
+    /// Records the limits `announced` by an answer's head.
     pub(crate) fn on_answer(&mut self, announced: KeepAlive) {
         if let Connection::Own(_, life, _) = &mut self.connection {
             life.on_answer(announced);
@@ -348,8 +348,8 @@ impl PooledConnection {
         self.writes.failure()
     }
 
-    /// More of the answer is taken. If all of it was read, and the connection is ready for another request, its task need
-    /// not know.
+    /// Records that more of the answer is taken. If all of it was read and the connection is ready for another request,
+    /// its task need not know.
     pub(crate) fn note_taking(&self) {
         if let Connection::Own(sender, ..) = &self.connection
             && sender.is_ready()
@@ -358,12 +358,12 @@ impl PooledConnection {
         }
     }
 
-    /// Whether more of the answer is to be read.
+    /// Flag that tells the connection whether more of the answer is to be read.
     pub(crate) fn appetite(&self) -> &Appetite {
         &self.writes.appetite
     }
 
-    /// The answer was read to its end, which is `now`: the connection may carry another request.
+    /// Returns the connection to its pool after the answer was read to its end, at `now`.
     pub(crate) fn release(self, now: Instant) {
         let Self { connection: Connection::Own(mut sender, life, host_pool), writes, .. } = self else { return };
         if writes.failure().is_some() || life.is_counted_out() {

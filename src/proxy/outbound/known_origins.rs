@@ -1,4 +1,4 @@
-//! Which upstreams have ever answered: one that has is worth waiting for, and another may be a mistyped port.
+//! Upstreams that have ever answered: such an upstream is worth waiting for, and any other may be a mistyped port.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::policy::Origin;
 
-/// Of no more upstreams than this is it known. Beyond, they count as never seen.
+/// Maximum number of upstreams that are remembered. Further upstreams count as never seen.
 const MOST: usize = 10_000;
 
 /// The upstreams that have answered.
@@ -16,7 +16,7 @@ pub(crate) struct KnownOrigins(Mutex<HashSet<Origin>>);
 // === impl KnownOrigins ===
 
 impl KnownOrigins {
-    /// `origin` has answered.
+    /// Records that `origin` has answered.
     pub(crate) fn add(&self, origin: &Origin) {
         let mut seen = self.0.lock();
         if seen.len() < MOST {
@@ -24,7 +24,7 @@ impl KnownOrigins {
         }
     }
 
-    /// Whether `origin` has ever answered.
+    /// Returns whether `origin` has ever answered.
     pub(crate) fn has(&self, origin: &Origin) -> bool {
         self.0.lock().contains(origin)
     }

@@ -1,20 +1,20 @@
-//! Facts that decide whether a connection to an upstream may carry another request: its birth, its last use, the end that
-//! the upstream has announced, and the address that it leads to.
+//! Facts that decide whether a connection to an upstream may carry another request: its birth, its last use, its
+//! announced end, and its peer's address.
 
 use std::{collections::HashSet, net::IpAddr, time::Duration};
 
 use crate::{clock::Instant, config::Timeouts, proxy::message::keep_alive::KeepAlive};
 
-/// No request is sent on a connection that the upstream is about to close: a request that may not be repeated would be
-/// lost. undici keeps the same margin.
+/// A connection is not reused this shortly before its announced end: a request that may not be repeated would be lost.
+/// undici keeps the same margin.
 const MARGIN_BEFORE_ANNOUNCED_END: Duration = Duration::from_secs(1);
 
-/// Bounds of the configuration on how long a connection is used.
+/// Configured bounds on how long a connection is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReuseLimits {
-    /// `timeouts.upstream-keep-alive`: without a request.
+    /// `timeouts.upstream-keep-alive`: maximum time without a request.
     idle: Duration,
-    /// `timeouts.upstream-max-age`: since it was made.
+    /// `timeouts.upstream-max-age`: maximum age.
     age: Duration,
 }
 
@@ -23,23 +23,23 @@ pub(crate) struct ReuseLimits {
 pub(crate) struct Lifespan {
     born: Instant,
     last_used: Instant,
-    /// How long the upstream keeps it after an answer, if it says so.
+    /// Time for which the upstream keeps the connection after an answer, if announced.
     announced_idle: Option<Duration>,
     /// Last `max` that the upstream announced.
     announced_max: Option<u32>,
-    /// How many answers it has brought.
+    /// Number of answers on the connection.
     answered: u32,
-    /// Number of answers after which the upstream closes it.
+    /// Number of answers after which the upstream closes the connection.
     last_answer: Option<u32>,
-    /// Where it leads to, if that is known.
+    /// Address of the peer, if known.
     peer: Option<IpAddr>,
 }
 
-/// Addresses of an upstream's name, as a name server has reported them. A name may have thousands, and each is looked up
-/// for every connection of the host.
+/// Addresses of an upstream's name, as reported by a name server. A name may have thousands, and each connection of the
+/// host looks up its own.
 pub(crate) struct ReportedAddresses {
     asked_at: Instant,
-    /// In their canonical form.
+    /// Addresses in canonical form.
     all: HashSet<IpAddr>,
     has_v4: bool,
     has_v6: bool,
@@ -63,12 +63,13 @@ impl ReuseLimits {
         Self { idle: timeouts.upstream_keep_alive, age: timeouts.upstream_max_age }
     }
 
-    /// The limits of connections that a worker may have logged in: they end with it, and not in the middle of a login.
+    /// Limits of connections that a worker may have logged in: they end with the worker, and not in the middle of a
+    /// login.
     pub(crate) fn of_any_age(self) -> Self {
         Self { age: Duration::MAX, ..self }
     }
 
-    /// Whether a connection that is unused `since` then is too old to be used.
+    /// Returns whether a connection that is unused `since` then has been idle for too long.
     pub(crate) fn is_idle_over(&self, since: Instant, now: Instant) -> bool {
         now.since(since) >= self.idle
     }
@@ -90,12 +91,12 @@ impl Lifespan {
         }
     }
 
-    /// Notes an answer's head and the limits that it `announced`.
+    /// Records an answer's head and the limits that it `announced`.
     pub(crate) fn on_answer(&mut self, announced: KeepAlive) {
         self.answered = self.answered.saturating_add(1);
         self.announced_idle = announced.timeout.or(self.announced_idle);
         if let Some(max) = announced.max {
-            // A value that falls counts the requests left; a constant one counts all.
+            // A falling value counts the requests left; a constant value counts all.
             let counts_down = self.announced_max.is_some_and(|before| max < before);
             let left = if counts_down { max } else { max.saturating_sub(self.answered) };
             self.last_answer = Some(self.answered.saturating_add(left));
@@ -103,12 +104,12 @@ impl Lifespan {
         }
     }
 
-    /// The answer was read to its end.
+    /// Records that the answer was read to its end.
     pub(crate) fn on_release(&mut self, now: Instant) {
         self.last_used = now;
     }
 
-    /// Whether it may carry another request, by all clocks and counts.
+    /// Returns whether the connection may carry another request, by all clocks and counts.
     pub(crate) fn is_reusable(&self, now: Instant, limits: &ReuseLimits) -> bool {
         let idle_for = now.since(self.last_used);
         let announced_end = self.announced_idle.is_some_and(|idle| idle_for + MARGIN_BEFORE_ANNOUNCED_END >= idle);
@@ -118,18 +119,18 @@ impl Lifespan {
             && !self.is_too_old(now, limits)
     }
 
-    /// Whether its last answer has come, by the number that was announced.
+    /// Returns whether the connection's last answer has come, by the announced number.
     pub(crate) fn is_counted_out(&self) -> bool {
         self.last_answer.is_some_and(|last| self.answered >= last)
     }
 
-    /// Whether it was made too long ago.
+    /// Returns whether the connection was made too long ago.
     pub(crate) fn is_too_old(&self, now: Instant, limits: &ReuseLimits) -> bool {
         now.since(self.born) >= limits.age
     }
 
-    /// Whether the upstream is `reported` at other addresses. An answer without any address of its family says nothing:
-    /// some name servers do not answer for both in time.
+    /// Returns whether the upstream is `reported` at other addresses. A report without any address of the peer's family
+    /// is ignored: some name servers do not answer for both families in time.
     pub(crate) fn has_moved(&self, reported: &ReportedAddresses) -> bool {
         let Some(peer) = self.peer.filter(|_| self.born < reported.asked_at) else { return false };
         let is_family_reported = if peer.is_ipv4() { reported.has_v4 } else { reported.has_v6 };
@@ -183,7 +184,7 @@ mod tests {
         assert!(life.is_reusable(at(3600.0), &LIMITS.of_any_age()));
     }
 
-    /// How many requests a connection carries whose answers announce these.
+    /// Number of requests that a connection carries whose answers announce these values.
     fn carried(announcements: impl IntoIterator<Item = u32>) -> usize {
         let mut life = Lifespan::new(at(0.0), None);
         let mut carried = 0;
@@ -209,7 +210,7 @@ mod tests {
         ReportedAddresses::new(at(seconds), addresses)
     }
 
-    /// As many as fit into the largest answer of a name server, for as many connections as a host may keep.
+    /// As many addresses as fit into the largest answer of a name server, for as many connections as a host may keep.
     #[test]
     fn largest_answer_of_a_name_server_is_compared_with_all_connections_in_linear_time() {
         let address = |number: usize| IpAddr::V4(Ipv4Addr::from_bits(number as u32));

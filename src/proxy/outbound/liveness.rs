@@ -1,9 +1,9 @@
-//! Whether an HTTP/2 connection still leads to its API.
+//! Detects whether an HTTP/2 connection still leads to its API.
 //!
 //! A connection may be cut silently: by a NAT, a load balancer, a cable. A PING finds out. But gRPC servers end a
 //! connection on which more than two PINGs come within five minutes while they send nothing (`too_many_pings`, gRFC
-//! A8). So one PING is sent after a part of a message that nothing has followed, and at most two while no part of an
-//! answer comes. A call that is silent for hours costs one PING.
+//! A8). So one PING is sent in each silence after a part of a message, and at most two while no part of an answer
+//! comes. A call that is silent for hours costs one PING.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// Silence after a part of a request or an answer until the API is asked.
+/// Silence after a part of a request or an answer until a PING is sent.
 const SILENCE: Duration = Duration::from_secs(20);
-/// An API that does not answer a PING for so long is out of reach.
+/// Time without an answer to a PING after which an API is unreachable.
 const PONG: Duration = Duration::from_secs(20);
 /// While a PING is unanswered for longer than this, requests take other connections: longer than any round trip.
 const SUSPECT: Duration = Duration::from_secs(2);
-/// Bytes that come within this time of a request may have been on their way already, and prove nothing.
+/// Bytes that come within this time of a request may have been sent before it, and prove nothing.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
-/// PINGs that gRPC servers allow while they send nothing: the first, and two that are too early; one less for safety.
+/// Number of PINGs while the API sends nothing. gRPC servers allow the first and two that are too early; this is one
+/// less for safety.
 const MAX_PINGS: u8 = 2;
 
 /// Signs of life of one connection.
@@ -30,7 +31,7 @@ pub(super) struct Liveness(Mutex<Signs>);
 struct Signs {
     /// Time of the last part of a message that nothing has followed.
     silent_since: Option<Instant>,
-    /// When the API was asked, if it has not answered.
+    /// When a PING was sent, if it has not been answered.
     pinged: Option<Instant>,
     /// PINGs since a part of a message has come.
     pings: u8,
@@ -39,24 +40,25 @@ struct Signs {
 /// Decision about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Nothing, until a request is sent.
+    /// Do nothing until a request is sent.
     Rest,
-    /// Look again then.
+    /// Check again at this time.
     LookAt(Instant),
     Ping,
-    /// End the connection: it leads nowhere.
+    /// End the connection: it is dead.
     End,
 }
 
 // === impl Liveness ===
 
 impl Liveness {
-    /// A part of a request is handed over to be sent.
+    /// Records that a part of a request is handed over to be sent.
     pub(super) fn on_request(&self, now: Instant) {
         self.0.lock().silent_since.get_or_insert(now);
     }
 
-    /// Notes that bytes have come. `of_answer`: a part of an answer is among them. `now` is called if the time matters.
+    /// Records that bytes have come. `of_answer`: a part of an answer is among them. `now` is called if the time
+    /// matters.
     pub(super) fn on_read(&self, of_answer: bool, now: impl FnOnce() -> Instant) {
         let mut signs = self.0.lock();
         signs.pinged = None;
@@ -70,7 +72,7 @@ impl Liveness {
         }
     }
 
-    /// Decides what is to be done at `now`. `may_ping`: requests are in flight, and the API has not complained.
+    /// Decides the action at `now`. `may_ping`: requests are in flight, and the API has not complained.
     pub(super) fn check(&self, now: Instant, may_ping: bool) -> Check {
         let mut signs = self.0.lock();
         if let Some(pinged) = signs.pinged {
@@ -89,12 +91,12 @@ impl Liveness {
         Check::Ping
     }
 
-    /// Whether a request would do better on another connection. `now` is called if the time matters.
+    /// Returns whether requests should prefer another connection. `now` is called if the time matters.
     pub(super) fn is_suspect(&self, now: impl FnOnce() -> Instant) -> bool {
         self.0.lock().pinged.is_some_and(|pinged| now().since(pinged) >= SUSPECT)
     }
 
-    /// Whether there is something to look at later.
+    /// Returns whether a later check is needed.
     pub(super) fn is_watched(&self) -> bool {
         let signs = self.0.lock();
         signs.silent_since.is_some() || signs.pinged.is_some()
@@ -109,7 +111,7 @@ mod tests {
         Instant::START + Duration::from_secs(seconds)
     }
 
-    /// How often the API is asked by `until`, if it answers each PING at once.
+    /// Number of PINGs until `until`, if the API answers each at once.
     fn pings(liveness: &Liveness, from: u64, until: u64) -> usize {
         let pinged = |second: &u64| {
             let pings = liveness.check(at(*second), true) == Check::Ping;
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(pings(&liveness, 1, 100), 0);
     }
 
-    /// As long as events come the API is asked once in each silence, which gRPC servers allow: they send, too.
+    /// Between events, each silence costs one PING, which gRPC servers allow because they send, too.
     #[test]
     fn an_answer_that_stops_in_its_middle_is_asked_for_once() {
         let liveness = Liveness::default();

@@ -1,8 +1,8 @@
-//! An upstream's connection, read in pieces of a bounded size, one at a time; and what it brings before an answer.
+//! An upstream's connection, read in pieces of bounded size, one at a time. Also finds interim answers.
 //!
-//! hyper asks for twice as much each time it gets all that it has asked for, up to the longest head that it takes, and
-//! reads on while what it has read waits for a worker that reads slowly. So it gets no more than this at once, and the next
-//! piece of an answer when the last is on its way.
+//! hyper doubles its read size each time a read fills it, up to the longest head that it accepts. In addition, hyper
+//! reads on while its data waits for a slow worker. So hyper gets at most one piece at once, and the next piece of an
+//! answer after the last one has been passed on.
 
 use std::{
     io,
@@ -18,15 +18,15 @@ use crate::proxy::message::{
     writes::{Writes, is_reset},
 };
 
-/// How many bytes are read at once. With one byte more, hyper, whose buffer is a power of two, would double it.
+/// Maximum number of bytes of a read. With one byte more, hyper, whose buffer is a power of two, would double it.
 const PIECE: u64 = 32 * 1024 - 1;
 
 /// A connection that is read in pieces.
 pub(crate) struct PiecewiseIo<S> {
-    /// Never at its limit: each read sets it anew.
+    /// Never at its limit: each read resets the limit.
     stream: Take<S>,
     writes: Arc<Writes>,
-    /// What hyper wakes the connection's task with.
+    /// Waker by which hyper wakes the connection's task.
     waker: Waker,
     interim: InterimReader,
 }
@@ -34,7 +34,7 @@ pub(crate) struct PiecewiseIo<S> {
 // === impl PiecewiseIo ===
 
 impl<S: AsyncRead> PiecewiseIo<S> {
-    /// `waker` is what hyper wakes the connection's task with.
+    /// Wraps `stream`; hyper wakes the connection's task by `waker`.
     pub(crate) fn of(stream: S, writes: Arc<Writes>, waker: Waker) -> Self {
         Self { stream: stream.take(PIECE), writes, waker, interim: InterimReader::default() }
     }
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
         };
         match cx.waker().will_wake(waker) {
             true => ready!(writes.task.ask(read))?,
-            // Upgraded, or about to be closed: it belongs to another task, or is woken like any.
+            // Upgraded, or about to be closed: the connection belongs to another task, or is woken without a filter.
             false => ready!(read(cx))?,
         }
         if writes.interim.listens() {
@@ -73,9 +73,9 @@ fn poll_piece<S: AsyncRead + Unpin>(
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> PiecewiseIo<S> {
-    /// What `act` waits for wakes the connection's task, even where hyper's waker would not.
+    /// Runs `act` so that its wake-up reaches the connection's task, even when hyper's waker would not.
     ///
-    /// An upstream that answers early and closes resets later writes, while its answer lies unread in our socket. hyper
+    /// An upstream that answers early and closes resets later writes, while its answer lies unread in the socket. hyper
     /// would end with the error of the write. So such a write stays pending, and the bytes or the end read from the
     /// socket decide (RFC 9112 §9.6).
     fn poll_writing<T>(

@@ -1,5 +1,5 @@
-//! Connections to upstreams that may carry another request: one pool per runtime thread, so that nothing is shared between
-//! threads and nothing wakes another core.
+//! Reusable connections to upstreams: one pool per runtime thread, so that threads share nothing and wake no other
+//! core.
 
 use std::{
     collections::HashMap,
@@ -23,21 +23,21 @@ use crate::{
     },
 };
 
-/// How many milliseconds it takes until connections that are let go are closed, and on a busy machine.
+/// Pauses between attempts in milliseconds: released connections take a moment to close, and more on a busy machine.
 const CLOSING: [u64; 3] = [10, 40, 150];
-/// Attempts at most to connect while workers' connections end: about four seconds.
+/// Maximum number of attempts to connect while workers' connections end: about four seconds.
 const MAX_TRIES: usize = 60;
 
-/// The connections of one runtime thread that may carry another request.
+/// The reusable connections of one runtime thread.
 pub struct Pool {
     clock: Clock,
     limits: ReuseLimits,
     hosts: Mutex<HashMap<PoolKey, Arc<HostPool>>>,
-    /// How many unused connections there are.
+    /// Number of unused connections.
     unused: Arc<AtomicUsize>,
 }
 
-/// Two rules may reach the same origin by different ways.
+/// Identifies the connections to one upstream. Two rules may reach the same origin by different ways.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
     pub(crate) origin: Origin,
@@ -53,7 +53,7 @@ pub(crate) struct PoolKey {
 // === impl Pool ===
 
 impl Pool {
-    /// An empty pool that uses connections for as long as `timeouts` say.
+    /// Creates an empty pool that uses connections for as long as `timeouts` say.
     pub fn new(clock: Clock, timeouts: &Timeouts) -> Self {
         Self { clock, limits: ReuseLimits::of(timeouts), hosts: Mutex::default(), unused: Arc::default() }
     }
@@ -64,14 +64,15 @@ impl Pool {
         self.hosts.lock().entry(key).or_insert_with(|| new().into()).clone()
     }
 
-    /// Closes connections that may carry no more requests, and forgets upstreams without any.
+    /// Closes connections that may carry no more requests, and drops upstreams without any.
     pub fn sweep(&self) {
         let now = self.clock.now();
         self.hosts.lock().retain(|_, host| host.sweep(now) || Arc::strong_count(host) > 1);
     }
 
-    /// Makes a connection; if the process has no file descriptor left, unused ones are the first to go, and then those of workers
-    /// that carry no request. While those end it goes on trying: another client may have got the first descriptor.
+    /// Makes a connection. If the process has no file descriptor left, first closes unused connections, and then
+    /// workers' connections without a request. Keeps trying while those end: another client may have got the first
+    /// descriptor.
     pub(crate) async fn with_room<T, F>(&self, drain: &Drain, make: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -103,12 +104,12 @@ impl Pool {
         self.hosts.lock().values().for_each(|host| host.clear());
     }
 
-    /// How many unused connections there are, not counting those that can be shared.
+    /// Number of unused connections, not counting those that can be shared.
     pub fn len(&self) -> usize {
         self.unused.load(Ordering::Relaxed)
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no unused connections.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,7 +119,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// Tries to connect while one of 20 worker connections ends before each try, as long as `ends` is true; how often.
+    /// Number of attempts to connect, while one of 20 worker connections ends before each attempt if `ends` is true.
     async fn tries(ends: bool) -> (usize, Result<(), Error>) {
         let (pool, drain) = (Pool::new(Clock::start(), &Timeouts::default()), Drain::default());
         let tries = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Answers' bodies on their way through: streamed, never collected, with what has to happen when they end.
+//! Answers' bodies in transit: streamed, never collected, with the actions that are due when they end.
 
 use std::{
     borrow::Cow,
@@ -36,51 +36,52 @@ use crate::{
 
 /// The body of an answer.
 pub(crate) enum ResponseBody {
-    /// Our own words.
+    /// Text from andante itself.
     Own(Option<Bytes>),
-    /// The upstream's. Boxed: an answer is moved from step to step, some twenty times.
+    /// A body from the upstream. Boxed: an answer is moved from step to step, some twenty times.
     Upstream(Box<UpstreamBody>),
-    /// The upstream's, read to its end already.
+    /// A body from the upstream that was read to its end already.
     Held(Box<HeldBody>),
-    /// The upstream's, which others read too.
+    /// A body from the upstream that others read too.
     Shared(Box<SharedReader>),
-    /// Any of the others, which is recorded as it passes.
+    /// Any of the other kinds, recorded as it passes.
     Recorded(Box<RecordedBody<Self>>),
-    /// The upstream's to an earlier request, which was recorded.
+    /// A recorded body of the upstream's answer to an earlier request.
     Replayed(Box<ReplayedBody>),
 }
 
-/// A body that was read to its end, and the memory that it takes.
+/// A body that was read to its end, and its memory.
 pub(crate) struct HeldBody {
     frames: FramesAhead,
     _charge: Charge,
 }
 
-/// The body of an answer from upstream. Its end, or its being dropped, settles everything that the request holds.
+/// The body of an answer from upstream. When it ends or is dropped, everything that the request holds is settled.
 pub(crate) struct UpstreamBody {
-    /// What was read ahead.
+    /// Frames that were read ahead.
     ahead: FramesAhead,
-    /// How it broke off while it was read ahead.
+    /// Error with which the body broke off while it was read ahead.
     broken: Option<BoxError>,
     source: BodySource,
     progress: Arc<Progress>,
     connection: Option<PooledConnection>,
     ended: bool,
-    /// Nothing has come since we were asked for more, and the deadline for that is set.
+    /// True if the last poll found nothing, and the deadline for that is set.
     silent: bool,
-    /// The first piece of it has come.
+    /// True once the first piece has come.
     moving: bool,
-    /// It was waited for while it was read ahead.
+    /// True if reading ahead had to wait for the body.
     pub(crate) waited: bool,
-    /// In flight until here: an API that counts concurrent requests counts this one until its last byte.
+    /// Permit of the request, held in flight until here: an API that counts concurrent requests counts this one until
+    /// its last byte.
     permit: Permit,
-    /// Reads what the request used, if the rule says where that is.
+    /// Reader of the usage, if the rule says where answers report it.
     usage: Option<Box<UsageReader>>,
-    /// Its try, if that is recorded: it ends here.
+    /// Span of the try, if the try is recorded: it ends here.
     span: Option<Box<TrySpan>>,
 }
 
-/// Where the body comes from.
+/// Source of a body.
 enum BodySource {
     /// A connection that carries nothing else meanwhile.
     Own(Incoming),
@@ -133,8 +134,8 @@ impl http_body::Body for ResponseBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    /// The body `incoming` of an answer that came on `connection`. What `unread` makes is called if a stream that
-    /// others share is reset because its worker does not read.
+    /// The body `incoming` of an answer that came on `connection`. `unread` creates the callback for a shared stream
+    /// that is reset because its worker does not read.
     pub(crate) fn new<F>(
         incoming: AnswerBody,
         progress: Arc<Progress>,
@@ -165,12 +166,13 @@ impl UpstreamBody {
         }
     }
 
-    /// Reads `most` bytes of it ahead, or what comes within `at_most`. Says whether that is all of it.
+    /// Reads `most` bytes of the body ahead, or the part that comes within `at_most`. Returns whether that is all of
+    /// the body.
     pub(crate) async fn read_ahead(&mut self, most: u64, at_most: Duration) -> bool {
         self.read_until(most, at_most, |_| false).await
     }
 
-    /// The same, but no further than to the first piece that is `enough`.
+    /// Like `read_ahead`, but stops at the first piece that is `enough`.
     pub(crate) async fn read_until(
         &mut self,
         most: u64,
@@ -186,16 +188,16 @@ impl UpstreamBody {
                             suffices = frame.data_ref().is_some_and(|piece| enough(piece));
                             self.ahead.push(frame);
                         }
-                        // Kept for the next read: polled again, hyper would report the end.
+                        // Kept for the next read: if polled again, hyper would report the end.
                         Some(Err(error)) => self.broken = Some(error),
                         None => {}
                     }
                 }
             });
-            // Most of it has come with the head: no timer for that.
+            // The beginning usually comes with the head: no timer for that.
             let whole = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_ready())).await;
             if !whole {
-                // Boxed, because it is large and rare.
+                // Boxed, because the timer is large and rarely needed.
                 let _ = Box::pin(tokio::time::timeout(at_most, read)).await;
             }
             whole
@@ -204,7 +206,7 @@ impl UpstreamBody {
         self.ended && self.ahead.length() <= most
     }
 
-    /// Looks at what has come with the head. If that is broken, nothing of it has to be passed on.
+    /// Reads the part of the body that came with the head. On an error, no part of the answer needs to be passed on.
     pub(crate) async fn begin(&mut self) -> Result<(), BoxError> {
         let fresh = self.ahead.is_empty() && self.broken.is_none() && !self.ended;
         if fresh && !self.source.is_end_stream() {
@@ -220,7 +222,7 @@ impl UpstreamBody {
         }
     }
 
-    /// What was read ahead, in one piece.
+    /// The part that was read ahead, in one piece.
     pub(crate) fn beginning(&self) -> Cow<'_, [u8]> {
         match self.ahead.only_piece() {
             Some(only) => Cow::Borrowed(only),
@@ -228,48 +230,52 @@ impl UpstreamBody {
         }
     }
 
-    /// Bytes of it that were read ahead.
+    /// Number of bytes that were read ahead.
     pub(crate) fn length_ahead(&self) -> u64 {
         self.ahead.length()
     }
 
-    /// All of it, if it was read to its end, with the `charge` for it; what the request held is settled then.
+    /// The whole body, if it was read to its end, with its memory's `charge`. The request is settled then.
     pub(crate) fn into_held(mut self, charge: Charge) -> Box<HeldBody> {
         Box::new(HeldBody { frames: std::mem::take(&mut self.ahead), _charge: charge })
     }
 
-    /// The request's permit, which it holds for as long as its answer is under way.
+    /// Permit of the request, held until its answer has ended.
     pub(crate) fn permit(&mut self) -> &mut Permit {
         &mut self.permit
     }
 
-    /// Has the `span` of its try end with it.
+    /// Ends the `span` of the try when the body ends.
     pub(crate) fn trace(&mut self, span: Option<Box<TrySpan>>) {
         self.span = span;
     }
 
+<<<<<<< HEAD
     /// The span of its try, if that is recorded.
     pub(crate) fn span(&mut self) -> Option<&mut TrySpan> {
         self.span.as_deref_mut()
     }
 
     /// Has what the request used read from here on.
+=======
+    /// Reads the usage from the body from now on.
+>>>>>>> wproxy
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
         self.ahead.pieces().for_each(|piece| usage.read(piece));
         self.usage = Some(usage);
     }
 
-    /// Notes the limits on its connection that its head `announced`.
+    /// Records the connection's limits that the answer's head `announced`.
     pub(crate) fn announce(&mut self, announced: KeepAlive) {
         self.connection.iter_mut().for_each(|connection| connection.on_answer(announced));
     }
 
-    /// Keeps its connection for the session of `host_pool`.
+    /// Keeps the connection for the session of `host_pool`.
     pub(crate) fn keep_connection_for(&mut self, host_pool: &Arc<HostPool>) {
         self.connection.iter_mut().for_each(|connection| connection.keep_for(host_pool));
     }
 
-    /// Its connection may be read on, to see how it ends.
+    /// Releases the connection, which may be read on to see how it ends.
     fn let_go(&mut self) -> Option<PooledConnection> {
         let connection = self.connection.take()?;
         connection.appetite().whet();
@@ -297,7 +303,7 @@ impl UpstreamBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.ahead.pop() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
-            // One turn later, so that what was read before it has been written: an error takes with it what has not.
+            // Delayed by one turn, so that the frames before the error are written: an error discards unwritten data.
             None if self.broken.is_some() && !std::mem::replace(&mut self.silent, true) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -312,8 +318,8 @@ impl UpstreamBody {
         self.connection.iter().for_each(PooledConnection::note_taking);
         let Poll::Ready(mut frame) = self.source.poll_frame(cx) else {
             self.connection.iter().for_each(|connection| connection.appetite().whet());
-            // Only what takes several turns needs a fresh deadline, and only what moves: to be asked again, as by the
-            // connection's timer, is no movement.
+            // The deadline restarts only when data moves and takes several turns. A repeated poll, such as by the
+            // connection's timer, does not count.
             if !std::mem::replace(&mut self.silent, true) {
                 self.progress.moves();
             }
@@ -322,7 +328,7 @@ impl UpstreamBody {
         self.connection.iter().for_each(|connection| connection.appetite().sate());
         self.silent = false;
         if std::mem::replace(&mut self.moving, true) {
-            // A worker that reads slowly finds every piece waiting for it, and yet it moves.
+            // A worker that reads slowly finds every piece ready, and still makes progress.
             self.progress.moves();
         }
         if let Some(Ok(frame)) = &mut frame {
@@ -333,10 +339,10 @@ impl UpstreamBody {
         }
         let trailers = matches!(&frame, Some(Ok(frame)) if frame.is_trailers());
         if trailers && self.connection.as_ref().is_some_and(|connection| connection.protocol() == Protocol::Http1) {
-            // What hyper has skipped behind an LF alone may have been another answer: see docs/decisions/http-deviations.md.
+            // hyper may have skipped another answer behind a bare LF: see docs/decisions/http-deviations.md.
             self.let_go();
         }
-        // What has come whole need not be asked for its end.
+        // A complete body needs no further poll for its end.
         self.ended |= frame.is_none() || trailers || self.source.is_end_stream();
         Poll::Ready(frame)
     }
@@ -377,7 +383,8 @@ impl Drop for UpstreamBody {
         }
         let now = self.progress.rest();
         self.permit.settle(now);
-        // Read to its end, the connection is good for another request; cut short, it dies with its connection.
+        // A connection whose answer was read to its end is good for another request. If the answer was cut short, its
+        // connection is closed.
         if let Some(connection) = self.let_go()
             && whole
         {

@@ -1,4 +1,4 @@
-//! The way to an upstream: which connection carries a request, and how one is made.
+//! The route to an upstream: chooses the connection that carries a request, and makes new ones.
 
 use std::{
     sync::{
@@ -37,19 +37,19 @@ use crate::{
     tls::{self, Protocol},
 };
 
-/// How long others wait for a connection that one has begun to make, before they make one of their own.
+/// Maximum time for which requests wait for a connection that is being made, before they make their own.
 const HEAD_START: Duration = Duration::from_secs(1);
-/// How often it is checked whether requests still wait for the slot that a connection is to be made ready for.
+/// Interval of the check whether requests still wait for the slot that a connection is to be made for.
 const STILL_WANTED: Duration = Duration::from_secs(1);
 
-/// Where a request goes, found once and remembered by the connection it came on.
+/// Destination of a request, found once and remembered by the worker's connection.
 pub(crate) struct Route {
-    /// How the request named it, to recognise the next one by.
+    /// The request's own words for the target, to recognise the next request.
     scheme: Scheme,
     named: Box<str>,
     pub(crate) origin: Origin,
     pub(crate) lane: Arc<Lane>,
-    /// The rules that are for some of the requests to the origin.
+    /// Rules for some of the requests to the origin.
     pub(crate) added: Box<[AddedRule]>,
     /// The authority, as the upstream is to see it.
     authority: uri::Authority,
@@ -58,29 +58,29 @@ pub(crate) struct Route {
     pools: RoutePools,
     tls: tls::TlsClient,
     way: Way,
-    /// Requests are for a parent proxy, which wants them in the absolute form.
+    /// True if requests are for a parent proxy that wants them in the absolute form.
     absolute: bool,
-    /// What the parent proxy wants to know of us along with them.
+    /// Credentials for the parent proxy.
     authorization: Option<HeaderValue>,
-    /// Whether it has answered a request that came this way.
+    /// True once the upstream has answered a request on this route.
     answered: AtomicBool,
-    /// The settings under which it was found.
+    /// Generation of the settings under which the route was found.
     generation: u64,
 }
 
-/// Where a request is to go.
+/// Destination of a request.
 pub(crate) struct Destination<'a> {
-    /// How the request names it.
+    /// The request's own words for the target.
     pub(crate) scheme: Scheme,
     pub(crate) named: &'a str,
     pub(crate) origin: Origin,
-    /// As which the upstream is to see itself named.
+    /// The authority, as the upstream is to see it.
     pub(crate) authority: uri::Authority,
     pub(crate) lane: Arc<Lane>,
     pub(crate) added: Box<[AddedRule]>,
 }
 
-/// The settings that hold when a route is found.
+/// The settings in force when a route is found.
 pub(crate) struct FoundUnder<'a> {
     pub(crate) outbound: &'a Arc<Outbound>,
     pub(crate) generation: u64,
@@ -89,12 +89,13 @@ pub(crate) struct FoundUnder<'a> {
 // === impl Route ===
 
 impl Route {
-    /// Its lane has no slot for a request in the time it may wait.
+    /// The error for a request that the lane refuses: no slot within the time that the request may wait, for instance.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Error {
         super::refusal::error(&self.origin.host, &self.lane, refusal)
     }
 
-    /// The way to `destination`, on connections of `pool`, as `way` says. `None` if its authority does not fit into a field.
+    /// The route to `destination`, on connections of `pool`, as `way` says. `None` if its authority does not fit into a
+    /// field.
     pub(crate) fn new(destination: Destination<'_>, found: FoundUnder<'_>, pool: &Pool, way: Way) -> Option<Self> {
         let FoundUnder { outbound, generation } = found;
         let Destination { scheme, named, origin, authority, lane, added } = destination;
@@ -126,12 +127,12 @@ impl Route {
         })
     }
 
-    /// Whether a request that names `authority` goes this way, under the settings of `generation`.
+    /// Returns whether a request that names `authority` takes this route, under the settings of `generation`.
     pub(crate) fn is_named(&self, scheme: Scheme, authority: &str, generation: u64) -> bool {
         self.scheme == scheme && *self.named == *authority && self.generation == generation
     }
 
-    /// What connects to the upstream.
+    /// The dialer of connections to the upstream.
     pub(crate) fn dialer(&self) -> &Dialer {
         &self.outbound.dialer
     }
@@ -141,26 +142,26 @@ impl Route {
         &self.host
     }
 
-    /// The upstream has answered.
+    /// Records that the upstream has answered.
     pub(crate) fn answered(&self) {
-        // Written down for others once per worker's connection, and not for each request.
+        // Shared with others once per worker's connection, not for each request.
         if !self.answered.load(Ordering::Relaxed) {
             self.answered.store(true, Ordering::Relaxed);
             self.outbound.known.add(&self.origin);
         }
     }
 
-    /// Whether the upstream has ever answered anybody.
+    /// Returns whether the upstream has ever answered any request.
     pub(crate) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed) || self.outbound.known.has(&self.origin)
     }
 
-    /// Gives the session connections of its own to the upstream from now on, as a login is bound to one of them.
+    /// Gives the session connections of its own to the upstream from now on, because a login is bound to one of them.
     pub(crate) fn bind(&self) -> &Arc<HostPool> {
         self.pools.own()
     }
 
-    /// Whether the session's connections may be logged in. Answers on them are never shared.
+    /// Returns whether the session's connections may be logged in. Answers on them are never shared.
     pub(crate) fn is_bound(&self) -> bool {
         self.pools.is_bound()
     }
@@ -184,11 +185,12 @@ impl Route {
         }
     }
 
-    /// Drops connections to addresses that the name no longer resolves to. Keeps all if it cannot be resolved now.
+    /// Drops connections to addresses that the name no longer resolves to. Keeps all if the name cannot be resolved
+    /// now.
     async fn check_addresses(self: Arc<Self>) {
         let (Outbound { clock, dialer, .. }, pool) = (&*self.outbound, self.pools.shared());
         let asked_at = clock.now();
-        // A pinned address is no name.
+        // A pinned address needs no look-up of the name.
         let target = self.way.pin.as_ref().map_or(&self.origin, |pin| &pin.target);
         match dialer.addresses(target, &self.lane.policy().egress).await {
             None => pool.check_addresses_at(Instant::FAR),
@@ -204,13 +206,14 @@ impl Route {
         if needs.own { self.pools.own() } else { self.pools.shared() }
     }
 
-    /// Whether only HTTP/1 will do. By HTTP/2, servers refuse connection-bound logins with HTTP_1_1_REQUIRED.
+    /// Returns whether the request requires HTTP/1. By HTTP/2, servers refuse connection-bound logins with
+    /// HTTP_1_1_REQUIRED.
     fn needs_http1(&self, needs: ConnectionNeeds) -> bool {
         needs.http1 || needs.own && !self.way.h2c || self.pools.shared().requires_http1()
     }
 
-    /// Makes a connection shortly after `at`, unless there is one then, no request waits any more, or one is being
-    /// made: never one per ticket.
+    /// Makes a connection shortly after `at`, but never one per ticket. Does nothing if there is one then, no request
+    /// waits any more, or another call is making one.
     pub(crate) fn warm(self: &Arc<Self>, at: Instant) {
         if self.is_bound() || self.pools.shared().is_warm() || self.pools.shared().warming.swap(true, Ordering::Relaxed)
         {
@@ -219,7 +222,7 @@ impl Route {
         let route = self.clone();
         tokio::spawn(async move {
             let wanted = route.is_wanted_at(at).await;
-            // One that is being made may do for all.
+            // A connection that is being made may serve all requests.
             let shared = wanted && route.pools.shared().protocol() != Some(Protocol::Http1);
             let _first = match shared {
                 true => Some(tokio::time::timeout(HEAD_START, route.pools.shared().dialling.lock()).await),
@@ -235,8 +238,8 @@ impl Route {
         });
     }
 
-    /// Waits for `at`, as long as requests wait for a slot: a lane may pause for hours, and must not be kept for
-    /// nothing.
+    /// Waits for `at`, as long as requests wait for a slot. A lane may pause for hours, and the task must not keep an
+    /// unused lane alive.
     async fn is_wanted_at(&self, at: Instant) -> bool {
         let clock = &self.outbound.clock;
         loop {
@@ -251,8 +254,8 @@ impl Route {
         }
     }
 
-    /// The upstream's protocol, if it can be learned. If it is not known yet, makes a connection, which the next request
-    /// will use: one for all who ask meanwhile, because it takes no permit.
+    /// The upstream's protocol, if it can be learned. If it is not known yet, makes a connection, which the next
+    /// request will use. All callers share that one connection, because it takes no permit.
     pub(crate) async fn protocol(&self, pool: &Pool) -> Option<Protocol> {
         let shared = self.pools.shared();
         if let Some(known) = shared.protocol() {
@@ -282,7 +285,7 @@ impl Route {
 
     /// Puts `request` into the form that a connection of `protocol` wants.
     pub(crate) fn prepare_for(&self, protocol: Protocol, request: &mut Request<RequestBody>) {
-        // What a compressed answer reports could not be read on the way.
+        // A usage report in a compressed answer could not be read in transit.
         if self.lane.policy().reads_bodies() {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
@@ -314,15 +317,15 @@ impl Route {
         }
     }
 
-    /// Puts a connection into the pool that was made for something else, and has carried nothing yet.
+    /// Puts a connection into the pool that was made for another purpose, and has carried nothing yet.
     pub(crate) async fn insert(&self, stream: TcpStream) -> Result<(), Error> {
         if self.absolute {
-            // It leads through the parent proxy to the upstream, who must not see what is for the parent: its password.
+            // The connection leads through the parent proxy to the upstream, which must not see the parent's password.
             return Ok(());
         }
         let (handshake, stream) = Handshake::begin(&self.outbound, &self.origin, self.pools.shared(), stream);
         let mut connection = handshake.http1(stream).await?;
-        // The request that it is for asks at once.
+        // The request that needs the connection asks at once.
         connection.settle().await;
         connection.release(self.outbound.clock.now());
         Ok(())
@@ -350,13 +353,13 @@ impl Route {
         pool.with_room(&self.outbound.drain, || self.dial(needs)).await
     }
 
-    /// Whether one connection may do for all requests that want one now.
+    /// Returns whether one connection may serve all requests that want one now.
     fn may_share(&self, needs: ConnectionNeeds) -> bool {
         let newer = self.way.h2c || self.origin.scheme == Scheme::Https;
         newer && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
     }
 
-    /// The upstream wants HTTP/1.1, for this request and those to come.
+    /// Records that the upstream requires HTTP/1.1, for this request and later ones.
     pub(crate) fn require_http1(&self) {
         self.pools.shared().require_http1();
     }

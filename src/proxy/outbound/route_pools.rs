@@ -1,8 +1,8 @@
-//! Pools that a route takes connections from: the one that all workers share, and the session's own.
+//! Pools of connections for a route: the pool that all workers share, and the session's own.
 //!
-//! NTLM and Negotiate log in a connection: the server takes every later request on it for that worker's. Once such a
-//! scheme is seen, the session's requests to the origin use a pool of their own. Nobody else can reach that pool, and
-//! it ends with the session. See docs/decisions/connection-auth.md.
+//! NTLM and Negotiate log in a connection: the server attributes every later request on it to that worker. Once such a
+//! scheme is seen, the session's requests to the origin use a pool of their own. No other session can reach that pool,
+//! and it ends with the session. See docs/decisions/connection-auth.md.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,7 @@ pub(crate) struct RoutePools {
 // === impl RoutePools ===
 
 impl RoutePools {
-    /// A route whose connections are those of all workers, in `shared`.
+    /// Creates the pools of a route, whose connections come from `shared` at first.
     pub(crate) fn new(shared: Arc<HostPool>) -> Self {
         Self { shared, own: OnceLock::new() }
     }
@@ -28,12 +28,12 @@ impl RoutePools {
         &self.shared
     }
 
-    /// The connections of the session. It uses no others from now on.
+    /// The connections of the session, which uses no others from now on.
     pub(crate) fn own(&self) -> &Arc<HostPool> {
         self.own.get_or_init(|| Arc::new(self.shared.exclusive()))
     }
 
-    /// Whether the session uses connections of its own.
+    /// Returns whether the session uses connections of its own.
     pub(crate) fn is_bound(&self) -> bool {
         self.own.get().is_some()
     }

@@ -14,14 +14,14 @@ pub(crate) struct SensorIo<S, F> {
     note: F,
 }
 
-/// Which way bytes have moved.
+/// Direction in which bytes have moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// From the upstream.
     In,
     /// To the upstream.
     Out,
-    /// To the upstream, and nothing is left to go.
+    /// To the upstream, and no bytes are left to be written.
     Flushed,
     /// One side has closed.
     Ended,

@@ -78,7 +78,7 @@ fn answers_fill_no_more_than_their_memory_and_the_oldest_goes_first() {
         place.keep(at(of + 100_000));
         assert!(MEMORY - replays.memory.left() <= MEMORY - MOST, "{of}");
     }
-    // Each costs its bytes, and less than 2 KiB beside them.
+    // Each answer costs its bytes, and less than 2 KiB besides.
     let kept = replays.entries.lock().kept.len();
     assert!((7 * MOST / 12_048..=7 * MOST / 10_000).contains(&kept), "{kept}");
     assert!(is_kept(&replays, 9_999, at(10_000)) && !is_kept(&replays, 0, at(10_000)));

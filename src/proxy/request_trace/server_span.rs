@@ -12,14 +12,14 @@ use crate::{
     trace::{Span, SpanKind, TraceContext},
 };
 
-/// How a request came.
+/// Origin of a request.
 pub(crate) struct Asked<'a> {
     pub(crate) client: IpAddr,
-    /// Where the tunnel leads that it came through.
+    /// Target of the tunnel in which the request came.
     pub(crate) inside: Option<&'a Origin>,
 }
 
-/// Longer values of fields that clients choose are cut, in bytes.
+/// Maximum bytes of a field that clients choose; longer values are cut.
 const MAX_FIELD_BYTES: usize = 256;
 
 /// The span of a request that came at `began`, without a parent.
@@ -65,7 +65,7 @@ fn note_target<B>(span: &mut Span, request: &Request<B>, inside: Option<&Origin>
 /// The value of `http.request.method` for a method that the conventions do not know.
 pub(super) const OTHER: &str = "_OTHER";
 
-/// A method, as long as it is one that the conventions know: clients choose others.
+/// The method's name if the conventions know it: clients choose other methods freely.
 pub(super) fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 10] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY"];
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or(OTHER)
@@ -78,7 +78,7 @@ pub(super) fn note_method(span: &mut Span, asked: &Method) {
     }
 }
 
-/// As `network.protocol.version` has it.
+/// The value of `network.protocol.version`.
 pub(super) fn version(version: Version) -> &'static str {
     match version {
         Version::HTTP_10 => "1.0",

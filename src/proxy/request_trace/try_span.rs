@@ -18,25 +18,25 @@ use crate::{
     trace::{Span, SpanKind},
 };
 
-/// A try that is recorded. Its span ends when this is dropped.
+/// A recorded try. Its span ends when this is dropped.
 pub(crate) struct TrySpan {
     request: Arc<RequestTrace>,
-    /// There until it is dropped.
+    /// The span; `None` only during the drop.
     span: Option<Box<Span>>,
 }
 
 /// Facts about a try at its beginning.
 pub(crate) struct TryFacts<'a> {
     pub(crate) origin: &'a Origin,
-    /// As the API is named to itself.
+    /// The API's authority, as the API sees it.
     pub(crate) authority: &'a str,
-    /// How many tries were made before, and why the last of them was not enough.
+    /// Number of earlier tries, and the reason why the last of them was not enough.
     pub(crate) resends: u32,
     pub(crate) reason: Option<RetryReason>,
 }
 
 impl RequestTrace {
-    /// A try begins: `request` is told its place in the trace. Returns the try's span if it is recorded.
+    /// Begins a try, and passes the trace context to `request`. Returns the try's span if it is recorded.
     pub(crate) fn begin_try<B>(
         self: &Arc<Self>,
         request: &mut Request<B>,
@@ -67,7 +67,7 @@ impl RequestTrace {
 // === impl TrySpan ===
 
 impl TrySpan {
-    /// The answer's head has come, by this version of HTTP.
+    /// Records that the answer's head has come, by this version of HTTP.
     pub(crate) fn on_answer(&mut self, status: StatusCode, by: Version) {
         let Some(span) = &mut self.span else { return };
         span.note("http.response.status_code", status.as_u16());
@@ -85,12 +85,12 @@ impl TrySpan {
         }
     }
 
-    /// The try has failed without an answer, or by what the answer is.
+    /// Records that the try has failed without an answer, or because of the answer's head.
     pub(crate) fn on_error(&mut self, error: &Error) {
         self.fail(error.proxy_status(), error.with_causes());
     }
 
-    /// The answer has broken off after its head.
+    /// Records that the answer has broken off after its head.
     pub(crate) fn on_break(&mut self, error: &BoxError) {
         self.fail("connection_terminated", in_one_line(&**error));
     }
@@ -102,7 +102,7 @@ impl TrySpan {
         span.failure = Some(description.into());
     }
 
-    /// The answer has said what the request used (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
+    /// Records the usage that the answer reports (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
     pub(crate) fn on_usage(&mut self, usage: &Usage) {
         let Some(span) = &mut self.span else { return };
         let said = usage.said.iter().chain(&usage.at_least);

@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 use super::{CallGroup, CallStage, PlaceId, SharedAnswer, SharedCall};
 use crate::{clock::Instant, error::Error};
 
-/// A place in the hands of the task that waits for its slot.
+/// A place, owned by the task that waits for its slot.
 pub(crate) struct Candidate {
     pub(super) group: Weak<CallGroup>,
     pub(super) place: PlaceId,
@@ -16,7 +16,7 @@ pub(crate) struct Candidate {
 // === impl Candidate ===
 
 impl Candidate {
-    /// The task that waits in this place is `task`.
+    /// Sets the `task` that waits in this place.
     pub(crate) fn runs_in(&self, task: AbortHandle) {
         let Some(group) = self.group.upgrade() else { return task.abort() };
         let mut state = group.state.lock();
@@ -26,14 +26,14 @@ impl Candidate {
         }
     }
 
-    /// The call has failed, with its slot or for want of one.
+    /// Records that the call has failed, with its slot or for lack of one.
     pub(crate) fn failed(&self, error: Error) {
         let Some(group) = self.group.upgrade() else { return };
         let mut state = group.state.lock();
         let elected = state.elected.is_some();
         let Some(place) = state.remaining(self.place) else { return };
         (place.failed, place.error) = (true, Some(error));
-        // Members with other tickets wait on.
+        // Members with other tickets continue to wait.
         place.stage.send_modify(|_| {});
         state.close(self.place);
         state.over |= elected || state.open.is_empty();
@@ -42,17 +42,17 @@ impl Candidate {
         }
     }
 
-    /// The answer's head is here.
+    /// Records that the answer's head has arrived.
     pub(crate) fn answered(&self, answer: SharedAnswer) {
         let Some(group) = self.group.upgrade() else { return };
         let mut state = group.state.lock();
         state.over |= !answer.for_all;
-        // A request that joins later may find its beginning gone.
+        // A request that joins later may find the beginning of the body gone.
         answer.body.expect(if answer.for_all { state.members } else { 1 });
         state.set_stage(&CallStage::Answered(Arc::new(answer)));
     }
 
-    /// All of the answer is here: those that come from now on want a newer one.
+    /// Records that all of the answer has arrived: later requests want a newer one.
     pub(crate) fn ended(&self) {
         self.group.upgrade().iter().for_each(|group| group.close());
     }
@@ -69,7 +69,7 @@ impl SharedCall for Candidate {
         if again {
             state.set_stage(&CallStage::Waiting);
         } else if place.members > 1 {
-            // Until it is elected, only its members wait for this ticket, and its owner knows the time.
+            // Until the ticket is elected, only its members wait for it, and its owner knows the time.
             place.stage.send_modify(|_| {});
         }
     }

@@ -1,19 +1,19 @@
 //! Key of requests that may share a call.
 
-/// What makes two requests the same; a keyed hash of it.
+/// Keyed hash of everything that identifies a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Of the request.
+    /// Hashes of the request.
     pub(crate) request: [u64; 2],
-    /// Of its origin.
+    /// Hash of its origin.
     pub(crate) origin: u64,
 }
 
 // === impl Key ===
 
 impl Key {
-    /// Two hashes, as 64 bits are few where a collision hands out another request's answer. `hash` is told which one it
-    /// makes.
+    /// Creates a key with two hashes, because 64 bits are few where a collision hands out another request's answer. The
+    /// argument of `hash` says which of the two to make.
     pub(crate) fn new(origin: u64, hash: impl Fn(u8) -> u64) -> Self {
         Self { request: [hash(0), hash(1)], origin }
     }

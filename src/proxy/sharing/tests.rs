@@ -72,7 +72,8 @@ async fn a_ticket_that_fails_when_another_one_has_sent_the_call_fails_nobody() {
     assert!(sharing.join(key(), Claim::USUAL).1.is_none(), "it may still be shared");
 }
 
-/// A worker may give each of its requests a flow of its own. Passes over all tickets for each of them would take minutes.
+/// A worker may give each of its requests a flow of its own. A pass over all tickets for each of them would take
+/// minutes.
 #[tokio::test]
 async fn ticket_costs_the_same_however_many_there_are() {
     const TICKETS: u64 = 40_000;
@@ -122,7 +123,7 @@ async fn tickets_leave_with_their_members() {
     assert_eq!((state.places.len(), state.open.len(), state.members), (1, 1, 1));
 }
 
-/// The task of such a ticket is aborted, and could not bring the others their answer.
+/// The task of such a ticket is aborted, and could not get the answer for the others.
 #[tokio::test]
 async fn ticket_that_its_members_have_left_is_not_elected() {
     let sharing = SharedCalls::new(64 << 20);

@@ -1,4 +1,4 @@
-//! The access log: a line for each request, once it is known what becomes of it. Written only if it is wanted.
+//! The access log: a line for each request, written once its outcome is known, if the log is on.
 
 use std::borrow::Cow;
 
@@ -13,43 +13,43 @@ use crate::{
     proxy::{exchange::Exchange, shown_url::without_secrets},
 };
 
-/// The target of the lines, by which they are told from the rest of the log.
+/// Target of the lines, which distinguishes them from the rest of the log.
 pub const ACCESS: &str = "access";
-/// What workers call their requests, if they do. Passed on as it is.
+/// Field with a worker's own id of its request. The field is passed on unchanged.
 const WORKERS_ID: &str = "x-request-id";
 /// Longer ids of clients are not logged.
 const LONGEST_ID: usize = 128;
 /// Longer paths, hosts and methods are cut: lines in the queue take memory, and a head may have 64 KiB.
 const MAX_SHOWN_BYTES: usize = 2 * 1024;
 
-/// What there is to say of a request besides its [`RequestStats`](crate::proxy::request_stats::RequestStats).
+/// Facts about a request besides its [`RequestStats`](crate::proxy::request_stats::RequestStats).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AccessLine<'a> {
     pub(crate) method: Option<&'a Method>,
     pub(crate) host: Option<&'a str>,
-    /// Without its query.
+    /// Path without its query.
     pub(crate) path: Option<&'a str>,
-    /// `None` if it never got as far as that.
+    /// `None` if the request never had a rule.
     pub(crate) rule: Option<&'a str>,
-    /// `None` if its worker left before that.
+    /// `None` if the worker left before there was a status.
     pub(crate) status: Option<StatusCode>,
-    /// What the worker says of it.
+    /// Values that the worker has sent.
     pub(crate) said: Option<&'a SaidFields>,
-    /// When it arrived; `None` is now.
+    /// Time of arrival; `None` is now.
     pub(crate) since: Option<Instant>,
 }
 
-/// What a worker says of its request, for when that is gone.
+/// Values that a worker sends with its request, kept after the request is gone.
 #[derive(Clone, Default)]
 pub(crate) struct SaidFields {
-    /// What it calls the request.
+    /// The worker's own id of the request.
     id: Option<HeaderValue>,
-    /// In which flow of its client the request waits, and how urgently.
+    /// The flow of the client in which the request waits, and its urgency.
     flow: FlowId,
     urgency: Urgency,
 }
 
-/// What the worker says of its request, which claims its turn by `claim`, if the access log wants to know.
+/// Values that the worker has sent with the request, whose claim is `claim`, if the access log is on.
 pub(crate) fn said<B>(exchange: &Exchange, request: &Request<B>, claim: &Claim) -> Option<Box<SaidFields>> {
     exchange.proxy.reports.access_log.then(|| {
         let id = request.headers().get(WORKERS_ID).cloned();
@@ -57,7 +57,7 @@ pub(crate) fn said<B>(exchange: &Exchange, request: &Request<B>, claim: &Claim) 
     })
 }
 
-/// A request that ends before it has a lane.
+/// Logs a request that ends before it has a lane.
 pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome: CallOutcome, status: StatusCode) {
     let uri = request.uri();
     AccessLine {
@@ -74,14 +74,14 @@ pub(crate) fn without_lane<B>(exchange: &Exchange, request: &Request<B>, outcome
 // === impl AccessLine ===
 
 impl AccessLine<'_> {
-    /// Writes it, if that is wanted.
+    /// Writes the line, if the access log is on.
     pub(crate) fn write(self, exchange: &Exchange, outcome: CallOutcome) {
         if !exchange.proxy.reports.access_log {
             return;
         }
         let Self { method, host, path, rule, status, said, since } = self;
         let now = exchange.proxy.clock.now();
-        // Cut when its secrets are gone: what marks a password may come behind it.
+        // The path is cut after its secrets are removed: the mark of a password may come behind it.
         let path = path.map(|path| cut(without_secrets(path)));
         let (method, host) = (method.map(|method| cut(method.as_str().into())), host.map(|host| cut(host.into())));
         let (account, trace) = (&exchange.stats, exchange.trace());

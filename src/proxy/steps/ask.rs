@@ -1,5 +1,5 @@
-//! What a request asks of its lane: by what it claims its turn, for how long it may wait, what it costs, and on which budgets
-//! it draws. Pure: the proxy asks with it, and `andante explain` says it.
+//! A request's demand on its lane: its claim, its patience, its cost, and the budgets on which it draws. Pure: the
+//! proxy sends this demand, and `andante explain` prints it.
 
 use std::time::Duration;
 
@@ -22,39 +22,39 @@ use crate::{
     proxy::{message::fields::FoundFields, session::Requester},
 };
 
-/// What the worker is willing to put up with (RFC 7240).
+/// Preferences of the worker (RFC 7240).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// What a request says of itself, in fields that the upstream does not see.
+/// Terms that a request states, in fields that the upstream does not see.
 pub(crate) struct RequestTerms {
-    /// By what it claims its turn.
+    /// Claim of the request on its turn.
     pub(crate) claim: Claim,
-    /// What it says that it costs, or what is wrong with that.
+    /// Cost that the request states, or the error in it.
     pub(crate) cost: Result<Option<Cost>, Error>,
-    /// For how long it may wait.
+    /// Maximum time that the request may wait.
     pub(crate) patience: Duration,
 }
 
-/// What waits for a slot.
+/// A request that is about to wait for a slot.
 pub(crate) struct Asking<'a> {
     pub(crate) lane: &'a Lane,
-    /// The rules for some of the requests to its origin.
+    /// Rules for some of the requests to the origin.
     pub(crate) added: &'a [AddedRule],
     pub(crate) claim: Claim,
-    /// What it says that it costs.
+    /// Cost that the request states.
     pub(crate) cost: Option<Cost>,
-    /// Whose it is, by a keyed hash of its credentials; 0 if it has none.
+    /// Keyed hash of the request's credentials; 0 if it has none.
     pub(crate) credential: u32,
-    /// What is known of its body.
+    /// Known facts about the body.
     pub(crate) body: SeenBody<'a>,
     pub(crate) turn: Turn,
     pub(crate) deadline: Instant,
-    /// The port that it goes to.
+    /// Port of the upstream.
     pub(crate) port: u16,
 }
 
-/// What the request with these `fields` says of itself, which comes from `requester` and is for `lane`.
-/// `found` is what it has of fields.
+/// Terms of a request with these `fields`, which comes from `requester` and is for `lane`. `found` holds the flags of
+/// its fields.
 pub(crate) fn terms(
     fields: &HeaderMap,
     found: FoundFields,
@@ -66,7 +66,7 @@ pub(crate) fn terms(
     let learned = policy.learns_patience.then(|| lane.departures().patience()).flatten();
     let longest = policy.max_wait.min(learned.unwrap_or(Duration::MAX));
     if !found.term {
-        // As most requests.
+        // The usual case.
         return RequestTerms { claim: claim::usual(requester, policy), cost: Ok(None), patience: longest };
     }
     let patience = patience(fields).min(longest);
@@ -74,7 +74,7 @@ pub(crate) fn terms(
     RequestTerms { claim, cost, patience }
 }
 
-/// What `request`, as it will be sent, asks of its lane.
+/// The demand on its lane of `request`, in the form in which it will be sent.
 pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitRequest, Error> {
     let Asking { lane, added, claim, cost, credential, body, turn, deadline, port } = asking;
     let by_rule = costs::of(added, request, lane, &claim, body);
@@ -82,7 +82,7 @@ pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitReq
     let cost = costs::with_uncosted(cost, added, request, lane.policy(), &claim).shared(&lane.policy().limits);
     let draws = draws::of(added, request, &claim, cost)?;
     let kind = match *request.method() {
-        // What is inside of a tunnel is unknown.
+        // The content of a tunnel is unknown.
         Method::CONNECT => RouteKey::NONE,
         _ => draws::of_kind(
             &draws,
@@ -92,7 +92,7 @@ pub(crate) fn of<B>(request: &Request<B>, asking: Asking<'_>) -> Result<AdmitReq
     Ok(AdmitRequest { cost, kind, claim, deadline, turn, draws, port })
 }
 
-/// How long the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
+/// Maximum time that the worker is willing to wait: `Prefer: wait=30`, in seconds (RFC 7240 §4.3).
 fn patience(fields: &HeaderMap) -> Duration {
     if !fields.contains_key(PREFER) {
         return Duration::MAX;

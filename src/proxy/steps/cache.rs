@@ -1,6 +1,7 @@
-//! Answers requests from the private cache of their rule (RFC 9111), and stores what may be used again.
+//! Answers requests from the private cache of their rule (RFC 9111), and stores reusable answers.
 //!
-//! Above the queue: what is answered from the cache takes no slot. What is stale is validated by a request that takes one.
+//! The step is above the queue: a request that is answered from the cache takes no slot. A stale answer is validated by
+//! a request, which takes one.
 
 mod key;
 mod status;
@@ -38,28 +39,28 @@ use crate::{
     },
 };
 
-/// Where the answer to a request is looked for, and stored.
+/// The place where the answer to a request is looked for, and stored.
 struct Place {
     cache: Arc<Cache>,
     key: Key,
     version: Version,
 }
 
-/// What is stored is used no more when a request is over that may have changed it.
+/// Ends the use of stored answers when a request is over that may have changed them.
 pub(super) struct ResourceChange {
     cache: Arc<Cache>,
     resource: Resource,
-    /// The API says that it has not.
+    /// True if the API says that nothing has changed.
     failed: bool,
 }
 
-/// Answers `call` from the cache of its rule, or has `inner` do it.
+/// Answers `call` from the cache of its rule, or passes it to `inner`.
 pub(super) async fn answer<S>(mut inner: S, mut call: BoxedCall) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
 {
     let (request, policy) = (&call.request, call.route.lane.policy());
-    // Tunnels, and what becomes one.
+    // Tunnels, and requests for an upgrade.
     let tunnel = *request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
     let Some(cache) = call.exchange.proxy.caches.of(policy).filter(|_| !tunnel) else {
         return inner.call(call).await;
@@ -77,7 +78,7 @@ where
     read(inner, cache, call, asked).await
 }
 
-/// Passes `call` on, and leaves what is stored alone.
+/// Passes `call` on, and leaves stored answers alone.
 async fn pass<S>(mut inner: S, call: BoxedCall, why: Forwarded) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -85,7 +86,7 @@ where
     let mut answer = inner.call(call).await?;
     let fields = answer.headers_mut();
     if status::is_hit(fields) {
-        // Kept for its key.
+        // Kept for its `Idempotency-Key`.
         return Ok(answer);
     }
     let collapsed = status::take_collapsed(fields);
@@ -93,7 +94,7 @@ where
     Ok(answer)
 }
 
-/// Passes a `call` on that may change what it asks for (RFC 9111 §4.4).
+/// Passes on a `call` that may change its target (RFC 9111 §4.4).
 async fn change<S>(inner: S, cache: Arc<Cache>, call: BoxedCall) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -102,7 +103,7 @@ where
     let mut change = ResourceChange { resource: key::resource(&call), cache, failed: false };
     let answer = pass(inner, call, Forwarded::Method).await?;
     let status = answer.status();
-    // The first of several tries may have changed it, whatever the last one was told.
+    // The first of several tries may have changed the resource, even if the last one was refused.
     change.failed = (status.is_client_error() || status.is_server_error()) && exchange.stats.attempts() <= 1;
     if !change.failed {
         for resource in key::also_changed(&route.origin, &uri, answer.headers()) {
@@ -112,7 +113,7 @@ where
     Ok(answer)
 }
 
-/// Answers a GET, HEAD or QUERY from `cache`, if it may; passes it on if not.
+/// Answers a GET, HEAD or QUERY from `cache`, if possible; otherwise passes it on.
 async fn read<S>(mut inner: S, cache: Arc<Cache>, mut call: BoxedCall, asked: RequestDirectives) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -134,13 +135,13 @@ where
     if *call.request.method() == Method::HEAD {
         return pass(inner, call, why).await;
     }
-    // A worker that asks with what it has gets the answer to that.
+    // A worker that sends preconditions of its own gets the answer to these.
     let validates = !key::is_conditional(call.request.headers())
         && stored.as_ref().is_some_and(|stored| stored.head.ask(call.request.headers_mut()));
     let waited = exchange.stats.waiting_time();
     let mut answer = inner.call(call).await?;
     let at = exchange.proxy.clock.now();
-    // What it waited for its slot is no part of the way.
+    // The wait for a slot is not part of the response delay.
     let waited = exchange.stats.waiting_time().saturating_sub(waited);
     let received =
         Received { at, time_of_day: exchange.proxy.clock.time_of_day(), delay: at.since(now).saturating_sub(waited) };
@@ -151,7 +152,7 @@ where
         Some(stored) if answer.status() == StatusCode::NOT_MODIFIED => {
             (place.validated(stored, answer, validates, &received, &exchange), false)
         }
-        // The request whose call it was stores it.
+        // The request for which the call was made stores the answer.
         _ if collapsed == Some(status::COLLAPSED) => (answer, false),
         _ => place.recorded(answer, &received),
     };
@@ -160,7 +161,7 @@ where
     Ok(answer)
 }
 
-/// What is `stored`, for the worker of `call`.
+/// The `stored` answer, for the worker of `call`.
 fn hit(call: &Call, stored: &Arc<StoredAnswer>, now: Instant) -> Response<ResponseBody> {
     let request = &call.request;
     let mut answer = if key::is_conditional(request.headers()) && stored.head.is_known_to(request.headers()) {
@@ -197,7 +198,8 @@ fn with_head(status: StatusCode, fields: HeaderMap, body: ResponseBody) -> Respo
 // === impl Place ===
 
 impl Place {
-    /// What the worker gets of a 304, `answer`, which may be about what is `stored`. It `validates`: andante asked.
+    /// The worker's answer after a 304, `answer`, which may be about the `stored` answer. `validates` says that andante
+    /// sent the preconditions.
     fn validated(
         &self,
         stored: Arc<StoredAnswer>,
@@ -207,7 +209,7 @@ impl Place {
         exchange: &Exchange,
     ) -> Response<ResponseBody> {
         let new = answer.headers();
-        // What the worker asked with may be another answer than ours.
+        // The worker's preconditions may be about another answer than the stored one.
         let ours = validates || new.contains_key(ETAG) || new.contains_key(LAST_MODIFIED);
         let head = if ours { stored.head.freshened(new, received) } else { None };
         let stored = match head {
@@ -225,19 +227,19 @@ impl Place {
         if !validates {
             return answer;
         }
-        // Its end would be taken for that of the answer that follows.
+        // Dropped first: its end would be taken for that of the next answer.
         drop(answer);
         replayed(&stored, received.at, exchange)
     }
 
-    /// `answer`, which is stored as it passes if it may be; and whether it is.
+    /// Returns `answer`, which is stored as it passes if that is allowed, and whether it is stored.
     fn recorded(&self, answer: Response<ResponseBody>, received: &Received) -> (Response<ResponseBody>, bool) {
         let head =
             StoredHead::of(answer.status(), answer.headers(), received).filter(|_| key::is_stored(answer.headers()));
         let least = answer.body().size_hint().lower();
         let Some(recording) = head.and_then(|head| self.cache.record(self.key, &self.version, head, least)) else {
             if !answer.status().is_server_error() && answer.status() != StatusCode::TOO_MANY_REQUESTS {
-                // What was stored before is not the answer any more (RFC 9111 §4.3.3).
+                // The answer that was stored before is outdated (RFC 9111 §4.3.3).
                 self.cache.forget(self.key);
             }
             return (answer, false);

@@ -1,4 +1,4 @@
-//! By what a request claims its turn, and what it costs: `Priority`, `Andante-Flow`, `Andante-Cost`, and whose it is.
+//! A request's claim on its turn, and its stated cost: `Priority`, `Andante-Flow`, `Andante-Cost`, and the client.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Dictionary, ListEntry, Parser};
@@ -16,10 +16,10 @@ use crate::{
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
 const COST: HeaderName = HeaderName::from_static("andante-cost");
-/// From here on everybody may say how urgent a request is.
+/// Most urgent value that every client may set.
 const FREE: u8 = 3;
 
-/// By what the request with these fields claims its turn, which comes from `requester`.
+/// Claim of the request with these fields, which comes from `requester`.
 pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) -> Claim {
     let (turns, usual) = (&policy.turns, usual(requester, policy));
     let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
@@ -34,14 +34,14 @@ pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) ->
     }
 }
 
-/// The same of a request that says nothing.
+/// Claim of a request that states nothing.
 pub(super) fn usual(Requester { address, client }: Requester, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
     Claim { client, client_weight, ..Claim::USUAL }
 }
 
 impl Proxy {
-    /// What waits has the weights that its rules say now. Must be called on a tokio runtime.
+    /// Gives the waiting requests the current weights of their rules. Must be called on a tokio runtime.
     pub fn reweigh_waiting(&self) {
         for lane in self.lanes.all() {
             lane.reweigh(weights_of(&lane.policy().turns));
@@ -49,7 +49,7 @@ impl Proxy {
     }
 }
 
-/// Gives a claim the weights that `turns` has for it.
+/// Gives a claim its weights in `turns`.
 fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
     let flows: Vec<_> = turns
         .weights
@@ -61,10 +61,10 @@ fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
         .collect();
     move |claim| {
         let flow = flows.iter().find(|(flow, _)| *flow == claim.flow);
-        // Whose several flows are that share a place is not known any more.
+        // A shared place no longer knows which flows share it.
         let unknown = if claim.flow.is_shared() { claim.flow_weight } else { Weight::ONE };
         let flow_weight = flow.map_or(unknown, |(_, weight)| *weight);
-        // A client may be a whole machine: of an address or a network within that it is not known whether it is in it.
+        // A client may be a whole machine: whether it includes a smaller network or address is unknown.
         let within = |share: &AssignedWeight| match share.of {
             ShareOf::Clients(network) => {
                 let machine = ClientIdentity::Machine.of(network.addr());
@@ -80,7 +80,7 @@ fn weights_of(turns: &Turns) -> impl Fn(&Claim) -> Claim {
     }
 }
 
-/// What the request with these fields says that it costs, if it says anything.
+/// Cost that the request with these fields states, if any.
 pub(super) fn cost(fields: &HeaderMap, policy: &Policy, narrower: &[AddedRule]) -> Result<Option<Cost>, Error> {
     if !fields.contains_key(COST) {
         return Ok(None);
@@ -92,13 +92,14 @@ pub(super) fn cost(fields: &HeaderMap, policy: &Policy, narrower: &[AddedRule]) 
     }
 }
 
-/// What `Andante-Cost` says: how many requests, or how much of each unit, as a structured dictionary (RFC 9651 §3.2).
+/// Value of `Andante-Cost`: a number of requests, or an amount of each unit, as a structured dictionary (RFC 9651
+/// §3.2).
 fn said(fields: &HeaderMap, policy: &Policy, narrower: &[AddedRule]) -> Result<Cost, Error> {
     let counted = || policy.units().chain(narrower.iter().flat_map(|rule| rule.policy.units()));
     let lines: Vec<_> = fields.get_all(COST).iter().map(HeaderValue::as_bytes).collect();
     let text = lines.join(&b", "[..]);
     let bad = || Error::BadCost { found: String::from_utf8_lossy(&text).into_owned() };
-    // As RFC 9110 §8.6 writes numbers: `+5` is none.
+    // A number as in RFC 9110 §8.6: `+5` is invalid.
     if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
         let requests = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
         return requests.and_then(Cost::new).ok_or_else(bad);
@@ -120,7 +121,7 @@ fn said(fields: &HeaderMap, policy: &Policy, narrower: &[AddedRule]) -> Result<C
                 counted.dedup();
                 return Err(Error::UncountedUnit { found: name.as_str().to_owned(), counted: counted.join(", ") });
             }
-            // A worker may say the same to all APIs.
+            // A worker may send the same field to all APIs.
             _ => {}
         }
     }
@@ -174,7 +175,7 @@ mod tests {
         let live = claim(&[("andante-flow", "live")], turns);
         assert_eq!(live.flow_weight, Weight::ONE);
         assert_ne!((live.flow, batch.flow), (FlowId::default(), live.flow));
-        // What waits is given the same, by what is known of it still.
+        // Waiting requests get the same weights, as far as their claims still show them.
         let weights = ["batch=2", "10.1.0.0/16=7", "2001:db8::1=5"].map(|text| text.parse().unwrap()).to_vec();
         let turns = Turns { weights, ..Turns::default() };
         let weigh = weights_of(&turns);

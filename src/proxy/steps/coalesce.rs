@@ -1,6 +1,6 @@
-//! Lets identical requests share one call. Does nothing where the rule does not ask for it.
+//! Lets identical requests share one call, if the rule asks for it.
 //!
-//! The call runs in a task of its own, with an exchange of its own, and belongs to no worker. `key` tells which
+//! The call runs in a task of its own, with an exchange of its own, and belongs to no worker. `key` decides which
 //! requests are identical, and which answers are for all of them; [`sharing`](crate::proxy::sharing) keeps the members
 //! of calls.
 
@@ -27,23 +27,23 @@ use crate::{
     },
 };
 
-/// What a request has of the call that it shares.
+/// Outcome of a shared call for one request.
 enum Followed {
-    /// An answer, or an error that is its own.
+    /// An answer, or the request's own error.
     Ended(Answered),
-    /// Nothing, but it may share another one.
+    /// No answer, but the request may share another call.
     Rejoin,
-    /// Nothing: it goes on by itself.
+    /// No answer: the request continues alone.
     Alone,
 }
 
-/// Has the origin's answers from before forgotten when a request is over that may have changed something.
+/// Ends the sharing of the origin's earlier answers when a request is over that may have changed something.
 pub(super) struct OriginChange {
     sharing: Arc<SharedCalls>,
     origin: u64,
 }
 
-/// Has `call` share a call with others that ask for the same.
+/// Shares one call between `call` and identical requests.
 pub(super) async fn share<S>(mut inner: S, mut call: BoxedCall) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -59,7 +59,7 @@ where
     let Some(key) = key::of(&call, origin).filter(|key| !sharing.is_alone(*key, clock.now())) else {
         return inner.call(call).await;
     };
-    // A request whose call came to nothing tries another one once, and then goes on by itself.
+    // A request whose call failed tries another one once, and then continues alone.
     for _ in 0..2 {
         let (member, candidate) = sharing.join(key, call.claim);
         if let Some(candidate) = candidate {
@@ -79,7 +79,7 @@ where
             }
         }
     }
-    // It has waited as long as the others of its flow that came before it.
+    // The request has waited as long as earlier ones of its flow.
     call.turn = Turn::Resent;
     call.exchange.progress.awaits_answer();
     let mut answer = inner.call(call).await?;
@@ -134,7 +134,7 @@ fn read(call: &Call, member: CallMember, shared: &SharedAnswer, waited: Duration
         call.exchange.stats.add_tries_of(&shared.tries);
         note(&mut answer, "andante; fwd=miss");
     } else {
-        // What the call had to expect is in its own answer.
+        // Forecasts of the call's wait are only in the answer to the request that was sent.
         server_timing::set(answer.headers_mut(), Wait { time: waited, ..Wait::default() });
         call.route.lane.metrics().saved(Saving::Coalesced);
         note(&mut answer, "andante; fwd=miss; collapsed");
@@ -145,7 +145,7 @@ fn read(call: &Call, member: CallMember, shared: &SharedAnswer, waited: Duration
 // === impl OriginChange ===
 
 impl OriginChange {
-    /// The change that `call` may make, if its method is unsafe and its rule has requests share calls.
+    /// The change that `call` may make, if its method is unsafe and its rule lets requests share calls.
     pub(super) fn of(call: &Call) -> Option<Self> {
         let shares = call.route.lane.policy().coalesce && !call.request.method().is_safe();
         shares.then(|| Self { sharing: call.exchange.proxy.sharing.clone(), origin: key::origin(&call.route.origin) })

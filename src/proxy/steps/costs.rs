@@ -1,5 +1,5 @@
-//! What a request costs that does not say so itself: its rule's word, with what its length and the beginning of its body
-//! show. Of what neither shows, its lane reserves what is usual.
+//! Cost of a request that does not state one: its rule's fixed cost, with amounts from the body's length and beginning.
+//! For amounts that neither shows, the lane reserves its usage estimate.
 
 use http::Request;
 use http_body::Body;
@@ -13,43 +13,43 @@ use crate::{
     proxy::message::json_number,
 };
 
-/// What is known of a request's body before its turn.
+/// Facts about a request's body that are known before its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenBody<'a> {
-    /// How long it is, if it tells that.
+    /// Length of the body, if stated.
     pub(crate) length: Option<u64>,
-    /// What it begins with, if that was read.
+    /// Beginning of the body, if it was read.
     pub(crate) beginning: Option<&'a [u8]>,
 }
 
 impl SeenBody<'_> {
-    /// What a body shows of which nothing was read.
+    /// Facts about a body that was not read.
     pub(crate) fn unread(body: &impl Body) -> Self {
         Self { length: length(body), beginning: None }
     }
 }
 
-/// What `request` costs by the rule that is for it. Of its `body` so much is known.
+/// Cost of `request` by the rule that is for it, with these facts about its `body`.
 pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, body: SeenBody<'_>) -> Cost {
     let Some(rule) = draws::cost(rules, request, lane.policy()) else { return Cost::MIN };
     rule.seen.iter().fold(rule.known, |cost, (unit, source)| {
         let seen = match source {
             CostSource::Length(None) => body.length.and_then(|bytes| lane.of_length(*unit, bytes)),
             CostSource::Length(Some(per_byte)) => body.length.map(|bytes| per_byte.of(bytes)),
-            // More than a whole window is no estimate where answers tell: it would have all others wait until the window
-            // is empty.
+            // If answers report the usage, an amount above a whole window is not used as an estimate: all other
+            // requests would wait until the window is empty.
             CostSource::Body(paths) => body
                 .beginning
                 .and_then(|json| of_body(json, paths))
                 .filter(|amount| !tells(lane, *unit) || *amount <= most(rules, request, lane, claim, *unit)),
         };
-        // An estimate refuses nothing: whatever fits into no window waits for a whole one.
+        // An estimate never rejects a request: a cost above every window waits for a whole one.
         seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, claim, *unit))))
     })
 }
 
-/// A `cost` and 1 of each unit of a rule for `request` that counts no requests, if nobody says how much it takes of any of them: it
-/// would not be limited otherwise.
+/// Adds 1 of each unit of a rule that counts no requests, unless the request or answers state an amount of one of these
+/// units. Otherwise that rule would not limit the request.
 pub(super) fn with_uncosted<B>(
     cost: Cost,
     rules: &[AddedRule],
@@ -71,26 +71,26 @@ pub(super) fn with_uncosted<B>(
     })
 }
 
-/// The length of its body, if it has one and tells that.
+/// Length of the body, if it is not empty and states its length.
 pub(super) fn length(body: &impl Body) -> Option<u64> {
-    // Most have none, which is soon seen.
+    // Most requests have no body: a cheap check.
     if body.is_end_stream() { None } else { body.size_hint().exact().filter(|length| *length > 0) }
 }
 
-/// What the first of these members says that is there; a request that says nothing takes 1.
+/// Amount in the first of these members that is present; at least 1.
 fn of_body(json: &[u8], paths: &[MemberPath]) -> Option<u32> {
     paths.iter().find_map(|path| json_number::at(json, path)).map(|amount| amount.max(1))
 }
 
-/// Whether answers tell what was used of `unit`, so that the usual is known.
+/// Returns whether answers report the usage of `unit`, so that there is a usage estimate.
 fn tells(lane: &Lane, unit: Unit) -> bool {
     lane.policy().usage.iter().any(|source| source.unit == unit)
 }
 
-/// What the smallest limit of `unit` holds that is for `request`.
+/// Size of the smallest limit of `unit` that applies to `request`.
 fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, unit: Unit) -> u32 {
     let path = PathReadings::of(request.uri().path());
-    // What is apart does not draw on the host's own limits.
+    // An exempt request does not draw on the host's own limits.
     let mut apart = false;
     let narrower = draws::matching(rules, request, &path, claim).filter_map(|(rule, added)| {
         apart |= added.is_only_for(&path);

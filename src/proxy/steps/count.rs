@@ -1,4 +1,4 @@
-//! Counts what became of each request, whichever way it ends; and ends it when it has taken too long.
+//! Counts the outcome of each request, even if it is dropped, and ends a request that takes too long.
 
 use std::{
     future::poll_fn,
@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// Counts the request unless it is dropped on the way, which is counted too.
+/// Counts a request. A request that is dropped early is counted too.
 struct CountedRequest {
     exchange: Arc<Exchange>,
     route: Arc<Route>,
     method: Method,
     path: Option<PathAndQuery>,
-    /// Boxed: there only if there is an access log.
+    /// Values of the worker. Boxed: present only if there is an access log.
     said: Option<Box<SaidFields>>,
     ended: bool,
 }
@@ -45,7 +45,8 @@ where
     service_fn(move |call: BoxedCall| {
         let mut inner = inner.clone();
         async move {
-            // A tunnel is counted when it ends, and not at all if what is inside of it is: `tunnel` sees to that.
+            // A tunnel is counted when it ends, and not at all if the requests inside are counted: `tunnel` handles
+            // that.
             let tunnel = call.request.method() == Method::CONNECT;
             let mut counted = CountedRequest::new(&call);
             let outcome = counted.in_time(pin!(inner.call(call))).await;
@@ -55,7 +56,7 @@ where
     })
 }
 
-/// What took too long, if something did.
+/// Error of the phase that took too long, if any.
 pub(super) fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
     let (origin, limits) = (|| route.origin.to_string(), &exchange.progress);
     match exchange.progress.phase() {
@@ -81,9 +82,10 @@ impl CountedRequest {
         }
     }
 
-    /// Polls what is done for the request until something takes too long. Lent: moved in, it would be held twice.
+    /// Polls the request's steps until a phase takes too long. Borrowed: if it were moved in, the future would be held
+    /// twice.
     fn in_time(&self, mut step: Pin<&mut impl Future<Output = Answered>>) -> impl Future<Output = Answered> {
-        // The step that is at it may have more to say about what took too long.
+        // The step in progress may have a better error for a late phase.
         poll_fn(move |cx| match step.as_mut().poll(cx) {
             Poll::Pending => self.late().map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
             polled => polled,
@@ -119,11 +121,11 @@ impl CountedRequest {
         }
     }
 
-    /// The upstream has failed it for good.
+    /// Counts a request that the upstream has failed for good.
     fn failed(&self, error: String) {
         let Self { exchange, route, .. } = self;
         let (proxy, rule) = (&exchange.proxy, &route.lane.policy().name);
-        // A dead API fails thousands in a second.
+        // A dead API may fail thousands of requests in a second.
         if let Some(more) = proxy.reports.failures.add(&route.origin.host, rule, &error, proxy.clock.now()) {
             warn!(
                 method = self.method.as_str(),
@@ -141,7 +143,8 @@ impl CountedRequest {
         route.lane.failed(error);
     }
 
-    /// andante has refused it: no slot in the time that it may wait, or no place in the queue.
+    /// Counts a request that andante has refused: no slot within the time that the request may wait, or no place in the
+    /// queue.
     fn refused(&self, error: &Error) {
         let Self { exchange, route, .. } = self;
         let (proxy, rule) = (&exchange.proxy, &route.lane.policy().name);
@@ -182,12 +185,12 @@ impl CountedRequest {
         line.write(&self.exchange, outcome);
     }
 
-    /// Without its query; a tunnel has none.
+    /// Path without the query; a tunnel has none.
     fn path(&self) -> Option<&str> {
         self.path.as_ref().map(PathAndQuery::path)
     }
 
-    /// Its client has left.
+    /// Counts a request whose client has left.
     fn left(&self) {
         let Self { exchange, route, .. } = self;
         let lane = &route.lane;
@@ -206,7 +209,7 @@ impl Drop for CountedRequest {
     }
 }
 
-/// How a request that ended with `error` is counted.
+/// Outcome to count for a request that ended with `error`.
 pub(crate) fn of_error(error: &Error) -> metrics::CallOutcome {
     match error.blame() {
         Blame::Client => metrics::CallOutcome::Rejected,

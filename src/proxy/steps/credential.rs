@@ -1,13 +1,13 @@
-//! Whose request it is: APIs that limit by key limit each key by itself.
+//! Credential of a request: an API that limits by key limits each key by itself.
 
 use http::{HeaderMap, header::AUTHORIZATION};
 
 use super::keyed_hash;
 use crate::{policy::normal_form, proxy::message::fields};
 
-/// A [hash](keyed_hash) of the credential that `headers` bring, 0 without any. It is written nowhere.
+/// [Hash](keyed_hash) of the credential in `headers`, 0 without any. The hash is written nowhere.
 pub(crate) fn hash(headers: &HeaderMap) -> u32 {
-    // The sum, so that their order does not matter.
+    // A sum, so that the order of the fields does not matter.
     let credentials = headers.iter().filter(|(field, _)| fields::is_credential(field));
     let hashes = credentials.map(|(field, value)| match *field {
         AUTHORIZATION => keyed_hash::of((field.as_str(), &*normal_form::credential(value.as_bytes()))),

@@ -1,4 +1,4 @@
-//! Which budgets of narrower rules a request draws on, beside its lane's own.
+//! Budgets of sub-limits on which a request draws, in addition to its lane's own.
 
 use std::borrow::Cow;
 
@@ -17,13 +17,13 @@ use crate::{
     },
 };
 
-/// What stands for the one budget of all that is not reserved.
+/// Name of the one budget for everything that is not reserved.
 const RESERVE: &str = "reserve";
 
 pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
 
-/// The budgets of `rules` that `request` draws on: one of each rule that matches it, or two if servers may read its
-/// path in two ways. They end at the first rule with `only`.
+/// The budgets of `rules` on which `request` draws: one of each matching rule, or two if servers may read its path in
+/// two ways. The budgets end at the first rule with `only`.
 pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, cost: Cost) -> Result<Draws, Error> {
     if rules.is_empty() {
         return Ok(None);
@@ -37,9 +37,9 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
         }
         counter.inc();
         let apart = added.is_only_for(&path);
-        // In each reading of the path it may be of another budget.
+        // Each reading of the path may belong to another budget.
         for reading in added.matching(&path) {
-            // A lane has one reserve, whatever its rule is called.
+            // A lane has one reserve, regardless of the rule's name.
             let budget = match added.patient {
                 true => keyed_hash::lasting(RESERVE),
                 false => Draw::budget_of(&rule.name, keyed_hash::lasting(&*values(added, request, reading, claim))),
@@ -52,7 +52,7 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, claim: &Claim, co
     Ok((!draws.is_empty()).then(|| draws.into_iter().collect()))
 }
 
-/// Those of `rules` that are for `request`.
+/// The `rules` that are for `request`.
 pub(crate) fn matching<'a, B>(
     rules: &'a [AddedRule],
     request: &'a Request<B>,
@@ -65,7 +65,7 @@ pub(crate) fn matching<'a, B>(
     matching.take_while(move |(_, added)| !std::mem::replace(&mut ended, added.is_only_for(path)))
 }
 
-/// Why a rule is not for `request`, whose path has these readings.
+/// Reason why a rule is not for `request`, whose path has these readings.
 pub(crate) fn mismatch<'a, B>(
     added: &'a Added,
     request: &Request<B>,
@@ -78,7 +78,7 @@ pub(crate) fn mismatch<'a, B>(
     of_fields(added, request, path)
 }
 
-/// Why a rule is not for `request`, whoever asks.
+/// Reason why a rule is not for `request`, regardless of its claim.
 fn of_fields<'a, B>(added: &'a Added, request: &Request<B>, path: &PathReadings<'_>) -> Option<Mismatch<'a>> {
     added.mismatch(request.method().as_str(), path, |name| request.headers().contains_key(name))
 }
@@ -93,8 +93,8 @@ pub(crate) fn values<'a, B>(
     added.key.iter().map(|part| value(part, added, request, path, claim)).collect()
 }
 
-/// `kind`, of a request with these draws: what it is refused for is a matter of the narrowest of them, that with the
-/// longest key; of equals the first. What is not reserved is no matter of the API's.
+/// `kind` with the budget to which a rejection of the request counts: the first of its draws with the most key parts.
+/// The unreserved budget is andante's own, and the API's rejections do not count to it.
 pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     let parts = |draw: &Draw| draw.rule.added.as_ref().map_or(0, |added| added.key.len());
     let of_the_api = draws.iter().flat_map(|draws| draws.iter().rev()).filter(|draw| !draw.rule.is_besides_reserve());
@@ -102,14 +102,13 @@ pub(super) fn of_kind(draws: &Draws, kind: RouteKey) -> RouteKey {
     narrowest.map_or(kind, |draw| kind.with_budget(draw.budget))
 }
 
-/// What its rule says that a request costs: that of the first narrower rule that matches it and has a cost, or else `own`,
-/// the rule of its host.
+/// Cost of a request by its rule: the first matching sub-limit rule with a cost, or else `own`, the rule of its host.
 pub(crate) fn cost<'a, B>(rules: &'a [AddedRule], request: &Request<B>, own: &'a Policy) -> Option<&'a RuleCost> {
     said(rules, request, own, |policy| policy.cost.as_ref())
 }
 
-/// The value of a key for `request`: that of the first narrower rule that matches it and has the key, or else of `own`,
-/// the rule of its host. `key` reads it.
+/// The value that `key` reads for `request`: from the first matching sub-limit rule with a value, or else from `own`,
+/// the rule of its host.
 pub(super) fn said<'a, B, T>(
     rules: &'a [AddedRule],
     request: &Request<B>,
@@ -126,7 +125,7 @@ pub(super) fn said<'a, B, T>(
     found.map(|(_, value)| value).or_else(|| key(own))
 }
 
-/// What one part of a key says of a request; `None` if it says nothing, for which there is a budget as well.
+/// The request's value for one part of a key. `None` if the request has none; such requests have a budget as well.
 fn value<'a, B>(
     part: &KeyPart,
     added: &Added,

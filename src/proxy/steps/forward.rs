@@ -44,9 +44,9 @@ use crate::{
     tls::Protocol,
 };
 
-/// How often a request is sent anew that an HTTP/2 upstream says it has not looked at, if nothing else is sent again.
+/// Number of retries of a request that an HTTP/2 upstream has not processed, if its rule configures no retries.
 const UNSEEN: u32 = 3;
-/// The largest body that is kept for that.
+/// Size of the largest body that is kept for such retries.
 const UNSEEN_BODY_BYTES: u64 = 64 * 1024;
 
 /// Spends the permit on the request.
@@ -59,7 +59,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let begun = exchange.attempt_begins();
     let mut span = trace_try(&exchange, &route, &mut request, resends, reason);
     let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
-    // Only there if the step that reads requests has found it to be in order.
+    // Present only if the step that reads requests has accepted it.
     let wanted = if upgrades { request.headers().get(UPGRADE).cloned() } else { None };
     let upgrade = wanted.map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
     let keeps = route.lane.policy().retry.filter(|_| upgrade.is_none());
@@ -80,13 +80,13 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         Ok(answered) => answered,
         Err(error) => {
             span.iter_mut().for_each(|span| span.on_error(&error));
-            // What has never been there does not fail: it may be one dead port beside live ones.
+            // The breaker ignores an origin that has never answered: it may be one dead port beside live ones.
             if error.trips_breaker() && route.has_answered() {
                 permit.broke();
             }
             if first && matches!(error, Error::NotProcessed { .. }) {
-                // It was not counted either: the next attempt has its slot, if that still holds. Once: an upstream that
-                // looks at nothing is asked no faster for it.
+                // The request was not counted either: the next attempt keeps its slot, if the slot is still valid. Only
+                // once, so that an upstream that processes nothing is not asked faster.
                 let _ = permit.recall();
             }
             return failed(context, replay, error);
@@ -121,7 +121,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         Ok(judged) => judged,
         Err(error) => {
             body.span().into_iter().for_each(|span| span.on_error(&error));
-            // Before the next attempt asks for a permit.
+            // Dropped before the next attempt asks for a permit.
             drop(body);
             return failed(context, replay, error);
         }
@@ -133,7 +133,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
     let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
     if !answer::hold(&exchange, &mut answer).await {
-        // Too large to be kept, or no memory is left for it: the worker has it now, or never.
+        // The answer is too large to be kept, or no memory is left for it: the worker gets it now, or never.
         return Ok(AttemptOutcome::Done(answer));
     }
     let replay = replay.expect("it has given the reason");
@@ -141,7 +141,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     Ok(AttemptOutcome::Failed(Box::new(failed)))
 }
 
-/// Begins the span of a try, if requests are traced, and tells the API of it.
+/// Begins the span of a try, if requests are traced, and passes its context to the API.
 fn trace_try(
     exchange: &Exchange,
     route: &Route,
@@ -154,7 +154,7 @@ fn trace_try(
     trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })
 }
 
-/// The end of an attempt that `error` has ended, and of the request, unless it may be sent again.
+/// Outcome of an attempt that `error` has ended: the request fails, unless it may be sent again.
 fn failed(
     context: impl FnOnce() -> AttemptContext,
     replay: Option<ReplayRequest>,
@@ -169,8 +169,8 @@ fn failed(
     }
 }
 
-/// Waits for the answer's head until the exchange says that it has taken too long. It is looked at here, where the permit is:
-/// a time-out is a lesson about the request that it happened to, and about no other.
+/// Waits for the answer's head until the exchange reports a time-out. The check is here, beside the permit: a time-out
+/// is evidence about this request alone.
 async fn in_time<T>(
     exchange: &Exchange,
     route: &Route,
@@ -186,8 +186,8 @@ async fn in_time<T>(
     .await
 }
 
-/// Writes the request on a connection that is ready, and waits for the answer's head; up to `unseen` times more if the
-/// upstream says that it has not looked at it. Since `now` nothing was waited for.
+/// Writes the request on a ready connection, and waits for the answer's head. Retries up to `unseen` times if the
+/// upstream says that it has not processed the request. `now` is the time if nothing was waited for since.
 #[expect(clippy::too_many_arguments, reason = "what is put into a struct is moved once more")]
 async fn send(
     exchange: &Arc<Exchange>,
@@ -205,7 +205,7 @@ async fn send(
             Some(connection) => connection,
             None => {
                 now = None;
-                // Boxed, because it is large and rare: every request that waits would carry its size.
+                // Boxed, because the future is large and rarely needed: every request that waits would carry its size.
                 let pool = &exchange.session.pool;
                 let dialled = Box::pin(route.dial_or_share(pool, needs, || permit.connecting())).await;
                 // A worker that leaves meanwhile has spent its slot; an upstream that cannot be reached has not.
@@ -219,7 +219,7 @@ async fn send(
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
         route.prepare_for(connection.protocol(), &mut request);
-        // A request with a replay is sent again by the retry step, and HTTP/1 returns none unprocessed.
+        // The retry step sends a request with a replay again, and HTTP/1 returns none unprocessed.
         let is_copied = unseen > 0 && connection.protocol() == Protocol::Http2;
         let memory = &exchange.proxy.replay_memory;
         let copy = is_copied.then(|| ReplayRequest::of(&mut request, UNSEEN_BODY_BYTES, memory));
@@ -227,13 +227,14 @@ async fn send(
             exchange.interim.set_unannounced(route.lane.policy().egress.unannounced);
             connection.listen(exchange.clone());
         }
-        // The second time round, something was waited for.
+        // On a second round, time has passed.
         permit.sent_at(now.take().unwrap_or_else(|| exchange.proxy.clock.now()));
         let mut unseen_before = false;
         let sent = pin!(connection.send(request)).await;
         match sent {
             Ok(answer) => return Ok((answer, connection)),
-            // The upstream had closed the connection, and no byte of the request was written: another one may have it.
+            // The upstream had closed the connection, and no byte of the request was written: another connection may
+            // carry it.
             Err(SendError { unsent: Some(unsent), .. }) if connection.reused => request = unsent,
             Err(SendError { error, .. }) => {
                 if failure::wants_http1(&*error) {
@@ -252,15 +253,15 @@ async fn send(
                 request = again;
             }
         }
-        // Another connection may take its time; the slot is spent when the request is written. What comes back unseen
-        // for the second time has used its slot: an upstream that looks at nothing is asked no faster for it.
+        // Another connection may take time; the slot is spent when the request is written. A request that returns
+        // unprocessed for the second time has used its slot: an upstream that processes nothing is not asked faster.
         if unseen_before || !permit.recall() {
             Box::pin(renew(exchange, route, permit, deadline)).await?;
         }
     }
 }
 
-/// Waits for another slot in the place of one that does not hold any more. To be boxed: it is large and rare.
+/// Waits for another slot to replace one that is no longer valid. To be boxed: the future is large and rarely needed.
 async fn renew(
     exchange: &Arc<Exchange>,
     route: &Arc<Route>,
@@ -271,7 +272,7 @@ async fn renew(
         Admission::Send(permit) => permit,
         Admission::Wait(mut waiting) => {
             let (permit, _) = wait::wait(exchange, route, &mut waiting, deadline, true).await?;
-            // Nothing else was sent in its place: it was elected with the slot before.
+            // No other request was sent instead: this one was elected with the earlier slot.
             let _ = exchange.elect();
             permit
         }

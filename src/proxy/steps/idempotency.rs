@@ -1,9 +1,10 @@
-//! Sends a request with an `Idempotency-Key` once, and gives its answer to all that bring the key
-//! (draft-ietf-httpapi-idempotency-key-header-07). Where the rule says `deduplicate`, a request without one is known by
-//! its method, URL, fields and body.
+//! Sends a request with an `Idempotency-Key` once, and gives its answer to all requests with the key
+//! (draft-ietf-httpapi-idempotency-key-header-07). If the rule says `deduplicate`, a request without a key is
+//! identified by its method, URL, fields and body.
 //!
-//! The first request's body is hashed while it is sent. Further ones leave theirs unread until there is an answer, so that
-//! one of them can be sent if the first one fails; then it is hashed, and they have the answer if it is the same.
+//! The first request's body is hashed while it is sent. Further requests leave their bodies unread until there is an
+//! answer, so that one of them can be sent if the first one fails. Then their bodies are hashed, and they get the
+//! answer if the hash is the same.
 
 use std::{
     future::poll_fn,
@@ -49,20 +50,20 @@ use crate::{
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// A hash of the client's credentials and fields, the target and the key, if `call` is to be sent once.
+/// Hash of the client's credentials and fields, the target and the key, if `call` is to be sent once.
 pub(super) fn key(call: &Call) -> Option<Key> {
     let mut keys = call.request.headers().get_all(retry::replay::IDEMPOTENCY_KEY).iter();
     let one = keys.next().is_some_and(|key| !key.is_empty()) && keys.next().is_none();
-    // Safe methods are idempotent without it (RFC 9110 §9.2.2).
+    // Safe methods are idempotent without a key (RFC 9110 §9.2.2).
     (one && has_answer_for_others(call) && !call.request.method().is_safe()).then(|| key_with(call, None))
 }
 
-/// A hash of the client's credentials and fields, the method, the target and the `body`.
+/// Hash of the client's credentials and fields, the method, the target and the `body`.
 pub(super) fn key_of_equal(call: &Call, body: Fingerprint) -> Key {
     key_with(call, Some(body))
 }
 
-/// Whether the answer to `call` may be kept at all.
+/// Returns whether the answer to `call` may be kept at all.
 pub(super) fn has_answer_for_others(call: &Call) -> bool {
     // CONNECT has no answer that could be kept.
     let tunnel = call.request.method() == http::Method::CONNECT || call.request.headers().contains_key(UPGRADE);
@@ -71,24 +72,24 @@ pub(super) fn has_answer_for_others(call: &Call) -> bool {
 
 fn key_with(call: &Call, body: Option<Fingerprint>) -> Key {
     let (request, fields) = (&call.request, call.request.headers());
-    // A gateway's answers lead back to where their worker came in.
+    // A gateway's answers contain the address by which their worker came in.
     let location = call.location.as_ref().map(|location| format!("{location:?}"));
     let origin = keyed_hash::of(&call.route.origin);
     let target = (request.method().as_str(), request.uri().path_and_query());
     Key::new(origin, |half| keyed_hash::of((half, origin, target, fields_hash(fields, half), body, &location)))
 }
 
-/// Which answers are kept, and for how long.
+/// Selects the answers that are kept, and the time for which they are kept.
 #[derive(Clone, Copy)]
 pub(super) struct Keep {
-    /// For how long.
+    /// Time for which an answer is kept.
     pub(super) time: Duration,
-    /// Only those that say that it was done (2xx, 3xx): without a key, a request that follows a failure is a new try.
+    /// Keeps only answers of success (2xx, 3xx): without a key, a request that follows a failure is a new try.
     pub(super) only_done: bool,
 }
 
-/// Sends `call`, unless another one with its `key` was sent: then it gets the answer to that one. Answers are kept as
-/// `keep` says.
+/// Sends `call`, unless another one with its `key` was sent: then `call` gets the answer to that one. Answers are kept
+/// as `keep` says.
 pub(super) async fn once<S>(mut inner: S, mut call: BoxedCall, key: Key, keep: Keep) -> Answered
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -104,7 +105,7 @@ where
         };
         match followed {
             Ok(Some(answer)) => return Ok(answer),
-            // It has waited as long as the others of its flow that came before it.
+            // The request has waited as long as earlier ones of its flow.
             Ok(None) => call.turn = Turn::Resent,
             // The beginning of a large answer is gone already, and a safe request without a key may be sent twice.
             Err(Error::KeyInUse) if keep.only_done && call.request.method().is_safe() => return inner.call(call).await,
@@ -113,7 +114,7 @@ where
     }
 }
 
-/// What a call may change: it is over when the call is, whether its worker has left or not.
+/// Possible changes by a call: they are over when the call is, even if its worker has left.
 type Changes = (Option<OriginChange>, Option<ResourceChange>);
 
 fn changes(call: &Call) -> Changes {
@@ -158,7 +159,7 @@ where
         Ok(answer) => answer.into_parts(),
         Err(error) => return place.failed(error),
     };
-    // What was answered before all of it was sent is known by nothing that another one could be compared with.
+    // If the answer came before the whole body was sent, there is no fingerprint to compare other requests with.
     let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
     let kept = for_all && keep.is_for(head.status);
     let is_stream = is_event_stream(&head.headers);
@@ -173,30 +174,30 @@ where
     let end = if is_stream {
         shared_call::pump_while_read(body, &shared, &exchange).await
     } else {
-        // Its worker may come back for it.
+        // The worker may return for the answer.
         shared_call::pump(body, &shared, &exchange).await
     };
     if kept && matches!(end, BodyEnd::Complete) {
         place.keep(exchange.proxy.clock.now() + keep.time);
     }
-    // An answer that is not kept is forgotten before a request can see that it is over.
+    // An answer that is not kept is dropped before a request can see that it is over.
     drop(place);
     shared.finish(end);
 }
 
-/// Whether the answer may have no end.
+/// Returns whether the answer may have no end.
 fn is_event_stream(fields: &HeaderMap) -> bool {
     let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.trim_start().get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
-/// Waits for the answer of the call that `shared` is; `None` if there is none that is for `call`.
+/// Waits for the answer of the call `shared`; `None` if it has no answer for `call`.
 async fn follow(call: &mut Call, shared: &KeyedCall) -> Result<Option<Response<ResponseBody>>, Error> {
     let (Some(answer), time) = shared_call::outcome(call, &mut shared.twin()).await? else { return Ok(None) };
     replay(call, shared, &answer, Wait { time, ..Wait::default() }, "andante; fwd=miss; collapsed").await
 }
 
-/// The `answer` that `shared` got, if that is for all, and `call` is the same request.
+/// The `answer` of `shared`, if it is for all and `call` is the same request.
 async fn replay(
     call: &mut Call,
     shared: &KeyedCall,
@@ -216,7 +217,7 @@ async fn replay(
     Ok(Some(answer))
 }
 
-/// Reads the body of `call` to its end, and says what it is known by.
+/// Reads the body of `call` to its end, and returns its fingerprint.
 async fn fingerprint(call: &mut Call) -> Result<Fingerprint, Error> {
     let (digest, progress) = (BodyDigest::new(), call.exchange.progress.clone());
     progress.awaits_answer();
@@ -239,7 +240,7 @@ fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Respo
     let reader = shared.body.reader(call.exchange.progress.clone(), ())?;
     call.exchange.progress.moves();
     let mut answer = Response::from_parts(shared.head.clone(), ResponseBody::Shared(Box::new(reader)));
-    // Without them it is the answer all the same: to send the request once more would do the thing twice.
+    // The answer is valid without the cookies: to send the request once more would carry it out twice.
     if shared.cookies_taken.swap(true, Ordering::Relaxed) {
         in_order::remove(answer.headers_mut(), |name| name == SET_COOKIE);
     }
@@ -247,8 +248,8 @@ fn read(call: &Call, shared: &KeyedAnswer, status: &'static str) -> Option<Respo
     Some(answer)
 }
 
-/// Whether an answer is the request's result. Statuses that say that nothing was done, or that come from a gateway that
-/// does not know, are none: the request may be sent again.
+/// Returns whether an answer is the request's result. If the status says that nothing was done, or comes from a gateway
+/// that cannot know, the request may be sent again.
 fn is_result(head: &response::Parts) -> bool {
     const NONE: [StatusCode; 6] = [
         StatusCode::UNAUTHORIZED,

@@ -1,5 +1,5 @@
-//! Asks APIs of OpenAI's style to report what a stream used: `"stream_options": {"include_usage": true}` (OpenAI, *Create
-//! chat completion*). Without it a stream says nothing of tokens, and what was used stays unknown.
+//! Asks APIs of OpenAI's style to report a stream's usage: `"stream_options": {"include_usage": true}` (OpenAI, *Create
+//! chat completion*). Without the option a stream does not report its tokens, and its usage stays unknown.
 
 use http::{
     HeaderMap, HeaderValue, Method,
@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 use super::whole_body;
 use crate::{error::Error, proxy::call::Call};
 
-/// Fields with a digest or a signature of the body: it has to stay as it is.
+/// Fields with a digest or a signature of the body, which must not be changed then.
 const OF_BODY: [&str; 6] =
     ["content-md5", "digest", "content-digest", "repr-digest", "signature-input", "x-amz-content-sha256"];
 
-/// The members that matter, as they are written.
+/// The members that matter, as written in the body.
 #[derive(Deserialize)]
 struct Streaming<'a> {
     stream: Option<bool>,
@@ -23,7 +23,8 @@ struct Streaming<'a> {
     stream_options: Option<&'a RawValue>,
 }
 
-/// Adds the option to the body of `call`, if it asks for a stream of completions and says nothing of usage itself.
+/// Adds the option to the body of `call`, if the body asks for a stream of completions and does not mention usage
+/// itself.
 pub(super) async fn ask(call: &mut Call) -> Result<(), Error> {
     let (request, fields) = (&call.request, call.request.headers());
     // Other endpoints refuse the option, or report usage anyway.
@@ -42,7 +43,7 @@ pub(super) async fn ask(call: &mut Call) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a body with these fields is JSON that may be changed.
+/// Returns whether a body with these fields is JSON that may be changed.
 fn may_change(fields: &HeaderMap) -> bool {
     let of = |name| fields.get(name).map(|value| value.as_bytes().to_ascii_lowercase());
     let plain = of(CONTENT_ENCODING).is_none_or(|coding| matches!(&*coding, b"" | b"identity"));
@@ -51,7 +52,7 @@ fn may_change(fields: &HeaderMap) -> bool {
     plain && json && !signed && !OF_BODY.iter().any(|name| fields.contains_key(*name))
 }
 
-/// `body` with the option, all else of it byte for byte; `None` if it asks for no stream, or says something of usage.
+/// `body` with the option, and all other bytes unchanged. `None` if the body asks for no stream, or mentions usage.
 fn with_usage(body: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
     let Streaming { stream: Some(true), stream_options } = serde_json::from_str(text).ok()? else { return None };
@@ -64,7 +65,7 @@ fn with_usage(body: &[u8]) -> Option<Vec<u8>> {
             let inside = options.as_ptr().addr() - text.as_ptr().addr() + 1;
             (inside, if members.is_empty() { r#""include_usage":true"# } else { r#""include_usage":true,"# })
         }
-        // A `null` that is there already: the last of two members counts.
+        // Also behind an existing `null`: of two members the last counts.
         None => (text.rfind('}')?, r#","stream_options":{"include_usage":true}"#),
     };
     let (before, after) = body.split_at_checked(at)?;

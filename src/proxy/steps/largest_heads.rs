@@ -1,7 +1,7 @@
 //! Tests that the steps process the largest heads in time linear in their size.
 //!
-//! The bound is ten times what the test profile takes on a slow machine, and a tenth of what a pass over all pairs of
-//! members would take.
+//! The bound is ten times the time of the test profile on a slow machine. A pass over all pairs of members would take
+//! ten times the bound.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// Bytes of an answer's head: as many as the connection to an upstream takes.
+/// Bytes of an answer's head: the maximum of a connection to an upstream.
 const ANSWER_BYTES: usize = 512 * 1024;
 /// Bytes of a request's head.
 const REQUEST_BYTES: usize = 64 * 1024;
@@ -37,7 +37,7 @@ const MAX_LINES: usize = 16 * 1024;
 /// A pass over all pairs of 128 Ki members takes minutes.
 const ANSWER_BOUND: Duration = Duration::from_secs(5);
 
-/// Fields that a peer may fill with a list, and that something reads.
+/// Fields that a peer may fill with a list, and that andante reads.
 const LISTS: [&str; 21] = [
     "accept",
     "andante-cost",
@@ -86,7 +86,7 @@ fn heads(bytes: usize) -> Vec<HeaderMap> {
         |_| ";=".to_owned(),
     ];
     let mut heads = Vec::new();
-    // The longest heads take the test profile long: two lists show what the others would.
+    // The longest heads take long in the test profile: two lists show as much as all.
     let count = if bytes > REQUEST_BYTES { 2 } else { members.len() };
     for member in members.into_iter().take(count) {
         let line = filled(member, bytes / LISTS.len());
@@ -97,7 +97,7 @@ fn heads(bytes: usize) -> Vec<HeaderMap> {
             heads.push(HeaderMap::from_iter(lines));
         }
     }
-    // Many fields, each of which `Connection` names; and as many lines of one.
+    // Many fields, each of which `Connection` names; and the same number of lines of one field.
     let count = (bytes / 16).min(MAX_LINES);
     let named = (0..count).map(|number| format!("x-{number}")).collect::<Vec<_>>();
     let mut many: HeaderMap = named.iter().map(|name| (name.parse().unwrap(), HeaderValue::from_static("1"))).collect();

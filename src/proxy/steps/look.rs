@@ -1,4 +1,4 @@
-//! Looks at the beginning of a request's body before its turn, where its rule takes from there what it costs.
+//! Reads the beginning of a request's body before its turn, if the request's rule derives the cost from it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     proxy::{call::Call, message::progress::Phase},
 };
 
-/// How much is to be read of the body of `call`, if anything.
+/// Number of bytes to read of the body of `call`, if any.
 pub(super) fn wants(call: &Call) -> Option<usize> {
     let most = call.route.lane.policy().read_body?;
     let rule = draws::cost(&call.route.added, &call.request, call.route.lane.policy());
@@ -27,11 +27,11 @@ pub(super) fn wants(call: &Call) -> Option<usize> {
         .then_some(most)
 }
 
-/// Reads up to `most` bytes of its body, and notes what `call` costs by them.
+/// Reads up to `most` bytes of the body, and sets the cost of `call` by them.
 pub(super) async fn at_body(call: &mut Call, most: usize) -> Result<(), Error> {
     let (exchange, route) = (&call.exchange, &call.route);
     let (clock, head) = (exchange.proxy.clock, exchange.progress.timeouts().head);
-    // The bound below is what ends it, with the right word for it.
+    // The bound below ends the wait, with the right error for it.
     exchange.progress.enter(Phase::Upload, head + Duration::from_secs(60));
     let until = clock.now() + head;
     let beginning = tokio::select! {
@@ -39,7 +39,8 @@ pub(super) async fn at_body(call: &mut Call, most: usize) -> Result<(), Error> {
         read = call.request.body_mut().read_beginning(most, &exchange.proxy.replay_memory) => {
             read.map_err(|source| Error::Body { source })?
         }
-        // It may be that others hold its connection up. What is here says what it says, and the rest comes in its turn.
+        // Other requests may block the connection. The bytes that have come set the cost, and the rest is read in the
+        // request's turn.
         () = clock.sleep_until(until) => true,
     };
     exchange.progress.awaits_answer();
@@ -52,7 +53,7 @@ pub(super) async fn at_body(call: &mut Call, most: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether its fields let a body be JSON that can be read.
+/// Returns whether the fields allow a body that is readable JSON.
 fn is_json(fields: &HeaderMap) -> bool {
     let of = |name| fields.get(name).map(|value| value.as_bytes().to_ascii_lowercase());
     let plain = of(CONTENT_ENCODING).is_none_or(|coding| matches!(&*coding, b"" | b"identity"));

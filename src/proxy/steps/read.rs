@@ -1,4 +1,4 @@
-//! Reads a request: is it one that can be forwarded, where to, and in whose lane?
+//! Reads a request, and finds its target and its lane, or the reason why it cannot be forwarded.
 
 pub(crate) mod rewrite;
 pub(crate) mod target;
@@ -42,7 +42,7 @@ use crate::{
     },
 };
 
-/// Finds each request's lane; what is malformed or denied ends here.
+/// Finds each request's lane; a malformed or denied request ends here.
 pub(crate) fn find_lane<S>(inner: S) -> impl Step<Arrival, Response<ResponseBody>>
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -53,7 +53,7 @@ where
             let call = match read(arrival) {
                 Ok(ReadRequest::Call(call)) => call,
                 Ok(ReadRequest::ForUs(answer)) => return Ok(*answer),
-                // Needs no lane: the requests inside of it do.
+                // The tunnel needs no lane: the requests inside it do.
                 Ok(ReadRequest::Inside(exchange, takeover)) => {
                     exchange.trace().iter().for_each(|trace| trace.forget());
                     exchange.hand_over(takeover);
@@ -71,13 +71,13 @@ where
     })
 }
 
-/// What a request turns out to be.
+/// Kinds of requests.
 enum ReadRequest {
-    /// To be forwarded.
+    /// A request to be forwarded.
     Call(BoxedCall),
-    /// To be answered here: `Max-Forwards` has run out.
+    /// A request that is answered here: `Max-Forwards` has run out.
     ForUs(Box<Response<ResponseBody>>),
-    /// A CONNECT, and what comes through the tunnel is for us.
+    /// A CONNECT whose tunnel andante serves itself.
     Inside(Arc<Exchange>, Takeover),
 }
 
@@ -168,7 +168,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     Ok(ReadRequest::Call(Box::new(call)))
 }
 
-/// Everything that can be wrong with a request, and where it goes if nothing is.
+/// Checks everything that can be wrong with a request, and returns its route.
 fn check(
     exchange: &Arc<Exchange>,
     request: &Request<RequestBody>,
@@ -179,10 +179,10 @@ fn check(
     }
     let connect = request.method() == Method::CONNECT;
     if connect && !request.body().is_end_stream() {
-        // What follows could be meant for us or for the tunnel (RFC 9110 §9.3.6).
+        // The following bytes could be meant for andante or for the tunnel (RFC 9110 §9.3.6).
         return Err(Error::Malformed);
     }
-    // hyper counts those of HTTP/1 as it reads them.
+    // hyper counts the fields of HTTP/1 as it reads them.
     if request.version() == Version::HTTP_2 && request.headers().len() > MAX_FIELDS {
         return Err(Error::TooLarge { bytes: MAX_HEAD, fields: MAX_FIELDS });
     }
@@ -197,7 +197,7 @@ fn check(
     if found.via && fields::is_loop(request.headers(), &exchange.proxy.via) {
         return Err(Error::Loop);
     }
-    // Not for CONNECT, to which other ports are allowed, and none means nothing.
+    // Not for CONNECT, which allows other ports, and has no default port.
     let route = match known_route(exchange, &asked).filter(|_| !connect) {
         Some(route) => route,
         None => find_route(exchange, request, &asked)?,
@@ -210,9 +210,9 @@ fn check(
     Ok((route, gateway))
 }
 
-/// Whether a web page could have made a browser send this, to an andante whose host names are not configured. A page
-/// may request any URL, but needs a CORS preflight to send fields of its own (Fetch §4.8), unless it has pointed a name
-/// of its own here.
+/// Returns whether a web page could have made a browser send this request to an andante whose host names are not
+/// configured. A page may request any URL. To send fields of its own it needs a CORS preflight (Fetch §4.8), unless a
+/// name of its own points to andante.
 fn may_be_a_page(request: &Request<RequestBody>) -> bool {
     let (fields, authority) = (request.headers(), request.uri().authority().map(http::uri::Authority::as_str));
     let vouched = fields.keys().any(|name| name.as_str().starts_with("andante-"));
@@ -238,7 +238,7 @@ fn find_route(
     }
     let connect = request.method() == Method::CONNECT;
     let default_port = match &exchange.session.inside {
-        // `Host` without a port means the tunnel's own; a URL without one means the scheme's.
+        // Without a port, `Host` means the tunnel's own port, and a URL means the scheme's.
         Some(inside) if request.version() == Version::HTTP_2 || request.uri().authority().is_none() => inside.port,
         _ => scheme.default_port(),
     };
@@ -257,15 +257,15 @@ fn find_route(
     let seen = seen.parse().map_err(|_| bad_target(request))?;
     let destination = Destination { scheme, named: authority, origin, authority: seen, lane, added };
     let route = Arc::new(exchange.session.route(destination, &settings).ok_or_else(|| bad_target(request))?);
-    // A connection asks for a tunnel once, and a missing port has no default there.
+    // A connection asks for a tunnel once, and a CONNECT has no default port.
     if !connect {
         exchange.session.routes.lock().add(route.clone());
     }
     Ok(route)
 }
 
-/// If workers on other machines are let in, tunnels other than for plain HTTP are allowed to port 443 and to ports that
-/// a rule names.
+/// If workers on other machines are let in, tunnels are allowed to port 443 and to ports that a rule names. Tunnels for
+/// plain HTTP are allowed to any port.
 pub(crate) fn check_tunnel(origin: &Origin, rules: &Rules) -> Result<(), Error> {
     let named = |rules: &Rules| {
         let mut hosts = rules.iter().flat_map(|rule| &rule.hosts);
@@ -277,7 +277,7 @@ pub(crate) fn check_tunnel(origin: &Origin, rules: &Rules) -> Result<(), Error> 
     }
 }
 
-/// What hyper lets through although the next hop might read it differently (RFC 9112 §6.1, §6.3).
+/// Rejects framing that hyper accepts although the next hop might read it differently (RFC 9112 §6.1, §6.3).
 fn check_framing(request: &Request<RequestBody>, found: FoundFields) -> Result<(), Error> {
     let fields = request.headers();
     if found.coding
@@ -298,11 +298,11 @@ fn check_framing(request: &Request<RequestBody>, found: FoundFields) -> Result<(
     Ok(())
 }
 
-/// RFC 9112 §3.2: exactly one `Host`, and a valid one, even though the target's authority is what counts. In
-/// HTTP/2 there may be none, and it may not contradict `:authority` (RFC 9113 §8.3.1).
+/// RFC 9112 §3.2: exactly one `Host`, and a valid one, even though the target's authority counts. In HTTP/2 there may
+/// be none, and it may not contradict `:authority` (RFC 9113 §8.3.1).
 fn check_host(request: &Request<RequestBody>, authority: &str) -> Result<(), Error> {
     let newer = request.version() == Version::HTTP_2;
-    // Some clients leave it out of a CONNECT, whose target leaves nothing open: see docs/decisions/http-deviations.md.
+    // Some clients omit `Host` from a CONNECT, whose target is unambiguous: see docs/decisions/http-deviations.md.
     let spared = newer || request.version() == Version::HTTP_10 || request.method() == Method::CONNECT;
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -320,7 +320,7 @@ fn check_host(request: &Request<RequestBody>, authority: &str) -> Result<(), Err
     }
 }
 
-/// `Max-Forwards` of TRACE and OPTIONS (RFC 9110 §7.6.2): counted down, and answered here at zero.
+/// Counts down `Max-Forwards` of TRACE and OPTIONS (RFC 9110 §7.6.2); at zero, the request is answered here.
 fn count_down(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
     if !matches!(*request.method(), Method::TRACE | Method::OPTIONS) {
         return None;

@@ -1,4 +1,4 @@
-//! Errors become answers, here and nowhere else; recognisable as ours by `Proxy-Status`, `Via` and their format.
+//! Turns errors into answers, in this one place. `Proxy-Status`, `Via` and their format identify them as andante's.
 
 use std::{convert::Infallible, time::SystemTime};
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Answers for what goes wrong below.
+/// Answers errors of the steps below.
 pub(crate) fn answer_errors<S>(
     inner: S,
 ) -> impl Service<Arrival, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Clone + Send + 'static
@@ -46,7 +46,7 @@ where
             exchange.begin_trace(&arrival.request);
             let mut answer = match inner.call(arrival).await {
                 Ok(mut answer) => {
-                    // Without an access log there is nothing to look the name up in.
+                    // Without an access log, there is nothing to look the id up in.
                     if exchange.proxy.reports.access_log && !connect {
                         add_id(&mut answer, &exchange);
                     }
@@ -57,14 +57,14 @@ where
                     exchange.progress.rest();
                     let mut answer = tell(&exchange, &error);
                     end_trace(&exchange, answer.status(), Some(error.proxy_status()));
-                    // RFC 9931: after a rejected CONNECT the client may already have sent what is no HTTP.
+                    // RFC 9931: after a rejected CONNECT the client may already have sent other data than HTTP.
                     if connect || error.closes() {
                         close(&mut answer);
                     }
                     answer
                 }
             };
-            // RFC 9112 §9.3: some proxy before us may have passed a `keep-alive` on without understanding it.
+            // RFC 9112 §9.3: an earlier proxy may have passed on `keep-alive` without understanding it.
             if old && !connect {
                 close(&mut answer);
             }
@@ -73,28 +73,28 @@ where
     })
 }
 
-/// Notes the answer in the request's trace, which ends with the answer's body.
+/// Records the answer in the request's trace, which ends with the answer's body.
 fn end_trace(exchange: &Exchange, status: StatusCode, error: Option<&'static str>) {
     if let Some(trace) = exchange.end_trace() {
         trace.on_answer(status, error);
     }
 }
 
-/// Notes that a request failed with `error`, and makes the answer to it.
+/// Records that a request failed with `error`, and creates the answer to it.
 fn tell(exchange: &Exchange, error: &Error) -> Response<ResponseBody> {
     let text = error.with_causes();
     report(exchange, error, &text);
     for_error(exchange, error, &text)
 }
 
-/// Reports `error`, which `text` says with its causes, to the log and as an incident.
+/// Reports `error` to the log and as an incident; `text` is the error with its causes.
 fn report(exchange: &Exchange, error: &Error, text: &str) {
     let proxy = &exchange.proxy;
     match error.blame() {
-        // Told where it is known which request it was.
+        // Reported where the request is known.
         Blame::Upstream => {}
         Blame::Us if matches!(error, Error::NoDescriptor { .. }) => {
-            // Of the process, and not of one host.
+            // A limit of the process, not of one host.
             if proxy.reports.throttle.is_due(LogTopic::Descriptors, &"".into(), proxy.clock.now()) {
                 warn!(error = text, hint = error.hint(), "no file descriptor is left: requests are answered with 503");
             }
@@ -116,7 +116,7 @@ fn report(exchange: &Exchange, error: &Error, text: &str) {
     }
 }
 
-/// The answer to a request that failed with `error`, which `text` says with its causes.
+/// The answer to a request that failed with `error`; `text` is the error with its causes.
 fn for_error(exchange: &Exchange, error: &Error, text: &str) -> Response<ResponseBody> {
     let (proxy, status) = (&exchange.proxy, error.status());
     let of_type = error.problem();
@@ -153,7 +153,7 @@ fn for_error(exchange: &Exchange, error: &Error, text: &str) -> Response<Respons
     answer
 }
 
-/// The answer, byte for byte, to a request for which hyper wants to answer `status`, because it cannot be read. It begins
+/// The whole answer, as bytes, to an unreadable request that hyper wants to answer with `status`. The request begins
 /// with the byte `first`.
 pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> Bytes {
     let error = match status {
@@ -183,27 +183,27 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
     text.into()
 }
 
-/// Why a request is refused for which there is no memory.
+/// The error of a request for which there is no memory.
 pub(crate) fn memory_full(exchange: &Exchange) -> Error {
     let client = exchange.session.requester().client.to_string();
     Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client }
 }
 
-/// The error that ends an answer which its worker takes too slowly for the memory that is left.
+/// Creates and reports the error that ends an answer whose worker reads too slowly for the memory that is left.
 pub(crate) fn unread(exchange: &Exchange) -> Error {
     let error = memory_full(exchange);
     report(exchange, &error, &error.with_causes());
     error
 }
 
-/// The answer in the place of one whose head finds no memory. The connection ends with it.
+/// The answer instead of one for whose head there is no memory. The connection ends with it.
 pub(crate) fn without_memory(exchange: &Exchange) -> Response<ResponseBody> {
     let mut answer = tell(exchange, &memory_full(exchange));
     close(&mut answer);
     answer
 }
 
-/// What a client speaks whose first byte is this, which no request begins with.
+/// Protocol of a client whose first byte is `first`; no request begins with these bytes.
 fn another_protocol(first: u8) -> Option<&'static str> {
     match first {
         // A handshake record (RFC 8446 §5.1).
@@ -222,7 +222,7 @@ pub(crate) fn last_hop(request: &Request<RequestBody>) -> Response<ResponseBody>
             .headers_mut()
             .insert(ALLOW, HeaderValue::from_static("CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, TRACE"));
     } else {
-        // Without its fields: they may hold credentials (RFC 9110 §9.3.8).
+        // Without the request's fields: they may hold credentials (RFC 9110 §9.3.8).
         let line = format!("TRACE {} {:?}\r\n\r\n", request.uri(), request.version());
         *answer.body_mut() = ResponseBody::Own(Some(line.into()));
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));

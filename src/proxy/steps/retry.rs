@@ -1,9 +1,10 @@
-//! Sends again what may be sent again. Each attempt takes a permit of its own, in front of requests that have not been
-//! sent yet.
+//! Sends failed requests again. Each attempt takes a permit of its own, in front of requests that have not been sent
+//! yet.
 //!
-//! A request that was refused, or never arrived, was not processed: any may be sent again then. One that broke off may
-//! have been processed: it is sent again only if it is idempotent (RFC 9110 §9.2.2) or has an `Idempotency-Key`.
-//! `policy` decides, `replay` keeps what is sent again, `attempt` is what passes between this step and those below.
+//! A request that was refused, or never arrived, was not processed: any such request may be sent again. A request whose
+//! connection broke off may have been processed. Only an idempotent request (RFC 9110 §9.2.2), or one with an
+//! `Idempotency-Key`, is sent again then. `policy` decides, `replay` keeps the request, and `attempt` is the interface
+//! between this step and those below.
 
 pub(crate) mod attempt;
 pub(crate) mod policy;
@@ -36,14 +37,14 @@ use crate::{
     },
 };
 
-/// Up to this try a request goes in front of those that have not been sent yet. One that is refused once more may be at
-/// fault itself: another one tries then whether a gate may open.
+/// Last try that goes in front of requests that have not been sent yet. A request that is refused once more may be at
+/// fault itself: another request then probes whether a gate may open.
 const FAVOURED: u32 = 2;
 
-/// Slots may be a little late: no request is refused for that whose slot was to come by the end of its patience.
+/// Tolerance for late slots: a request is not refused if its slot was to come by the end of its patience.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Sends again what has failed, for as long as its worker has patience.
+/// Sends failed requests again, for as long as their workers have patience.
 pub(crate) fn what_failed<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
 where
     S: Step<BoxedCall, AttemptOutcome>,
@@ -59,7 +60,7 @@ where
                     AttemptOutcome::Failed(failed) => failed,
                 }
             };
-            // Boxed, because it is large and rare.
+            // Boxed, because the future is large and rarely needed.
             Box::pin(keep_trying(inner, failed)).await
         }
     })
@@ -73,7 +74,7 @@ where
     let (clock, lane, progress) = (exchange.proxy.clock, &route.lane, &exchange.progress);
     let others = lane.served();
     for tries in 1.. {
-        // What was held is over, and the request is not.
+        // The held answer is over, but the request is not.
         progress.awaits_answer();
         let FailedAttempt { replay, reason, retry_after, last, .. } = *failed;
         lane.failed(match &last {
@@ -113,7 +114,7 @@ where
             route: route.clone(),
             claim,
             cost,
-            // What is refused again and again does not stand in the way of others for ever.
+            // A request that is refused repeatedly must not delay others any longer.
             turn: if tries < FAVOURED { Turn::Resent } else { Turn::New },
             deadline,
             now: None,
@@ -127,7 +128,7 @@ where
         match in_time(&exchange, &route, pin!(inner.call(call))).await {
             Ok(AttemptOutcome::Done(answer)) => return Ok(answer),
             Ok(AttemptOutcome::Failed(next)) => failed = next,
-            // Its patience is over: it gets what the upstream said last.
+            // The worker's patience is over: it gets the upstream's last answer or error.
             Err(Error::Refused { .. } | Error::Draining { .. }) => return settle(&exchange, last),
             Err(error) => return Err(error),
         }
@@ -135,27 +136,28 @@ where
     unreachable!("counting does not end")
 }
 
-/// When a request is refused that may wait until `deadline`, and whose slot was `expected` then when it came. What has been held
-/// up for longer than a little will not come in time either.
+/// End of a request's patience: `deadline`, or a little later if its slot was `expected` just before when the request
+/// came. A request with a longer delay will not be sent in time either.
 pub(crate) fn patience_ends(deadline: Instant, expected: Instant) -> Instant {
     let is_close = expected <= deadline && deadline.since(expected) < GRACE;
     if is_close { expected + GRACE } else { deadline }
 }
 
-/// Lets the worker have what the upstream said last; all of it is here.
+/// Gives the worker the upstream's last answer or error, which is complete.
 fn settle(exchange: &Exchange, last: Answered) -> Answered {
     exchange.progress.rest();
     last
 }
 
-/// Runs one try, for as long as its request may wait for a slot. Lent: moved in, a waiting request would hold it twice.
+/// Runs one try, for as long as its request may wait for a slot. Borrowed: if it were moved in, a waiting request would
+/// hold it twice.
 pub(crate) fn in_time<T>(
     exchange: &Exchange,
     route: &Route,
     mut one_try: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> impl Future<Output = Result<T, Error>> {
     poll_fn(move |cx| {
-        // Who waits in a lane is told when to come back.
+        // A request that waits in a lane is refused with a time to come again.
         match one_try.as_mut().poll(cx) {
             Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {}
             polled => return polled,
@@ -165,7 +167,8 @@ pub(crate) fn in_time<T>(
     })
 }
 
-/// A further attempt has its permit: counted and logged only now, as many still wait when their workers lose patience.
+/// Counts and logs a further attempt. Called only once it has its permit, because many still wait when their workers
+/// lose patience.
 pub(crate) fn begins(call: &Call) {
     let Call { exchange, route, deadline, retry: Some(retry), .. } = call else { return };
     let RetryMark { reason, attempt, back_off } = &**retry;

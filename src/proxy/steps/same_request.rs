@@ -1,12 +1,12 @@
-//! What tells a request from another: the fields to which an API could answer differently.
+//! Identity of a request: the fields that could change an API's answer.
 
 use http::{HeaderMap, HeaderName, header::VARY};
 
 use super::keyed_hash;
 use crate::proxy::message::fields;
 
-/// Fields that change from one try of a request to the next, and change no answer: names of requests and of traces,
-/// numbers of tries, and how a body is sent. Whatever else a request says may be whose it is, or what it wants.
+/// Fields that change between tries of a request, and change no answer: ids of requests and traces, numbers of tries,
+/// and the framing of a body. Any other field may name an owner or select an answer.
 const IGNORED: [&str; 34] = [
     // The body itself is compared.
     "content-length",
@@ -36,7 +36,7 @@ const IGNORED: [&str; 34] = [
     "x-datadog-origin",
     "x-datadog-tags",
     "x-client-request-id",
-    // Of the client libraries of OpenAI and Anthropic, AWS, Google and Stripe, and of many others.
+    // Fields of the client libraries of OpenAI and Anthropic, AWS, Google and Stripe, and of many others.
     "x-stainless-retry-count",
     "amz-sdk-request",
     "amz-sdk-invocation-id",
@@ -46,12 +46,13 @@ const IGNORED: [&str; 34] = [
     "x-retry-attempt",
 ];
 
-/// A hash of the fields that tell a request apart; `half` says which of the two. Their order does not matter.
+/// Hash of the fields that distinguish a request; `half` selects one of two hashes. The order of the fields does not
+/// matter.
 pub(super) fn fields_hash(fields: &HeaderMap, half: u8) -> u64 {
     fields_hash_without(fields, &[], half)
 }
 
-/// The same, where these `others` do not tell it apart either.
+/// Like `fields_hash`, but also ignores the fields in `others`.
 pub(super) fn fields_hash_without(fields: &HeaderMap, others: &[&str], half: u8) -> u64 {
     let tells = |name: &str| !is_ignored(name) && !others.contains(&name);
     let telling = fields.keys().filter(|name| tells(name.as_str()) && !is_patience(fields, name));
@@ -62,12 +63,12 @@ pub(super) fn fields_hash_without(fields: &HeaderMap, others: &[&str], half: u8)
     hashes.fold(0, u64::wrapping_add)
 }
 
-/// Whether an answer with these fields may be another one where requests are told apart by [`fields_hash`].
+/// Returns whether an answer with these fields may differ between requests with equal [`fields_hash`].
 pub(super) fn varies(answer: &HeaderMap) -> bool {
     varies_without(answer, &[])
 }
 
-/// The same for [`fields_hash_without`].
+/// Like `varies`, for [`fields_hash_without`].
 pub(super) fn varies_without(answer: &HeaderMap, others: &[&str]) -> bool {
     fields::tokens(answer, &VARY)
         .map(str::to_ascii_lowercase)
@@ -78,13 +79,14 @@ fn is_ignored(name: &str) -> bool {
     IGNORED.contains(&name)
 }
 
-/// Whether the field says nothing but how long the worker is willing to wait, which each may say for itself.
+/// Returns whether the field only states how long the worker is willing to wait, which may differ between equal
+/// requests.
 fn is_patience(fields: &HeaderMap, name: &HeaderName) -> bool {
     let is_wait = |preference: &str| {
         let value = preference.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case("wait="));
         value.is_some_and(|(_, value)| value.trim_matches('"').bytes().all(|byte| byte.is_ascii_digit()))
     };
-    // What is no text is none of the tokens.
+    // A line that is not text has no tokens, so `tokens` skips it.
     name == "prefer"
         && fields.get_all(name).iter().all(|line| line.to_str().is_ok())
         && fields::tokens(fields, name).all(is_wait)
@@ -124,7 +126,7 @@ mod tests {
             assert_ne!(one, other, "{name}");
         }
         assert_ne!(one, of(&[("authorization", "two"), ("idempotency-key", "k"), ("accept", "*/*")]));
-        // RFC 7240 §4.3: how long it waits alone says nothing of what it wants.
+        // RFC 7240 §4.3: the wait alone does not change the answer.
         let asks = |prefer: &[u8]| {
             let prefer = http::HeaderValue::from_bytes(prefer).unwrap();
             fields_hash(&HeaderMap::from_iter([(http::header::HeaderName::from_static("prefer"), prefer)]), 0)

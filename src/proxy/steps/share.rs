@@ -1,5 +1,4 @@
-//! Has requests share calls and answers, where their rule says so: what is stored, then calls that are in flight. Does
-//! nothing where no rule asks for it.
+//! Lets requests share answers and calls, if their rule says so: first stored answers, then calls in flight.
 
 use std::time::Duration;
 
@@ -16,8 +15,8 @@ use crate::proxy::{
     outbound::response_body::ResponseBody,
 };
 
-/// Answers requests from a cache, and has those share one call that ask for the same, bring the same `Idempotency-Key`, or
-/// are equal.
+/// Answers requests from a cache. Requests that ask for the same, bring the same `Idempotency-Key`, or are equal share
+/// one call.
 pub(crate) fn answers<S>(inner: S) -> impl Step<BoxedCall, Response<ResponseBody>>
 where
     S: Step<BoxedCall, Response<ResponseBody>>,
@@ -37,7 +36,7 @@ where
     })
 }
 
-/// For how long requests equal to `call` get its answer, if its rule says so.
+/// Time for which requests equal to `call` get its answer, if its rule says so.
 fn deduplicates(call: &Call) -> Option<Duration> {
     let (own, rules) = (call.route.lane.policy(), &call.route.added);
     draws::said(rules, &call.request, own, |policy| policy.deduplicate).filter(|keep| !keep.is_zero())
@@ -67,7 +66,7 @@ where
     {
         return idempotency::once(inner, call, key, Keep { time, only_done: false }).await;
     }
-    // How long an answer to a method that is cached may be used again is for the cache to say.
+    // For a cached method, the cache decides how long an answer may be used again.
     let is_cached = caches && matches!(*call.request.method(), Method::GET | Method::HEAD | Method::QUERY);
     if let Some(time) = deduplicates(&call).filter(|_| !is_cached)
         && idempotency::has_answer_for_others(&call)

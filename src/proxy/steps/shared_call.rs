@@ -1,4 +1,5 @@
-//! A call whose answer is for several requests: it runs by itself, on an exchange of its own, and they read what it brings.
+//! A call whose answer several requests share: it runs by itself, on an exchange of its own, and the requests read its
+//! answer.
 
 use std::{
     future::poll_fn,
@@ -30,13 +31,13 @@ use crate::{
     },
 };
 
-/// How long a slow reader may hold up the others.
+/// Maximum time for which a slow reader may delay the others.
 const HOLD_UP: Duration = Duration::from_secs(5);
-/// A stream is abandoned when this many looks in a row have found no reader.
+/// Number of consecutive checks without a reader after which a stream is abandoned.
 const ABANDONED_LOOKS: u32 = 5;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// An exchange like that of `call`, without a worker, for the call that is `shared`.
+/// Creates an exchange like that of `call`, without a worker, for the call `shared`.
 pub(super) fn exchange(call: &Call, shared: Arc<dyn SharedCall>) -> Arc<Exchange> {
     let Exchange { proxy, session, .. } = &*call.exchange;
     let now = proxy.clock.now();
@@ -47,7 +48,7 @@ pub(super) fn exchange(call: &Call, shared: Arc<dyn SharedCall>) -> Arc<Exchange
     exchange
 }
 
-/// The same as `call` with this `request`, on `exchange`.
+/// A copy of `call` with this `request`, on `exchange`.
 pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>) -> BoxedCall {
     Box::new(Call {
         exchange,
@@ -66,7 +67,7 @@ pub(super) fn of(call: &Call, request: BoxedRequest, exchange: Arc<Exchange>) ->
     })
 }
 
-/// Has the call fail when what it is at takes too long, as a worker's connection does for its requests.
+/// Makes the call fail when its current phase takes too long, as a worker's connection does for its requests.
 pub(super) async fn watched<T>(
     exchange: &Exchange,
     route: &Route,
@@ -90,7 +91,7 @@ pub(super) async fn watched<T>(
                 return Poll::Pending;
             }
             if !progress.give_up(false) {
-                // What is read ahead has bounds of its own.
+                // Reading ahead has bounds of its own.
                 progress.enter(progress.phase(), progress.idle());
             }
         }
@@ -98,7 +99,8 @@ pub(super) async fn watched<T>(
     .await
 }
 
-/// Reads `body` as [`pump`] does. A body without a length may have no end: it ends when nobody has read it for a while.
+/// Reads `body` as [`pump`] does. A body without a length may have no end: it is cut off once it has had no reader for
+/// a while.
 pub(super) async fn pump_while_read(body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
     let has_length = body.size_hint().exact().is_some();
     let (mut all, mut abandoned) = (pin!(pump(body, shared, exchange)), pin!(abandoned(shared)));
@@ -111,7 +113,7 @@ pub(super) async fn pump_while_read(body: ResponseBody, shared: &SharedBody, exc
     .await
 }
 
-/// Returns when nobody has read `shared` for a while: a client that lost its connection may come back.
+/// Returns when `shared` has had no reader for a while: a client that lost its connection may return.
 async fn abandoned(shared: &SharedBody) {
     let mut looks = 0;
     while looks < ABANDONED_LOOKS {
@@ -120,7 +122,7 @@ async fn abandoned(shared: &SharedBody) {
     }
 }
 
-/// Reads `body` as fast as its readers do, and says how it ended.
+/// Reads `body` as fast as its readers do, and returns how it ended.
 pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: &Exchange) -> BodyEnd {
     let idle = exchange.progress.idle();
     while !body.is_end_stream() {
@@ -144,15 +146,15 @@ pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: 
     BodyEnd::Complete
 }
 
-/// The tries that the call on `exchange` took.
+/// Statistics of the tries of the call on `exchange`.
 pub(super) fn tries(exchange: &Exchange) -> RequestStats {
     let tries = RequestStats::default();
     tries.add_tries_of(&exchange.stats);
     tries
 }
 
-/// Waits for what `call` gets of the call that it shares as `member`: for the answer as long as that takes, and for the call's
-/// slots as long as `call` may wait. Also returns how long it has waited for them.
+/// Waits for the outcome of the call that `call` shares as `member`. The wait for slots is bounded by the patience of
+/// `call`; the wait for the answer is not. Also returns the time waited for slots.
 pub(super) async fn outcome<M>(call: &Call, member: &mut M) -> Result<(M::Outcome, Duration), Error>
 where
     M: CallFollower,
@@ -185,12 +187,12 @@ where
     }
 }
 
-/// Lets `call` wait for the slot of the call that it shares until its patience ends, or refuses it, if the slot is `expected`
+/// Lets `call` wait for the slot of its shared call until its patience ends. Refuses `call` if the slot is `expected`
 /// later than that.
 fn waits_until(call: &Call, expected: Option<Instant>) -> Result<(), Error> {
     let Call { exchange, route, deadline, .. } = call;
     if let Some(late) = expected.filter(|expected| expected > deadline) {
-        // Its patience may have ended long ago, while the call was under way.
+        // The patience may have ended long ago, while the shared call was in flight.
         let retry_after = late.since(exchange.proxy.clock.now().max(*deadline));
         let why = "the call that it would share leaves later than it may wait".into();
         let (host, obstacle) = (route.origin.host.to_string(), None);
@@ -203,7 +205,7 @@ fn waits_until(call: &Call, expected: Option<Instant>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The call which `call` shares has a slot: its own watch sees to it that it ends.
+/// Records that the shared call has a slot: its own deadlines end it from now on.
 fn is_sent(call: &Call) {
     let waited = call.exchange.proxy.clock.now().since(call.exchange.stats.begun());
     wait::stayed(&call.route.lane, waited);

@@ -1,5 +1,5 @@
-//! CONNECT: connects, and hands over a tunnel. It takes a permit like any request, unless the tunnel is paced by turns.
-//! The permit stays in flight until the tunnel's end only if the host has limits.
+//! CONNECT: connects, and hands over a tunnel. A CONNECT takes a permit like any request, unless the tunnel is paced by
+//! turns. The permit stays in flight until the tunnel's end only if the host has limits.
 
 use http::{Method, Response};
 use tokio::net::TcpStream;
@@ -19,24 +19,24 @@ use crate::{
     },
 };
 
-/// Whether `call` asks for a tunnel that is paced by turns, and needs no slot itself.
+/// Returns whether `call` asks for a tunnel that is paced by turns, and needs no slot itself.
 pub(crate) fn is_by_turns(call: &Call) -> bool {
     let route = &call.route;
     *call.request.method() == Method::CONNECT
         && call.exchange.proxy.lanes.rules().https(&route.origin, route.lane.policy()) == Https::Turns
 }
 
-/// Connects, and only then says so (RFC 9110 §9.3.6); what the client sends before that stays unread.
+/// Connects, and answers only then (RFC 9110 §9.3.6); earlier bytes of the client stay unread.
 pub(crate) async fn open(admitted: Admitted) -> Answered {
     let Admitted { call, mut permit, .. } = admitted;
     let (exchange, route) = (&call.exchange, &call.route);
     permit.connecting();
     let upstream = connect(exchange, route).await.inspect_err(|_| permit.not_connected())?;
-    // The slot of a tunnel for plain HTTP goes back, too: requests inside take their own.
+    // The slot of a tunnel for plain HTTP is returned, too: requests inside take their own.
     let pace = if route.lane.policy().is_limited() || is_plain_http_only(exchange, route) {
         TunnelPace::Slot(permit)
     } else {
-        // Without limits it does not count as in flight.
+        // Without limits the tunnel does not count as in flight.
         permit.sent();
         permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
         say_unseen(exchange, route);
@@ -70,13 +70,13 @@ fn hand_over(call: Call, upstream: TcpStream, pace: TunnelPace) -> Response<Resp
     Response::new(ResponseBody::Own(None))
 }
 
-/// Whether the port of a tunnel along `route` is for plain HTTP only.
+/// Returns whether the port of a tunnel along `route` is for plain HTTP only.
 fn is_plain_http_only(exchange: &Exchange, route: &Route) -> bool {
     let proxy = &exchange.proxy;
     proxy.access.exposed && check_tunnel(&route.origin, &proxy.lanes.rules()).is_err()
 }
 
-/// Says that what is inside is not seen, unless that was asked for.
+/// Logs that requests inside are not seen, unless a rule asks for that.
 fn say_unseen(exchange: &Exchange, route: &Route) {
     let host = &route.origin.host;
     if route.lane.policy().https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {

@@ -32,10 +32,10 @@ use crate::{
     },
 };
 
-/// How long before its slot a connection is made ready for a request that waits.
+/// Time before a slot at which a connection is made for the request that waits for it.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Lets each request pass when its lane has a slot for it.
+/// Passes each request on when its lane has a slot for it.
 pub(crate) fn for_a_slot<S>(inner: S) -> impl Step<BoxedCall, AttemptOutcome>
 where
     S: Step<Admitted, AttemptOutcome>,
@@ -67,7 +67,7 @@ where
             }
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;
-            // Without an await: what a lane says is larger than what waits, and would be kept beside it.
+            // Without an await: a lane's decision is larger than a waiting ticket, and would be kept beside it.
             let now = call.now.unwrap_or_else(|| call.exchange.proxy.clock.now());
             let admission = match admit(&call, now, ask) {
                 Admission::Send(permit) => Ok(send(&mut inner, call, permit, Wait::default(), Some(now))),
@@ -89,8 +89,8 @@ where
     })
 }
 
-/// Asks the lane of `call` for a slot, and notes in its trace what it waits for, if that is recorded. Nothing of it is kept
-/// while the request waits.
+/// Asks the lane of `call` for a slot, and adds the bottleneck to its trace, if recorded. Nothing of this is kept while
+/// the request waits.
 fn admit(call: &Call, now: Instant, ask: AdmitRequest) -> Admission {
     let lane = &call.route.lane;
     let Some(trace) = call.exchange.trace().filter(|trace| trace.is_recorded()) else { return lane.admit_at(now, ask) };
@@ -103,8 +103,8 @@ fn admit(call: &Call, now: Instant, ask: AdmitRequest) -> Admission {
     admission
 }
 
-/// Hands a request on that has its permit; since `now` nothing was waited for. `None` if another one was sent that shares its
-/// call: the task of this one is being aborted.
+/// Passes on a request that has its permit. `now` is the time if nothing was waited for since. `None` if another
+/// request was sent for the shared call: the task of this one is being aborted.
 fn send<S>(inner: &mut S, call: BoxedCall, permit: Permit, wait: Wait, now: Option<Instant>) -> Option<S::Future>
 where
     S: Step<Admitted, AttemptOutcome>,
@@ -113,11 +113,12 @@ where
     elected.then(|| inner.call(Admitted { call, permit, wait, now }))
 }
 
-/// Waits until `deadline` for the permit that the lane of `route` has promised; `warms` says that a connection is to be
-/// ready then. Also says how that was. The request is refused if it has to give way in a full queue.
+/// Waits until `deadline` for the permit that the lane of `route` has promised, and returns it with the facts of the
+/// wait. `warms` says that a connection is to be ready then. An error means that the request was refused: it was
+/// evicted from a full queue, for instance.
 ///
-/// No `async fn`, and the ticket is lent: what an `async fn` is given is kept twice for as long as it waits. What is not needed
-/// until its end is not kept at all.
+/// Not an `async fn`, and the ticket is borrowed: an `async fn` holds its arguments twice while it waits. Values that
+/// are not needed after the wait are not kept at all.
 pub(crate) fn wait<'a>(
     exchange: &'a Exchange,
     route: &'a Arc<Route>,
@@ -150,7 +151,8 @@ pub(crate) fn wait<'a>(
             stayed(&route.lane, now.since(exchange.stats.begun()));
         }
         if warms {
-            // The next one's connection, if it is so far off that ours will not be kept until then.
+            // The connection for the next slot, if that slot is too far off to keep this request's connection until
+            // then.
             let others = route.lane.queue_status();
             if others.waiting > 0 && others.next_slot.since(now) > WARM_UP {
                 warm_for(route, others.next_slot);
@@ -161,7 +163,7 @@ pub(crate) fn wait<'a>(
     }
 }
 
-/// Notes in the trace of a request that its wait `since` then is over, and whether it is `sent`.
+/// Records in the trace of a request that its wait `since` then is over, and whether it is `sent`.
 fn trace_wait_end(exchange: &Exchange, route: &Route, since: Instant, sent: bool) {
     let Some(trace) = exchange.trace() else { return };
     let now = exchange.proxy.clock.now();
@@ -172,7 +174,7 @@ fn trace_wait_end(exchange: &Exchange, route: &Route, since: Instant, sent: bool
     }
 }
 
-/// The error of a request that its lane refuses. In a drain that is no matter of its limits.
+/// The error of a request that its lane refuses. In a drain the reason is the drain, not the lane's limits.
 fn refused(exchange: &Exchange, route: &Route, refusal: &Refusal) -> Error {
     let drain = &exchange.proxy.drain;
     if !drain.is_draining() || matches!(refusal, Refusal::DroppedByOperator | Refusal::HandedOver) {
@@ -182,14 +184,14 @@ fn refused(exchange: &Exchange, route: &Route, refusal: &Refusal) -> Error {
     Error::Draining { retry_after: drain.cut_off().since(exchange.proxy.clock.now()) }
 }
 
-/// Notes that the client of a request has `waited` until its slot.
+/// Records that the client of a request has `waited` until its slot.
 pub(crate) fn stayed(lane: &Lane, waited: Duration) {
     if lane.policy().learns_patience {
         lane.departures().stayed(waited);
     }
 }
 
-/// Notes how long a request has waited, though its client leave.
+/// Records the time that a request has waited, even if its client leaves.
 struct WaitRecord<'a> {
     exchange: &'a Exchange,
     since: Instant,

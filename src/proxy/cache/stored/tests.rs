@@ -1,4 +1,4 @@
-//! Each expectation is a sentence of RFC 9111, or of the RFC that is named.
+//! Each expectation is a sentence of RFC 9111, or of the RFC that the test names.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn reuse(lines: &[(&str, &str)], asked: &[(&str, &str)], second: u64) -> Reuse {
     stored(200, lines).unwrap().reuse(&RequestDirectives::of(&fields(asked)), false, now)
 }
 
-/// A cookie begins a session, which is one worker's: coalesced requests do not share such an answer either.
+/// A cookie begins a session, which belongs to one worker: coalesced requests do not share such an answer either.
 #[test]
 fn an_answer_with_a_cookie_is_not_stored_and_a_304_adds_none() {
     assert!(stored(200, &[LIFETIME, ("set-cookie", "sid=1")]).is_none());
@@ -35,7 +35,7 @@ fn an_answer_with_a_cookie_is_not_stored_and_a_304_adds_none() {
     assert!(!renewed.fields(Instant::START).contains_key(SET_COOKIE));
 }
 
-/// As many as an upstream may send at once: not as many as all of its 304s.
+/// The limit is that of one answer of an upstream: fields of many 304s must not add up beyond it.
 #[test]
 fn fields_of_many_304s_do_not_add_up() {
     let mut head = stored(200, &[("etag", "\"a\""), LIFETIME]).unwrap();
@@ -78,7 +78,7 @@ fn any_final_status_with_a_lifetime_is_stored_but_parts_and_those_that_must_not_
     for status in [206, 304, 428, 429, 431, 511] {
         assert!(stored(status, &[LIFETIME, ("etag", "\"a\"")]).is_none(), "{status}");
     }
-    // Without one, only those that may be stored without a word.
+    // Without a lifetime, only statuses that are storable by default.
     let validator = [("etag", "\"a\"")];
     assert!(stored(404, &validator).is_some());
     for status in [201, 302, 403, 500, 503] {
@@ -180,10 +180,10 @@ fn a_worker_that_has_the_answer_is_told_so() {
     assert!(plain.is_known_to(&fields(&[since("Sunday, 06-Nov-94 08:49:37 GMT")])));
     assert!(plain.is_known_to(&fields(&[since("Mon, 07 Nov 1994 08:49:37 GMT")])));
     assert!(!plain.is_known_to(&fields(&[since("Sat, 05 Nov 1994 08:49:37 GMT")])));
-    // The tag goes before the date.
+    // The tag takes precedence over the date.
     assert!(!tagged.is_known_to(&fields(&[("if-none-match", "\"x\""), since("Mon, 07 Nov 1994 08:49:37 GMT")])));
     assert!(!plain.is_known_to(&HeaderMap::new()));
-    // Without `Last-Modified`, `Date` counts, or when the answer came: both later than that.
+    // Without `Last-Modified`, `Date` counts, or else the time of arrival: both are later than that.
     assert!(!stored(200, &[LIFETIME]).unwrap().is_known_to(&fields(&[since("Mon, 07 Nov 1994 08:49:37 GMT")])));
     assert!(
         stored(404, &[LIFETIME, modified]).is_some_and(|gone| !gone.is_known_to(&fields(&[("if-none-match", "*")])))

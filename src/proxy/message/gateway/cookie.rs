@@ -1,11 +1,11 @@
 //! Cookies of an upstream as cookies of the gateway (RFC 6265 §5.2).
 //!
-//! All upstreams share the gateway's host, so that paths are what keeps their cookies apart. Names that begin with
-//! `__Host-` or `__Secure-` demand what a gateway in the clear cannot give: clients will not keep those.
+//! All upstreams share the gateway's host, so only paths keep their cookies apart. Names that begin with `__Host-` or
+//! `__Secure-` demand attributes that a gateway without TLS cannot give: clients will not keep those cookies.
 
-/// `value` as a client of the gateway is to get it; `None` if it may stay as it is.
+/// `value` in the form for a client of the gateway; `None` if it may stay as it is.
 ///
-/// `place` says what a path becomes: the one that the cookie names, or none if it names none.
+/// `place` maps the path that the cookie names, or its absence, to a gateway path.
 pub(crate) fn rewrite(value: &[u8], place: impl Fn(Option<&[u8]>) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut parts = value.split(|byte| *byte == b';');
     let mut rewritten = parts.next()?.to_vec();
@@ -17,7 +17,7 @@ pub(crate) fn rewrite(value: &[u8], place: impl Fn(Option<&[u8]>) -> Option<Vec<
             None => (attribute, &b""[..]),
         };
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        // The way to the gateway is in the clear, and clients keep `SameSite=None` only along with `Secure`.
+        // The connection to the gateway has no TLS, and clients keep `SameSite=None` only along with `Secure`.
         if is("domain") || is("secure") || (is("samesite") && said.eq_ignore_ascii_case(b"none")) {
             changed = true;
             continue;
@@ -26,7 +26,7 @@ pub(crate) fn rewrite(value: &[u8], place: impl Fn(Option<&[u8]>) -> Option<Vec<
         let path = (is("path") && said.starts_with(b"/")).then(|| place(Some(said))).flatten();
         match path {
             Some(path) => {
-                // What stands before and after the path keeps its bytes.
+                // The bytes before and after the path stay unchanged.
                 let start = said.as_ptr() as usize - part.as_ptr() as usize;
                 rewritten.extend_from_slice(&part[..start]);
                 rewritten.extend_from_slice(&path);

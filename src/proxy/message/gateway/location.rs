@@ -1,4 +1,4 @@
-//! Keeps a client on the gateway: what an answer refers to becomes a path of ours again.
+//! Keeps a client on the gateway: turns the references in an answer into gateway paths again.
 
 use std::borrow::Cow;
 
@@ -13,22 +13,22 @@ use crate::{
     proxy::message::{gateway::cookie, in_order},
 };
 
-/// Where a client is: needed when the answer comes.
+/// A client's location on the gateway: needed when the answer comes.
 #[derive(Debug)]
 pub(crate) struct LocationRewriter {
-    /// What stands for the upstream: `/https://api.example.com` as the client wrote it, or `/openai`.
+    /// Path prefix of the upstream: `/https://api.example.com` as the client wrote it, or `/openai`.
     prefix: Box<str>,
-    /// What `prefix` stands for beyond the host: a named route's `/v1`, or nothing.
+    /// Path that `prefix` includes beyond the host: a named route's `/v1`, or nothing.
     base: Box<str>,
     scheme: Scheme,
     authority: Box<str>,
-    /// What was asked for there.
+    /// Path of the request at the upstream.
     path: PathAndQuery,
-    /// Whether nothing came after the prefix: clients then take its last segment for the name of a file.
+    /// True if nothing came after the prefix: clients then take its last segment for the name of a file.
     bare: bool,
 }
 
-/// A reference (RFC 3986 §4.1) by what it leaves open.
+/// A reference (RFC 3986 §4.1), by the parts that it omits.
 enum Reference<'a> {
     /// `https://host/x`, `//host/x`: the rest begins with `/`, `?` or `#`, or is empty.
     Full(Scheme, &'a [u8], &'a [u8]),
@@ -36,7 +36,7 @@ enum Reference<'a> {
     Rooted(&'a [u8]),
     /// `x`, `../x`
     Relative(&'a [u8]),
-    /// `?x`, `#x`, `mailto:x`: right wherever it stands.
+    /// `?x`, `#x`, `mailto:x`: valid in any place.
     Fixed,
 }
 
@@ -48,9 +48,10 @@ impl LocationRewriter {
         Self { prefix: prefix.into(), base: base.into(), scheme, authority: authority.into(), path: path.clone(), bare }
     }
 
-    /// Rewrites what leads away from the gateway. Everything else keeps its bytes, and so does what makes no sense.
+    /// Rewrites references that lead away from the gateway. Everything else keeps its bytes, and so do invalid
+    /// references.
     pub(crate) fn rewrite(&self, fields: &mut HeaderMap) {
-        // Another way to the API, past the gateway and its pace.
+        // `Alt-Svc` offers another way to the API, past the gateway and its limits.
         in_order::remove(fields, |name| name == ALT_SVC);
         each(fields, LOCATION, |value| self.reference(value));
         each(fields, CONTENT_LOCATION, |value| self.reference(value));
@@ -58,7 +59,7 @@ impl LocationRewriter {
         each(fields, SET_COOKIE, |value| cookie::rewrite(value, |path| self.cookie_path(path)));
     }
 
-    /// `reference` as a path of ours; `None` if it may stay as it is.
+    /// `reference` as a gateway path; `None` if it may stay as it is.
     fn reference(&self, reference: &[u8]) -> Option<Vec<u8>> {
         match Reference::read(reference, self.scheme) {
             Reference::Full(scheme, authority, tail) => self.full(scheme, authority, tail),
@@ -70,7 +71,8 @@ impl LocationRewriter {
 
     fn full(&self, scheme: Scheme, authority: &[u8], tail: &[u8]) -> Option<Vec<u8>> {
         let authority = str::from_utf8(authority).ok()?;
-        // We would refuse it; and clients that do honour it write its password into logs.
+        // User information is dropped: andante would refuse it, and clients that honour it write its password into
+        // logs.
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let parse = |text| Origin::parse(scheme, text, Some(scheme.default_port())).ok();
         let leads_to = parse(authority)?;
@@ -79,7 +81,7 @@ impl LocationRewriter {
         Some(if same { self.own(&tail) } else { written_out(scheme, authority, &tail) })
     }
 
-    /// Relative references mean the same here, as long as they cannot climb into the prefix.
+    /// Relative references stay valid on the gateway, unless they could climb into the prefix.
     fn relative(&self, reference: &[u8]) -> Option<Vec<u8>> {
         if !self.bare && !climbs(reference) {
             return None;
@@ -89,7 +91,7 @@ impl LocationRewriter {
         Some(self.own(&within_root(&[folder.as_bytes(), reference].concat())))
     }
 
-    /// The path of ours for `tail` on our own upstream.
+    /// The gateway path for `tail` on the same upstream.
     fn own(&self, tail: &[u8]) -> Vec<u8> {
         match beyond(tail, &self.base) {
             Some(rest) => [self.prefix.as_bytes(), rest].concat(),
@@ -97,12 +99,12 @@ impl LocationRewriter {
         }
     }
 
-    /// Where cookies for `path` are to be sent; `None` if what a client takes for itself is right.
+    /// The `Path` of a cookie for `path`; `None` if the client's default is right.
     fn cookie_path(&self, path: Option<&[u8]>) -> Option<Vec<u8>> {
         let path = match path {
-            // From `/openai` a client would take `/`, and send the cookie to every other upstream.
+            // From `/openai` a client would derive `/`, and send the cookie to every other upstream.
             None => return self.bare.then(|| self.prefix.as_bytes().to_vec()),
-            // No slash at the end: it is also for a request that has no path after the prefix.
+            // No slash at the end: the cookie is also for a request without a path after the prefix.
             Some(b"/") => b"",
             Some(path) => path,
         };
@@ -112,7 +114,7 @@ impl LocationRewriter {
         Some(if above { self.prefix.as_bytes().to_vec() } else { self.own(path) })
     }
 
-    /// The targets of a `Exchange` field (RFC 8288 §3): whatever stands in `<…>`, but not in quotes.
+    /// Rewrites the targets of a `Link` field (RFC 8288 §3): any text in `<…>`, but not in quotes.
     fn links(&self, value: &[u8]) -> Option<Vec<u8>> {
         let mut rewritten = None::<Vec<u8>>;
         let (mut copied, mut at, mut quoted) = (0, 0, false);
@@ -144,7 +146,7 @@ impl LocationRewriter {
 // === impl Reference ===
 
 impl<'a> Reference<'a> {
-    /// Reads `text`; `scheme` is that of the message that it stands in.
+    /// Parses `text`; `scheme` is that of the message that contains it.
     fn read(text: &'a [u8], scheme: Scheme) -> Self {
         if let Some(after) = text.strip_prefix(b"//") {
             return Self::authority(scheme, after);
@@ -171,7 +173,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Rewrites every line of a field for which `rewrite` has something else to say.
+/// Rewrites every line of a field for which `rewrite` returns a new value.
 fn each(fields: &mut HeaderMap, name: HeaderName, rewrite: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let Entry::Occupied(mut lines) = fields.entry(name) else { return };
     for line in lines.iter_mut() {
@@ -192,18 +194,18 @@ fn written_out(scheme: Scheme, authority: &str, tail: &[u8]) -> Vec<u8> {
     [b"/", scheme.as_str().as_bytes(), b"://", authority.as_bytes(), tail].concat()
 }
 
-/// What of `tail` comes after `base`, if it is below it or at it.
+/// The part of `tail` after `base`, if `tail` is below `base` or equal to it.
 fn beyond<'a>(tail: &'a [u8], base: &str) -> Option<&'a [u8]> {
     let rest = tail.strip_prefix(base.as_bytes())?;
     matches!(rest.first(), None | Some(b'/' | b'?' | b'#')).then_some(rest)
 }
 
-/// Whether any segment of the path in `reference` is `..`, which here could lead into the prefix.
+/// Returns whether any segment of the path in `reference` is `..`, which on the gateway could lead into the prefix.
 fn climbs(reference: &[u8]) -> bool {
     path_of(reference).0.split(|byte| *byte == b'/').any(is_parent)
 }
 
-/// Does what clients do with `..` (RFC 3986 §5.2.4), which at an upstream ends at its root.
+/// Resolves `..` as clients do (RFC 3986 §5.2.4); at an upstream it ends at the root.
 fn within_root(tail: &[u8]) -> Cow<'_, [u8]> {
     if !climbs(tail) {
         return Cow::Borrowed(tail);
@@ -226,12 +228,12 @@ fn within_root(tail: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(path.chain([rest]).collect::<Vec<_>>().concat())
 }
 
-/// The path, and what comes after it.
+/// Splits `tail` into the path, and the query or fragment.
 fn path_of(tail: &[u8]) -> (&[u8], &[u8]) {
     tail.split_at(tail.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(tail.len()))
 }
 
-/// `..`, in each of the spellings that browsers take for it (WHATWG URL, double-dot path segment).
+/// `..`, in each of the spellings that browsers accept for it (WHATWG URL, double-dot path segment).
 fn is_parent(segment: &[u8]) -> bool {
     ["..", ".%2e", "%2e.", "%2e%2e"].iter().any(|dots| segment.eq_ignore_ascii_case(dots.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Where paths lead, how answers location, and both together: a redirect that is followed.
+//! Targets of paths, locations in answers, and both together: a redirect that is followed.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use url::Url;
 use super::*;
 use crate::policy::Origin;
 
-/// `/openai` is all of a host, `/openai/chat` a part of another.
+/// `/openai` is a whole host, `/openai/chat` a part of another host.
 fn routes() -> Vec<Gateway> {
     let route = |path: &str, to: &str, base: &str| Gateway {
         path: path.into(),
@@ -31,7 +31,7 @@ fn shown(path: &str) -> String {
     format!("{} {authority} {path}", scheme.as_str())
 }
 
-/// What `name: value` in an answer to `path` becomes.
+/// Value of the answer's field `name: value` after it is rewritten for `path`.
 fn rewritten(path: &str, name: &'static str, value: &str) -> String {
     let mut fields = HeaderMap::new();
     fields.insert(HeaderName::from_static(name), value.parse().unwrap());
@@ -54,7 +54,7 @@ fn a_path_that_is_a_url_leads_there() {
         ("/https://a.test/%7Ea/../b//c;d?x=%2F&y=a+b", "https a.test /%7Ea/../b//c;d?x=%2F&y=a+b"),
         ("/https://a.test//x", "https a.test //x"),
         ("/https://a.test/https://b.test/", "https a.test /https://b.test/"),
-        // To be refused when it is parsed.
+        // Rejected later, when the authority is parsed.
         ("/https:///x", "https  /x"),
     ] {
         assert_eq!(shown(path), wanted, "{path}");
@@ -180,7 +180,7 @@ fn cookies_become_the_gateways_and_keep_to_their_upstream() {
         ),
         (generic, "a=b; Path=x", "a=b; Path=x"),
         (generic, "a=b", "a=b"),
-        // The name of a cookie may be that of an attribute.
+        // A cookie's name may be that of an attribute.
         (generic, "Domain=b;x", "Domain=b;x"),
         ("/https://api.example.com", "a=b", "a=b; Path=/https://api.example.com"),
         ("/openai/x", "a=b; Path=/", "a=b; Path=/openai"),
@@ -205,7 +205,7 @@ fn reference() -> impl Strategy<Value = String> {
         .prop_map(|(scheme, host, path, rest)| format!("{scheme}//{host}/{path}{rest}"));
     let rooted = (path.clone(), rest.clone()).prop_map(|(path, rest)| format!("/{path}{rest}"));
     let relative = (path, rest).prop_map(|(path, rest)| format!("{path}{rest}"));
-    // Two slashes make a host of what comes next, which is `full`'s business.
+    // Two slashes would make a host of the next part, which `full` covers.
     let local = prop_oneof![rooted, relative].prop_filter("a host", |reference| !reference.starts_with("//"));
     prop_oneof![full, local]
 }

@@ -1,4 +1,4 @@
-//! Connections that are made ready before they are needed.
+//! Connections that are made before they are needed.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A connection is made ready when the slot of whoever has asked for it matures, up to `max-wait` ahead.
+/// A connection is made when the requester's slot matures, up to `max-wait` ahead.
 #[tokio::test(start_paused = true)]
 async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     let proxy = Arc::new(Proxy::with_rules(Rules::new(Vec::new())));
@@ -56,6 +56,6 @@ async fn a_connection_to_be_made_ready_keeps_no_lane_when_everybody_has_left() {
     drop(waiting);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!host_pool.warming.load(Ordering::Relaxed), "whoever comes next may have one made ready");
-    // The map's, and nobody else's: otherwise the lane is not forgotten, however many there are.
+    // Only the map holds the lane: otherwise the lane would never be dropped.
     assert_eq!(lane.strong_count(), 1);
 }

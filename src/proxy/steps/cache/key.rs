@@ -1,4 +1,4 @@
-//! What tells stored answers apart, and which requests they are for.
+//! Cache keys: the parts of a request that distinguish stored answers, and the requests that may get one.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Uri,
@@ -23,11 +23,11 @@ use crate::{
     },
 };
 
-/// Fields that say how a stored answer may be used, and not which one is wanted, nor whose it is.
+/// Fields that say how a stored answer may be used. Such fields select no answer and name no owner.
 const OF_USE: [&str; 4] = ["cache-control", "pragma", "if-none-match", "if-modified-since"];
 
-/// Whether the answer to `call` may be a stored one: a GET or HEAD for a whole resource, or a QUERY whose body was read, on
-/// a connection without a login.
+/// Returns whether the answer to `call` may be a stored one: a GET or HEAD for a whole resource, or a QUERY whose body
+/// was read. The connection must have no login.
 pub(super) fn is_plain(call: &Call) -> bool {
     const OTHER: [HeaderName; 5] = [RANGE, IF_RANGE, IF_MATCH, IF_UNMODIFIED_SINCE, UPGRADE];
     let (request, fields) = (&call.request, call.request.headers());
@@ -39,36 +39,37 @@ pub(super) fn is_plain(call: &Call) -> bool {
     read && !call.bound && !OTHER.iter().any(|name| fields.contains_key(name))
 }
 
-/// Whether its worker has an answer already.
+/// Returns whether the worker has an answer already.
 pub(super) fn is_conditional(fields: &HeaderMap) -> bool {
     fields.contains_key(IF_NONE_MATCH) || fields.contains_key(IF_MODIFIED_SINCE)
 }
 
-/// Whose answer `call` may get: of the same URL, to the same credentials and all other fields that may say whose a request
-/// is or what it wants. So all that an answer varies by is a part of it, but for what [`is_stored`] leaves out.
+/// Key of the answers that `call` may get: the URL, the credentials, and all other fields that may name an owner or
+/// select an answer. So the key has every field by which an answer varies, except for those that [`is_stored`] checks.
 pub(super) fn of(call: &Call) -> Key {
-    // A gateway's answers lead back to where their worker came in.
+    // A gateway's answers contain the address by which their worker came in.
     let location = call.location.as_ref().map(|location| format!("{location:?}"));
     let (origin, fields) = (keyed_hash::of(&call.route.origin), call.request.headers());
     let target = call.request.uri().path_and_query();
-    // RFC 10008 §2.7: the key of a QUERY has its body. What describes that is among the fields.
+    // RFC 10008 §2.7: the key of a QUERY includes its body. The fields that describe the body are included below.
     let query = if *call.request.method() == Method::QUERY { call.request.body().fingerprint() } else { None };
     Key::new(origin, |half| {
         keyed_hash::of((half, "cache", origin, target, query, fields_hash_without(fields, &OF_USE, half), &location))
     })
 }
 
-/// Whether an answer with these fields is for all requests with the same key.
+/// Returns whether an answer with these fields is for all requests with the same key.
 pub(super) fn is_stored(answer: &HeaderMap) -> bool {
     !varies_without(answer, &OF_USE)
 }
 
-/// What `call` asks for.
+/// The resource that `call` requests.
 pub(super) fn resource(call: &Call) -> Resource {
     named(&call.route.origin, call.request.uri().path_and_query().map_or("/", |path| path.as_str()))
 }
 
-/// What else an answer from `origin` says that the request for `uri` has changed (RFC 9111 §4.4); never of another origin.
+/// Other resources that the request for `uri` has changed, according to an answer from `origin` (RFC 9111 §4.4); never
+/// of another origin.
 pub(super) fn also_changed(origin: &Origin, uri: &Uri, answer: &HeaderMap) -> Vec<Resource> {
     let base = Url::parse(&format!("{}://{origin}{uri}", origin.scheme.as_str())).ok();
     let named = |base: &Url, field: &HeaderValue| {

@@ -1,21 +1,21 @@
-//! How the cache handled a request, as it tells the worker (RFC 9211).
+//! The `Cache-Status` that tells the worker how the cache handled a request (RFC 9211).
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::proxy::message::fields::{self, CACHE_STATUS};
 
-/// Why a request was forwarded.
+/// Reason why a request was forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forwarded {
-    /// It takes no part in caching.
+    /// The request takes no part in caching.
     Bypass,
-    /// Its method is not one whose answers are stored.
+    /// Answers to the request's method are not stored.
     Method,
-    /// Nothing is stored for it.
+    /// There is no stored answer.
     Miss,
-    /// What is stored is stale.
+    /// The stored answer is stale.
     Stale,
-    /// What is stored is fresh, but the request wants it validated, or fresher.
+    /// The stored answer is fresh, but the request wants it validated, or fresher.
     Request,
 }
 
@@ -33,22 +33,22 @@ impl Forwarded {
     }
 }
 
-/// A stored answer was used.
+/// Adds the status of an answer from the cache.
 pub(super) fn hit(fields: &mut HeaderMap) {
     fields.append(CACHE_STATUS, HeaderValue::from_static("andante; hit"));
 }
 
-/// Whether it says that the answer was kept, and none was asked for.
+/// Returns whether the status says that an answer was kept, so that no request was sent.
 pub(super) fn is_hit(fields: &HeaderMap) -> bool {
     fields.get_all(CACHE_STATUS).iter().any(|line| line == "andante; hit")
 }
 
-/// The request took part in the call of another one (RFC 9211 §2.8).
+/// The request took part in another request's call (RFC 9211 §2.8).
 pub(super) const COLLAPSED: &str = "collapsed";
-/// It did, and had to go on by itself.
+/// The request took part in another request's call, and had to continue alone.
 const NOT_COLLAPSED: &str = "collapsed=?0";
 
-/// Removes what a shared call says, and tells which of these it is.
+/// Removes the status of a shared call, and returns which of the two it is.
 pub(super) fn take_collapsed(fields: &mut HeaderMap) -> Option<&'static str> {
     let says = |said: &&str| {
         let told = |line: &HeaderValue| line.as_bytes().strip_prefix(b"andante; fwd=miss; ") == Some(said.as_bytes());
@@ -61,7 +61,8 @@ pub(super) fn take_collapsed(fields: &mut HeaderMap) -> Option<&'static str> {
     collapsed
 }
 
-/// The request was forwarded, and what was stored before got this `status`, if it was asked about.
+/// Adds the status of a forwarded request. `status` is the API's answer to a validation of the stored answer, if there
+/// was one.
 pub(super) fn forwarded(
     fields: &mut HeaderMap,
     why: Forwarded,

@@ -1,4 +1,4 @@
-//! Which requests are identical, and which answers are for all of them.
+//! Decides which requests are identical, and which answers are for all of them.
 
 use http::{
     HeaderMap, Method, StatusCode,
@@ -20,13 +20,13 @@ use crate::{
     },
 };
 
-/// A hash of `origin`.
+/// Hash of `origin`.
 pub(super) fn origin(origin: &Origin) -> u64 {
     keyed_hash::of(origin)
 }
 
-/// What makes `call` the same as another one: everything that an API could answer differently to, the credential among it.
-/// `None` if its answer is for it alone. The body of a QUERY is a part of it (RFC 10008 §2.7), once it was read.
+/// Key of `call`: every part that could change an API's answer, including the credential. `None` if the answer is for
+/// `call` alone. The body of a QUERY is part of the key once it was read (RFC 10008 §2.7).
 pub(super) fn of(call: &Call, origin: u64) -> Option<Key> {
     let request = &call.request;
     let body = match *request.method() {
@@ -38,7 +38,7 @@ pub(super) fn of(call: &Call, origin: u64) -> Option<Key> {
     if call.bound || fields.contains_key(UPGRADE) || says(fields, "no-store") {
         return None;
     }
-    // A gateway's answers lead back to where their worker came in.
+    // A gateway's answers contain the address by which their worker came in.
     let location = call.location.as_ref().map(|location| format!("{location:?}"));
     Some(Key::new(origin, |half| {
         let target = (request.method().as_str(), request.uri().to_string());
@@ -46,20 +46,20 @@ pub(super) fn of(call: &Call, origin: u64) -> Option<Key> {
     }))
 }
 
-/// Whether the answer with this `head`, whose body has this `size`, is for all that asked for it in the same words.
+/// Returns whether the answer with this `head` and a body of this `size` is for all identical requests.
 pub(super) fn is_for_all(head: &response::Parts, size: &SizeHint) -> bool {
     let fits = size.lower() <= MOST as u64;
-    // A cookie that is set is a session that begins, and each worker's own.
+    // A new cookie begins a session, which belongs to one worker.
     fits && !varies(&head.headers) && is_lasting(head.status) && !head.headers.contains_key(SET_COOKIE)
 }
 
-/// Whether another request would most likely be answered in the same way.
+/// Returns whether another request would most likely get the same answer.
 fn is_lasting(status: StatusCode) -> bool {
     let passing = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     !status.is_server_error() && !status.is_informational() && !passing.contains(&status)
 }
 
-/// Whether `Cache-Control` has this directive.
+/// Returns whether `Cache-Control` has this directive.
 fn says(fields: &HeaderMap, directive: &str) -> bool {
     fields::tokens(fields, &CACHE_CONTROL).any(|said| said.eq_ignore_ascii_case(directive))
 }

@@ -1,4 +1,4 @@
-//! What an answer says to the lane, and what the worker gets of it.
+//! An answer's report to the lane, and the form in which the worker gets the answer.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -36,18 +36,18 @@ use crate::{
     },
 };
 
-/// How much of an answer's body is looked at for what it says about limits, and how long that may take.
+/// Bytes of an answer's body that are searched for limits, and the time that this may take.
 const PEEK: u64 = 16 * 1024;
 const PEEKING: Duration = Duration::from_millis(200);
-/// How long the head of a stream is held back until its first event is here. An event itself is not held back.
+/// Maximum time for which the head of a stream is held back until its first event has come. Events are not held back.
 const FIRST_EVENT: Duration = Duration::from_secs(1);
-/// How much of an answer is kept while its request is sent again.
+/// Bytes of an answer that are read while its request is sent again, and the time that this may take.
 const HELD: u64 = 64 * 1024;
 const HOLDING: Duration = Duration::from_secs(5);
 /// A connection whose answer has a longer head serves no other request: hyper would keep a buffer of that size for it.
 const MAX_HEAD_TO_REUSE_BYTES: usize = 64 * 1024;
 
-/// What is needed to pass an answer back.
+/// Context for passing an answer back.
 pub(crate) struct InFlight<'a> {
     pub(crate) exchange: &'a Exchange,
     pub(crate) route: &'a Route,
@@ -55,18 +55,18 @@ pub(crate) struct InFlight<'a> {
     pub(crate) location: Option<&'a LocationRewriter>,
     /// The answer has no body, whatever its length says.
     pub(crate) head: bool,
-    /// The length of the request's body, if it told one.
+    /// Length of the request's body, if stated.
     pub(crate) length: Option<u64>,
-    /// When the last of the request was written.
+    /// Time at which the last of the request was written.
     pub(crate) written: Instant,
-    /// When the answer's head came.
+    /// Time at which the answer's head came.
     pub(crate) now: Instant,
 }
 
-/// Reads what the answer of these `parts` and this `body` says about limits, tells the lane, and makes of it what the
-/// worker is to get. Says what it has read.
+/// Reads the limits that the answer of these `parts` and this `body` reports, reports them to the lane, and prepares
+/// the answer for the worker. Returns the hint that was read.
 ///
-/// Head and body are lent: an answer is large, and would be moved in and out.
+/// Head and body are borrowed: an answer is large, and moving it in and out costs time.
 pub(crate) async fn judge(
     in_flight: InFlight<'_>,
     replay: Option<&ReplayRequest>,
@@ -89,7 +89,7 @@ pub(crate) async fn judge(
     if hint.dialect != hint::Dialect::NONE {
         route.lane.metrics().hinted(hint.dialect.as_str());
     }
-    // 501 and 505 are about the request.
+    // 501 and 505 describe the request.
     let failed = parts.status.is_server_error() && !matches!(parts.status.as_u16(), 501 | 505 | 511);
     if parts.version == Version::HTTP_2 {
         fields::trim(&mut parts.headers);
@@ -116,7 +116,7 @@ pub(crate) async fn judge(
         body.read_usage(usage);
     }
     if let Some(error) = broken {
-        // Does nothing to what was answered, if only by a refusal.
+        // This has no effect on a request that was answered, even if by a refusal.
         body.permit().broke();
         return Err(error);
     }
@@ -126,7 +126,7 @@ pub(crate) async fn judge(
         return Err(error);
     }
     found.remove_hop_by_hop(&mut parts.headers);
-    // What describes what is not there (RFC 9110 §8.6) is passed on.
+    // A length that describes an absent body (RFC 9110 §8.6) is passed on.
     if let Ok(Some(length)) = told_length
         && (head || parts.status == StatusCode::NOT_MODIFIED)
     {
@@ -146,7 +146,7 @@ pub(crate) async fn judge(
     Ok(hint)
 }
 
-/// Reads what the answer says about limits.
+/// Reads the limits that the answer reports.
 async fn read_limits(
     in_flight: &InFlight<'_>,
     replay: Option<&ReplayRequest>,
@@ -161,15 +161,15 @@ async fn read_limits(
     let path = route_name.map_or("", |name| name.path);
     let asks = || declared.iter().any(|answer| answer.asks_for_body(status, headers));
     if hint::is_stream(status, glance) {
-        // Its first event is none of the answer's own words, as far as a rule's tests go.
+        // A rule's tests do not count the first event as the answer's own text.
         whole = false;
-        // Models answer POST. The stream that a page subscribes to by GET may be silent for long.
+        // Models answer POST. A stream that a page subscribes to by GET may be silent for long.
         if route_name.is_some_and(|name| name.method == "POST") {
             beginning = Some(Cow::Owned(begin_stream(body, glance).await));
         }
     } else if !head && (hint::wants_body_of(path, status, headers, glance) || asks()) {
         whole = body.read_ahead(PEEK, PEEKING).await;
-        // Without a length, what is not over yet is data and no complaint.
+        // Without a length, a body that is not over yet is data and no error text.
         let seen = Some(body.beginning()).filter(|_| whole || headers.contains_key(CONTENT_LENGTH));
         beginning = seen.and_then(|seen| glance.decode(seen));
     }
@@ -186,9 +186,10 @@ async fn read_limits(
     let refused = hint.cause != Cause::None;
     let hopeless = status.is_client_error() && hint.hopeless.is_some();
     let refuses = may_refuse(status) || hint.strength == Strength::Code || hopeless;
-    // It says when to ask for this again (RFC 9110 §10.2.3).
+    // The answer states when to repeat this request (RFC 9110 §10.2.3).
     let is_result = hint.done && hint.strength == Strength::Head && hint::asks_to_wait(headers);
-    // What words alone refuse may have been done: it is the request's own failure then, and teaches nothing.
+    // If only the text refuses, the request may have been carried out: the failure concerns this request alone, and no
+    // limit is learned.
     let may_be_done = hint.is_hearsay() && !hopeless && !replay.is_some_and(ReplayRequest::is_repeatable);
     if refused && (is_result || may_be_done || !refuses) {
         hint.accept();
@@ -196,8 +197,9 @@ async fn read_limits(
     hint
 }
 
-/// Reads a stream of events ahead until it is known whether it begins with a refusal. The first event goes on as soon as it
-/// is complete; only those that bring no output wait for the one behind them, for a moment. Returns the content that has come.
+/// Reads a stream of events ahead until it is known whether it begins with a refusal. The first event is passed on as
+/// soon as it is complete. Only events without output wait for the next one, for a moment. Returns the content that has
+/// come.
 async fn begin_stream(body: &mut UpstreamBody, glance: &Glance<'_>) -> Vec<u8> {
     let mut stream = StreamBeginning::new(glance);
     body.read_until(PEEK, FIRST_EVENT, |piece| stream.push(piece) != StreamProgress::Nothing).await;
@@ -207,13 +209,13 @@ async fn begin_stream(body: &mut UpstreamBody, glance: &Glance<'_>) -> Vec<u8> {
     stream.into_bytes()
 }
 
-/// Whether a request is for a model of Amazon Bedrock, under AWS's names or another: its quotas are of requests and tokens per
-/// minute, while other services report by the same error that there may be no more of something.
+/// Returns whether a request is for a model of Amazon Bedrock, under AWS's names or another. Bedrock's quotas limit
+/// requests and tokens per minute; other services use the same error for the number of their resources.
 fn is_inference(host: &str, path: &str) -> bool {
     host.split('.').any(|label| label.starts_with("bedrock-runtime")) || path.starts_with("/model/")
 }
 
-/// Tells people that a refused request will not be served later either.
+/// Logs that a refused request will not be served later either.
 pub(crate) fn log_hopeless(route: &Route, exchange: &Exchange, hint: &Hint, why: Hopeless, status: StatusCode) {
     let (proxy, lane) = (&exchange.proxy, &route.lane);
     let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());
@@ -234,13 +236,14 @@ pub(crate) fn log_hopeless(route: &Route, exchange: &Exchange, hint: &Hint, why:
     }
 }
 
-/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
+/// Returns whether answers with this status may mean that the request was not processed. With other statuses, a part of
+/// the request may have been carried out.
 fn may_refuse(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
 
-/// Reads the answer to its end, so that nothing is held upstream while its request is sent again. Returns `false` if it is
-/// too large, or the client has no memory left for it.
+/// Reads the answer to its end, so that its request holds nothing upstream while it is sent again. Returns `false` if
+/// the answer is too large, or the client has no memory left for it.
 pub(crate) async fn hold(exchange: &Exchange, answer: &mut Response<ResponseBody>) -> bool {
     let head = fields_bytes(answer.headers()) as u64;
     let ResponseBody::Upstream(body) = answer.body_mut() else { return true };
@@ -268,8 +271,8 @@ pub(crate) fn log_unread(exchange: &Exchange, lane: &Arc<Lane>) -> impl FnOnce()
     }
 }
 
-/// A 407 to a request that a parent proxy was sent as such challenges andante, not the worker, which could not log in there
-/// (RFC 9110 §11.7.2).
+/// The error for a 407 to a request that a parent proxy got in absolute form. The 407 challenges andante, not the
+/// worker, which could not log in there (RFC 9110 §11.7.2).
 fn locked_out(route: &Route) -> Option<Error> {
     let egress = &route.lane.policy().egress;
     let parent = egress.via.as_ref().filter(|_| egress.absolute_form(&route.origin))?;

@@ -1,4 +1,4 @@
-//! What a connection's errors say of an attempt.
+//! Translates a connection's errors into errors of an attempt.
 
 use std::{error::Error as StdError, io};
 
@@ -34,13 +34,13 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     if is_not_processed(&*error) {
         return Error::NotProcessed { origin: route.origin.to_string(), source: error };
     }
-    // TLS 1.3 upstreams say what they miss in our certificate only when we read.
+    // TLS 1.3 upstreams report a problem with andante's certificate only when andante reads.
     if let Some(error) = tls::failure(&route.origin, &*error) {
         return error;
     }
     let origin = route.origin.to_string();
     let of_http1 = error.downcast_ref::<hyper::Error>();
-    // The only thing of ours that hyper polls here is the worker's body.
+    // The only user code that hyper polls here is the worker's body.
     if error.is::<BodyFailure>() || of_http1.is_some_and(hyper::Error::is_user) {
         return Error::Body { source: error };
     }
@@ -48,7 +48,7 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
         let source = format!("its head has more than {MAX_FIELDS} fields, or than {} KiB", MAX_HEAD / 1024);
         return Error::BadAnswer { origin, source: source.into() };
     }
-    // A body's framing is read as input of the system's kind is.
+    // hyper reports an invalid framing of a body as an I/O error of invalid input.
     let kind = io_error(&*error).map(io::Error::kind);
     let unreadable = matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
     let misread = |error: &hyper::Error| error.is_parse() || error.is_parse_status();
@@ -58,27 +58,28 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
     Error::Broken { origin, source: error }
 }
 
-/// Whether a connection has ended without the beginning of an answer: so end many servers of TLS what is plain HTTP.
+/// Returns whether a connection has ended without the beginning of an answer: many TLS servers end plain HTTP in this
+/// way.
 fn is_no_answer(error: &(dyn StdError + 'static)) -> bool {
     let is_incomplete = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
     let kind = io_error(error).map(io::Error::kind);
     is_incomplete || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
 }
 
-/// Whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7): a refused stream, HTTP/1.1 required, too
-/// many requests, or a GOAWAY before this stream.
+/// Returns whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7). Reports are a refused stream,
+/// HTTP/1.1 required, too many requests, or a GOAWAY before this stream.
 pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {
     let Some(error) = of_http2(error).filter(|error| error.is_remote()) else { return false };
-    // The library reports GOAWAY for streams beyond its last stream alone.
+    // The library reports GOAWAY only for streams beyond its last stream.
     error.is_go_away()
-        // gRPC, too, takes ENHANCE_YOUR_CALM before an answer for a refusal (its mapping of HTTP/2 errors).
+        // gRPC also treats ENHANCE_YOUR_CALM before an answer as a refusal (its mapping of HTTP/2 errors).
         || matches!(
             error.reason(),
             Some(Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED | Reason::ENHANCE_YOUR_CALM)
         )
 }
 
-/// Whether the upstream wants HTTP/1.1 for this request (RFC 9113 §7).
+/// Returns whether the upstream wants HTTP/1.1 for this request (RFC 9113 §7).
 pub(crate) fn wants_http1(error: &(dyn StdError + 'static)) -> bool {
     of_http2(error).is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED))
 }

@@ -1,4 +1,4 @@
-//! An answer of 101: both sides speak something else from then on.
+//! An answer of 101: both sides switch to another protocol.
 
 use http::{
     HeaderValue, Response, StatusCode,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Both sides speak something else from now on. The permit is in flight for as long as they do.
+/// Switches both sides to another protocol. The permit is in flight until both have ended.
 pub(crate) fn switch(
     in_flight: &InFlight<'_>,
     mut permit: Permit,
@@ -38,7 +38,7 @@ pub(crate) fn switch(
         return Err(wrong("it switches to a protocol that nobody asked for"));
     }
     let upstream = hyper::upgrade::on(&mut answer);
-    // hyper keeps the spelling of field names there.
+    // hyper keeps the spelling of field names in the extensions.
     let spelling = std::mem::take(answer.extensions_mut());
     let mut fields = std::mem::take(answer.headers_mut());
     fields::remove_hop_by_hop(&mut fields);

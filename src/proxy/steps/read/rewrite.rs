@@ -1,4 +1,4 @@
-//! Makes of what the worker sent to a proxy what the upstream is to get.
+//! Rewrites a worker's request to a proxy into the request for the upstream.
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Uri, Version,
@@ -9,8 +9,8 @@ use http_body::Body;
 
 use crate::proxy::message::fields::{self, FoundFields};
 
-/// Rewrites `request` to `host` in place, into the form of HTTP/1.1. `via` is our own name, unless the rule omits
-/// `Via`. `found` are its fields, and `path` is what it asks for, if not its target.
+/// Rewrites `request` to `host` in place, into the form of HTTP/1.1. `via` is andante's own name, unless the rule omits
+/// `Via`. `found` holds the flags of its fields, and `path` replaces its target's path if set.
 pub(crate) fn rewrite<B: Body>(
     via: Option<&[HeaderValue; 3]>,
     host: &HeaderValue,
@@ -26,14 +26,14 @@ pub(crate) fn rewrite<B: Body>(
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let fields = request.headers_mut();
     if sized && empty {
-        // Not to be guessed from an empty body: for POST it makes a difference whether there was one.
+        // An empty body does not show its length field: for POST it makes a difference whether there was one.
         fields.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     } else if unsized_body && get {
-        // hyper believes in a GET's body only if it is told of it.
+        // hyper sends a GET's body only if the fields announce it.
         fields.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if trailers {
-        // TE concerns this hop only, and on this hop we can take trailers, too.
+        // TE concerns this hop only, on which andante accepts trailers, too.
         fields.insert(TE, HeaderValue::from_static("trailers"));
         fields.insert(CONNECTION, HeaderValue::from_static("te"));
     }
@@ -54,8 +54,8 @@ pub(crate) fn rewrite<B: Body>(
     *request.uri_mut() = path.map_or_else(|| origin_form(request.uri()), Uri::from);
 }
 
-/// The protocol that the worker wants to switch to (RFC 9110 §7.8): by any method and with a body, as kubectl and docker
-/// do by POST; and never to HTTP, whose requests would not be paced.
+/// The protocol that the worker wants to switch to (RFC 9110 §7.8): by any method and with a body, as kubectl and
+/// docker do by POST. HTTP itself is excluded, because its requests would not be paced.
 fn upgrade<B: Body>(request: &Request<B>) -> Option<HeaderValue> {
     let fields = request.headers();
     let wanted = fields.get(UPGRADE)?;
@@ -70,13 +70,14 @@ fn upgrade<B: Body>(request: &Request<B>) -> Option<HeaderValue> {
     }
 }
 
-/// HTTP itself, in the clear or inside of TLS (RFC 7540 §3.2, RFC 2817), with a version or without.
+/// Returns whether the protocol is HTTP itself, in the clear or inside TLS (RFC 7540 §3.2, RFC 2817), with a version or
+/// without.
 fn carries_requests(protocol: &str) -> bool {
     let name = protocol.split(['/', ';']).next().unwrap_or_default().trim();
     ["h2c", "h2", "http", "tls"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// HTTP/2 lets them come apart, which HTTP/1.1 does not (RFC 9113 §8.2.3).
+/// Joins the `Cookie` fields: HTTP/2 allows several, HTTP/1.1 only one (RFC 9113 §8.2.3).
 fn join_cookies(fields: &mut HeaderMap) {
     if fields.get_all(COOKIE).iter().nth(1).is_some() {
         let pieces: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
@@ -91,7 +92,8 @@ fn join_cookies(fields: &mut HeaderMap) {
 fn origin_form(uri: &Uri) -> Uri {
     Uri::from(match uri.path_and_query() {
         Some(path) if path.as_str().starts_with('?') => with_slash(path),
-        // What was left of `http://host#fragment` only calls itself so, and would be written as nothing (RFC 9112 §3.2.1).
+        // The path that is left of `http://host#fragment` only shows itself as "/", and would be written as nothing
+        // (RFC 9112 §3.2.1).
         Some(path) if path.as_str() != "/" => path.clone(),
         _ => PathAndQuery::from_static("/"),
     })

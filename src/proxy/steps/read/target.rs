@@ -1,4 +1,4 @@
-//! The target of a request, in whichever form it comes (RFC 9112 §3.2, RFC 9113 §8.3.1).
+//! The target of a request, in any form (RFC 9112 §3.2, RFC 9113 §8.3.1).
 
 use std::borrow::Cow;
 
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// What a request asks for.
+/// Target that a request names.
 pub(crate) enum RequestedTarget<'a> {
-    /// Said in its target, or by the tunnel that it comes out of.
+    /// Named in the request's target, or by the tunnel in which the request came.
     Plainly(Scheme, Cow<'a, str>),
-    /// Said in the path of one of our own addresses.
+    /// Named in the path of a gateway address.
     ByGateway(Target),
 }
 
@@ -37,7 +37,7 @@ impl RequestedTarget<'_> {
         }
     }
 
-    /// As the worker wrote it.
+    /// The authority as the worker wrote it.
     pub(crate) fn authority(&self) -> &str {
         match self {
             Self::Plainly(_, authority) => authority,
@@ -53,7 +53,7 @@ impl RequestedTarget<'_> {
     }
 }
 
-/// Reads what `request` asks for.
+/// Reads the target of `request`.
 pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -> Result<RequestedTarget<'a>, Error> {
     let uri = request.uri();
     let authority = uri.authority().map(http::uri::Authority::as_str);
@@ -75,7 +75,7 @@ pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -
         (Some(scheme), Some(authority)) => match is_own(exchange, authority).then(|| by_gateway(exchange, request)) {
             Some(Ok(asked)) => Ok(asked),
             Some(Err(error @ Error::ForeignPage)) => Err(error),
-            // An address of ours, but no gateway's: that is found out where connections are made.
+            // An address of andante without a gateway: detected where connections are made.
             _ => Ok(RequestedTarget::Plainly(scheme, authority.into())),
         },
         (None, Some(_)) => Err(Error::NoTarget),
@@ -83,8 +83,8 @@ pub(crate) fn read<'a>(exchange: &Exchange, request: &'a Request<RequestBody>) -
     }
 }
 
-/// The scheme of a target in absolute form. `ws` and `wss` are names of `http` and `https` in requests for an upgrade, as some
-/// clients of WebSocket write them (RFC 6455 §3 knows them in URIs only).
+/// The scheme of a target in absolute form. `ws` and `wss` mean `http` and `https` in requests for an upgrade, as some
+/// clients of WebSocket write them. (RFC 6455 §3 knows them in URIs only.)
 pub(crate) fn scheme(uri: &Uri, fields: &HeaderMap) -> Result<Option<Scheme>, Error> {
     let upgrade = || fields.contains_key(UPGRADE);
     match uri.scheme_str() {
@@ -97,18 +97,18 @@ pub(crate) fn scheme(uri: &Uri, fields: &HeaderMap) -> Result<Option<Scheme>, Er
     }
 }
 
-/// What is said of a target that cannot be read.
+/// The error for a target that cannot be read.
 pub(crate) fn bad_target(request: &Request<RequestBody>) -> Error {
     Error::BadTarget { method: request.method().clone() }
 }
 
-/// A path may be left out only of a target that names its host (RFC 9112 §3.2), and in HTTP/2 not even there (RFC 9113
-/// §8.3.1). What is left of a target that was nothing but a fragment is empty.
+/// Checks that there is a path. Only a target that names its host may omit it (RFC 9112 §3.2), and none in HTTP/2 (RFC
+/// 9113 §8.3.1). The parser leaves an empty target if it was nothing but a fragment.
 fn check_path(request: &Request<RequestBody>) -> Result<(), Error> {
     let uri = request.uri();
     let path = match uri.path_and_query() {
         Some(path) if path.as_str() != "/" => path.as_str(),
-        // An empty one calls itself "/", too, unless it is alone.
+        // An empty path shows itself as "/", too, unless it is alone.
         Some(path) => {
             if Uri::from(path.clone()).path().is_empty() {
                 ""
@@ -139,7 +139,7 @@ fn by_tunnel<'a>(
     let host = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let authority = match authority.or_else(host) {
         Some(authority) => authority.into(),
-        // HTTP/1.0 may leave it out: the tunnel names the host.
+        // HTTP/1.0 may omit `Host`: the tunnel names the host.
         None if request.version() == Version::HTTP_10 => inside.authority().into(),
         None => return Err(Error::BadHost { found: "no Host field" }),
     };
@@ -158,12 +158,13 @@ fn by_gateway<'a>(exchange: &Exchange, request: &Request<RequestBody>) -> Result
     Ok(RequestedTarget::ByGateway(target))
 }
 
-/// Whether `authority` is where the worker has connected to: a gateway address that came through the proxy itself.
+/// Returns whether `authority` is the worker's address of andante: a gateway address that was requested through the
+/// proxy itself.
 fn is_own(exchange: &Exchange, authority: &str) -> bool {
-    // A port is at the very end: found from there, byte by byte.
+    // The port is at the very end: found from there, byte by byte.
     let Some(colon) = authority.bytes().rposition(|byte| byte == b':') else { return false };
     let (host, port) = (&authority[..colon], authority[colon + 1..].parse());
-    // Nearly every request's port is another one; the system is asked about the rest.
+    // Most requests name another port; the system is asked only about the rest.
     port.is_ok_and(|port: u16| exchange.proxy.access.ports.contains(&port))
         && exchange.session.client.stream.local_addr().is_ok_and(|local| {
             let here = host.trim_matches(['[', ']']).parse() == Ok(local.ip());

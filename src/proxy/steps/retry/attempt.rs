@@ -1,4 +1,4 @@
-//! What one attempt comes to, and what is needed for the next.
+//! Outcome of one attempt, and the context for the next.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,26 +18,26 @@ use crate::{
     },
 };
 
-/// What one attempt comes to.
+/// Outcome of one attempt.
 pub(crate) enum AttemptOutcome {
     /// An answer for the worker.
     Done(Response<ResponseBody>),
-    /// The request may be sent again.
+    /// A failure after which the request may be sent again.
     Failed(Box<FailedAttempt>),
 }
 
-/// An attempt that has failed, of a request that may be sent again.
+/// A failed attempt of a request that may be sent again.
 pub(crate) struct FailedAttempt {
     pub(crate) context: AttemptContext,
     pub(crate) replay: ReplayRequest,
     pub(crate) reason: RetryReason,
     /// The wait that the answer asks for.
     pub(crate) retry_after: Option<Duration>,
-    /// What the worker gets if it is not sent again.
+    /// The worker's answer or error if the request is not sent again.
     pub(crate) last: Answered,
 }
 
-/// What every attempt of a request needs beside the request.
+/// Context that every attempt of a request needs besides the request.
 #[derive(Clone)]
 pub(crate) struct AttemptContext {
     pub(crate) exchange: Arc<Exchange>,

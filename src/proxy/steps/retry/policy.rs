@@ -1,4 +1,4 @@
-//! Which requests may be sent again, how often, and after what pause. Reads nothing and waits for nothing.
+//! Decides which requests may be sent again, how often, and after what pause. Reads nothing and waits for nothing.
 
 use std::time::Duration;
 
@@ -13,43 +13,44 @@ use crate::{
     proxy::outbound::route::Route,
 };
 
-/// The first back-off is up to this long, each further one up to twice as long as the one before.
+/// Maximum of the first back-off; each further maximum doubles.
 const FIRST: Duration = Duration::from_millis(250);
-/// None is shorter.
+/// Minimum back-off.
 const FLOOR: Duration = Duration::from_millis(50);
-/// None is longer.
+/// Maximum back-off.
 const LONGEST: Duration = Duration::from_secs(30);
-/// So often is a request sent to an upstream that is there and fails.
+/// Maximum tries at an upstream that is reachable and fails.
 const TRIES: u32 = 5;
-/// So often is one sent to an API that lacks capacity. Nothing was done, and the pauses add up to a minute. If half of all
-/// are refused so, the breaker opens.
+/// Maximum tries at an API that lacks capacity. Nothing was processed, and the pauses add up to a minute. If half of
+/// all requests are rejected so, the breaker opens.
 const TRIES_OVERLOADED: u32 = 8;
-/// So often is one refused, while more others are served: it is not waiting that helps it.
+/// Maximum refusals of a request while more other requests are served: waiting does not help it.
 pub(crate) const REFUSALS: u32 = 12;
-/// So often is one sent to an upstream that has never answered anybody: its name may be wrong.
+/// Maximum tries at an upstream that has never answered: its name may be wrong.
 const TRIES_UNKNOWN: u32 = 3;
 // === impl RetryReason ===
 
 impl RetryReason {
-    /// Why a request that was answered may be sent again, if it may.
+    /// Reason to send an answered request again, if allowed.
     pub(crate) fn of_answer(hint: &Hint, status: StatusCode, replay: &ReplayRequest, lane: &Lane) -> Option<Self> {
         match hint.cause {
             _ if hint.done || hint.signal == Signal::FatalQuota => None,
             Cause::Quota => Some(Self::Refused),
             Cause::Concurrency => Some(Self::Crowded),
-            // A wait in words alone is none that a refusal asks for.
+            // A wait that only the text mentions is no request to wait.
             Cause::Overload if hint.retry_after.is_some() && hint.strength > Strength::Words => Some(Self::Refused),
-            // It says itself that nothing was done.
+            // The answer itself says that nothing was done.
             Cause::Overload if hint.strength == Strength::Code => Some(Self::Overloaded),
-            // While others are served a 503 is a limiter's (nginx): the lane knows when to try again.
+            // While other requests are served, a 503 comes from a rate limiter (nginx): the lane knows when to try
+            // again.
             Cause::Overload if replay.is_repeatable() && lane.is_alive() => Some(Self::Refused),
-            // So was one that is refused for overload alone (500 and 509 with a wait).
+            // A 500 or 509 with a wait is a refusal for overload, too.
             Cause::Overload if status != StatusCode::SERVICE_UNAVAILABLE => Some(Self::Failed),
             _ => (matches!(status.as_u16(), 502..=504) && replay.is_repeatable()).then_some(Self::Failed),
         }
     }
 
-    /// Why a request that failed with `error` may be sent again, if it may.
+    /// Reason to send a request again that failed with `error`, if allowed.
     pub(crate) fn of_error(error: &Error, replay: &ReplayRequest) -> Option<Self> {
         match error.retryable() {
             Retryable::Unreached => Some(Self::Unreached),
@@ -59,19 +60,19 @@ impl RetryReason {
         }
     }
 
-    /// Whether it waits by itself from its first time on, and not with its lane.
+    /// Returns whether the request waits by itself from its first retry on, and not with its lane.
     pub(crate) fn waits(self) -> bool {
         !matches!(self, Self::Refused | Self::NotProcessed)
     }
 
-    /// Whether sending it again makes things worse for an upstream that is in trouble.
+    /// Returns whether sending the request again makes things worse for an upstream in trouble.
     pub(crate) fn is_budgeted(self) -> bool {
         matches!(self, Self::Failed | Self::Cut)
     }
 
-    /// How long to wait after `tries` tries: exponential with full jitter, and a floor. `dice` is from 0 to 1.
+    /// Pause after `tries` tries: exponential with full jitter, and a floor. `dice` is from 0 to 1.
     pub(crate) fn back_off(self, tries: u32, dice: f64) -> Duration {
-        // What an upstream has not looked at goes to another of its connections at once; that may help, but once.
+        // A request that was not processed goes to another connection at once; that may help, but only once.
         if !self.waits() && (self != Self::NotProcessed || tries == 1) {
             return Duration::ZERO;
         }
@@ -79,10 +80,10 @@ impl RetryReason {
         most.mul_f64(dice).max(FLOOR)
     }
 
-    /// Whether it is no use to try once more after `tries` of them.
+    /// Returns whether a request that was tried `tries` times is not tried again.
     pub(crate) fn gives_up(self, tries: u32, route: &Route) -> bool {
         match self {
-            // Its rule says how many.
+            // The rule sets the number.
             _ if route.lane.policy().retry.is_some_and(|retry| retry.tries.is_some()) => false,
             Self::Refused | Self::Crowded => false,
             Self::Unreached if !route.has_answered() => tries >= TRIES_UNKNOWN,

@@ -15,19 +15,19 @@ use crate::{
     },
 };
 
-/// Says that a request may be done twice.
+/// Field that says that a request may be carried out twice.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What is needed to send a request once more.
+/// Copy of a request that is needed to send it once more.
 pub(crate) struct ReplayRequest {
     method: Method,
     uri: Uri,
     version: Version,
-    /// No map: nothing is looked up in them.
+    /// Not a map: no field is looked up.
     fields: Vec<(HeaderName, HeaderValue)>,
-    /// Spelling of the fields' names. Cloned ahead, as hyper drops it with the request and offers no access to it.
+    /// Spelling of the fields' names. Cloned ahead, because hyper drops it with the request and offers no access to it.
     extensions: Extensions,
-    /// `None` if it has no body.
+    /// Buffer of the body; `None` if the request has no body.
     kept: Option<Arc<ReplayBuffer>>,
     repeatable: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct ReplayRequest {
 // === impl ReplayRequest ===
 
 impl ReplayRequest {
-    /// Makes sure that `request` can be sent again, if its body has no more than `most` bytes.
+    /// Prepares `request` to be sent again, if its body has no more than `most` bytes.
     pub(crate) fn of(request: &mut Request<RequestBody>, most: u64, memory: &Arc<ReplayMemory>) -> Self {
         let unended = !request.body().is_end_stream();
         let kept = unended.then(|| request.body_mut().keep(most, memory)).flatten();
@@ -47,17 +47,17 @@ impl ReplayRequest {
         Self { method, uri, version, fields, extensions, kept, repeatable }
     }
 
-    /// Whether it may be done twice (RFC 9110 §9.2.2), or says so itself.
+    /// Returns whether the request may be carried out twice (RFC 9110 §9.2.2), or says so itself.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable
     }
 
-    /// What requests of its kind are called.
+    /// Name of the request's kind.
     pub(crate) fn route_name(&self) -> RouteName<'_> {
         RouteName { method: self.method.as_str(), path: self.uri.path() }
     }
 
-    /// The request, to be sent once more; `None` if its body is gone.
+    /// Returns the request, to be sent once more; `None` if its body is gone.
     pub(crate) async fn once_more(mut self, progress: &Arc<Progress>) -> Option<BoxedRequest> {
         let body = match self.kept.take() {
             Some(kept) => RequestBody::again(kept, progress.clone()).await?,
