@@ -17,7 +17,7 @@ const ROUNDED: Duration = Duration::from_secs(2);
 pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     evidence.sort();
     // What is shorter than a nanosecond is nothing, too.
-    for asked in [&mut evidence.retry_after, &mut evidence.other_scope] {
+    for asked in [&mut evidence.retry_after, &mut evidence.other_scope, &mut evidence.said] {
         *asked = asked.filter(|asked| !asked.is_zero());
     }
     if status == StatusCode::OK && repeats_a_reset(&evidence) {
@@ -68,6 +68,7 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
         hopeless,
         strength,
         done,
+        unavailable: status == StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -123,6 +124,11 @@ fn repeats_a_reset(evidence: &Evidence) -> bool {
 /// Whether the status alone means a refusal.
 pub(super) fn always_refuses(status: StatusCode) -> bool {
     matches!(status.as_u16(), 418 | 420 | 429 | 503 | 509 | 529)
+}
+
+/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
+pub fn may_refuse(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
 
 /// In this order: the wait that the answer asks for; the longest reset of the budgets that are used up; any reset, if

@@ -1,6 +1,6 @@
 //! Answers that a rule declares to be refusals: `refused = ["body.error.code = TOO_MANY", "status = 498"]`.
 
-use std::{fmt, str::FromStr};
+use std::{cell::OnceCell, fmt, str::FromStr};
 
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::{Number, Value};
@@ -9,6 +9,12 @@ use serde_json::{Number, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedAnswer {
     tests: Vec<AnswerTest>,
+}
+
+/// A body, which is parsed once at most, whatever is declared.
+struct AnswerBody<'a> {
+    text: Option<&'a [u8]>,
+    json: OnceCell<Option<Value>>,
 }
 
 /// One test: what stands at a place of an answer.
@@ -46,7 +52,7 @@ impl RefusedAnswer {
     /// Whether it says anything of the body of an answer with this status and these fields.
     pub fn asks_for_body(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let (of_body, of_head): (Vec<_>, Vec<_>) = self.tests.iter().partition(|test| test.is_of_body());
-        !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, b"", None))
+        !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, &AnswerBody::UNREAD))
     }
 
     /// Whether every answer with a status that means success is one.
@@ -60,15 +66,19 @@ impl RefusedAnswer {
         self.tests.iter().any(AnswerTest::is_of_body)
     }
 
-    /// Whether such an answer is one. `body` is all of it.
-    pub fn matches(&self, status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
-        if self.is_in_body() && body.is_none() {
-            return false;
-        }
-        let body = body.unwrap_or_default();
-        let reads_json = self.tests.iter().any(|test| matches!(test.place, AnswerPlace::Member(_)));
-        let json: Option<Value> = if reads_json { serde_json::from_slice(body).ok() } else { None };
-        self.tests.iter().all(|test| test.holds(status, headers, body, json.as_ref()))
+    /// Whether an answer is one of those `declared`. `body` is all of it; of one that was not read nothing is known.
+    pub fn matches_any(declared: &[Self], status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
+        let body = AnswerBody { text: body, json: OnceCell::new() };
+        declared.iter().any(|of| of.matches(status, headers, &body))
+    }
+
+    fn matches(&self, status: StatusCode, headers: &HeaderMap, body: &AnswerBody<'_>) -> bool {
+        // Those of the head need no JSON.
+        let holds = |of_body: bool| {
+            let mut tests = self.tests.iter().filter(move |test| test.is_of_body() == of_body);
+            tests.all(|test| test.holds(status, headers, body))
+        };
+        holds(false) && holds(true)
     }
 }
 
@@ -134,6 +144,16 @@ fn split_conjunction(text: &str) -> (&str, Option<(&str, &str)>) {
     (text.trim(), None)
 }
 
+// === impl AnswerBody ===
+
+impl AnswerBody<'_> {
+    const UNREAD: Self = Self { text: None, json: OnceCell::new() };
+
+    fn json(&self) -> Option<&Value> {
+        self.json.get_or_init(|| serde_json::from_slice(self.text?).ok()).as_ref()
+    }
+}
+
 // === impl AnswerTest ===
 
 impl AnswerTest {
@@ -171,14 +191,14 @@ impl AnswerTest {
         matches!(self.place, AnswerPlace::Body | AnswerPlace::Member(_))
     }
 
-    fn holds(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], json: Option<&Value>) -> bool {
+    fn holds(&self, status: StatusCode, headers: &HeaderMap, body: &AnswerBody<'_>) -> bool {
         match &self.place {
             AnswerPlace::Status => status.as_str() == &*self.value,
             AnswerPlace::Header(name) => {
                 headers.get_all(name).iter().any(|value| value.to_str().is_ok_and(|value| self.fits(value.trim())))
             }
-            AnswerPlace::Body => self.fits(&String::from_utf8_lossy(body)),
-            AnswerPlace::Member(path) => json.is_some_and(|json| self.fits_member(json, path)),
+            AnswerPlace::Body => body.text.is_some_and(|text| self.fits(&String::from_utf8_lossy(text))),
+            AnswerPlace::Member(path) => body.json().is_some_and(|json| self.fits_member(json, path)),
         }
     }
 
@@ -289,7 +309,7 @@ mod tests {
         headers.insert("x-reason", "Quota".parse().unwrap());
         let answer: RefusedAnswer = declared.parse().unwrap();
         assert_eq!(answer.to_string().parse::<RefusedAnswer>().as_ref(), Ok(&answer), "as it is shown");
-        answer.matches(StatusCode::from_u16(status).unwrap(), &headers, Some(body.as_bytes()))
+        RefusedAnswer::matches_any(&[answer], StatusCode::from_u16(status).unwrap(), &headers, Some(body.as_bytes()))
     }
 
     #[test]
@@ -374,7 +394,8 @@ mod tests {
             assert!(hint.starts_with(expected), "{text}: {hint}");
         }
         let of: RefusedAnswer = "body.errors.code ~ 'a[0]'".parse().unwrap();
-        assert!(of.matches(StatusCode::OK, &HeaderMap::new(), Some(br#"{"errors":[{"code":"a[0]"}]}"#)));
+        let body = br#"{"errors":[{"code":"a[0]"}]}"#;
+        assert!(RefusedAnswer::matches_any(&[of], StatusCode::OK, &HeaderMap::new(), Some(body)));
     }
 
     #[test]
@@ -394,6 +415,9 @@ mod tests {
         let of: RefusedAnswer = "status = 200 and body.code = 5".parse().unwrap();
         assert!(of.asks_for_body(StatusCode::OK, &HeaderMap::new()));
         assert!(!of.asks_for_body(StatusCode::NOT_FOUND, &HeaderMap::new()));
-        assert!(!of.matches(StatusCode::OK, &HeaderMap::new(), None), "of a body that was not read nothing is known");
+        assert!(
+            !RefusedAnswer::matches_any(&[of], StatusCode::OK, &HeaderMap::new(), None),
+            "of a body that was not read nothing is known"
+        );
     }
 }
