@@ -52,7 +52,7 @@ impl RefusedAnswer {
     /// Whether it says anything of the body of an answer with this status and these fields.
     pub fn asks_for_body(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let (of_body, of_head): (Vec<_>, Vec<_>) = self.tests.iter().partition(|test| test.is_of_body());
-        !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, &AnswerBody::UNREAD))
+        !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, &AnswerBody::of(None)))
     }
 
     /// Whether every answer with a status that means success is one.
@@ -68,7 +68,7 @@ impl RefusedAnswer {
 
     /// Whether an answer is one of those `declared`. `body` is all of it; of one that was not read nothing is known.
     pub fn matches_any(declared: &[Self], status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
-        let body = AnswerBody { text: body, json: OnceCell::new() };
+        let body = AnswerBody::of(body);
         declared.iter().any(|of| of.matches(status, headers, &body))
     }
 
@@ -146,8 +146,10 @@ fn split_conjunction(text: &str) -> (&str, Option<(&str, &str)>) {
 
 // === impl AnswerBody ===
 
-impl AnswerBody<'_> {
-    const UNREAD: Self = Self { text: None, json: OnceCell::new() };
+impl<'a> AnswerBody<'a> {
+    fn of(text: Option<&'a [u8]>) -> Self {
+        Self { text, json: OnceCell::new() }
+    }
 
     fn json(&self) -> Option<&Value> {
         self.json.get_or_init(|| serde_json::from_slice(self.text?).ok()).as_ref()
