@@ -31,9 +31,8 @@ use http::{
 
 pub use self::{
     body::{StreamBeginning, StreamProgress},
-    classify::may_refuse,
     glance::Glance,
-    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal, Strength},
+    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal, Strength, may_refuse},
 };
 use self::{evidence::Evidence, fields::Fields, time::Now};
 

@@ -126,11 +126,6 @@ pub(super) fn always_refuses(status: StatusCode) -> bool {
     matches!(status.as_u16(), 418 | 420 | 429 | 503 | 509 | 529)
 }
 
-/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
-pub fn may_refuse(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
-}
-
 /// In this order: the wait that the answer asks for; the longest reset of the budgets that are used up; any reset, if
 /// the answer does not report what is left. If something is left of all that is shown, then another limit refused, of
 /// which nothing is known.

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::classify::may_refuse;
-
 /// What one answer says about limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hint {
@@ -130,6 +128,11 @@ impl Bucket {
 /// The words an API uses; a label of `andante_hints_total`, so there are few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dialect(&'static str);
+
+/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
+pub fn may_refuse(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
+}
 
 // === impl Hint ===
 
