@@ -32,7 +32,7 @@ use http::{
 pub use self::{
     body::{StreamBeginning, StreamProgress},
     glance::Glance,
-    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal, Strength},
+    model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal, Strength, may_refuse},
 };
 use self::{evidence::Evidence, fields::Fields, time::Now};
 
@@ -102,12 +102,12 @@ pub fn read_at(
 pub fn read_refused(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
-    let mut evidence = Evidence { refusal: Some(Strength::Code), ..Evidence::default() };
-    evidence.cause = Some(Cause::Quota);
+    let mut evidence = Evidence { cause: Some(Cause::Quota), ..Evidence::default() };
     look(Fields::pick(headers), status, now, &mut evidence);
     body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
     sum_up(&mut evidence);
-    // The rule knows better than words.
+    // The rule knows better than words, and than a status that says that something may have been done.
+    evidence.refusal = Some(Strength::Code);
     (evidence.in_words, evidence.fatal, evidence.done) = (None, None, Some(false));
     classify::classify(status, evidence)
 }

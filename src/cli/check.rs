@@ -22,6 +22,7 @@ use crate::{
     app::{StartError, unusable_files},
     ca::CaError,
     config::{Clients, Config, Diagnostic, File, FleetConfig, Place, Settings, Severity, Sources, token_file},
+    error::in_one_line,
     fleet::StoreDown,
     policy::{Https, Policy, Rules},
 };
@@ -99,7 +100,7 @@ fn unstartable(config: &Config) -> Vec<Diagnostic> {
         severity: Severity::Error,
         place: place.clone(),
         key: None,
-        what: wording::with_cause(&error),
+        what: in_one_line(&error),
         hint: error.hint(),
     };
     unusable_files(config).into_iter().filter(|error| !is_denied(error)).map(diagnostic).collect()

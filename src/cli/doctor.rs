@@ -14,10 +14,11 @@ use std::{
 
 use serde::Serialize;
 
-use super::{FAILED, Failure, json_text, serve::ServeArgs, terminal, wording};
+use super::{FAILED, Failure, json_text, serve::ServeArgs, terminal};
 use crate::{
     app::{StartError, unusable_files},
     config::Config,
+    error::in_one_line,
 };
 
 /// Checks what andante and its workers need: ports, the CA, variables, clock, files, store, and a paced request each way
@@ -112,7 +113,7 @@ pub async fn run(args: &Args) -> ExitCode {
 /// A file for which `andante serve` would not start.
 fn unstartable(error: &StartError) -> Finding {
     let hint = error.hint().unwrap_or_else(|| "`andante serve` says the same".to_owned());
-    Finding::not_ok("files", format!("andante would not start: {}", wording::with_cause(error)), hint)
+    Finding::not_ok("files", format!("andante would not start: {}", in_one_line(error)), hint)
 }
 
 /// What was found so far.

@@ -3,6 +3,7 @@
 mod raw;
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, Read, Write as _},
     path::PathBuf,
@@ -15,7 +16,7 @@ use self::raw::Raw;
 use super::{Failure, json_text, serve, terminal};
 use crate::{
     config::{Config, Sources},
-    hint::{self, Answer, Bucket, Hint, Hopeless, Signal},
+    hint::{self, Answer, Bucket, Glance, Hint, Hopeless, Signal},
     policy::RefusedAnswer,
 };
 
@@ -69,16 +70,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })?;
     let arrived =
         args.now.unwrap_or_else(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-    let body = Some(raw.body).filter(|body| !body.is_empty()).and_then(|body| hint::decode(&raw.headers, body));
-    let body = body.as_deref();
-    let answer = Answer { status: raw.status, headers: &raw.headers, body, arrived };
-    let declared = args.declared()?.iter().any(|of| of.matches(raw.status, &raw.headers, body));
-    let mut hint = hint::read(&answer);
-    if declared && !hint.is_certain() {
-        hint = hint::read_refused(&answer);
-    }
+    let hint = conclude(&raw, &args.declared()?, arrived);
     let line = json_text::line(&Conclusion::of(&hint));
     writeln!(io::stdout().lock(), "{line}").map_err(Failure::writing)
+}
+
+/// Concludes from an answer that came at `arrived` the same as the proxy, where these refusals are `declared`.
+fn conclude(raw: &Raw<'_>, declared: &[RefusedAnswer], arrived: Duration) -> Hint {
+    let glance = Glance::of(&raw.headers);
+    // `curl --compressed` takes the coding off, and leaves the field.
+    let decoded = glance.decode(Cow::Borrowed(raw.body)).filter(|body| !body.is_empty());
+    let body = decoded.as_deref().unwrap_or(raw.body);
+    let answer = Answer { status: raw.status, headers: &raw.headers, body: Some(body), arrived };
+    // The events of a stream are no words of the API.
+    let tested = Some(body).filter(|_| !hint::is_stream(raw.status, &glance));
+    let mut hint = hint::read(&answer);
+    if RefusedAnswer::matches_any(declared, raw.status, &raw.headers, tested) && hint.yields_to_rule(raw.status) {
+        hint = hint::read_refused(&answer);
+    }
+    hint
 }
 
 fn read(args: &Args) -> Result<Vec<u8>, Failure> {
@@ -226,9 +236,7 @@ mod tests {
     fn line(answer: &str) -> String {
         let raw = Raw::parse(answer.as_bytes()).unwrap();
         let arrived = instant("2026-04-27T12:00:10.5Z").unwrap();
-        let body = Some(raw.body).filter(|body| !body.is_empty());
-        let hint = hint::read(&Answer { status: raw.status, headers: &raw.headers, body, arrived });
-        serde_json::to_string(&Conclusion::of(&hint)).unwrap()
+        serde_json::to_string(&Conclusion::of(&conclude(&raw, &[], arrived))).unwrap()
     }
 
     #[test]
@@ -242,6 +250,33 @@ mod tests {
         assert_eq!(
             line("HTTP/1.1 200 OK\r\n\r\n"),
             r#"{"signal":"ok","limit":null,"remaining":null,"reset_s":null,"window_s":null,"retry_after_s":null,"wait_s":0,"scope":null,"dialect":"none","buckets":[]}"#
+        );
+    }
+
+    #[test]
+    fn a_body_that_curl_has_decoded_is_read() {
+        for coding in ["gzip", "br"] {
+            let read = line(&format!(
+                "HTTP/1.1 400 Bad\r\ncontent-encoding: {coding}\r\n\r\n{{\"error\":{{\"code\":\"THROTTLED\"}}}}"
+            ));
+            assert!(read.starts_with(r#"{"signal":"backoff""#), "{coding}: {read}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_counts_as_it_does_for_the_proxy() {
+        let read = |declared: &str, answer: &str| {
+            let raw = Raw::parse(answer.as_bytes()).unwrap();
+            conclude(&raw, &[declared.parse().unwrap()], Duration::ZERO)
+        };
+        // By its status it may have been done in part: the rule decides, and not `Retry-After`.
+        let declared = read("status = 500", "HTTP/1.1 500 Oops\r\nretry-after: 5\r\n\r\n");
+        assert_eq!(declared.strength, hint::Strength::Code);
+        let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"text\":\"daily limit\"}\n\n";
+        assert_eq!(
+            read("body ~ 'daily limit'", stream).signal,
+            Signal::Ok,
+            "a stream's events are no words of the API"
         );
     }
 

@@ -1,6 +1,6 @@
 //! How the commands say numbers and durations to people.
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
 /// `30,000`.
 pub(super) fn count(number: u64) -> String {
@@ -63,16 +63,6 @@ pub(super) fn short(of: Duration) -> String {
 /// The same for seconds from elsewhere, which may be no time at all.
 pub(super) fn seconds(of: f64) -> String {
     Duration::try_from_secs_f64(of).map_or_else(|_| "ever".to_owned(), short)
-}
-
-/// An error and all its causes in one line: `could not read a.pem: permission denied`.
-pub(super) fn with_cause(error: &dyn Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// `1 MiB`, `64 KiB`, `10,000,000 bytes`: in the largest unit that leaves no rest.

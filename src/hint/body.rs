@@ -25,6 +25,9 @@ use super::{
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
+/// In media types of JSON documents one after another, which come bit by bit: `application/x-ndjson`, `application/json-seq`,
+/// `application/jsonl`, `application/stream+json`.
+const LISTS: [&str; 4] = ["ndjson", "json-seq", "jsonl", "stream"];
 
 /// Reads the body of an answer that is known to be a refusal, whatever its status is.
 pub(super) fn read_refusal(status: StatusCode, headers: &HeaderMap, body: &[u8], now: Now, evidence: &mut Evidence) {
@@ -54,17 +57,12 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
         {
             match json.as_array() {
                 Some(answers) => batch::read(answers, now, evidence),
-                None if json.get("responses").is_some_and(Value::is_array) => {
-                    batch::read_responses(&json, now, evidence)
-                }
+                None if batch::has_responses(&json) => batch::read_responses(&json, now, evidence),
                 None => served::read(&json, now, evidence),
             }
         }
     }
-    let said = evidence.refusal.is_some()
-        || evidence.fatal.is_some()
-        || evidence.cause.is_some()
-        || evidence.retry_after.is_some();
+    let said = evidence.refusal.is_some() || evidence.fatal.is_some() || evidence.cause.is_some();
     if said || !evidence.budgets.is_empty() {
         evidence.speaks(Dialect::BODY);
     }
@@ -78,9 +76,11 @@ fn refuse(status: StatusCode, body: &str, now: Now, evidence: &mut Evidence) {
         None => text::read(body, now, evidence),
     }
     text::payment(body, matches!(status.as_u16(), 402 | 429), evidence);
-    let is_overloaded = |json: &Value| refusal::messages(json).any(known::is_overloaded);
-    if status == StatusCode::SERVICE_UNAVAILABLE && evidence.cause.is_none() && json.as_ref().is_some_and(is_overloaded)
-    {
+    let is_overloaded = || match &json {
+        Some(json) => refusal::messages(json).any(known::is_overloaded),
+        None => known::is_overloaded_envoy(body),
+    };
+    if status == StatusCode::SERVICE_UNAVAILABLE && evidence.cause.is_none() && is_overloaded() {
         codes::judge("overloaded", Strength::Code, evidence);
     }
     if status == StatusCode::INTERNAL_SERVER_ERROR && !text::is_soap(body) {
@@ -120,7 +120,9 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
     let legible = match status.as_u16() {
         200 => {
             let is_compressed = glance.coding != Coding::Identity;
-            return of_kind("json") && (is_small(glance) || is_compressed && is_of_unknown_length(glance));
+            let may_be_short =
+                || is_compressed && is_of_unknown_length(glance) && !LISTS.iter().any(|word| of_kind(word));
+            return of_kind("json") && (is_small(glance) || may_be_short());
         }
         400 | 403 | 503 => of_kind("json") || of_kind("xml") || of_kind("text/plain"),
         401 | 402 | 418 | 420 | 429 | 509 => of_kind("json") || of_kind("text/plain") || kind.is_empty(),

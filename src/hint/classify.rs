@@ -17,7 +17,7 @@ const ROUNDED: Duration = Duration::from_secs(2);
 pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     evidence.sort();
     // What is shorter than a nanosecond is nothing, too.
-    for asked in [&mut evidence.retry_after, &mut evidence.other_scope] {
+    for asked in [&mut evidence.retry_after, &mut evidence.other_scope, &mut evidence.said] {
         *asked = asked.filter(|asked| !asked.is_zero());
     }
     if status == StatusCode::OK && repeats_a_reset(&evidence) {
@@ -68,6 +68,7 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
         hopeless,
         strength,
         done,
+        unavailable: status == StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

@@ -18,10 +18,11 @@ const SHORT_WINDOW: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     pub(super) budgets: Vec<ReportedBudget>,
+    /// The wait that the head asks for.
     pub(super) retry_after: Option<Duration>,
     /// By so much later that wait may be over.
     pub(super) later: Duration,
-    /// What a sentence in the body asks to wait. Anybody may have written it: it counts if something else complains.
+    /// The wait that the body asks for. Anybody may have written it: it counts if something complains.
     pub(super) said: Option<Duration>,
     /// `retry_after` was told as a time of day.
     pub(super) dated: bool,

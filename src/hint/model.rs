@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
+
 /// What one answer says about limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hint {
@@ -27,6 +29,8 @@ pub struct Hint {
     pub strength: Strength,
     /// A refusal beside which something was done: the request must not be done twice, and those that follow may be refused.
     pub done: bool,
+    /// Status 503: the upstream is in trouble whatever its body says.
+    pub unavailable: bool,
 }
 
 /// How surely a refused request was not done.
@@ -125,6 +129,11 @@ impl Bucket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dialect(&'static str);
 
+/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
+pub fn may_refuse(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
+}
+
 // === impl Hint ===
 
 impl Hint {
@@ -141,6 +150,7 @@ impl Hint {
         hopeless: None,
         strength: Strength::Words,
         done: false,
+        unavailable: false,
     };
 
     /// The wait that the answer asks for explicitly, until it is certainly over.
@@ -161,13 +171,24 @@ impl Hint {
     }
 
     /// Whether it is a refusal that needs no rule to declare it.
-    pub fn is_certain(&self) -> bool {
+    fn is_certain(&self) -> bool {
         self.cause != Cause::None && self.strength > Strength::Words && !self.done && self.hopeless.is_none()
     }
 
-    /// Whether words alone refuse it: not worth more than a short pause of requests of its kind.
+    /// Whether a rule that declares the answer, of this `status`, to be a refusal knows better than what was read.
+    pub fn yields_to_rule(&self, status: StatusCode) -> bool {
+        !(self.is_certain() && may_refuse(status))
+    }
+
+    /// Whether words alone refuse it: not worth more than a short pause of requests of its kind. A request that must not be done
+    /// twice is not repeated for them.
     pub fn is_hearsay(&self) -> bool {
-        self.strength == Strength::Words && matches!(self.cause, Cause::Quota | Cause::Concurrency)
+        let in_words = match self.cause {
+            Cause::None => false,
+            Cause::Quota | Cause::Concurrency => true,
+            Cause::Overload => !self.unavailable,
+        };
+        self.strength == Strength::Words && in_words
     }
 }
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 
 use super::{
     Defaults, InputError, numbered,
-    text_lines::{NOT_UTF8, UTF16, is_utf16},
+    text_lines::{MAX_LINE_BYTES, NOT_UTF8, UTF16, is_utf16},
 };
 use crate::batch::{
     item::{Id, Item},
@@ -32,6 +32,9 @@ struct Rest {
     title: Cursor<Vec<u8>>,
     file: Box<dyn BufRead + Send>,
     lines: Lines,
+    /// How many bytes more may come before the record ends that is being read: a quote that is not closed must not fill the
+    /// memory.
+    room: u64,
 }
 
 /// Line numbers of the records that are read next. The csv crate takes CR LF for the end of a record and the begin of
@@ -63,7 +66,7 @@ impl Table {
             return Err(InputError::Line { line: 1, what: UTF16.to_owned() });
         }
         let separator = separator(&title);
-        let rest = Rest { title: Cursor::new(title), file, lines: Lines::new() };
+        let rest = Rest { title: Cursor::new(title), file, lines: Lines::new(), room: MAX_LINE_BYTES };
         let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(rest);
         let names = match reader.headers() {
             Ok(names) => names.clone(),
@@ -94,6 +97,7 @@ impl Table {
 
     /// The next row, as a request with what `defaults` say.
     pub(super) fn next(&mut self, defaults: &Defaults) -> Option<Result<Item, InputError>> {
+        self.records.reader_mut().get_mut().room = MAX_LINE_BYTES;
         let read = self.records.next()?;
         let position = match &read {
             Ok(row) => row.position(),
@@ -147,6 +151,13 @@ impl Read for Rest {
             length => length,
         };
         self.lines.on_read(&buffer[..length]);
+        let Some(room) = self.room.checked_sub(length as u64) else {
+            let told = format!(
+                "it is longer than {MAX_LINE_BYTES} bytes: close each quote, and write one request in each row"
+            );
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
+        };
+        self.room = room;
         Ok(length)
     }
 }
@@ -214,5 +225,20 @@ fn what(error: &csv::Error) -> String {
             )
         }
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_without_an_end_is_an_error_once_its_room_is_used_up() {
+        let file = Box::new(io::BufReader::new(io::repeat(b'x')));
+        let rest = Rest { title: Cursor::new(b"a\n\"".to_vec()), file, lines: Lines::new(), room: 100_000 };
+        let mut records = csv::Reader::from_reader(rest).into_records();
+        let told = what(&records.next().unwrap().unwrap_err());
+        assert!(told.starts_with("it is longer than") && told.contains("close each quote"), "{told}");
+        assert!(records.next().is_none());
     }
 }

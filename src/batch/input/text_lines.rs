@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read as _};
 use super::InputError;
 
 /// Longer lines are no requests: a pipe without a line's end must not fill the memory.
-const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+pub(super) const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// What to do about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
     "this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";

@@ -22,18 +22,24 @@ pub(super) fn read(answers: &[Value], now: Now, evidence: &mut Evidence) {
     }
 }
 
+/// Whether `json` is an answer to such an object of requests.
+pub(super) fn has_responses(json: &Value) -> bool {
+    responses(json).next().is_some()
+}
+
 /// Reads `{"responses":[{"id":"1","status":429,"headers":{"Retry-After":"10"},"body":{…}}, …]}`.
 pub(super) fn read_responses(json: &Value, now: Now, evidence: &mut Evidence) {
+    let done = !is_all_refused(json);
     for response in responses(json).filter(|response| is_throttled(response)) {
         evidence.refuse(Strength::Code);
-        evidence.done = Some(!is_all_refused(json));
+        evidence.done = Some(done);
         response.get("body").into_iter().for_each(|body| refusal::read(body, now, evidence));
         let fields = response.get("headers").and_then(Value::as_object).into_iter().flatten();
         let asked = fields.filter(|(name, _)| name.eq_ignore_ascii_case("retry-after")).filter_map(|(_, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             time::delay(&value, false)?.from(now).filter(|wait| !wait.is_zero())
         });
-        evidence.retry_after = evidence.retry_after.max(asked.max());
+        evidence.said = evidence.said.max(asked.max());
     }
 }
 

@@ -48,8 +48,8 @@ const RENEWALS: [&str; 10] = [
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Reads a sentence in small letters.
-pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
+/// Reads a sentence in small letters. `strength` says how sure its place is.
+pub(super) fn read(lower: &str, strength: Strength, now: Now, evidence: &mut Evidence) {
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC." (400)
     let capped = lower.starts_with("you have reached your specified") && lower.contains("api usage limits");
@@ -70,9 +70,9 @@ pub(super) fn read(lower: &str, now: Now, evidence: &mut Evidence) {
         evidence.spends |= spends;
         evidence.renewed = evidence.renewed.or_else(|| renewal(lower, now));
     }
-    if capped {
+    if capped && strength == Strength::Code {
         evidence.fatal.get_or_insert(why);
-        evidence.refuse(Strength::Code);
+        evidence.refuse(strength);
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     fn read_of(said: &str) -> Evidence {
         let mut evidence = Evidence::default();
-        read(&said.to_ascii_lowercase(), NOW, &mut evidence);
+        read(&said.to_ascii_lowercase(), Strength::Code, NOW, &mut evidence);
         evidence
     }
 

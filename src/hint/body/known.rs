@@ -135,6 +135,11 @@ pub(super) fn is_overloaded(said: &str) -> bool {
     said.eq_ignore_ascii_case("overloaded") || begins(said, &OVERLOADS)
 }
 
+/// Whether the `body` is that of a 503 which Envoy's overload manager sends.
+pub(super) fn is_overloaded_envoy(body: &str) -> bool {
+    body.eq_ignore_ascii_case("envoy overloaded")
+}
+
 /// Whether the body says that the request succeeded.
 pub(super) fn says_done(json: &Value) -> bool {
     ["success", "ok"].iter().any(|name| json.get(*name) == Some(&true.into()))

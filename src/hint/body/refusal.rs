@@ -31,17 +31,19 @@ const PLACES: [&str; 12] = [
 /// One that holds a result, unless it stands in an error.
 const DATA: &str = "data";
 
-/// Reads `json`. What the head asks for goes before what the body does.
+/// Reads `json`.
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
-    let told = evidence.retry_after.take();
     look("", json, 0, Strength::Code, now, evidence);
     // What is told under a name goes before what is found in a sentence.
     sentences("", json, 0, Strength::Code, now, evidence);
-    evidence.retry_after = told.or(evidence.retry_after);
 }
 
-/// The messages of an error, at the places where most APIs have them.
+/// The messages of an error, at the places where most APIs have them. Streams of Gemini that are no events are arrays.
 pub(super) fn messages(json: &Value) -> impl Iterator<Item = &str> {
+    let json = match json.as_array().map(Vec::as_slice) {
+        Some([only]) => only,
+        _ => json,
+    };
     ["/message", "/error", "/error/message"].into_iter().filter_map(|path| json.pointer(path)?.as_str())
 }
 
@@ -101,10 +103,13 @@ fn word(key: &str, value: &Value, strength: Strength, now: Now, evidence: &mut E
         }
         _ => return,
     };
-    // Of several the longest.
     let delay = when.and_then(|when| when.from(now)).filter(|delay| !delay.is_zero());
-    let asked = if strength == Strength::Words { &mut evidence.said } else { &mut evidence.retry_after };
-    *asked = (*asked).max(delay);
+    if strength != Strength::Words && delay.is_some() {
+        // It refuses, but may be about a part of what was asked, when the rest was done.
+        evidence.refuse(Strength::Words);
+    }
+    // Of several the longest.
+    evidence.said = evidence.said.max(delay);
 }
 
 fn sentences(key: &str, json: &Value, depth: usize, strength: Strength, now: Now, evidence: &mut Evidence) {
@@ -134,7 +139,7 @@ fn sentences(key: &str, json: &Value, depth: usize, strength: Strength, now: Now
                     | "msg"
                     | "reason"
             ) {
-                text::message(said, now, evidence);
+                text::message(said, strength, now, evidence);
                 if key.eq_ignore_ascii_case("message") && known::is_documented(said) {
                     evidence.refuse(strength);
                 }

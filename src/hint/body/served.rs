@@ -16,7 +16,7 @@ use crate::hint::{
 };
 
 /// What may stand in a complaint. Whatever else there is, is a result.
-const ASIDE: [&str; 41] = [
+const ASIDE: [&str; 43] = [
     "account_id",
     "backoff",
     "code",
@@ -24,6 +24,8 @@ const ASIDE: [&str; 41] = [
     "description",
     "detail",
     "details",
+    // MediaWiki's.
+    "docref",
     "documentation_url",
     "errcode",
     "errmsg",
@@ -51,6 +53,7 @@ const ASIDE: [&str; 41] = [
     "request_id",
     "requestid",
     "retry_after",
+    "servedby",
     "status_code",
     "statuscode",
     "success",
@@ -227,7 +230,7 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
         let said = error.get("message").and_then(Value::as_str).unwrap_or_default();
         let in_words = nothing_done && (words::complains(said) || said.contains(" too often"));
         if in_words || said.contains("secondary rate limit") {
-            text::message(said, now, evidence);
+            text::message(said, Strength::Words, now, evidence);
         }
         // As Apollo's server has it.
         let status = extensions.and_then(|more| more.pointer("/http/status")).and_then(Value::as_u64);
@@ -256,7 +259,7 @@ fn cost(json: &Value, evidence: &mut Evidence) {
         budget.bucket.window = Some(time::duration(most / rate)).filter(|window| !window.is_zero());
         let missing = number("/requestedQueryCost").map(|requested| time::duration((requested - left) / rate));
         if evidence.refusal.is_some() {
-            evidence.retry_after = evidence.retry_after.or(missing.filter(|missing| !missing.is_zero()));
+            evidence.said = evidence.said.max(missing);
         }
     }
     evidence.speaks(Dialect::SHOPIFY);
@@ -276,7 +279,7 @@ fn stack_exchange(json: &Value, evidence: &mut Evidence) {
     evidence.push(budget);
     if let Some(backoff) = number("backoff").filter(|backoff| *backoff > 0.0) {
         evidence.refuse(Strength::Code);
-        evidence.retry_after = evidence.retry_after.or(Some(time::duration(backoff)));
+        evidence.said = evidence.said.max(Some(time::duration(backoff)));
     }
 }
 
@@ -299,7 +302,7 @@ fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
     let names = ["Note", "Information", "result", "errmsg", "error_msg", "info"];
     let complaints = std::iter::once(json).chain(errors);
     let said = complaints.flat_map(|complaint| names.iter().filter_map(|name| complaint.get(*name)?.as_str()));
-    said.for_each(|said| text::message(said, now, evidence));
+    said.for_each(|said| text::message(said, Strength::Words, now, evidence));
 }
 
 /// Whether this complaint, or this sentence, is about a limit.
@@ -336,7 +339,7 @@ fn kraken(json: &Value, now: Now, evidence: &mut Evidence) {
         evidence.refuse(Strength::Code);
         if let Some((_, until)) = error.split_once("hrottled") {
             let until = time::reset(until.trim_start_matches([':', ' ']), false).and_then(|until| until.from(now));
-            evidence.retry_after = evidence.retry_after.or(until.filter(|until| !until.is_zero()));
+            evidence.said = evidence.said.max(until);
         }
     }
 }

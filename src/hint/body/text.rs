@@ -48,51 +48,89 @@ const UNPAID_ANYWHERE: &str = "credit balance is too low";
 /// Reads a body that is no JSON.
 pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
     elements(body, evidence);
-    message(body, now, evidence);
+    message(body, Strength::Code, now, evidence);
     if known::is_documented(body) {
         evidence.refuse(Strength::Code);
     }
 }
 
-/// Whether it is a fault of SOAP.
+/// Whether it is an envelope of SOAP.
 pub(super) fn is_soap(body: &str) -> bool {
-    ["Fault>", "Fault "].iter().any(|fault| body.contains(fault)) && body.contains("Envelope")
+    body.starts_with('<') && tags(body).next().is_some_and(|(tag, _)| local_name(tag) == "Envelope")
 }
 
-/// Reads the codes of XML. `<Error><Code>SlowDown</Code>…`; of SOAP `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, in
-/// version 1.2 `<Subcode><Value>…`, and in `<detail>` NetSuite's `<platformFaults:exceededConcurrentRequestLimitFault>` around
-/// `<platformFaults:code>`. What other elements say may be about something that was done.
+/// Reads the codes of XML. What other elements than those of [`is_place`] say may be about something that was done.
 fn elements(body: &str, evidence: &mut Evidence) {
+    if !body.starts_with('<') {
+        // Prose that quotes markup.
+        return;
+    }
     let mut open: Vec<&str> = Vec::new();
-    let elements = body.split('<').skip(1).filter_map(|rest| rest.split_once('>')).take(MAX_ELEMENTS);
-    for (tag, text) in elements {
-        if tag.starts_with(['?', '!']) {
-            continue;
-        }
+    for (tag, text) in tags(body).take(MAX_ELEMENTS) {
         if tag.starts_with('/') {
             open.pop();
-            continue;
+        } else {
+            let name = local_name(tag);
+            let strength = if is_place(name, &open) { Strength::Code } else { Strength::Words };
+            if name == "Value" || name.to_ascii_lowercase().ends_with("code") {
+                codes::judge(text.trim().rsplit(':').next().unwrap_or_default(), strength, evidence);
+            } else if let Some(fault) = name.strip_suffix("Fault") {
+                codes::judge(fault, strength, evidence);
+            }
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
         }
-        let name = tag.split([' ', '/', '\n', '\t', '\r']).next().unwrap_or_default();
-        let name = name.rsplit(':').next().unwrap_or_default();
-        let parent = open.last().copied().unwrap_or_default();
-        let is_placed = match name {
-            "faultcode" => parent == "Fault",
-            "code" | "exceptionCode" => parent.ends_with("Fault"),
-            "Code" => matches!(parent, "" | "Error"),
-            "Value" => matches!(parent, "Code" | "Subcode"),
-            name => name.ends_with("Fault") && matches!(parent, "detail" | "Detail"),
-        };
-        let strength = if is_placed { Strength::Code } else { Strength::Words };
-        if name == "Value" || name.to_ascii_lowercase().ends_with("code") {
-            codes::judge(text.trim().rsplit(':').next().unwrap_or_default(), strength, evidence);
-        } else if let Some(fault) = name.strip_suffix("Fault") {
-            codes::judge(fault, strength, evidence);
-        }
-        if !tag.ends_with('/') {
-            open.push(name);
+        if open.is_empty() {
+            // A document has one root (XML 1.0 §2.1).
+            return;
         }
     }
+}
+
+/// Whether the element `name` within the elements `open` has the code of a refusal. `<Error><Code>SlowDown</Code>…`, also within
+/// `<ErrorResponse>` or `<Response><Errors>`; of SOAP `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, in version 1.2
+/// `<Subcode><Value>…`, and in `<detail>` NetSuite's `<platformFaults:exceededConcurrentRequestLimitFault>` around
+/// `<platformFaults:code>`.
+fn is_place(name: &str, open: &[&str]) -> bool {
+    match open {
+        ["Envelope", "Body", "Fault", within @ ..] => match within {
+            [] => name == "faultcode",
+            ["Code", ..] => name == "Value",
+            ["detail" | "Detail"] => name.ends_with("Fault"),
+            ["detail" | "Detail", fault] => matches!(name, "code" | "exceptionCode") && fault.ends_with("Fault"),
+            _ => false,
+        },
+        [around @ .., "Error"] => {
+            let is_of_error = |name: &&str| matches!(*name, "Errors" | "Response") || name.ends_with("ErrorResponse");
+            name == "Code" && around.iter().all(is_of_error)
+        }
+        _ => false,
+    }
+}
+
+/// The tags of XML without their brackets, each with the text behind it. Comments and CDATA sections have none.
+fn tags(xml: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = xml;
+    let markup = std::iter::from_fn(move || {
+        let markup = &rest[rest.find('<')?..];
+        let end = match markup {
+            _ if markup.starts_with("<!--") => "-->",
+            _ if markup.starts_with("<![CDATA[") => "]]>",
+            _ => ">",
+        };
+        let (tag, behind) = markup.split_once(end)?;
+        rest = behind;
+        Some((&tag[1..], behind))
+    });
+    let tags = markup.filter(|(tag, _)| !tag.starts_with(['!', '?']));
+    tags.map(|(tag, behind)| (tag, behind.split('<').next().unwrap_or_default()))
+}
+
+/// The name of the element that `tag` opens, without its namespace.
+fn local_name(tag: &str) -> &str {
+    let name = tag.split([' ', '/', '\n', '\t', '\r']).next().unwrap_or_default();
+    name.rsplit(':').next().unwrap_or_default()
 }
 
 /// Reads what a body says about payment. "Insufficient balance" is also why a transfer fails.
@@ -104,8 +142,8 @@ pub(super) fn payment(body: &str, is_asked_for: bool, evidence: &mut Evidence) {
     }
 }
 
-/// Reads a sentence.
-pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
+/// Reads a sentence. `strength` says how sure its place is.
+pub(super) fn message(text: &str, strength: Strength, now: Now, evidence: &mut Evidence) {
     let lower = text.to_ascii_lowercase();
     if SECONDARY.iter().any(|secondary| lower.contains(secondary)) {
         evidence.refuse(Strength::Words);
@@ -115,7 +153,7 @@ pub(super) fn message(text: &str, now: Now, evidence: &mut Evidence) {
     if complains(&lower) {
         evidence.refuse(Strength::Words);
     }
-    hopeless::read(&lower, now, evidence);
+    hopeless::read(&lower, strength, now, evidence);
     if is_too_many_at_once(&lower) {
         evidence.refuse(Strength::Words);
         evidence.cause.get_or_insert(Cause::Concurrency);
@@ -186,7 +224,12 @@ mod tests {
     fn too_many_concurrent_requests_are_a_matter_of_how_many_there_are() {
         let cause = |text: &str| {
             let mut evidence = Evidence::default();
-            message(text, Now { arrived: Duration::from_secs(1_756_105_200), date: None }, &mut evidence);
+            message(
+                text,
+                Strength::Words,
+                Now { arrived: Duration::from_secs(1_756_105_200), date: None },
+                &mut evidence,
+            );
             evidence.cause
         };
         for said in ["Too many concurrent requests", "concurrency limit exceeded", "too many concurrent connections"] {
@@ -200,7 +243,7 @@ mod tests {
     fn told(text: &str) -> Option<f64> {
         let arrived = Duration::from_secs(1_756_105_200);
         let mut evidence = Evidence::default();
-        message(text, Now { arrived, date: None }, &mut evidence);
+        message(text, Strength::Words, Now { arrived, date: None }, &mut evidence);
         evidence.said.map(|wait| wait.as_secs_f64())
     }
 

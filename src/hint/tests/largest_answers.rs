@@ -84,6 +84,9 @@ fn largest_body_is_read_in_linear_time() {
         "[",
         "{\"a\":",
         "{\"errors\":[",
+        "<a>",
+        "<!--",
+        "<![CDATA[",
         "\"",
         "\\",
         "retry in 1 s ",
@@ -107,6 +110,19 @@ fn largest_body_is_read_in_linear_time() {
             check(200, &events, Some(format!("data: {body}\n\n").as_bytes()), piece);
         }
     }
+}
+
+#[test]
+fn largest_batch_is_read_in_linear_time() {
+    let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let text = |bytes: usize| {
+        let response = r#"{"id":"1","status":429}"#;
+        let responses = vec![response; bytes / (response.len() + 1)].join(",");
+        format!(r#"{{"responses":[{responses}],"@error":"error"}}"#)
+    };
+    assert_linear("throttled responses", BODY, text, |text| {
+        read(&Answer { status: StatusCode::OK, headers: &headers, body: Some(text.as_bytes()), arrived: NOON });
+    });
 }
 
 /// An API may send each byte in a piece of its own, and an event that is nothing but an empty line.

@@ -205,6 +205,10 @@ fn only_small_legible_bodies_are_held_back() {
         assert!(wanted(200, &[json, coding]) && wanted(200, &[json, small, coding]) && wanted(429, &[json, coding]));
         assert!(!wanted(200, &[json, ("content-length", "16385"), coding]) && !wanted(404, &[json, coding]));
     }
+    for kind in ["application/x-ndjson", "application/json-seq", "application/jsonl", "application/stream+json"] {
+        let (kind, coding) = (("content-type", kind), ("content-encoding", "gzip"));
+        assert!(!wanted(200, &[kind, coding]) && wanted(200, &[kind, small, coding]), "{kind:?} comes bit by bit");
+    }
     assert!(!wanted(503, &[json, ("retry-after", "30")]) && !wanted(429, &[json, ("content-length", "16385")]));
 }
 

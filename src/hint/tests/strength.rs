@@ -41,6 +41,8 @@ fn documented_refusals_were_not_done() {
         r#"200 | {"error":{"type":"Exception","message":"Quota limit exceeded","code":4}}"#,
         r#"200 | {"error":{"code":"ratelimited","info":"You've exceeded your rate limit."}}"#,
         r#"200 | retry-after: 5 | {"error":{"code":"maxlag","info":"Waiting for 10.64.48.1: 8.55 seconds lagged.","lag":8.55}}"#,
+        r#"200 | retry-after: 5 | {"error":{"code":"maxlag","info":"x"},"docref":"See https://x/api.php","servedby":"mw1386"}"#,
+        r#"200 | {"error":{"code":"ratelimited","info":"x"},"responses":[]}"#,
         r#"200 | {"error_message":"x","results":[],"status":"OVER_QUERY_LIMIT"}"#,
         r#"400 | {"__type":"ThrottlingException","message":"Rate exceeded"}"#,
         r#"400 | {"error":{"code":"SSS_REQUEST_LIMIT_EXCEEDED","message":"x"}}"#,
@@ -50,7 +52,11 @@ fn documented_refusals_were_not_done() {
         r#"403 | {"message":"You have exceeded a secondary rate limit."}"#,
         r#"403 | {"statusCode":403,"message":"Out of call volume quota. Quota will be replenished in 01:30:00."}"#,
         r#"503 | {"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}"#,
+        r#"503 | [{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}]"#,
+        "503 | envoy overloaded",
         "503 | <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
+        "503 | <?xml version=\"1.0\"?><Response><Errors><Error><Code>RequestLimitExceeded</Code></Error></Errors></Response>",
+        "400 | <ErrorResponse xmlns=\"x\"><Error><Type>Sender</Type><Code>Throttling</Code></Error></ErrorResponse>",
         "500 | <soap:Envelope><soap:Body><soap:Fault><faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode></soap:Fault></soap:Body></soap:Envelope>",
         "500 | <e:Envelope><e:Body><e:Fault><faultcode>x</faultcode><detail><p:exceededConcurrentRequestLimitFault><p:code>WS_CONCUR_SESSION_DISALLWD</p:code></p:exceededConcurrentRequestLimitFault></detail></e:Fault></e:Body></e:Envelope>",
         "529",
@@ -78,9 +84,46 @@ fn words_alone_are_weak() {
         "500 | <soap:Envelope><soap:Body><soap:Fault><faultcode>soap:Server</faultcode><detail><order><id>17</id><state>created</state><mailCode>THROTTLED</mailCode></order></detail></soap:Fault></soap:Body></soap:Envelope>",
         "500 | <soap:Envelope><soap:Body><soap:Fault><detail><mailCode>THROTTLED</mailCode></detail></soap:Fault></soap:Body></soap:Envelope>",
         r#"500 | {"error":{"code":"rate_limit_exceeded","message":"x"}}"#,
+        r#"500 | {"error":{"code":"rate_limit_exceeded","message":"no <Fault> in <Envelope>"}}"#,
+        r#"503 | [{"error":{"message":"The model is overloaded"}},{"id":17}]"#,
+        r#"503 | {"error":"order 17 was created; mail later","retry_after":3600}"#,
+        r#"400 | {"error":"order 17 was created; mail later","retry_after":3600}"#,
+        r#"400 | {"error":{"message":"mail later","details":{"retryDelay":"3600s"}}}"#,
+        "400 | <html><body>cannot parse <Error><Code>SlowDown</Code></Error></body></html>",
+        "503 | <Error><Code>Bad</Code><Message><![CDATA[<Error><Code>SlowDown</Code></Error>]]></Message></Error>",
+        "503 | <!-- <Error><Code>SlowDown</Code></Error> --><Error><Code>Bad</Code></Error>",
+        "503 | <p>cannot parse</p><Error><Code>SlowDown</Code></Error>",
+        "503 | <Code>SlowDown</Code>",
+        "503 | the envoy overloaded nothing",
     ] {
         assert_eq!(refused(answer), Some((Strength::Words, false)), "{answer}");
         assert!(hint(answer).wait.is_none_or(|wait| wait <= Duration::from_secs(60)), "{answer}");
+    }
+}
+
+#[test]
+fn overload_in_words_alone_is_hearsay() {
+    for answer in [
+        r#"400 | {"orderId":17,"mail":{"code":"overloaded"}}"#,
+        r#"403 | {"orderId":17,"mail":{"code":"server_busy"}}"#,
+        r#"200 | {"success":false,"code":"overloaded","errors":[{"message":"no mail for order 17"}]}"#,
+    ] {
+        assert!(hint(answer).is_hearsay(), "{answer}");
+    }
+    let unavailable = hint(r#"503 | {"orderId":17,"mail":{"code":"overloaded"}}"#);
+    assert_eq!((unavailable.cause, unavailable.is_hearsay()), (Cause::Overload, false), "its status refuses");
+}
+
+#[test]
+fn quoted_markup_refuses_nothing() {
+    for answer in [
+        "400 | cannot parse <Code>SlowDown</Code>",
+        "400 | cannot parse <Error><Code>SlowDown</Code></Error>",
+        "400 | <Error><Code>Bad</Code><Message><![CDATA[<Error><Code>SlowDown</Code></Error>]]></Message></Error>",
+        "400 | <!-- <Error><Code>SlowDown</Code></Error> --><Error><Code>Bad</Code></Error>",
+        "400 | <p>cannot parse</p><Error><Code>SlowDown</Code></Error>",
+    ] {
+        assert_eq!(refused(answer), None, "{answer}");
     }
 }
 
@@ -124,6 +167,16 @@ fn a_quoted_cap_has_no_end() {
         r#"400 | {"error":"unknown command: You have reached your specified API usage limits. You will regain access on 2030-01-01."}"#,
     );
     assert_eq!((quoted.cause, quoted.hopeless), (Cause::None, None));
+    let cap = "You have reached your specified API usage limits. You will regain access on 2030-01-01.";
+    for body in [
+        format!(r#"{{"error":"x","input":{{"message":"{cap}"}}}}"#),
+        format!(r#"{{"error":{{"message":"x","input":{{"error":"{cap}"}}}}}}"#),
+    ] {
+        assert_eq!(refused(&format!("400 | {body}")), None, "{body}");
+    }
+    let own =
+        hint(&format!(r#"400 | {{"type":"error","error":{{"type":"invalid_request_error","message":"{cap}"}}}}"#));
+    assert!(own.hopeless == Some(Hopeless::Cap) && own.wait > Some(Duration::from_secs(86_400)), "{own:?}");
     let quoted = hint(r#"403 | {"error":"no page 'rate limit exceeded: daily limit, resets on 2030-01-01'"}"#);
     assert_eq!((quoted.hopeless, quoted.wait), (Some(Hopeless::Cap), None));
 }

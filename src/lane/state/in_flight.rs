@@ -104,6 +104,7 @@ impl InFlight {
     /// The head of its answer came after `took`.
     pub(super) fn answered(&mut self, seq: Seq, took: Duration, heard: &AnswerReport<'_>) {
         self.learn(|gradient| match heard.hint.cause {
+            _ if heard.hint.is_hearsay() => gradient.unmeasured(seq),
             Cause::Overload | Cause::Concurrency => gradient.overloaded(seq),
             Cause::None if !heard.failed => gradient.answered(seq, took),
             // A refusal, and an error, may come sooner than what takes work.

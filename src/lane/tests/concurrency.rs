@@ -90,7 +90,7 @@ async fn an_api_that_is_overloaded_gets_less_and_one_request_goes_on() {
     let world = World::with("in-flight auto", |policy| policy.breaker = false);
     serve(&world, 64, vec![ask(kind()); 4000]).await;
     let before = world.lane.snapshot().in_flight_limit.unwrap();
-    let hint = Hint { cause: hint::Cause::Overload, ..Hint::NOTHING };
+    let hint = Hint { cause: hint::Cause::Overload, unavailable: true, ..Hint::NOTHING };
     for _ in 0..100 {
         let mut permit = world.permit().await;
         permit.sent();

@@ -19,7 +19,7 @@ use super::{
     retry::{
         self,
         attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
-        replay::ReplayRequest,
+        replay::{self, ReplayRequest},
     },
     wait,
 };
@@ -59,6 +59,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     let begun = exchange.attempt_begins();
     let mut span = trace_try(&exchange, &route, &mut request, resends, reason);
     let (head, length) = (request.method() == Method::HEAD, costs::length(request.body()));
+    let repeatable = replay::is_repeatable(&request);
     // Present only if the step that reads requests has accepted it.
     let wanted = if upgrades { request.headers().get(UPGRADE).cloned() } else { None };
     let upgrade = wanted.map(|wanted| (wanted, hyper::upgrade::on(&mut *request)));
@@ -102,6 +103,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         wait,
         location: location.as_deref(),
         head,
+        repeatable,
         length,
         written,
         now,

@@ -263,6 +263,7 @@ fn what_a_rule_declares_to_be_a_refusal_is_sent_again_and_shown() {
             "",
             r#"{"data":null,"errors":[{"path":["createOrder"],"extensions":{"code":"THROTTLED"}}]}"#,
         ),
+        ("status = 500", 500, "", "{}"),
         ("status = 404 and header.x-reason = quota", 404, "X-Reason: quota\r\n", "{}"),
     ] {
         let upstream = first(answer(status, fields, body));

@@ -62,6 +62,16 @@ fn a_post_that_may_have_been_done_is_sent_once_and_its_answer_is_passed_on() {
         ),
         ("503 Down", r#"{"error":"order 17 was created; the mail server is overloaded"}"#),
         ("400 Bad", r#"{"orderId":17,"mail":{"code":"THROTTLED","retry_after":60}}"#),
+        ("400 Bad", r#"{"orderId":17,"mail":{"code":"overloaded"}}"#),
+        ("401 No", r#"{"orderId":17,"mail":{"code":"server_busy"}}"#),
+        ("403 No", r#"{"orderId":17,"mail":{"code":"overloaded"}}"#),
+        ("200 OK", r#"{"success":false,"code":"overloaded","message":"order 17 was stored; the \"error\": no mail"}"#),
+        ("200 OK", r#"{"success":false,"code":"overloaded","errors":[{"message":"no mail for order 17"}]}"#),
+        // Waits that a body tells, beside what was done.
+        ("400 Bad", r#"{"error":"order 17 was created; mail later","retry_after":60}"#),
+        ("503 Down", r#"{"error":"order 17 was created; mail later","retry_after":60}"#),
+        // Markup that is quoted.
+        ("400 Bad", "<html><body>cannot parse <Error><Code>SlowDown</Code></Error></body></html>"),
     ] {
         let (andante, upstream) = (Andante::serve(&[]), Upstream::always(answer(head, body)));
         let (got, took) = timed(&andante, &upstream, "POST", "Content-Length: 2\r\n\r\nhi");
@@ -109,6 +119,36 @@ fn a_get_that_words_alone_refuse_is_sent_again_and_pauses_its_kind_alone() {
     assert!(now().since(since) < ms(700), "{:?}", now().since(since));
     assert_eq!(first.answer().status(), 200);
     assert_eq!(upstream.requests().len(), 3);
+}
+
+#[test]
+fn a_get_that_words_alone_refuse_pauses_its_kind_where_nothing_is_sent_again() {
+    let upstream = Upstream::answering(|request| match request.line().contains("/a") {
+        true => answer("403 No", r#"{"message":"Sorry: too many requests, try again in 2 seconds"}"#),
+        false => OK.to_owned(),
+    });
+    let config = format!("[[rule]]\nhost = \"{}\"\nretry = \"off\"\n", upstream.address());
+    let andante = Andante::with_config(&config);
+    let get = |path: &str| format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.url(path), upstream.address());
+    let since = now();
+    assert_eq!(Client::ask(andante.proxy(), get("/a")).status(), 403);
+    assert_eq!(Client::ask(andante.proxy(), get("/b")).status(), 200);
+    assert!(now().since(since) < ms(900), "{:?}", now().since(since));
+    assert_eq!(Client::ask(andante.proxy(), get("/a")).status(), 403);
+    assert!(now().since(since) > ms(1900), "{:?}", now().since(since));
+    assert_eq!(upstream.requests().len(), 3);
+}
+
+#[test]
+fn a_get_that_is_overloaded_in_words_alone_is_sent_again_once_its_kind_has_paused() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let upstream = Upstream::answering(move |_| match count.fetch_add(1, std::sync::atomic::Ordering::AcqRel) {
+        0 => answer("400 Bad", r#"{"orderId":17,"mail":{"code":"overloaded"}}"#),
+        _ => OK.to_owned(),
+    });
+    let andante = Andante::serve(&[]);
+    assert_eq!(timed(&andante, &upstream, "GET", "\r\n").0.status(), 200);
+    assert_eq!(upstream.requests().len(), 2);
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn hint() -> impl Strategy<Value = Hint> {
             hopeless: None,
             strength: Strength::Head,
             done: false,
+            unavailable: false,
         },
     )
 }

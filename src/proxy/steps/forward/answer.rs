@@ -14,6 +14,7 @@ use crate::{
     learn::AnswerReport,
     limit::Unit,
     metrics::Saving,
+    policy::RefusedAnswer,
     proxy::{
         exchange::Exchange,
         log_throttle::LogTopic,
@@ -55,6 +56,8 @@ pub(crate) struct InFlight<'a> {
     pub(crate) location: Option<&'a LocationRewriter>,
     /// The answer has no body, whatever its length says.
     pub(crate) head: bool,
+    /// Whether the request may be carried out twice.
+    pub(crate) repeatable: bool,
     /// Length of the request's body, if stated.
     pub(crate) length: Option<u64>,
     /// Time at which the last of the request was written.
@@ -73,7 +76,7 @@ pub(crate) async fn judge(
     parts: &mut Parts,
     body: &mut UpstreamBody,
 ) -> Result<Hint, Error> {
-    let InFlight { exchange, route, wait, location, head, length, written, now } = in_flight;
+    let InFlight { exchange, route, wait, location, head, length, written, now, .. } = in_flight;
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
     let mut announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
@@ -154,7 +157,7 @@ async fn read_limits(
     body: &mut UpstreamBody,
     glance: &Glance<'_>,
 ) -> Hint {
-    let &InFlight { exchange, route, head, .. } = in_flight;
+    let &InFlight { exchange, route, head, repeatable, .. } = in_flight;
     let (status, headers, declared) = (parts.status, &parts.headers, &route.lane.policy().refused);
     let (mut beginning, mut whole) = (None, true);
     let route_name = replay.map(ReplayRequest::route_name);
@@ -176,8 +179,8 @@ async fn read_limits(
     let beginning = beginning.as_deref();
     let arrived = || exchange.proxy.clock.time_of_day();
     let mut hint = hint::read_at(status, headers, glance.told, beginning, arrived);
-    let declared = declared.iter().any(|answer| answer.matches(status, headers, beginning.filter(|_| whole)));
-    if declared && !(hint.is_certain() && may_refuse(status)) {
+    if RefusedAnswer::matches_any(declared, status, headers, beginning.filter(|_| whole)) && hint.yields_to_rule(status)
+    {
         hint = hint::read_refused(&Answer { status, headers, body: beginning, arrived: arrived() });
     }
     if hint.hopeless == Some(Hopeless::Resources) && is_inference(&route.origin.host, path) {
@@ -185,12 +188,12 @@ async fn read_limits(
     }
     let refused = hint.cause != Cause::None;
     let hopeless = status.is_client_error() && hint.hopeless.is_some();
-    let refuses = may_refuse(status) || hint.strength == Strength::Code || hopeless;
+    let refuses = hint::may_refuse(status) || hint.strength == Strength::Code || hopeless;
     // The answer states when to repeat this request (RFC 9110 §10.2.3).
     let is_result = hint.done && hint.strength == Strength::Head && hint::asks_to_wait(headers);
     // If only the text refuses, the request may have been carried out: the failure concerns this request alone, and no
     // limit is learned.
-    let may_be_done = hint.is_hearsay() && !hopeless && !replay.is_some_and(ReplayRequest::is_repeatable);
+    let may_be_done = hint.is_hearsay() && !hopeless && !repeatable;
     if refused && (is_result || may_be_done || !refuses) {
         hint.accept();
     }
@@ -234,12 +237,6 @@ pub(crate) fn log_hopeless(route: &Route, exchange: &Exchange, hint: &Hint, why:
             "an API refuses requests for a reason that waiting does not change: they get its answer at once"
         ),
     }
-}
-
-/// Returns whether answers with this status may mean that the request was not processed. With other statuses, a part of
-/// the request may have been carried out.
-fn may_refuse(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
 
 /// Reads the answer to its end, so that its request holds nothing upstream while it is sent again. Returns `false` if

@@ -35,8 +35,11 @@ impl RetryReason {
     pub(crate) fn of_answer(hint: &Hint, status: StatusCode, replay: &ReplayRequest, lane: &Lane) -> Option<Self> {
         match hint.cause {
             _ if hint.done || hint.signal == Signal::FatalQuota => None,
+            _ if hint.is_hearsay() && !replay.is_repeatable() => None,
             Cause::Quota => Some(Self::Refused),
             Cause::Concurrency => Some(Self::Crowded),
+            // Clients may have written the text: only this kind of request pauses.
+            Cause::Overload if hint.is_hearsay() => Some(Self::Refused),
             // A wait that only the text mentions is no request to wait.
             Cause::Overload if hint.retry_after.is_some() && hint.strength > Strength::Words => Some(Self::Refused),
             // The answer itself says that nothing was done.

@@ -18,6 +18,11 @@ use crate::{
 /// Field that says that a request may be carried out twice.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// Whether `request` may be carried out twice: its method is idempotent (RFC 9110 §9.2.2), or it has an idempotency key.
+pub(crate) fn is_repeatable<B>(request: &Request<B>) -> bool {
+    request.method().is_idempotent() || request.headers().contains_key(IDEMPOTENCY_KEY)
+}
+
 /// Copy of a request that is needed to send it once more.
 pub(crate) struct ReplayRequest {
     method: Method,
@@ -41,7 +46,7 @@ impl ReplayRequest {
         let kept = unended.then(|| request.body_mut().keep(most, memory)).flatten();
         let (method, uri, version) = (request.method().clone(), request.uri().clone(), request.version());
         let fields = request.headers();
-        let repeatable = method.is_idempotent() || fields.contains_key(IDEMPOTENCY_KEY);
+        let repeatable = is_repeatable(request);
         let fields = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let extensions = request.extensions().clone();
         Self { method, uri, version, fields, extensions, kept, repeatable }
