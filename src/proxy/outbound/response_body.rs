@@ -250,16 +250,12 @@ impl UpstreamBody {
         self.span = span;
     }
 
-<<<<<<< HEAD
     /// The span of its try, if that is recorded.
     pub(crate) fn span(&mut self) -> Option<&mut TrySpan> {
         self.span.as_deref_mut()
     }
 
-    /// Has what the request used read from here on.
-=======
     /// Reads the usage from the body from now on.
->>>>>>> wproxy
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
         self.ahead.pieces().for_each(|piece| usage.read(piece));
         self.usage = Some(usage);
