@@ -41,9 +41,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITTED = pathlib.Path(__file__).resolve().with_suffix(".json")
 # Instructions may grow by this much before somebody has to say why.
 TOLERANCE = 0.03
-# So many times are they counted for that; the fewest count.
+# Number of counts for that comparison; the lowest count is used.
 ROUNDS = 3
-# Requests that are not counted: connections are made by them, and what is made once; and those that are.
+# Uncounted requests, which make connections and one-time allocations; and counted requests.
 WARM, REQUESTS = 500, 2000
 # HTTP/1 connections; HTTP/2 has an eighth of them, with eight streams each.
 CONNECTIONS, STREAMS = 32, 8
@@ -144,7 +144,8 @@ def main():
 def check(world, counts):
     """Compares plain requests with the committed figure."""
     committed = json.loads(COMMITTED.read_text())["plain, dev profile"]
-    # What else a machine does adds instructions, since the proxy then wakes up more often. It never takes any away.
+    # Other work of the machine adds instructions, since the proxy then wakes up more often. Such work never removes
+    # any.
     found = min(counts.measure(world, "andante", "plain")["user instructions"] for _ in range(ROUNDS))
     growth = found / committed - 1
     print(f"user instructions of a plain request, dev profile: {found:,.0f}, {growth:+.1%} of the committed {committed:,}")
@@ -313,7 +314,7 @@ class Callgrind:
         load.run(requests)
         control("dump bench")
         world.stop(process)
-        # What was dumped has a number behind its name; the name alone has what came after that.
+        # A dump has a number behind its name. The file without a number has the counts after the dump.
         dump = pathlib.Path(f"{out}.2")
         text = dump.read_text(errors="replace")
         if world.args.profile:
@@ -335,7 +336,7 @@ def calls(text, wanted):
     for function, called, count in edges:
         if function:
             caller = function
-        # One that calls another counts once.
+        # A function that calls another one of the list counts once.
         elif called in names and caller not in names:
             total += int(count)
     return total if names else None
@@ -404,7 +405,7 @@ def intercepted(port, up, alpn):
 
 def secured(stream, alpn):
     context = ssl.create_default_context()
-    # Whose certificate it is is not what is measured here.
+    # The owner of the certificate does not matter here.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([alpn])
     stream = context.wrap_socket(stream, server_hostname="localhost")

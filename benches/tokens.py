@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INPUT, OUTPUT, WINDOW = 90_000, 20_000, 60
 LEAST = 0.95
 WORKERS = 100
-# How long a token of output takes.
+# Seconds per token of output.
 TOKEN = 0.002
 CONFIG = """
 [[rule]]
@@ -165,7 +165,7 @@ async def run(args, scarce, scale):
         most = most_in_a_window(used)
         share = sum(tokens for at, tokens in used if begun + 60 <= at < begun + 60 * args.minutes) / limit / (args.minutes - 1)
         print(f"{scarce} scarce, {unit}: at most {most:,} of {limit:,} in a minute, {share:.3f} used")
-        # What was reserved for one answer, and is wrong by as much as that answer.
+        # The reservation of a single answer may be wrong by that answer's size.
         if most > limit + (api.largest if unit == "output" else 0):
             complaints.append(f"{most - limit:,} too many {unit} tokens; the largest output was {api.largest:,}")
         if unit == scarce and share < LEAST:

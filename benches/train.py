@@ -19,7 +19,7 @@ from instructions import WAYS, Load, World
 
 # Of each way. The build that counts is a third as fast as others.
 REQUESTS = 20_000
-# What a limit of 2,000 a second holds back for 3 s.
+# Number of requests that a limit of 2,000 a second delays for 3 s.
 PACED = 6_000
 
 

@@ -20,11 +20,11 @@ import urllib.request
 
 from instructions import ROOT, frame, wait_for
 
-# What a client sends beside its target; HTTP/2 gets the same.
+# Fields of a client's request; HTTP/2 gets the same.
 FIELDS = {"user-agent": "python-requests/2.32.3", "accept-encoding": "gzip, deflate", "accept": "*/*",
           "authorization": "Bearer 0123456789abcdef0123456789abcdef"}
 STREAMS = 100
-# One leaves at once, and the next in an hour: an upstream that never answers will do.
+# The first request leaves at once, and the next in an hour: an upstream that never answers suffices.
 CONFIG = """
 listen = ["127.0.0.1:{port}"]
 admin = "127.0.0.1:{admin}"

@@ -20,7 +20,7 @@ fn sharing(upstream: &Upstream, rule: &str) -> Andante {
     Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\ncoalesce = true\n{rule}\n", upstream.address()))
 }
 
-/// The same at `limit`, the first slot of which has been used.
+/// An andante with `coalesce` and `limit`, whose first slot has been used.
 fn busy(upstream: &Upstream, limit: &str) -> Andante {
     first_slot_used(sharing(upstream, &format!("limits = [\"{limit}\"]")), upstream)
 }
@@ -114,7 +114,7 @@ pub(crate) fn connected(andante: &Andante, count: u64) {
     std::thread::park_timeout(Duration::from_millis(100));
 }
 
-/// Whether the status and the metrics count so many slots as saved, all of them by this.
+/// Whether status and metrics count this number of saved slots, all of them saved by `by`.
 pub(crate) fn counts_saved(andante: &Andante, by: &str, count: u64) -> bool {
     let (sample, value) = (format!("andante_slots_saved_total{{by=\"{by}\","), format!(" {count}"));
     andante.status()["slots_saved_total"] == count
@@ -185,7 +185,7 @@ fn who_comes_while_an_answer_is_under_way_gets_all_of_it_as_it_comes() {
     for client in [&mut leader, &mut late] {
         client.until("4\r\nlast\r\n0\r\n\r\n");
     }
-    // It is over: whoever comes now gets an answer of its own.
+    // The shared call is over: a later request gets an answer of its own.
     go.send(()).unwrap();
     assert_eq!(get(&andante, &upstream, "").answer().body, b"firstlast");
     assert_eq!(calls(&upstream, "/same"), 2);

@@ -1,4 +1,4 @@
-//! Answers that break the rules, or never come: they are told from good ones, and harm nobody else.
+//! Answers that break the rules, or never come: andante tells them from good ones, and no other request suffers.
 
 use rustix::process::Signal;
 
@@ -57,7 +57,7 @@ fn answers_whose_end_is_in_doubt_are_502() {
     ] {
         rejected(&answered(&andante, text), 502, "http_protocol_error", what);
     }
-    // None of this is held against the next one.
+    // The next answer does not suffer from these.
     assert_eq!(answered(&andante, OK).text(), "ok");
 }
 
@@ -178,7 +178,7 @@ fn a_line_feed_alone_in_a_trailer_section_ends_the_connection() {
     }
 }
 
-/// What comes with the head is looked at before the head is passed on.
+/// andante examines bytes that come with the head before it passes the head on.
 #[test]
 fn a_body_that_is_broken_from_its_first_byte_is_a_502_and_no_success() {
     for (what, error, text) in [

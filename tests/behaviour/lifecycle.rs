@@ -22,14 +22,14 @@ mod telemetry;
 mod timeouts;
 mod upstreams;
 
-/// Whether nobody is connected, waits, or is on his way.
+/// Whether no client is connected, and no request waits or is in flight.
 fn quiet(status: &Value) -> bool {
     let lanes = status["lanes"].as_array().unwrap();
     let done = |lane: &Value| lane["waiting"] == 0 && lane["in_flight"] == 0;
     status["connections"]["client"] == 0 && status["tunnels"] == 0 && lanes.iter().all(done)
 }
 
-/// How many wait in the only lane.
+/// Number of waiting requests in the only lane.
 fn waiting(status: &Value) -> u64 {
     status["lanes"][0]["waiting"].as_u64().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What andante does, seen from outside: the real program, over real sockets.
+//! Behaviour of andante, seen from outside: the real program, over real sockets.
 //!
 //! Tests are named after what they claim. The files that begin with `http_` hold andante to what HTTP asks of a proxy.
 

@@ -162,7 +162,7 @@ def documented():
         if line.lstrip().startswith("#"):
             commented.add(depth)
         elif line.endswith(":"):
-            # That of a section is for all that is in it.
+            # The comment of a section covers all keys in it.
             commented |= {depth + 2} if depth in commented else set()
         elif line.strip() and depth not in commented:
             found.append(line)

@@ -12,7 +12,7 @@ from install import HERE, MORE_NODE, NODE, search_path
 from matrix import Not
 from upstream import free_ports
 
-# Limits that hold nobody up.
+# Limits that delay no request.
 RULE = """
 [[rule]]
 name = "test"

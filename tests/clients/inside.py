@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-# As long as a client may take.
+# Time in seconds that a client may take.
 PATIENCE = 30
 
 
@@ -34,7 +34,7 @@ def run(command, environment):
         try:
             out, err = client.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            # What it started, too.
+            # Ends the client's child processes, too.
             os.killpg(client.pid, signal.SIGKILL)
             out, err = client.communicate()
             err += f"\nno end after {PATIENCE} s"

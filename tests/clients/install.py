@@ -20,7 +20,7 @@ MORE_VENV = PLACE / "more-python"
 MORE_NODE = PLACE / "more-node"
 GO = PLACE / "more-go"
 
-# What the clients of --all are made of.
+# Packages for the clients of --all.
 PACKAGES = [
     "command -v go => golang-go",
     "command -v javac => default-jdk-headless",

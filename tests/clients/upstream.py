@@ -29,7 +29,7 @@ class Upstream:
         self.ports = dict(zip(["plain", "tls", "h2", "upload", "ws", "wss", "grpc", "grpcs"], free_ports(8)))
         certificates.make(folder)
         self.write_nginx(content.make(folder / "www"))
-        # A log that nobody has written to yet is an empty one.
+        # A log without any line yet is an empty log.
         self.logs = [folder / f"{name}.log" for name in ["nginx", "websocket", "grpc_echo"]]
         for log in self.logs:
             log.touch()

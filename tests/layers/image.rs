@@ -38,7 +38,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Whether the rules of a `.dockerignore` leave `path`: the last rule that matches it, or a folder it is in, decides.
+/// Whether the rules of a `.dockerignore` leave `path`. The last rule that matches it, or one of its folders, decides.
 fn is_in_context(rules: &str, path: &Path) -> bool {
     let mut rules = rules.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let last = rules.rfind(|rule| matches(rule.trim_start_matches('!'), path));
@@ -109,7 +109,7 @@ fn all_that_the_image_compiles_is_copied_into_it() {
     copy_to(to);
     assert!(to.join(".cargo/config.toml").exists(), "jemalloc's settings");
 
-    // It reads the manifest, its targets and the lock file, and what this machine compiles of them.
+    // `cargo tree` reads the manifest, its targets and the lock file, and the dependencies for this machine.
     let tree = ["tree", "--locked", "--offline", "--edges", "normal,build"];
     let output = Command::new(env!("CARGO")).args(tree).current_dir(to).output().unwrap();
     assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));

@@ -20,7 +20,7 @@ GO = PLACE / "go" / "bucket"
 SITE_PACKAGES = Path(sysconfig.get_path("purelib", vars={"base": str(VENV)}))
 # Debian's packages.
 PROGRAMS = ["nginx", "haproxy", "npm", "setpriv"]
-# Those of single rows, by what serves them: only who measures these needs them.
+# Packages for single rows, by their server. Only users who measure these rows need them.
 ROW_PROGRAMS = {"go": ("go", "golang-go golang-golang-x-time-dev"), "varnish": ("varnishd", "varnish varnish-modules")}
 # Debian has Go's packages as sources here.
 GOPATH = "/usr/share/gocode"

@@ -9,10 +9,10 @@ from collections import Counter
 import aiohttp
 
 WORKERS = 64
-# What a worker waits that gets through andante what it should not.
+# Pause in seconds of a worker after a refusal that andante should have absorbed.
 UNWELL = 0.5
-# The first pause of a careful client is a random part of this, in seconds; each further one of twice as much. As much
-# is what it adds to a pause that it was told.
+# A careful client's first pause is a random part of this, in seconds; each further pause is a random part of twice as
+# much. The client adds as much to a pause that an answer demands.
 PAUSE, LONGEST = 0.5, 30
 
 

@@ -45,7 +45,7 @@ class Direction(asyncio.Protocol):
             return do(*arguments)
         loop = asyncio.get_running_loop()
         jitter = random.expovariate(1 / besides) if besides else 0
-        # What was sent first arrives first.
+        # Bytes that were sent first arrive first.
         self.arrives = max(self.arrives, loop.time() + always + jitter)
         loop.call_at(self.arrives, do, *arguments)
 
@@ -66,7 +66,7 @@ class Client(Direction):
 
     def connection_made(self, transport):
         super().connection_made(transport)
-        # Nothing is read until there is somebody to hand it to.
+        # Pauses reading until the other side is connected.
         transport.pause_reading()
         self.connecting = asyncio.ensure_future(self.connect())
 

@@ -96,7 +96,7 @@ class World:
         # Should this process be killed, they go with it.
         command = ["setpriv", "--pdeathsig", "TERM", *map(str, command)]
         output = open(self.folder / "output", "a")
-        # What a limiter needs is in its options; of this machine's settings none is to change one.
+        # A limiter's options have all that it needs. No setting of this machine may change a limiter.
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LIMITERS_NODE": str(NODE)}
         self.running.append(subprocess.Popen(command, env=environment, stdout=output, stderr=output))
 

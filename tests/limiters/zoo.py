@@ -11,7 +11,7 @@ class Bounds:
     share: float
     late: float = 2.0
     seen: int = 0
-    # In seconds; None: the limiter's own window.
+    # Seconds; None means the limiter's own window.
     stall: float | None = None
     configured_share: float = 0.95
     configured_refused: int = 1
@@ -38,9 +38,9 @@ class Row:
     server: tuple
     allows: Allows
     bounds: Bounds
-    # Those of the quick part; None: not part of it.
+    # Bounds of the quick part; None means that the row is not in it.
     quick: Bounds | None = None
-    # What the workers ask for, in turn.
+    # Requests of the workers, in turn.
     requests: tuple = ({"method": "get", "path": "/items"},)
     # Seconds that each direction takes: always, and besides on average.
     way: tuple = (0, 0)
@@ -245,7 +245,7 @@ PYTHON = [
 
 # === servers ===
 
-# How long a request takes where only so many are let in at once.
+# Seconds that a request takes at limiters of concurrency.
 WORK, SLOW = 0.1, 1.5
 
 
@@ -352,7 +352,7 @@ SERVERS = [
 
 def lying(key, name, because="", **bounds):
     server = python("lying", limit="100/10 second", lie=key)
-    # What a lie may cost: a tenth of what must be reached before the same limiter without headers.
+    # Permitted cost of a lie: a tenth of the share that the same limiter without headers must reach.
     return Row(f"lie-{key}", f"limits, {name}", server, PER_TEN, Bounds(0.81, **bounds), because=because)
 
 

@@ -10,7 +10,7 @@ from upstream import free_ports
 from world import attempt
 
 TOKEN = "token-of-a-test-suite"
-# What ends andante, or never ends.
+# Operation that is left out, because it ends andante, or never ends.
 LEFT_OUT = "drain"
 
 

@@ -473,7 +473,7 @@ trailers("8.1/1 trailers that do not end the stream", lambda c: [c.headers(1, [(
 malformed("8.1.2/1 a name with a capital", lambda c: [*c.fields, ("X-TEST", "ok")])
 malformed("8.1.2.1/1 an unknown pseudo-field", lambda c: [*c.fields, (":test", "ok")])
 malformed("8.1.2.1/2 a pseudo-field of answers", lambda c: [*c.fields, (":status", "200")])
-# One that stands alone is dropped by h2 before andante sees it, and goes no further.
+# h2 drops a lone pseudo-field before andante sees it.
 trailers("8.1.2.1/3 a pseudo-field in trailers", lambda c: [c.headers(1, [("x-test", "ok"), (":method", "200")])])
 malformed("8.1.2.1/4 a pseudo-field behind another", lambda c: [c.fields[0], ("x-test", "ok"), *c.fields[1:]])
 malformed("8.1.2.2/1 a field of connections", lambda c: [*c.fields, ("connection", "keep-alive")])

@@ -18,7 +18,7 @@ CODES = {
     "ENHANCE_YOUR_CALM": 11,
 }
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# How long an answer may take, and how long silence is one.
+# Seconds that an answer may take, and after which silence counts as no answer.
 PATIENCE = 5
 
 
@@ -57,7 +57,7 @@ class Connection:
         try:
             self.raw.sendall(b"".join(frames))
         except OSError:
-            # It may be closed already; what was sent before is what this is about.
+            # The connection may be closed already; the test is about the bytes sent before.
             pass
 
     def headers(self, stream, fields=None, flags=END_STREAM | END_HEADERS, before=b"", after=b""):

@@ -21,7 +21,7 @@ from pathlib import Path
 from websocket_peer import Peer, State
 from websockets.asyncio.server import serve
 
-# What takes long: large messages, and many.
+# Long cases: large messages, and many messages.
 LONG = ("9.",)
 # A case that waits for silence may come out otherwise on a busy machine.
 TRIES = 3
@@ -112,7 +112,7 @@ class Echo:
     async def serve(self, ready):
         self.over = asyncio.Event()
         options = {"max_size": None, "compression": None, "ping_interval": None, "close_timeout": 1}
-        # What a case breaks, it says in its outcome.
+        # Violations appear in a case's outcome, so they need no log line.
         logging.getLogger("websockets").setLevel(logging.CRITICAL)
 
         async def echo(connection):

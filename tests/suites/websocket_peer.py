@@ -14,7 +14,7 @@ class State:
     MESSAGE_TYPE_TEXT, MESSAGE_TYPE_BINARY = 1, 2
 
 
-# How long the server may take to answer a close, and then to close the connection.
+# Seconds that the server may take to answer a close, and then to close the connection.
 CLOSING = 1
 
 

@@ -47,7 +47,7 @@ fn early(reads_on: bool) -> Upstream {
         }
         let _ = connection.head();
         if !reads_on {
-            // What is unread at the end would make a reset of it, which the answer may not survive.
+            // Unread bytes at the end would cause a reset, which the answer may not survive.
             let _ = connection.bytes(30_000);
         }
         connection.send(SOON);
@@ -187,7 +187,7 @@ fn bodies_of_all_requests_together_are_kept_up_to_a_bound_and_no_further() {
     let again = statuses.iter().filter(|status| **status == 200).count();
     assert!((50..=64).contains(&again), "{again} of {MANY} were sent again");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), MANY - again);
-    // What was kept is given back.
+    // The memory of the stored bodies is free again.
     let (answer, _) = timed(&andante, &beginning_with(&[SOON]), "POST", &body_of(MIB));
     assert_eq!(answer.status(), 200);
 }

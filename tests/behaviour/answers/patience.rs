@@ -71,7 +71,7 @@ fn patience_covers_all_tries_together() {
     assert!((2..=3).contains(&tries), "{tries}");
 }
 
-/// What holds it up may last for ever: it has no slot that could be a little late.
+/// An in-flight limit may block the request without end: no slot could be a little late.
 #[test]
 fn who_waits_in_vain_is_told_when_its_patience_ends() {
     let upstream = Upstream::scripted(|mut connection| while connection.head().is_some() {});
@@ -143,7 +143,7 @@ fn after_a_refusal_that_was_passed_on_the_connection_is_what_it_was() {
     let andante = Andante::with_config("[timeouts]\nkeep-alive = \"700ms\"\nanswer = \"30s\"\n");
     let mut client = ask(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n");
     is_the_refusal(&client.answer());
-    // What cannot be read is told so in our words.
+    // andante itself answers an unreadable request.
     let mut other = ask(&andante, &Upstream::ok(), "GET", "Prefer: wait=0\r\n\r\n");
     assert_eq!(other.answer().status(), 429);
     other.send("NONSENSE\r\n\r\n");

@@ -1,4 +1,4 @@
-//! What is stale is asked about (RFC 9111 §4.3), where it is stored, and for how long.
+//! Validation of stale answers (RFC 9111 §4.3), where answers are stored, and for how long.
 
 use rustix::process::Signal;
 
@@ -8,8 +8,8 @@ use crate::support::{
     tls::{Interceptor, Server, TRUSTED},
 };
 
-/// Has a new version with each of `tags`, one after the other; 304 for who has it. What it sends is stale at once, and
-/// fresh for a minute after a 304.
+/// An upstream with one version, `tag`, and a 304 for workers that have it. Its answers are stale at once, and fresh
+/// for a minute after a 304.
 fn versioned(tag: &'static str) -> Upstream {
     Upstream::answering(move |request: &Message| {
         if request.field("if-none-match").as_deref() == Some(tag) {
@@ -71,7 +71,7 @@ fn a_worker_that_asks_with_what_it_has_gets_the_apis_word() {
     get(&andante, &upstream, "");
     let known = get(&andante, &upstream, "If-None-Match: \"a\"\r\n");
     assert_eq!((known.status(), handled(&known).as_str()), (304, "andante; fwd=stale; fwd-status=304"));
-    // It freshened what is stored all the same.
+    // The 304 freshened the stored answer all the same.
     assert_eq!(handled(&get(&andante, &upstream, "")), HIT);
     // A 304 for what was never stored makes nothing of it.
     let upstream = versioned("\"a\"");
@@ -185,7 +185,7 @@ fn a_worker_that_leaves_in_the_middle_leaves_nothing_behind() {
             connection.send(
                 "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
             );
-            // Until it hears that nobody reads.
+            // Blocks until the connection closes, because nothing reads the answer.
             let _ = connection.rest();
         }
     });

@@ -22,7 +22,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// One whose input is called `name` and says `text`.
+    /// A batch whose input file is called `name` and contains `text`.
     fn of(name: &str, text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join(name);
@@ -50,13 +50,13 @@ impl Batch {
         self.command(flags).stdin(Stdio::null()).spawn().unwrap()
     }
 
-    /// How many lines a file beside the answers has.
+    /// Number of lines of a file beside the answers.
     fn lines(&self, ending: &str) -> usize {
         let path = format!("{}{ending}", self.out().display());
         fs::read_to_string(path).map_or(0, |text| text.lines().count())
     }
 
-    /// The answers by the names of their requests, each of which has one.
+    /// The answers by the names of their requests. Each request has one.
     fn answers(&self) -> BTreeMap<String, Value> {
         let text = fs::read_to_string(self.out()).unwrap();
         let mut answers = BTreeMap::new();
@@ -69,7 +69,7 @@ impl Batch {
         answers
     }
 
-    /// What is in the folder, but for the input.
+    /// Names of the files in the folder, except the input.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let mut names: Vec<String> = entries.filter(|path| *path != self.input).map(|path| name(&path)).collect();
@@ -174,7 +174,7 @@ fn what_waits_for_its_slot_has_not_begun() {
     eventually("the first answer", || (batch.lines("") == 1).then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
-    // Its first line tells of the input.
+    // The first line describes the input.
     assert_eq!((batch.lines(".journal"), upstream.requests().len()), (2, 1));
     let (code, stderr) = batch.run(&[]);
     assert_eq!((code, batch.answers().len(), upstream.requests().len()), (Some(0), 9, 9), "{stderr}");
@@ -197,7 +197,7 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
     assert_eq!(batch.answers().len(), 40);
 }
 
-/// After a whole second it looks as if a client's time-out were behind it, of which people would be warned.
+/// A request that is cancelled after a whole second looks like a client's time-out, for which andante has a warning.
 #[test]
 fn nobody_is_warned_of_clients_that_an_interrupt_takes_back() {
     let upstream = slow(0);

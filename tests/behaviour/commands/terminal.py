@@ -25,7 +25,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(self.theirs, termios.TIOCSCTTY, 0)
 
-        # It sets the terminal up before it shows anything.
+        # andante sets the terminal up before it shows anything.
         self.child = subprocess.Popen(
             command,
             stdin=self.theirs,

@@ -22,7 +22,7 @@ fn event(number: usize) -> String {
     format!("data: {number:04}\n\n")
 }
 
-/// What tells an upstream that an event has arrived.
+/// Channel that tells an upstream that an event has arrived.
 fn receipts() -> (Sender<()>, Mutex<Receiver<()>>) {
     let (got, receipts) = channel();
     (got, Mutex::new(receipts))

@@ -1,4 +1,4 @@
-//! Who goes silent on a shared connection is ended alone, and a connection that is used is kept.
+//! Silent streams on a shared connection end alone, and a connection in use stays open.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -55,7 +55,8 @@ fn a_connection_that_is_used_is_kept_however_short_its_requests() {
     let andante = Andante::with_config("[timeouts]\nhead = \"1s\"\n");
     let upstream = Upstream::ok();
     let mut client = Client2::connect(andante.proxy());
-    // Comes and goes between two looks at the connection, the first of which is made when it begins.
+    // A request that begins and ends between two checks of the connection. The first check is at the connection's
+    // beginning.
     pass(Duration::from_millis(300));
     assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
     pass(Duration::from_millis(2500));

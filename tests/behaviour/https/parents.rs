@@ -1,4 +1,4 @@
-//! Ways out through parent proxies, which are told who we are, and nobody else is.
+//! Parent proxies. andante authenticates to the parent, and to no other server.
 
 use std::net::SocketAddr;
 
@@ -41,7 +41,7 @@ fn via(scheme: &str, parent: SocketAddr) -> String {
 fn an_http_parent_is_asked_for_a_tunnel_to_https_with_its_password() {
     let parent = http_parent();
     let interceptor = Interceptor::with_config(&via("http", parent.address()), &["--intercept", "*"]);
-    // Nobody here has to know where that is.
+    // andante need not resolve the name itself.
     assert_eq!(interceptor.get("a.localhost:443", "/inside").text(), "ok");
     let [connect, inside] = &parent.requests()[..] else { panic!("{:?}", parent.requests()) };
     assert_eq!(connect.line(), "CONNECT a.localhost:443 HTTP/1.1");
@@ -158,7 +158,7 @@ fn a_socks_parent_is_told_name_and_password_and_resolves() {
     assert_eq!(said[1].line(), "GET /inside HTTP/1.1");
 }
 
-/// A request through a parent that refuses is 502, and tells which one, but not what it was told.
+/// A request through a refusing parent is 502. The answer names the parent, but not the parent's words.
 fn parent_refuses(scheme: &str, parent: &Upstream, words: &str) {
     let toml = via(scheme, parent.address());
     let interceptor = Interceptor::with_config(&toml, &["--intercept", "intercepted.localhost"]);

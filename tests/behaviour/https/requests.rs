@@ -17,7 +17,7 @@ fn get(target: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n")
 }
 
-/// How long `what` takes.
+/// Duration of `what`.
 fn timed(what: impl FnOnce()) -> Duration {
     let clock = Clock::start();
     what();
@@ -74,7 +74,7 @@ fn costs_no_slot(leave: impl FnOnce(Client)) {
     worker.send(format!("GET /gone HTTP/1.1\r\nHost: {target}\r\n\r\n"));
     interceptor.andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
     leave(worker);
-    // It gives up its place first, and is counted at its end.
+    // The request gives up its place first, and is counted at its end.
     let status = interceptor.andante.wait_for(|status| status["requests"]["left"] == 1);
     assert_eq!(
         (&status["lanes"][0]["waiting"], &status["lanes"][0]["sent_total"]),

@@ -1,4 +1,5 @@
-//! An end in order. Nobody new comes in, who is in is served, and nobody waits longer than the drain may take.
+//! Drain: new clients are not accepted, accepted requests are served, and no request waits longer than the drain may
+//! take.
 
 use std::{
     net::TcpStream,

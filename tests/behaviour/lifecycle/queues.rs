@@ -1,4 +1,4 @@
-//! A queue is bounded, and who would wait in vain is told at once, with the time at which to come back.
+//! A queue is bounded. A request without a chance is told at once, with the time at which to return.
 
 use andante::clock::{Clock, Instant};
 
@@ -61,7 +61,7 @@ fn who_would_wait_longer_than_he_may_is_told_when_he_would_not() {
     let (upstream, andante) = busy("1/20s", "max-wait = \"30s\"");
     let clock = Clock::start();
     let _first = wait_in_line(&andante, &upstream, "", 0);
-    // It would wait 40 s: 10 s from now it would wait 30.
+    // The request would wait 40 s; 10 s from now it would wait 30.
     let seconds = retry_after(&Client::get(andante.proxy(), &upstream.url("/")));
     assert!(in_whole_seconds(10.0, &clock).contains(&seconds), "{seconds}");
     assert_eq!(waiting(&andante.status()), 1);

@@ -15,7 +15,7 @@ use super::{memory, quiet, waiting};
 use crate::support::{Andante, Client, PATIENCE, Upstream, eventually};
 
 const MIB: usize = 1 << 20;
-/// What sockets on both sides of andante may hold, which is the system's to decide, and none of andante's memory.
+/// Possible content of the sockets on both sides of andante. The system decides it, and it is not andante's memory.
 const IN_SOCKETS: usize = 40 * MIB;
 
 fn connect(andante: &Andante) -> TcpStream {

@@ -1,4 +1,4 @@
-//! Whoever stops moving does not hold a connection for ever; whoever moves slowly keeps it.
+//! Time-outs: a peer that stops moving does not hold a connection without end, and a slow peer keeps its connection.
 
 use std::{
     io::{ErrorKind, Read, Write},

@@ -9,9 +9,9 @@ use super::{Message, RawConnection};
 /// A client on one connection.
 pub(crate) struct Client {
     wire: RawConnection,
-    /// What the other side has shown in TLS, in DER.
+    /// Certificate of the other side, in DER.
     pub(crate) certificate: Vec<u8>,
-    /// What was agreed on in TLS.
+    /// Protocol that ALPN has agreed on.
     pub(crate) alpn: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Client {
         Self { wire, certificate, alpn }
     }
 
-    /// What is left of it to speak TLS over.
+    /// The socket, to speak TLS over it.
     pub(super) fn into_socket(self) -> TcpStream {
         self.wire.socket()
     }

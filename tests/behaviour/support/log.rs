@@ -1,4 +1,4 @@
-//! What a process writes to standard error.
+//! Standard error of a process.
 
 use std::{
     io::{ErrorKind, Read},
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::PAUSE;
 
-/// What has been written so far. Read all the time, so that nobody who writes has to wait.
+/// The text so far. A thread reads all the time, so that the writer never blocks.
 #[derive(Clone)]
 pub(crate) struct Log(Arc<Mutex<Said>>);
 

@@ -39,7 +39,7 @@ impl Mock {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it saw so far.
+    /// Statistics of the mock so far.
     pub(crate) fn stats(&self) -> Value {
         let ask = "GET /__mock/stats HTTP/1.1\r\nHost: mock\r\nConnection: close\r\n\r\n";
         Client::ask(self.address, ask).json()

@@ -11,12 +11,12 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// What is known of a name.
+/// The server's answer for a name.
 #[derive(Clone)]
 pub(crate) enum Name {
-    /// These addresses, for a minute.
+    /// These IPv4 addresses, for a minute.
     At(Vec<Ipv4Addr>),
-    /// The same for no longer than it takes to ask, and "no such name" for IPv6.
+    /// These IPv4 addresses with a TTL of 0, and "no such name" for IPv6.
     Briefly(Vec<Ipv4Addr>),
     /// There is no such name.
     Unknown,

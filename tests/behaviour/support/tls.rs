@@ -24,10 +24,10 @@ mod blind;
 pub(crate) use self::authority::{Authority, Leaf};
 use self::blind::Blind;
 
-/// Whom andante is told to believe, where a test does not say otherwise.
+/// Authority that andante trusts, where a test does not say otherwise.
 pub(crate) static TRUSTED: LazyLock<Authority> = LazyLock::new(|| Authority::new("trusted"));
 
-/// What an upstream was asked for in a handshake.
+/// Server name and ALPN of a handshake, as an upstream received them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) sni: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Interceptor {
     data: TempDir,
 }
 
-/// One side of a TLS connection.
+/// A TLS connection as one side sees it.
 struct Side {
     tls: Connection,
     socket: TcpStream,
@@ -75,7 +75,7 @@ impl Server {
         Self::assemble(config.with_no_client_auth().with_single_cert(leaf.chain(), leaf.key()).unwrap(), alpn)
     }
 
-    /// The same for those alone who show a certificate of `clients`.
+    /// A server only for clients that show a certificate of `clients`.
     pub(crate) fn for_clients_of(leaf: &Leaf, clients: &Authority) -> Self {
         let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
         let roots = Arc::new(store(&[clients.certificate()]));
@@ -196,7 +196,7 @@ impl Interceptor {
         Self::with_config("", args)
     }
 
-    /// The same with a configuration file that says `toml`.
+    /// Starts an intercepting andante with the configuration file `toml`.
     pub(crate) fn with_config(toml: &str, args: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let own = ["--data", data.path().to_str().unwrap(), "--upstream-ca", TRUSTED.file()];
@@ -204,7 +204,7 @@ impl Interceptor {
         Self { andante, data }
     }
 
-    /// The same with a log of `level`.
+    /// Starts an intercepting andante with the configuration file `toml` and the log level `level`.
     pub(crate) fn logging(level: &str, toml: &str, args: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let own = ["--data", data.path().to_str().unwrap(), "--upstream-ca", TRUSTED.file()];

@@ -23,7 +23,7 @@ def kind(serve):
 def wsgi(app, address, port):
     import waitress
 
-    # More threads than workers: it is the limiter that is to make requests wait, or nobody.
+    # More threads than workers: only the limiter may make requests wait.
     waitress.serve(app, host=address, port=port, threads=80, channel_timeout=600, _quiet=True)
 
 
@@ -273,7 +273,7 @@ def lying(limit, lie):
     return app
 
 
-# What is told in the place of limit, remaining, and seconds until the reset; and how many answers there were.
+# False values for limit, remaining, and seconds until the reset, from the true ones and the number of answers.
 LIES = {
     "frozen": lambda limit, remaining, reset, answers: (limit, 0, reset),
     "full": lambda limit, remaining, reset, answers: (limit, limit, reset),
