@@ -56,7 +56,7 @@ fn admit(lane: &Arc<Lane>) -> Permit {
 
 fn fast_path(c: &mut Criterion) {
     let mut group = c.benchmark_group("fast path");
-    // A million a second and more never bind: what is measured is the decision.
+    // A million a second and more never bind: the bench measures only the decision.
     for (name, limits) in [
         ("no limit", ""),
         ("one limit", "1000000000/s burst 1000000000"),
@@ -97,7 +97,7 @@ fn fast_path(c: &mut Criterion) {
     group.finish();
 }
 
-/// The budget alone, its window full: what every slot costs in the queued case.
+/// The budget alone with a full window: the cost of every slot in the queued case.
 fn full_window(c: &mut Criterion) {
     let mut group = c.benchmark_group("full window");
     for limits in ["100/s", "500/min", "1000/s", "100000/h"] {

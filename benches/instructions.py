@@ -39,7 +39,7 @@ from peers import BODY, HAPROXY_HEAD
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITTED = pathlib.Path(__file__).resolve().with_suffix(".json")
-# Instructions may grow by this much before somebody has to say why.
+# Growth of instructions above which a commit has to give a reason.
 TOLERANCE = 0.03
 # Number of counts for that comparison; the lowest count is used.
 ROUNDS = 3

@@ -17,7 +17,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 EMPTY = "application/vnd.oci.empty.v1+json"
 SBOM = "application/vnd.cyclonedx+json"
-# The image's user, and what it may write to.
+# The image's user, and the folders that it may write to.
 WRITABLE = {"data": 65532, "trust": 65532}
 
 

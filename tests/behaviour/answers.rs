@@ -86,7 +86,7 @@ fn time_of_day() -> u64 {
     Clock::start().time_of_day().as_secs()
 }
 
-/// Panics unless all of these requests are the same, byte for byte but for where their chunks end.
+/// Panics unless all of these requests are equal byte for byte, except for the boundaries of chunks.
 fn same(requests: &[Message]) {
     for request in requests {
         let heads = [request, &requests[0]].map(|request| String::from_utf8_lossy(&request.head).into_owned());

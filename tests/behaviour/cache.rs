@@ -16,7 +16,7 @@ fn answer(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok")
 }
 
-/// An andante whose rule for `upstream` has a cache, and says `rule`.
+/// An andante with a cache and the settings `rule` in its rule for `upstream`.
 fn caching(upstream: &Upstream, rule: &str) -> Andante {
     Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\ncache = \"64KiB\"\n{rule}\n", upstream.address()))
 }

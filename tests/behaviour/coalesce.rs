@@ -15,7 +15,7 @@ use crate::support::{Andante, Client, Message, Upstream};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// An andante whose rule for `upstream` says `rule`.
+/// An andante with the settings `rule` in its rule for `upstream`.
 fn sharing(upstream: &Upstream, rule: &str) -> Andante {
     Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\ncoalesce = true\n{rule}\n", upstream.address()))
 }
@@ -43,7 +43,7 @@ fn get(andante: &Andante, upstream: &Upstream, fields: &str) -> Client {
     send(andante, upstream, "GET", "/same", fields)
 }
 
-/// An upstream that answers each request once it is told to.
+/// An upstream that answers each request on command.
 pub(crate) fn held(answer: &'static str) -> (Upstream, impl Fn()) {
     let (go, told) = channel::<()>();
     let told: Mutex<Receiver<()>> = Mutex::new(told);
@@ -54,7 +54,7 @@ pub(crate) fn held(answer: &'static str) -> (Upstream, impl Fn()) {
     (upstream, move || go.send(()).unwrap())
 }
 
-/// An upstream that refuses the first request once it is told to, for 3 seconds, and answers further ones with `answer`.
+/// An upstream that refuses the first request on command, for 3 seconds, and answers further ones with `answer`.
 pub(crate) fn refusing_once(answer: &'static str) -> (Upstream, impl Fn()) {
     let (go, told) = channel::<()>();
     let (told, turn) = (Mutex::new(told), AtomicUsize::new(0));
@@ -68,8 +68,7 @@ pub(crate) fn refusing_once(answer: &'static str) -> (Upstream, impl Fn()) {
     (upstream, move || go.send(()).unwrap())
 }
 
-/// A request with `patience` shares a call before and while that waits to be sent again; `ask` sends it, with these fields.
-/// Gives the answer of the one whose request is sent.
+/// Returns the answer to the request that is sent.
 pub(crate) fn keeps_its_patience(
     andante: &Andante,
     upstream: &Upstream,
@@ -108,7 +107,7 @@ pub(crate) fn waiting(andante: &Andante, count: u64) {
     andante.wait_for(|status| status["lanes"][0]["waiting"].as_u64() == Some(count));
 }
 
-/// Until `count` workers are connected: what they have sent is read at once.
+/// Waits until `count` workers are connected: andante reads their requests at once.
 pub(crate) fn connected(andante: &Andante, count: u64) {
     andante.wait_for(|status| status["connections"]["client"].as_u64() >= Some(count));
     std::thread::park_timeout(Duration::from_millis(100));

@@ -183,7 +183,7 @@ fn what_only_answers_tell_is_shared() {
         let (proxy, ask) = (member.proxy(), format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         thread::spawn(move || work(proxy, &ask));
     }
-    // At first nothing is known of answers, and what they have used is a debt.
+    // At first the usage of answers is unknown, and becomes a debt.
     thread::park_timeout(4 * SECOND);
     let before = api.requests().len();
     thread::park_timeout(5 * SECOND);
@@ -236,10 +236,10 @@ fn no_window_has_more_whatever_becomes_of_the_store() {
     let mut world = World::new("60/s", 3);
     world.press_all();
     thread::park_timeout(2 * SECOND);
-    // It forgets everything.
+    // The store forgets everything.
     assert_eq!(world.store.ask("FLUSHALL").as_deref(), Some("+OK\r\n"));
     let flushed = world.accepts_in(2 * SECOND);
-    // It answers nobody.
+    // The store stops answering.
     world.store.signal(Signal::STOP);
     let stopped = world.accepts_in(3 * SECOND);
     world.store.signal(Signal::CONT);
@@ -413,7 +413,7 @@ fn a_lower_limit_of_another_one_holds_and_is_said() {
 
 #[test]
 fn the_password_of_a_store_is_shown_nowhere() {
-    // Nobody listens there.
+    // An address without a listener.
     let store = "redis://someone:hunter2@127.0.0.1:1";
     let andante = Andante::with_environment("ANDANTE_STORE", store);
     eventually("its complaint", || andante.stderr().contains("cannot join the fleet").then_some(()));

@@ -1,4 +1,4 @@
-//! Where messages begin and end, and what is done with those that leave it open.
+//! Ends of messages, and the treatment of messages with an ambiguous end.
 
 use std::time::Duration;
 
@@ -344,7 +344,7 @@ fn a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
         client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi"));
         assert_eq!(client.answer().status(), 200);
         eventually("the upstream to have closed", || (upstream.ended() == count).then_some(()));
-        // The end has arrived; on a busy machine it takes a moment until somebody looks.
+        // The end has arrived; on a busy machine andante may need a moment to see it.
         andante.wait_for(|status| status["connections"]["upstream"] == 0);
     }
     assert_eq!(upstream.requests().len(), 20);

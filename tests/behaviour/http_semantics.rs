@@ -390,7 +390,7 @@ fn what_cannot_be_reached_is_said_in_rfc_9209s_words() {
 #[test]
 fn a_name_that_does_not_resolve_is_a_dns_error() {
     let andante = Andante::serve(&[]);
-    // A label may have 63 bytes: no resolver asks the network for this one, whose answer could take its time.
+    // A label may have 63 bytes: no resolver asks the network for this label, which could take long.
     let answer = Client::get(andante.proxy(), &format!("http://{}.invalid/", "a".repeat(64)));
     rejected(&answer, 502, "dns_error", "a label that is too long");
 }

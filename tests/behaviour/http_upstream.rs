@@ -9,7 +9,7 @@ use crate::support::{
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// The answer to a GET of what answers `answer` and closes.
+/// The answer to a GET from an upstream that sends `answer` and closes.
 fn answered(andante: &Andante, answer: impl AsRef<[u8]> + Send + Sync + 'static) -> Message {
     let upstream = Upstream::once(answer);
     Client::get(andante.proxy(), &upstream.url("/"))
@@ -80,7 +80,7 @@ fn blanks_before_colons_and_folds_are_repaired_in_answers_and_refused_in_request
         let repaired = answer.field(name).unwrap_or_else(|| panic!("{fields}: {answer:?}"));
         assert!(repaired.starts_with(value) && !repaired.contains(['\r', '\n']), "{fields}: {repaired:?}");
     }
-    // Framing is read from what was repaired.
+    // The repaired fields decide the framing.
     for fields in [
         "Transfer-Encoding : chunked\r\n",
         "Transfer-Encoding:\r\n chunked\r\n",

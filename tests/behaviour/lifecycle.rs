@@ -1,4 +1,4 @@
-//! Time, load and lifecycle: what happens when somebody is slow, leaves, breaks, or is one too many.
+//! Time, load and lifecycle: clients and upstreams that are slow, leave, break, or are one too many.
 
 use std::{fs, thread, time::Duration};
 
@@ -41,7 +41,7 @@ pub(crate) fn memory(andante: &Andante, name: &str) -> u64 {
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
 }
 
-/// Lets time pass where that is what the test is about.
+/// Lets time pass where the test is about time.
 pub(crate) fn pass(time: Duration) {
     let clock = andante::clock::Clock::start();
     while let Some(rest) = time.checked_sub(clock.now().since(andante::clock::Instant::START)) {

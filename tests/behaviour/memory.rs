@@ -33,7 +33,7 @@ fn withstands(andante: &Andante, beside: &Upstream, attack: impl FnOnce()) {
     withstands_beside(1, andante, beside, attack);
 }
 
-/// Does the same, with a worker at 127.0.0.`source`.
+/// Does `attack` beside a worker at 127.0.0.`source`, under the conditions of [`withstands`].
 fn withstands_beside(source: u8, andante: &Andante, beside: &Upstream, attack: impl FnOnce()) {
     let over = AtomicBool::new(false);
     let (served, highest) = thread::scope(|scope| {

@@ -327,7 +327,7 @@ fn who_has_waited_in_vain_is_told_when_one_like_it_would_not() {
     wait_for(&andante, 20);
     let answer = send(&andante, &upstream, 2, "/quick", "Prefer: wait=1\r\n").answer();
     rejected(&answer, 429, "http_request_denied", "no slot in a second");
-    // Not the 20 minutes that those of the other budget need.
+    // Not the 20 minutes that requests of the other budget need.
     assert_eq!(answer.field("retry-after").as_deref(), Some("1"));
     assert!(answer.text().contains("no slot matured in the time it may wait"), "{answer:?}");
     wait_for(&andante, 20);

@@ -37,7 +37,7 @@ fn tries_of_a_rule_count_before_those_of_all() {
     assert_eq!(other.requests().len(), 4);
 }
 
-/// An upstream that answers after `pause`, and ends its answer after the same once more.
+/// An upstream that answers after `pause`, and ends its answer after another `pause`.
 fn slow(pause: Duration) -> Upstream {
     Upstream::scripted(move |mut connection| {
         while connection.request().is_some() {

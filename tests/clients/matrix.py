@@ -46,7 +46,7 @@ class Client:
     upstream: str = "HTTP/1.1"
     # Ways that differ: another command, or `Not`.
     ways: dict = field(default_factory=dict)
-    # Takes what only `--all` installs.
+    # Needs packages that only `--all` installs.
     more: bool = False
 
     def command_for(self, way, ports):

@@ -59,7 +59,7 @@ fn copies(dockerfile: &str) -> Vec<(Vec<&str>, &str)> {
     parts.map(|mut parts| (parts.pop().unwrap(), parts)).map(|(to, from)| (from, to)).collect()
 }
 
-/// Copies what the image's build gets to `to`.
+/// Copies the files of the image's build to `to`.
 fn copy_to(to: &Path) {
     let rules = fs::read_to_string(root().join("deploy/Dockerfile.dockerignore")).unwrap();
     let dockerfile = fs::read_to_string(root().join("deploy/Dockerfile")).unwrap();
@@ -102,7 +102,7 @@ fn plain(path: &Path) -> PathBuf {
 
 #[test]
 fn all_that_the_image_compiles_is_copied_into_it() {
-    // tests/deploy names a folder, and compiles what is in it afterwards.
+    // tests/deploy names a folder, and compiles its content afterwards.
     let kept = env::var_os("ANDANTE_IMAGE_SOURCES").map(PathBuf::from);
     let folder = tempfile::tempdir().unwrap();
     let to = kept.as_deref().unwrap_or(folder.path());

@@ -290,7 +290,7 @@ fn passed_on(module: &Module, code: &str) -> Vec<((Module, String), Module)> {
     passed
 }
 
-/// A circle among what imports what, if there is one.
+/// A cycle of imports, if there is one.
 fn circle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     fn visit<'a>(
         at: &'a str,

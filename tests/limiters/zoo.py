@@ -278,7 +278,7 @@ AFTER = nginx(
     "limit_req zone=z; add_header Retry-After $again always;", rate=10, more='map $status $again { 503 1; default ""; }'
 )
 SLOWER = Allows(10, 1, "10/s")
-# Only the careful client says what can be had.
+# Only the careful client shows the possible result.
 UNEVEN = Bounds(
     0,
     late=100,

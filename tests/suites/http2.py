@@ -70,7 +70,7 @@ def _(c):
 @case("3.5/2 what is no preface ends the connection", shake=False)
 def _(c):
     c.send(PREFACE.replace(b"SM", b"XX") + settings())
-    # To this port HTTP/1 is spoken, too: an answer to what is none is as good.
+    # This port also speaks HTTP/1: an HTTP/1 answer to an invalid preface passes, too.
     c.raw.settimeout(PATIENCE)
     try:
         while c.raw.recv(65536):
@@ -567,7 +567,7 @@ def run(way, function, expected, shake=True, malformed=False):
         elif verb == "resets":
             connection.resets(*names, malformed=malformed)
         else:
-            # RFC 9113 has taken priorities out: what they say may be ignored, or be as wrong as it was in RFC 7540.
+            # RFC 9113 has taken priorities out: a priority may be ignored, or be an error as in RFC 7540.
             found = connection.until(lambda kind, _, on, payload: kind in (GOAWAY, RST_STREAM) or on == 3)
             assert found is None or found[0] in (HEADERS, GOAWAY, RST_STREAM), f"sent {found}"
     finally:

@@ -87,7 +87,7 @@ class Connection:
             pass
         return found
 
-    # What must happen.
+    # Expected events.
 
     def ends(self, *names):
         """The connection: GOAWAY with one of these codes, or its end."""

@@ -51,7 +51,7 @@ def cases(world, everything):
     missed = set()
     for test in tests:
         name, wrong = test["id"], test["wrong"]
-        # As the suite counts: a test whose ground is missing says nothing.
+        # As the suite counts: a test without its precondition has no result.
         if name in OF_OTHERS or not passed.issuperset(test["needs"]):
             continue
         if test["kind"] != "required":

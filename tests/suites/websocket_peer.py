@@ -74,7 +74,7 @@ class Peer(State):
     def later(self, delay, call):
         heapq.heappush(self.timers, (time.monotonic() + delay, next(self.order), call))
 
-    # What arrives.
+    # Received data.
 
     def frame(self):
         """Takes a frame out of what has arrived, if there is a whole one."""
@@ -118,7 +118,7 @@ class Peer(State):
         self.droppedByMe = True
         self.state = self.STATE_CLOSED
 
-    # What cases do.
+    # Actions of cases.
 
     def sendFrame(self, opcode, payload="", fin=True, rsv=0, payload_len=None, **_):
         self.txFrameStats[opcode] = self.txFrameStats.get(opcode, 0) + 1

@@ -1,4 +1,4 @@
-//! Bodies of requests that are refused: the small ones are kept, the large ones stream.
+//! Bodies of refused requests: small ones are stored for a retry, large ones stream.
 
 use super::{OK, SOON, ask, beginning_with, ms, same, send, timed};
 use crate::support::{Andante, Client, Upstream};
@@ -167,7 +167,8 @@ fn a_body_in_very_many_pieces_is_kept_in_few() {
 
 #[test]
 fn bodies_of_all_requests_together_are_kept_up_to_a_bound_and_no_further() {
-    // 64 MiB are kept in all: of a hundred bodies of a megabyte some are sent again, and the others' refusals passed on.
+    // The bound is 64 MiB for all bodies: of a hundred bodies of a megabyte some are sent again, and the others'
+    // refusals are passed on.
     const MANY: usize = 100;
     let refused = std::sync::Arc::new(std::sync::Barrier::new(MANY));
     let upstream = Upstream::scripted(move |mut connection| {

@@ -1,4 +1,4 @@
-//! Failures: what may have been done is sent again only if it may be repeated.
+//! Failures: a request that may have been executed is sent again only if it may be repeated.
 
 use std::{
     net::Ipv4Addr,

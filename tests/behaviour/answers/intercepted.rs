@@ -187,7 +187,7 @@ fn a_parent_that_refuses_our_password_is_not_asked_again() {
     let andante = Interceptor::logging("info", &rule, &["--intercept", "*"]);
     let answer = andante.get("a.localhost:443", "/");
     rejected(&answer, 502, "destination_unavailable", "407 to CONNECT");
-    // Once to find out what the API speaks, once for the request.
+    // A first connection to find out the API's protocol, a second for the request.
     assert!(parent.requests().len() <= 2, "{:?}", parent.requests());
     assert!(!andante.andante.stderr().contains("again"), "{}", andante.andante.stderr());
 }

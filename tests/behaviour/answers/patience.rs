@@ -1,4 +1,4 @@
-//! A worker's patience, and what else ends trying: the upstream's last answer passes unchanged.
+//! A worker's patience, and other ends of retries: the upstream's last answer passes unchanged.
 
 use super::{OK, SOON, ask, beginning_with, ms, now, same, timed};
 use crate::support::{Andante, Message, Upstream, rejected};
@@ -36,7 +36,7 @@ fn whoever_waits_and_has_no_time_for_a_pause_is_told_when_it_begins() {
     let (andante, since) = (Andante::with_config(&limit), now());
     assert_eq!(ask(&andante, &upstream, "GET", "\r\n").answer().status(), 200);
     let mut others: Vec<_> = (0..4).map(|_| ask(&andante, &upstream, "GET", "Prefer: wait=5\r\n\r\n")).collect();
-    // The one that is refused after 0.5 s gets that answer; those behind it could leave after 30 s.
+    // The request that is refused after 0.5 s gets that answer. Requests behind it could leave after 30 s.
     let answers: Vec<_> = others.iter_mut().map(|other| other.answer()).collect();
     let (refused, told): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.text() == "no");
     assert_eq!((refused.len(), told.len()), (1, 3), "{answers:?}");

@@ -82,7 +82,7 @@ fn a_refusal_in_a_200_of_graphql_is_sent_again() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
-/// An answer with JSON whose length is not said (RFC 9112 §7.1).
+/// A JSON answer of unstated length (RFC 9112 §7.1).
 fn chunked_json(status: &str, body: &str) -> &'static str {
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
     format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).leak()

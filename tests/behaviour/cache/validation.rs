@@ -63,7 +63,7 @@ fn a_worker_that_has_the_answer_is_told_so_without_the_api() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// RFC 9111 §4.3.1: what the worker asked with is passed on, and the 304 is its own.
+/// RFC 9111 §4.3.1: the worker's condition is passed on, and the worker gets the 304.
 #[test]
 fn a_worker_that_asks_with_what_it_has_gets_the_apis_word() {
     let upstream = versioned("\"a\"");
@@ -73,7 +73,7 @@ fn a_worker_that_asks_with_what_it_has_gets_the_apis_word() {
     assert_eq!((known.status(), handled(&known).as_str()), (304, "andante; fwd=stale; fwd-status=304"));
     // The 304 freshened the stored answer all the same.
     assert_eq!(handled(&get(&andante, &upstream, "")), HIT);
-    // A 304 for what was never stored makes nothing of it.
+    // A 304 for an answer that was never stored stores nothing.
     let upstream = versioned("\"a\"");
     let andante = caching(&upstream, "");
     assert_eq!(get(&andante, &upstream, "If-None-Match: \"a\"\r\n").status(), 304);
@@ -119,7 +119,7 @@ fn a_304_gives_its_slot_back_where_the_rule_says_that_it_is_free() {
     assert_eq!([0; 3].map(|_| get(&charged, &upstream, "").status()), [200, 200, 429]);
 }
 
-/// RFC 9111 §4.3.3: an error is passed on, and what is stored stays.
+/// RFC 9111 §4.3.3: an error is passed on, and the stored answer stays.
 #[test]
 fn an_error_of_the_api_is_the_answer_to_a_stale_request() {
     let upstream = Upstream::answering(|request: &Message| {

@@ -282,7 +282,7 @@ fn files_of_something_else_are_left_alone() {
     assert_eq!(code, Some(1));
     assert!(stderr.contains("no answer of a batch") && stderr.contains("hint: "), "{stderr}");
     assert_eq!(fs::read_to_string(batch.out()).unwrap(), "my notes\n");
-    // Lines without names are told apart by their numbers, which mean others once the file was changed.
+    // Lines without names are identified by their numbers, which mean other lines after a change of the file.
     let limit = format!("{}=1/20s", upstream.address());
     let batch = Batch::of("urls.txt", &url.repeat(3));
     let mut child = batch.start(&["--limit", &limit]);
@@ -336,12 +336,12 @@ fn an_api_that_is_not_there_ends_the_batch_and_no_line_and_a_dead_host_ends_its_
         assert_eq!((code, batch.lines("")), (Some(1), 0), "none of them is over: {stderr}");
         assert!(stderr.contains(&gone) && stderr.contains("the same command goes on"), "{stderr}");
     }
-    // So it is for few of them, and for one whose answer never came.
+    // A few lines behave so, and a line whose answer never came.
     let batch = Batch::of("urls.txt", &(0..5).map(|number| line(&gone, number)).collect::<String>());
     let (code, stderr) = batch.run(&[]);
     assert_eq!((code, batch.lines("")), (Some(1), 0), "{stderr}");
     assert!(stderr.contains("0 of 5 requests answered") && stderr.contains("the same command goes on"), "{stderr}");
-    // Among those that are answered it is a mistake in its line.
+    // Among answered lines it is a mistake in this line.
     let mixed = (0..100).map(|number| line(&upstream.address().to_string(), number)).collect::<String>();
     let batch = Batch::of("urls.txt", &(line(&gone, 7) + &mixed));
     let (code, stderr) = batch.run(&["--limit", &format!("{}=20/s", upstream.address())]);

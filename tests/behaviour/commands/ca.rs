@@ -1,4 +1,4 @@
-//! `andante ca`: what a person does to make workers trust it.
+//! `andante ca`: the steps by which a user makes workers trust it.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! `andante doctor`: each thing that is not as it should be is named, with what to do.
+//! `andante doctor`: each problem is named with its remedy.
 
 use std::net::TcpListener;
 

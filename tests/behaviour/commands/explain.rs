@@ -1,4 +1,4 @@
-//! `andante explain`: what it says is what then happens.
+//! `andante explain`: its predictions come true.
 
 use std::{collections::HashMap, net::Ipv4Addr, time::Duration};
 
@@ -200,7 +200,8 @@ fn what_it_says_is_what_then_happens() {
                 assert_eq!(rule["limits"][0]["used"].as_u64(), Some(*given.get(&budget).unwrap_or(&0)), "{what}");
             }
             let answer = request.send(&andante_now);
-            // On a busy machine the half second may have ended meanwhile: then either is right, and what follows is not known.
+            // On a busy machine the half second may have ended meanwhile: then either result is right, and later
+            // results are unknown.
             let is_over = |at: &Instant, now: Instant| now.since(*at) >= ANOTHER;
             if told.iter().any(|at| !is_over(at, asked_at) && is_over(at, clock.now())) {
                 break;
@@ -235,7 +236,7 @@ fn what_it_says_is_what_then_happens() {
                 }
                 other => panic!("nobody waits here: {other}: {what}"),
             }
-            // All others are as they were; those that are new have done nothing.
+            // All other lanes are unchanged, and new lanes are unused.
             let others = now.iter().filter(|(other, _)| **other != lane);
             others.for_each(|(other, stats)| assert_eq!(lanes_before.get(other), Some(stats), "{other:?}: {what}"));
             if said["now"]["decision"] != "rejected" {

@@ -1,4 +1,4 @@
-//! `andante serve` under a service manager: sockets that it opens, and what it is told.
+//! `andante serve` under a service manager: passed sockets, and notifications.
 
 use std::{
     os::{

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::{andante, outcome};
 
-/// One slip.
+/// A slip.
 #[derive(Debug, Default)]
 struct Slip {
     args: Vec<String>,
@@ -16,7 +16,7 @@ struct Slip {
     says: Vec<String>,
 }
 
-/// Slips that were tried by a newcomer, and those like them.
+/// Slips of a newcomer, and similar ones.
 const LISTS: [&str; 3] =
     [include_str!("slips/command_line.txt"), include_str!("slips/files.txt"), include_str!("slips/variables.txt")];
 /// Stand-ins for credentials in the lists.

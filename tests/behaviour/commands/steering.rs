@@ -1,4 +1,4 @@
-//! `andante ctl`: what operators change while andante runs.
+//! `andante ctl`: changes by operators while andante runs.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::support::{Andante, Client, Message, Upstream, eventually};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// An andante with a rule called `api` for an API that answers at once, and somebody who may change it.
+/// An andante with a rule called `api` for an API that answers at once, and an operator with a token.
 struct Steered {
     andante: Andante,
     upstream: Upstream,

@@ -122,7 +122,7 @@ fn as_many_are_under_way_as_may_be_whoever_sends_them_and_whoever_dies() {
     world.members[2].signal(Signal::CONT);
     eventually("its part", || (world.held(2) == 2).then_some(()));
     world.kept();
-    // One is killed.
+    // A member is killed.
     drop(world.members.remove(1));
     thread::park_timeout(8 * SECOND);
     let (most, answered) = world.watch(2 * SECOND);

@@ -15,7 +15,7 @@ fn who_waits_for_a_new_store_is_told_for_how_long() {
     let ready = member.page("/readyz");
     assert_eq!(ready.status(), 200);
     assert!(ready.text().contains("the store is new, or has forgotten"), "{}", ready.text());
-    // A lease, a window, and what is guarded against: half a second and two.
+    // A lease, a window, and the guard times of half a second and two.
     let mut clients: Vec<Client> = (0..10)
         .map(|_| {
             let mut client = Client::connect(member.proxy());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{SECOND, work};
 use crate::support::{Andante, Client, Redis, Upstream};
 
-/// An API that refuses one request when it is told to, and serves all others.
+/// An API that refuses one request on command, and serves all others.
 struct Api {
     upstream: Upstream,
     clock: Clock,
@@ -133,7 +133,7 @@ fn a_pause_of_a_host_without_limits_is_shared_and_an_operator_ends_it_for_all() 
     thread::park_timeout(SECOND);
     assert_eq!(api.came(refused, Duration::from_nanos(1), SECOND), [0, 0, 0]);
 
-    // At the one that was only told.
+    // The member that has only received the pause.
     let admin = members[1].admin().to_string();
     let args = ["ctl", "--admin", &admin, "--token", token.path().to_str().unwrap(), "forget"];
     let done = Andante::command().args(args).output().unwrap();

@@ -21,7 +21,7 @@ fn join(world: &mut World) {
     world.members.push(member);
 }
 
-/// Which part of what the API reports is a member's.
+/// A member's part of the reported limit.
 fn part(status: &Value) -> Option<f64> {
     status["lanes"][0]["limits"][0]["part"].as_f64()
 }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use super::{SECOND, World};
 use crate::support::{Andante, Redis, eventually, eventually_within};
 
-/// A server with replicas, and those that watch over them.
+/// A server with replicas, and the Sentinels that watch them.
 struct Watched {
     replicas: Vec<Redis>,
     sentinels: Vec<Redis>,

@@ -1,7 +1,7 @@
 //! Events, chunks, frames: each is passed on as it comes.
 //!
-//! An upstream writes the next only after the worker has had the one before: what is held back is never seen, however
-//! loaded the machine is.
+//! An upstream writes the next only after the worker has had the one before: an event that is held back is never seen,
+//! however loaded the machine is.
 
 use std::sync::{
     Arc,

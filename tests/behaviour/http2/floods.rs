@@ -1,5 +1,4 @@
-//! Traffic that costs a client little, and could cost a server much. It may end its connection; other connections must
-//! not notice.
+//! Traffic that costs a client little, and could cost a server much. Its connection may end; others must not notice.
 
 use std::{net::TcpStream, thread, time::Duration};
 

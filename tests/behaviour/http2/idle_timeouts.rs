@@ -73,7 +73,7 @@ fn a_connection_without_a_next_request_is_told_before_it_is_closed() {
     let mut watched = frames(&andante);
     let host = upstream.address().to_string();
     watched.headers(1, &[(":method", "GET"), (":scheme", "http"), (":authority", &host), (":path", "/")], true);
-    // This one does not answer the ping that comes along, and is closed all the same.
+    // This client does not answer the ping that comes along, and is closed all the same.
     let mut told = std::iter::from_fn(|| watched.read().ok()).filter(|frame| frame.kind == kind::GOAWAY);
     assert_eq!(told.next().expect("to be told").reason(), h2::Reason::NO_ERROR);
     told.for_each(drop);

@@ -105,7 +105,7 @@ fn large_answers_that_nobody_reads_leave_room_for_others_on_the_connection() {
     let andante = andante(upstream.address().port(), "");
     let mut idle = unread(&andante.andante);
     let unread: Vec<_> = (0..MANY).map(|_| idle.get(&upstream.url("/large")).head()).collect();
-    // Until each has sent what it may.
+    // Waits until each stream has used its window.
     pass(Duration::from_secs(2));
     let mut reader = Client2::connect(andante.andante.proxy());
     let mut read = reader.get(&upstream.url("/events")).head();

@@ -1,4 +1,4 @@
-//! How streams and connections end, on either side, and who notices.
+//! Ends of streams and connections, on either side, and their effects.
 
 use std::{sync::Arc, thread, time::Duration};
 

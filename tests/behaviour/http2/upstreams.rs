@@ -1,4 +1,4 @@
-//! HTTP/2 towards upstreams: one connection for many requests, and what becomes of them when it ends.
+//! HTTP/2 towards upstreams: one connection for many requests, and the fate of the requests when it ends.
 
 use std::{
     collections::HashMap,
@@ -111,7 +111,7 @@ impl Halt {
 // === impl Halted ===
 
 impl Halted {
-    /// Waits until somebody has come.
+    /// Waits until the script has come to its halt.
     pub(super) fn reached(&self) {
         self.came.recv_timeout(PATIENCE).expect("the script to come to its halt");
     }
@@ -171,7 +171,7 @@ fn a_request_is_what_http2_wants_it_to_be() {
     assert_eq!(request.text(), "hi");
 }
 
-/// An upstream that holds all requests until it is told, and on which connection each of them came.
+/// An upstream that holds all requests until a command, and records the connection of each.
 fn holding(settings: &'static [(u16, u32)]) -> (Upstream, Counts, Halted) {
     let (halt, halted) = halt();
     let open = Counts::default();

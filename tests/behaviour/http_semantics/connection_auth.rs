@@ -1,4 +1,5 @@
-//! NTLM and Negotiate log in a connection and not a request (RFC 4559 §6): what one worker has logged in is no other's.
+//! NTLM and Negotiate log in a connection and not a request (RFC 4559 §6): the connection that a worker has logged in
+//! is not shared with others.
 
 use std::{
     sync::{
@@ -50,7 +51,7 @@ fn login(scheme: &'static str, fields: &'static str) -> impl Fn(Connection) + Se
     }
 }
 
-/// A worker's connection, and how it names what it asks for.
+/// A worker's connection, and the form of its request targets.
 struct Worker {
     client: Client,
     base: String,
@@ -89,7 +90,7 @@ impl Worker {
     }
 }
 
-/// Alice logs in and stays so, others are asked who they are, and four logins side by side all succeed.
+/// Alice logs in and stays logged in, other workers are challenged, and four concurrent logins all succeed.
 fn kept_apart(worker: impl Fn() -> Worker) {
     let mut alice = worker();
     alice.log_in("NTLM", "alice");

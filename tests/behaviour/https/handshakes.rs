@@ -163,7 +163,7 @@ fn without_a_name_in_the_handshake_the_certificate_is_for_the_connect_host() {
     let mut worker = nameless.secure(interceptor.tunnel(&target)).unwrap();
     worker.send(format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n"));
     assert_eq!(worker.answer().text(), "ok");
-    // Whatever the worker left out, the upstream is told.
+    // andante sends the upstream a server name, even if the worker has left it out.
     assert_eq!(upstream.hello().sni.as_deref(), Some("localhost"));
 }
 

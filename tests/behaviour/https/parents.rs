@@ -12,7 +12,7 @@ use crate::support::{
 const BASIC: &str = "Basic dXNlcjpwYTpzcw==";
 const PASSWORD: &str = "pa:ss";
 
-/// Whatever is asked for, this parent proxy is also what is at the end of its tunnels.
+/// A parent proxy that is also the server at the end of its tunnels, for any target.
 fn http_parent() -> Upstream {
     let tls = server(&["http/1.1"]);
     Upstream::scripted(move |mut connection| {
@@ -119,7 +119,7 @@ fn the_password_is_for_the_parent_and_not_for_what_its_tunnels_lead_to() {
     }
 }
 
-/// RFC 1928 with the log-in of RFC 1929. Whatever was said is kept as a request of its own.
+/// RFC 1928 with the log-in of RFC 1929. Each message is recorded as a request of its own.
 fn socks_parent(accepts: bool) -> Upstream {
     let tls = server(&["http/1.1"]);
     Upstream::scripted(move |mut connection| {
@@ -207,7 +207,7 @@ fn a_parent_that_wants_another_password_is_502_for_plain_requests_too_and_the_wo
         assert!(detail.contains(&named) && detail.contains(words), "{detail}");
         assert!(!answer.has("proxy-authenticate") && !answer.text().contains(PASSWORD), "{answer:?}");
     }
-    // An upstream that says so itself means what it says.
+    // A refusal of the upstream itself passes unchanged.
     let direct = Client::get(Interceptor::serve(&[]).andante.proxy(), &parent.url("/"));
     assert_eq!(direct.status(), 407);
 }

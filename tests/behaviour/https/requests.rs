@@ -64,7 +64,7 @@ fn a_connect_that_is_intercepted_costs_no_slot() {
     assert!(answer.has("retry-after"));
 }
 
-/// A worker whose request waits inside of TLS, in a lane of one request a second, and that then `leave`s.
+/// A worker whose request waits inside of TLS, in a lane of one request a second. The worker then leaves by `leave`.
 fn costs_no_slot(leave: impl FnOnce(Client)) {
     let upstream = secure();
     let target = localhost(&upstream);

@@ -40,7 +40,7 @@ fn a_name_whose_rule_refuses_is_refused_at_its_address_and_behind_another_name()
     for target in targets(&api) {
         let shaken = fronting(TRUSTED.file().as_ref()).secure(andante.tunnel(&target));
         assert!(shaken.is_err(), "{target}");
-        // Another name passes.
+        // A different name passes.
         let other = Worker { name: Some("b.localhost".to_owned()), ..fronting(TRUSTED.file().as_ref()) };
         let mut other = other.secure(andante.tunnel(&target)).expect("the API itself");
         assert_eq!(answered(&mut other, get("b.localhost")), 200);

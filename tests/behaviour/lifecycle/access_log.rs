@@ -1,4 +1,4 @@
-//! The access log, and by what one finds a request in it.
+//! The access log, and the fields by which an operator finds a request in it.
 
 use std::{
     fs,

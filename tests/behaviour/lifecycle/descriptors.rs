@@ -30,7 +30,7 @@ fn open(andante: &Andante) -> usize {
     fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap().count()
 }
 
-/// Takes those that clients cannot have as well: none is free.
+/// Takes the descriptors that clients cannot have as well, so that none is free.
 fn leave_none(andante: &Andante) {
     let all = Some(open(andante) as u64);
     prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: all, maximum: Some(64) }).unwrap();
@@ -151,7 +151,8 @@ fn half_heads(andante: &Andante) -> Vec<TcpStream> {
     crowd
 }
 
-/// Half heads stay for five seconds at least. Meanwhile they have all descriptors but those that are kept for the way to the API.
+/// Half heads stay for five seconds at least. Meanwhile they have all descriptors except the reserve for connections to
+/// the API.
 #[test]
 fn whoever_is_in_is_answered_while_others_fill_all_places() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
@@ -180,7 +181,7 @@ fn whoever_is_in_is_answered_while_others_are_silent_at_the_admin_address() {
         assert_eq!(early.answer().status(), 200);
         pass(Duration::from_millis(50));
     }
-    // And so is who asks there.
+    // A client that asks there is answered, too.
     assert_eq!(andante.page("/healthz").status(), 200);
 }
 

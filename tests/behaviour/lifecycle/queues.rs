@@ -5,7 +5,7 @@ use andante::clock::{Clock, Instant};
 use super::{pass, quiet, waiting};
 use crate::support::{Andante, Client, Message, Upstream};
 
-/// An upstream whose only slot for now has been used, with a rule that says `more`.
+/// An upstream whose only slot for now has been used, with the settings `more` in its rule.
 fn busy(limit: &str, more: &str) -> (Upstream, Andante) {
     let upstream = Upstream::ok();
     let host = upstream.address();
@@ -35,7 +35,7 @@ fn retry_after(answer: &Message) -> u64 {
 /// `exact` seconds after the first request, as it looks from now, rounded up.
 fn in_whole_seconds(exact: f64, clock: &Clock) -> std::ops::RangeInclusive<u64> {
     let left = exact - clock.now().since(Instant::START).as_secs_f64();
-    // Between the first request's slot and the clock's start, and for what the margin adds.
+    // Time between the first request's slot and the clock's start, and the margin.
     (left - 1.0).ceil().max(1.0) as u64..=(left + 1.0).ceil() as u64
 }
 

@@ -122,7 +122,7 @@ fn answers_new(address: SocketAddr) {
     });
 }
 
-/// An API at 127.0.0.1 that moves to 127.0.0.2 when the flag is set; and what it was resolved by.
+/// An API at 127.0.0.1 that moves to 127.0.0.2 when the flag is set; and its name server.
 fn moving() -> (Upstream, NameServer, Arc<AtomicBool>) {
     let (upstream, moved) = (Upstream::always(ok("")), Arc::new(AtomicBool::new(false)));
     answers_new((Ipv4Addr::new(127, 0, 0, 2), upstream.address().port()).into());

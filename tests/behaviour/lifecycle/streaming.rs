@@ -45,7 +45,7 @@ fn head(mut from: impl Read) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Counts what can be written until nothing has been taken for a while.
+/// Counts the bytes that can be written until no byte has been taken for a while.
 fn pour(mut into: impl Write, count: &AtomicUsize, at_most: usize) {
     let piece = vec![b'x'; 64 * 1024];
     while count.load(Ordering::Acquire) < at_most {

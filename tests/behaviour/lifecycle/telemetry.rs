@@ -135,7 +135,7 @@ fn openmetrics_is_for_those_who_ask_for_it() {
     assert_eq!(openmetrics.field("content-type").as_deref(), Some(kind));
     let text = openmetrics.text();
     assert!(text.contains("# TYPE andante_requests counter\n") && text.ends_with("\n# EOF\n"), "{text}");
-    // Nothing is traced.
+    // No request is traced.
     assert!(!text.contains(" # {"), "{text}");
     let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(families.iter().collect::<BTreeSet<_>>().len(), families.len(), "{families:?}");

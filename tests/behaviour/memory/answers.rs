@@ -52,7 +52,7 @@ fn stalling() -> SocketAddr {
     let answer =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 7 << 20, "x".repeat(SENT_BYTES)).into_bytes();
     thread::spawn(move || {
-        // Asked, and sent so far; and those that stall.
+        // Requested and sent so far, and stalled.
         let (mut open, mut stalled) = (Vec::<(TcpStream, usize)>::new(), Vec::new());
         loop {
             while let Ok((stream, _)) = listener.accept() {
@@ -119,7 +119,7 @@ fn answers_that_http1_workers_do_not_read_stay_below_the_bound() {
     let request = format!("GET http://{upstream}/ HTTP/1.1\r\nHost: {upstream}\r\n\r\n");
     withstands(&andante, &beside, || {
         let ask = |_| {
-            // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
+            // Below full speed: the test is about memory, and not about the speed of accepting.
             thread::park_timeout(Duration::from_millis(2));
             let mut stream = TcpStream::connect(andante.proxy()).ok()?;
             stream.write_all(request.as_bytes()).ok()?;

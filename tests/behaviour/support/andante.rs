@@ -72,7 +72,7 @@ impl Andante {
         Self::launch(&mut command, &[], None)
     }
 
-    /// `andante`, with nothing of this environment that could change what it does.
+    /// `andante`, without environment variables that could change its behaviour.
     pub(crate) fn command() -> Command {
         Self::clean(env!("CARGO_BIN_EXE_andante"))
     }
@@ -163,12 +163,12 @@ impl Andante {
         Client::ask(at, format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"))
     }
 
-    /// What `/status` says.
+    /// The content of `/status`.
     pub(crate) fn status(&self) -> Value {
         self.page("/status").json()
     }
 
-    /// What `/metrics` says.
+    /// The content of `/metrics`.
     pub(crate) fn metrics(&self) -> String {
         self.page("/metrics").text()
     }

@@ -16,7 +16,7 @@ pub(crate) struct DeadPort {
 }
 
 impl DeadPort {
-    /// Some free port.
+    /// A free port.
     pub(crate) fn reserve() -> Self {
         Self { held: held((Ipv4Addr::LOCALHOST, 0).into(), false).expect("a free port") }
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 messages as they are on the wire, read by code that shares nothing with what is tested.
+//! HTTP/1.1 messages as they are on the wire, read by code that is independent of andante's.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ pub(crate) struct Message {
     pub(crate) trailers: Vec<(String, String)>,
 }
 
-/// A connection, and what was read from it but not asked for yet.
+/// A connection, and the bytes that were read from it but not consumed yet.
 pub(crate) struct RawConnection {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,

@@ -45,7 +45,7 @@ impl Mock {
         Client::ask(self.address, ask).json()
     }
 
-    /// Asks one of its control pages for something, which it must grant; returns what it says.
+    /// Sends a request to a control page, which must grant it. Returns the answer.
     pub(crate) fn control(&self, method: &str, page: &str, body: &str) -> Value {
         let answer = self.try_control(method, page, body);
         assert_eq!(answer.status(), 200, "{answer:?}");

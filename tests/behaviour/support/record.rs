@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Message, eventually};
 
-/// Where an upstream is, and what has come there so far.
+/// Address of an upstream, and its connections and requests so far.
 pub(crate) struct Record {
     address: SocketAddr,
     connections: AtomicUsize,

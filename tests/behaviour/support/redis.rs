@@ -17,7 +17,7 @@ pub(crate) struct Redis {
     process: Child,
     address: SocketAddr,
     args: Vec<String>,
-    /// Where it writes what it has to; gone when it is dropped.
+    /// Folder of the server's files, removed on drop.
     _folder: TempDir,
     /// Certificate and key of a server with TLS only.
     tls: Option<NamedTempFile>,

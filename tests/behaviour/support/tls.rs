@@ -38,7 +38,7 @@ pub(crate) struct Hello {
 #[derive(Clone)]
 pub(crate) struct Server(pub(super) Arc<ServerConfig>);
 
-/// How a worker speaks TLS: HTTP/1.1 with a name in the handshake, unless told otherwise.
+/// TLS settings of a worker: HTTP/1.1 with a name in the handshake by default.
 #[derive(Clone)]
 pub(crate) struct Worker {
     /// Whom it trusts.
@@ -94,7 +94,7 @@ impl Server {
         StreamOwned::new(ServerConnection::new(self.0.clone()).unwrap(), socket)
     }
 
-    /// Answers a handshake; says what was asked for, and how it went.
+    /// Answers a handshake. Returns the client's hello, and the result.
     pub(crate) fn accept(&self, mut socket: TcpStream) -> (Option<Hello>, io::Result<RawConnection>) {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut acceptor = Acceptor::default();
@@ -168,7 +168,7 @@ impl Worker {
         ClientConnection::new(Arc::new(self.config()), name).unwrap()
     }
 
-    /// Shakes hands over `client`, with each piece of what it says written as `write` does it.
+    /// Shakes hands over `client`, and writes each piece of its messages by `write`.
     pub(crate) fn shake(&self, client: Client, hello: impl Fn(&mut TcpStream, &[u8])) -> io::Result<Client> {
         let mut connection = self.connection();
         let mut socket = client.into_socket();
@@ -222,7 +222,7 @@ impl Interceptor {
         Worker::trusting(&self.data.path().join("ca.pem"), target)
     }
 
-    /// A tunnel to `target`, in which nothing has been said.
+    /// A tunnel to `target`, without any byte in it so far.
     pub(crate) fn tunnel(&self, target: &str) -> Client {
         let mut client = Client::connect(self.andante.proxy());
         client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
@@ -259,7 +259,7 @@ impl Read for Side {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return outcome,
             }
-            // Whatever could not be written any more: the other side may have said why.
+            // Ignores a failed write: the other side may have sent its reason.
             self.tls.read_tls(&mut self.socket)?;
             self.tls.process_new_packets().map_err(io::Error::other)?;
         }

@@ -1,4 +1,4 @@
-//! An upstream that does as it is told, and remembers what it was sent.
+//! A scripted upstream that records connections and requests.
 
 use std::{
     io,
@@ -81,7 +81,7 @@ impl Upstream {
         upstream
     }
 
-    /// Answers each request with what `answer` makes of it, and keeps the connection.
+    /// Answers each request with the result of `answer`, and keeps the connection open.
     pub(crate) fn answering<A: AsRef<[u8]>>(answer: impl Fn(&Message) -> A + Send + Sync + 'static) -> Self {
         Self::scripted(move |mut connection| {
             while let Some(request) = connection.request() {
@@ -151,7 +151,7 @@ impl Deref for Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.seen.stop.store(true, Ordering::Release);
-        // Wakes whoever accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address());
     }
 }
@@ -191,12 +191,12 @@ impl Connection {
         Some(request)
     }
 
-    /// Keeps what was read in another way, as if it were a request.
+    /// Records a request that was read in another way.
     pub(crate) fn remember(&self, request: Message) {
         self.seen.record.remember(request);
     }
 
-    /// Who connects.
+    /// Address of the client.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.wire.socket().peer_addr().unwrap()
     }
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Sends `bytes`, if anybody is there to take them.
+    /// Sends `bytes`, and ignores a closed connection.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.wire.send(bytes);
     }
@@ -234,7 +234,7 @@ impl Connection {
         self.wire.bytes(count)
     }
 
-    /// Waits until the other side closes, and returns what it still sent.
+    /// Waits until the other side closes, and returns its last bytes.
     pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
         self.wire.rest()
     }

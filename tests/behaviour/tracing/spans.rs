@@ -1,4 +1,4 @@
-//! Spans, and what they say.
+//! Spans and their attributes.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

@@ -1,4 +1,4 @@
-//! Frames one by one (RFC 9113 §4), for what no library sends.
+//! Frames one by one (RFC 9113 §4), for messages that no library sends.
 
 use std::io::{self, Read, Write};
 
@@ -59,7 +59,7 @@ impl<S: Read + Write> Frames<S> {
         Self(stream)
     }
 
-    /// Sends a frame, if anybody is there to take it.
+    /// Sends a frame, and ignores a closed connection.
     pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let _ = self.try_send(kind, flags, stream, payload);
     }

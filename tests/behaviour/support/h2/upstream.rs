@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
 // === impl Upstream2 ===
 
 impl Upstream2 {
-    /// Does with each request what `answer` says.
+    /// Answers each request by `answer`.
     pub(crate) fn serving<A>(answer: impl Fn(Exchange) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = ()> + Send + 'static,
