@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Many requests at once: 300 HTTP/2 connections with 100 streams each ask within a moment, at a limit of 1,000/s. How many
-of its slots are used in each second? What arrives must not keep from leaving what has its slot.
+of its slots are used in each second? Arriving requests must not delay requests that have a slot.
 
 usage: burst.py [--andante PATH] [--tls] [--within SECONDS] [--connections N] [--streams N] [--limit N] [--seconds N]
 

@@ -160,7 +160,7 @@ class Crash:
         return most
 
     def share(self):
-        """Of the limit, in the time that lies between the kills."""
+        """Used share of the limit, in the time between the kills."""
         times = [at for at, *_ in Api.came]
         # The last answers of a batch are fewer than there are slots.
         end = times[self.args.lines - self.args.limit]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What one request costs, in what does not drift with the machine: instructions, system calls, allocations. For andante,
+"""Cost of one request in units that do not drift with the machine: instructions, system calls, allocations. For andante,
 HAProxy, nginx and a bare hyper forwarder (the floor of andante's stack) in one run, in each way that a request can come:
 
   plain     HTTP/1 in the clear, target in absolute form
@@ -218,7 +218,7 @@ class World:
         return {"plain": "PLAIN", "gateway": "PLAIN", "h2-h2": "TLS2"}.get(way, "TLS1")
 
     def client(self, name, way, port):
-        """What makes a connection to the proxy that is ready for requests."""
+        """A function that makes a connection to the proxy, ready for requests."""
         up = self.ports[self.upstream(way)]
         if way == "plain":
             return lambda: Http1(connect(port), f"GET http://127.0.0.1:{up}/v1/meta?id=1 HTTP/1.1\r\nHost: 127.0.0.1:{up}\r\n\r\n")
@@ -328,7 +328,7 @@ class Callgrind:
 
 
 def calls(text, wanted):
-    """How often functions were called whose names match, in a file of callgrind's; `None` if there are none."""
+    """Number of calls of functions with matching names, in a file of callgrind's; `None` if there are none."""
     # A name stands only where it is used first: `cfn=(12) malloc`, then `cfn=(12)`.
     names = {number for number, name in re.findall(r"^c?fn=\((\d+)\) (\S+)", text, re.M) if wanted.match(name)}
     edges = re.findall(r"^fn=\((\d+)\)|^cfn=\((\d+)\).*\ncalls=(\d+)", text, re.M)
@@ -450,7 +450,7 @@ class Client:
         self.stream, self.read = stream, b""
 
     def fill(self):
-        """Reads what there is."""
+        """Reads the available bytes."""
         while True:
             try:
                 piece = self.stream.recv(65536)
@@ -484,7 +484,7 @@ class Http1(Client):
 
 
 class Http2(Client):
-    """As much of RFC 9113 as it takes to ask for something small again and again."""
+    """The part of RFC 9113 that repeated small requests need."""
 
     def __init__(self, stream, authority):
         super().__init__(stream)

@@ -1,4 +1,4 @@
-"""What the programs that andante is measured beside are told, whatever is measured."""
+"""Common configuration of the programs that andante is compared with."""
 
 # Body of the API's answers.
 BODY = '{"id":1,"name":"metadata","ok":true,"pad":"' + "0123456789" * 4 + '"}'

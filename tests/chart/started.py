@@ -19,7 +19,7 @@ def free_port():
 
 
 def complaint(andante, container, config):
-    """None, or what went wrong until each probe said yes."""
+    """None, or the problem that kept a probe from succeeding."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         mounts = {mount["mountPath"]: folder / mount["name"] for mount in container["volumeMounts"]}

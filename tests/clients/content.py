@@ -1,4 +1,4 @@
-"""What the servers have to offer: files and answers for nginx, made anew in each run."""
+"""Content of the servers: files and answers for nginx, generated in each run."""
 
 import base64
 import hashlib

@@ -1,5 +1,5 @@
 """Runs inside of `andante run`: the client, and then andante's own account of it. Changes no variable, but in the
-gateway way takes away all that andante set: who has a base URL needs none.
+gateway way removes all that andante set: a client with a base URL needs none.
 Usage: inside.py REPORT ADMIN WAY KEEP COMMAND…"""
 
 import json
@@ -53,7 +53,7 @@ def status(admin):
 
 
 def upgrades(admin):
-    """How many connections have become WebSockets."""
+    """Number of connections that have become WebSockets."""
     lines = [line for line in page(admin, "metrics").splitlines() if line.startswith("andante_answers_total{")]
     return sum(int(line.split()[-1]) for line in lines if 'code="101"' in line)
 

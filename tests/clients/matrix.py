@@ -1,4 +1,4 @@
-"""Which clients there are, which ways, and what does not apply. Pure: starts nothing."""
+"""The clients, the ways, and the cells that do not apply. Pure: starts nothing."""
 
 import sys
 from dataclasses import dataclass, field

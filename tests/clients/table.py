@@ -45,7 +45,7 @@ def pinned():
 
 
 def committed():
-    """What the page has now."""
+    """The current table of the page."""
     return split()[1]
 
 

@@ -1,5 +1,5 @@
-"""What a measurement runs: a limiter as its authors ship it, and andante. All on an address of loopback of its own, so that
-measurements at the same time share neither ports nor what andante learns."""
+"""Programs of a measurement: a limiter as its authors ship it, and andante. All on an address of loopback of its own, so that
+concurrent measurements share neither ports nor andante's learned facts."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ class World:
         self.running = []
 
     def limiter(self, server):
-        """Starts what a row names, a pair of a kind and options; returns its port."""
+        """Starts a row's server, a pair of a kind and options, and returns its port."""
         kind, options = server
         port = self.free_port()
         getattr(self, kind)(port, **options)

@@ -1,11 +1,11 @@
-"""The rows: each a limiter, how it is set, what it allows, and what must come of it."""
+"""The rows: each a limiter, its settings, its limit, and the required results."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a row must reach. The share is that of the last part of a measurement, `late` the refusals after 10 s in %;
+    """Required results of a row. `share` is that of the last part of a measurement, `late` the refusals after 10 s in %;
     `configured` is for andante with the right limit, `careful` compares andante without one with the careful client."""
 
     share: float
@@ -48,11 +48,11 @@ class Row:
     because: str = ""
 
     def seconds(self, wanted):
-        """How long a measurement takes: three windows where they are long, or it is the first one's burst that counts."""
+        """Seconds of a measurement: three windows where they are long, because otherwise the first one's burst counts."""
         return max(wanted, 3 * self.allows.window) if self.allows.window > 30 else wanted
 
     def tail(self, seconds):
-        """How long the last part is: 30 s, or a window, but no more than half of all."""
+        """Seconds of the last part: 30, or a window, but no more than half of all."""
         return min(max(30, self.allows.window), seconds / 2)
 
 
@@ -178,7 +178,7 @@ def flask(*limits, **options):
 FORBIDDEN = Bounds(0, late=100, seen=10**9, stall=10**9, careful_accepted=0, careful_refused=10**9)
 
 def gcra(burst, bounds, quick=None):
-    """What it tells of as its limit is the burst, and not what it allows in a window."""
+    """The reported limit is the burst, and not the number allowed in a window."""
     server = python("throttled", rate=10, burst=burst)
     return Row(f"gcra-{burst}", f"throttled-py, GCRA, burst {burst}", server, Allows(10, 1, "10/s"), bounds, quick)
 

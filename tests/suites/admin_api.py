@@ -15,7 +15,7 @@ LEFT_OUT = "drain"
 
 
 def cases(world, everything):
-    """One case: Schemathesis has its own count of them, which it prints."""
+    """A single case: Schemathesis prints its own count of cases."""
     yield attempt("answers are as openapi.json says", run, world, everything)
 
 

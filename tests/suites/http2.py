@@ -40,7 +40,7 @@ CASES = []
 
 
 def case(name, *expected, **options):
-    """Registers what a function makes the connection send, and how that must end: `ends` or `resets` with codes, or as
+    """Registers a function that makes the connection send, and the required end: `ends` or `resets` with codes, or as
     the function itself finds out."""
 
     def register(function):

@@ -1,4 +1,4 @@
-"""A connection of HTTP/2 on which anything can be sent, and what may come of it."""
+"""An HTTP/2 connection that can send anything, and the permitted reactions."""
 
 import socket
 import struct
@@ -37,7 +37,7 @@ def block(fields):
 
 
 class Connection:
-    """A connection on which anything can be sent. `fields` are those of a request that is in order."""
+    """A connection that can send anything. `fields` are those of a valid request."""
 
     def __init__(self, way, shake=True):
         self.raw, authority, scheme = way()
@@ -96,7 +96,7 @@ class Connection:
             self.closed()
 
     def resets(self, *names, stream=1, malformed=False):
-        """The stream: RST_STREAM with one of these codes, or what is worse for the sender."""
+        """The stream: RST_STREAM with one of these codes, or a harder reaction."""
         found = self.until(
             lambda kind, _, on, payload: kind == GOAWAY
             or (on == stream and (kind == RST_STREAM or (malformed and kind == HEADERS)))

@@ -69,7 +69,7 @@ def descendants(one):
 
 
 def stubs():
-    """What the cases import of autobahn."""
+    """Modules of autobahn that the cases import."""
     for name in ["autobahn", "autobahn.websocket", "autobahn.websocket.protocol", "autobahn.websocket.utf8validator"]:
         sys.modules[name] = types.ModuleType(name)
     sys.modules["autobahn.websocket.protocol"].WebSocketProtocol = State
@@ -158,7 +158,7 @@ def cases(world, everything):
 
 
 def same(one, direct, way):
-    """What differs, or nothing."""
+    """The difference, or nothing."""
     for _ in range(TRIES):
         try:
             expected, outcome = Peer(direct()).play(one), Peer(way()).play(one)

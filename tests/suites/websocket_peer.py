@@ -1,4 +1,4 @@
-"""Plays a case of Autobahn's testsuite as its fuzzing client does: what a case asks for by its names there."""
+"""Plays a case of Autobahn's testsuite as its fuzzing client does, under the names that a case uses."""
 
 import heapq
 import itertools
@@ -39,7 +39,7 @@ class Peer(State):
         self.timers, self.order = [], itertools.count()
 
     def play(self, one):
-        """What became of it: of the messages, and of the connection's end."""
+        """Results: the messages, and the connection's end."""
         self.case = one(self)
         self.case.compare = lambda a, b: a == b
         self.case.onOpen()
@@ -77,7 +77,7 @@ class Peer(State):
     # Received data.
 
     def frame(self):
-        """Takes a frame out of what has arrived, if there is a whole one."""
+        """Takes a frame out of the received bytes, if there is a whole one."""
         if len(self.incoming) < 2:
             return False
         opcode, length, start = self.incoming[0] & 15, self.incoming[1] & 127, 2

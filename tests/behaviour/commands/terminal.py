@@ -1,4 +1,4 @@
-"""A program in a pseudo terminal, as somebody at a keyboard would use it."""
+"""A program in a pseudo terminal, driven like by a user at a keyboard."""
 
 import fcntl
 import os
