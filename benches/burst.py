@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Many requests at once: 300 HTTP/2 connections with 100 streams each ask within a moment, at a limit of 1,000/s. How many
-of its slots are used in each second? What arrives must not keep from leaving what has its slot.
+of its slots are used in each second? Arriving requests must not delay requests that have a slot.
 
 usage: burst.py [--andante PATH] [--tls] [--within SECONDS] [--connections N] [--streams N] [--limit N] [--seconds N]
 
@@ -56,7 +56,7 @@ def burst(args, world):
     world.start(command, port)
     up = world.ports["TLS1" if args.tls else "PLAIN"]
     authority, path = f"{'localhost' if args.tls else '127.0.0.1'}:{up}".encode(), b"/v1/meta?id=1"
-    # RFC 7541: indexed fields of the static table, literals for what is not in it.
+    # RFC 7541: indexed fields of the static table, literals for other fields.
     scheme = b"\x87" if args.tls else b"\x86"
     block = b"\x82" + scheme + b"\x04" + bytes([len(path)]) + path + b"\x01" + bytes([len(authority)]) + authority
     settings = frame(4, 0, 0, b"\x00\x04\x00\x10\x00\x00") + frame(8, 0, 0, (1 << 30).to_bytes(4, "big"))

@@ -25,8 +25,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Of the limit, in what is not within SETTLING seconds of a kill: after one, what was sent in the last second is not known,
-# and counts as used up.
+# Least used share of the limit, outside of SETTLING seconds after a kill. After a kill the usage of the last second is
+# unknown, and counts as used up.
 LEAST, SETTLING = 0.98, 2.5
 # How far two requests may come nearer on the way than they were sent.
 JITTER = 0.005
@@ -160,7 +160,7 @@ class Crash:
         return most
 
     def share(self):
-        """Of the limit, in the time that lies between the kills."""
+        """Used share of the limit, in the time between the kills."""
         times = [at for at, *_ in Api.came]
         # The last answers of a batch are fewer than there are slots.
         end = times[self.args.lines - self.args.limit]

@@ -1,7 +1,7 @@
-//! What pacing costs: a decision with nobody waiting, a slot handed out with 30,000 waiting, memory per lane.
+//! Costs of pacing: a decision with an empty queue, a slot granted with 30,000 waiting, memory per lane.
 //!
-//! `cargo bench`. Targets: 150 ns for a decision on the fast path; a microsecond to put a ticket in and
-//! to choose one with 30,000 waiting in 1,000 flows over 10 lines.
+//! `cargo bench`. Targets: 150 ns for a decision on the fast path. A microsecond each to enqueue a ticket and to choose
+//! one, with 30,000 waiting in 1,000 flows over 10 lines.
 
 use std::{
     sync::Arc,
@@ -56,7 +56,7 @@ fn admit(lane: &Arc<Lane>) -> Permit {
 
 fn fast_path(c: &mut Criterion) {
     let mut group = c.benchmark_group("fast path");
-    // A million a second and more never bind: what is measured is the decision.
+    // A million a second and more never bind: the bench measures only the decision.
     for (name, limits) in [
         ("no limit", ""),
         ("one limit", "1000000000/s burst 1000000000"),
@@ -97,7 +97,7 @@ fn fast_path(c: &mut Criterion) {
     group.finish();
 }
 
-/// The budget alone, its window full: what every slot costs in the queued case.
+/// The budget alone with a full window: the cost of every slot in the queued case.
 fn full_window(c: &mut Criterion) {
     let mut group = c.benchmark_group("full window");
     for limits in ["100/s", "500/min", "1000/s", "100000/h"] {
@@ -212,8 +212,8 @@ fn queue(c: &mut Criterion) {
     group.finish();
 }
 
-/// How long a million steps take, each timed for itself, and the slowest of them. What a step leaves out while it is timed it does
-/// afterwards, so that as many wait each time.
+/// Duration of a million steps, each timed by itself, and the slowest step. Work that a step skips while it is timed is
+/// done afterwards, so that the number of waiting tickets stays equal.
 #[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
 fn spread(mut step: impl FnMut(bool)) -> String {
     let mut times: Vec<Duration> = (0..1_000_000)
@@ -248,7 +248,7 @@ fn crowd(c: &mut Criterion) {
     drop(crowd);
 }
 
-/// Not a time: resident memory of a million lanes, each of which has sent one request.
+/// Resident memory (not time) of a million lanes, each of which has sent one request.
 fn memory(c: &mut Criterion) {
     const LANES: usize = 1_000_000;
     let rules = Rules::new(vec![policy("10/h")]);

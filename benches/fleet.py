@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several andantes, one Redis, one API that enforces its limit: what is refused, how much of the limit is used, by whom.
+"""Several andantes, one Redis, one API that enforces its limit: refusals, the used share of the limit, and each one's share.
 
 Starts a Redis, `andante mock`, and the members, each on a free port of loopback, and asks through all of them. Faults are
 made for real: a signal to the store, FLUSHALL, a member killed. Needs redis-server (Debian package).
@@ -215,7 +215,7 @@ class World:
 
 
 async def load(world, seconds, workers=40, which=None, events=()):
-    """Workers of all members, or of those that `which` names with how many each; `events` at their times."""
+    """Workers of all members, or of the members in `which` with their numbers of workers; `events` at their times."""
     until = time.monotonic() + seconds
     loads = which or {i: workers for i in range(len(world.members))}
     tasks = [asyncio.create_task(world.members[i].worker(until, f"{i}")) for i, n in loads.items() for _ in range(n)]
@@ -273,7 +273,7 @@ def faulty(enforced, rate, seconds, faults, workers=30, **more):
 
 
 def learned(dialect, enforced, rate, seconds, members, workers):
-    """Nothing is configured: what the members learn, the first 10 s apart from the rest. Refusals are no failure here."""
+    """Learned limits, without configuration: the first 10 s, and the rest. Refusals are no failure here."""
     def run(name, andante):
         world = World(andante, enforced, limits="", members=members, mock=("--dialect", dialect))
         try:
@@ -293,7 +293,7 @@ def learned(dialect, enforced, rate, seconds, members, workers):
 
 
 def added(enforced, requests):
-    """One request after the other, by turns through a member, and through one andante that has no store."""
+    """Sequential requests, alternately through a member and through an andante without a store."""
     def run(name, andante):
         world = World(andante, enforced)
         alone = World(andante, enforced, members=1, with_store=False)
@@ -354,7 +354,7 @@ def stop_replicas(world):
 
 
 def fail_over(world):
-    """The replicas have not heard of what happened in the last two seconds."""
+    """Fails over to replicas that lack the changes of the last two seconds."""
     world.store.kill()
     for replica in world.store.replicas:
         replica.kill(signal.SIGCONT)
@@ -372,7 +372,7 @@ def join_member(world):
 
 
 def kill_any(dice):
-    """One of those that run, unless they would be fewer than two."""
+    """Kills a running member, unless fewer than two would remain."""
     def kill(world):
         running = [member for member in world.members if not member.killed]
         if len(running) > 2:
@@ -381,7 +381,7 @@ def kill_any(dice):
 
 
 def join_for(seconds):
-    """Another member, which has work for so long, unless five run."""
+    """Starts another member with work for this long, unless five run."""
     def join(world):
         if sum(not member.killed for member in world.members) < 5:
             member = Member(world, f"m{len(world.members)}")

@@ -1,5 +1,6 @@
-//! The floor of this stack: a forwarder on hyper with a pool of its own and nothing else. No limits, no queue, no checks,
-//! no time-outs: what it costs is what hyper, tokio and the kernel cost. `benches/instructions.py` sets andante beside it.
+//! The floor of this stack: a forwarder on hyper with a pool of its own and nothing else. Without limits, queue, checks
+//! and time-outs, its cost is the cost of hyper, tokio and the kernel. `benches/instructions.py` compares andante with
+//! it.
 //!
 //! Usage: `forwarder LISTEN UPSTREAM`, two addresses.
 

@@ -1,7 +1,7 @@
-//! What reading an answer costs, which is done once per answer on the way of every request: one that says nothing of
-//! limits, as most do, and what well-known APIs send.
+//! Cost of reading an answer, which happens once per answer on the path of every request. Answers without limits, as
+//! most are, and answers of well-known APIs.
 //!
-//! `cargo bench --bench hints`. Targets: 150 ns where nothing is said, 2 µs where something is.
+//! `cargo bench --bench hints`. Targets: 150 ns for an answer without limits, 2 µs for one with limits.
 
 use std::{hint::black_box, time::Duration};
 
@@ -14,7 +14,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Lines = &'static [(&'static str, &'static str)];
 
-/// What stands beside limits in any answer.
+/// Ordinary fields of any answer, beside limits.
 const ORDINARY: Lines = &[
     ("date", "Mon, 01 Jun 2026 12:00:00 GMT"),
     ("content-type", "application/json"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What one request costs, in what does not drift with the machine: instructions, system calls, allocations. For andante,
+"""Cost of one request in units that do not drift with the machine: instructions, system calls, allocations. For andante,
 HAProxy, nginx and a bare hyper forwarder (the floor of andante's stack) in one run, in each way that a request can come:
 
   plain     HTTP/1 in the clear, target in absolute form
@@ -39,11 +39,11 @@ from peers import BODY, HAPROXY_HEAD
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITTED = pathlib.Path(__file__).resolve().with_suffix(".json")
-# Instructions may grow by this much before somebody has to say why.
+# Growth of instructions above which a commit has to give a reason.
 TOLERANCE = 0.03
-# So many times are they counted for that; the fewest count.
+# Number of counts for that comparison; the lowest count is used.
 ROUNDS = 3
-# Requests that are not counted: connections are made by them, and what is made once; and those that are.
+# Uncounted requests, which make connections and one-time allocations; and counted requests.
 WARM, REQUESTS = 500, 2000
 # HTTP/1 connections; HTTP/2 has an eighth of them, with eight streams each.
 CONNECTIONS, STREAMS = 32, 8
@@ -144,7 +144,8 @@ def main():
 def check(world, counts):
     """Compares plain requests with the committed figure."""
     committed = json.loads(COMMITTED.read_text())["plain, dev profile"]
-    # What else a machine does adds instructions, since the proxy then wakes up more often. It never takes any away.
+    # Other work of the machine adds instructions, since the proxy then wakes up more often. Such work never removes
+    # any.
     found = min(counts.measure(world, "andante", "plain")["user instructions"] for _ in range(ROUNDS))
     growth = found / committed - 1
     print(f"user instructions of a plain request, dev profile: {found:,.0f}, {growth:+.1%} of the committed {committed:,}")
@@ -217,7 +218,7 @@ class World:
         return {"plain": "PLAIN", "gateway": "PLAIN", "h2-h2": "TLS2"}.get(way, "TLS1")
 
     def client(self, name, way, port):
-        """What makes a connection to the proxy that is ready for requests."""
+        """A function that makes a connection to the proxy, ready for requests."""
         up = self.ports[self.upstream(way)]
         if way == "plain":
             return lambda: Http1(connect(port), f"GET http://127.0.0.1:{up}/v1/meta?id=1 HTTP/1.1\r\nHost: 127.0.0.1:{up}\r\n\r\n")
@@ -313,7 +314,7 @@ class Callgrind:
         load.run(requests)
         control("dump bench")
         world.stop(process)
-        # What was dumped has a number behind its name; the name alone has what came after that.
+        # A dump has a number behind its name. The file without a number has the counts after the dump.
         dump = pathlib.Path(f"{out}.2")
         text = dump.read_text(errors="replace")
         if world.args.profile:
@@ -327,7 +328,7 @@ class Callgrind:
 
 
 def calls(text, wanted):
-    """How often functions were called whose names match, in a file of callgrind's; `None` if there are none."""
+    """Number of calls of functions with matching names, in a file of callgrind's; `None` if there are none."""
     # A name stands only where it is used first: `cfn=(12) malloc`, then `cfn=(12)`.
     names = {number for number, name in re.findall(r"^c?fn=\((\d+)\) (\S+)", text, re.M) if wanted.match(name)}
     edges = re.findall(r"^fn=\((\d+)\)|^cfn=\((\d+)\).*\ncalls=(\d+)", text, re.M)
@@ -335,7 +336,7 @@ def calls(text, wanted):
     for function, called, count in edges:
         if function:
             caller = function
-        # One that calls another counts once.
+        # A function that calls another one of the list counts once.
         elif called in names and caller not in names:
             total += int(count)
     return total if names else None
@@ -404,7 +405,7 @@ def intercepted(port, up, alpn):
 
 def secured(stream, alpn):
     context = ssl.create_default_context()
-    # Whose certificate it is is not what is measured here.
+    # The owner of the certificate does not matter here.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([alpn])
     stream = context.wrap_socket(stream, server_hostname="localhost")
@@ -449,7 +450,7 @@ class Client:
         self.stream, self.read = stream, b""
 
     def fill(self):
-        """Reads what there is."""
+        """Reads the available bytes."""
         while True:
             try:
                 piece = self.stream.recv(65536)
@@ -483,7 +484,7 @@ class Http1(Client):
 
 
 class Http2(Client):
-    """As much of RFC 9113 as it takes to ask for something small again and again."""
+    """The part of RFC 9113 that repeated small requests need."""
 
     def __init__(self, stream, authority):
         super().__init__(stream)

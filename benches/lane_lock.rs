@@ -1,10 +1,10 @@
-//! How long a lane's lock is held, and how much that bounds: one lane that all threads share, with as many requests under
-//! way as there are connections. Not a time of criterion's: what matters is the tail, and what threads do to each other.
+//! Holding time of a lane's lock, and the bound that it sets: all threads share one lane, with as many requests in
+//! flight as there are connections. This is no criterion benchmark: the tail and the contention of threads matter.
 //!
 //! `cargo bench --bench lane_lock`. A request takes the lock four times: when it asks, leaves, is answered, and is over. A
 //! call without contention is the lock's holding time and some 50 ns around it.
 //!
-//! Also what there is to gain: by requests that take the lock twice, and by metrics of which each thread has its own.
+//! The bench also measures two possible gains: requests that take the lock twice, and metrics per thread.
 
 use std::{
     sync::{Arc, Barrier},
@@ -38,13 +38,13 @@ const ASK: AdmitRequest = AdmitRequest {
     draws: None,
     port: 80,
 };
-/// How long each combination is measured.
+/// Duration of the measurement of each combination.
 const TIME: Duration = Duration::from_secs(2);
 
-/// How many calls took how long: a count for each sixteenth of a power of two of nanoseconds.
+/// Number of calls by duration: a count for each sixteenth of a power of two of nanoseconds.
 struct Histogram([u64; 64 * 16]);
 
-/// What a request does with the lane.
+/// Calls of a request to the lane.
 #[derive(Clone, Copy)]
 enum Calls {
     /// Asks, leaves, is answered, and is over.
@@ -75,7 +75,7 @@ fn lane() {
     }
 }
 
-/// How many requests pass a lane, and how long each call of it takes.
+/// Number of requests that pass a lane, and the duration of each call.
 fn measure(threads: usize, connections: usize, each: Calls) -> (u64, Histogram) {
     let limits: Limits = "1000000000/s burst 1000000000".parse().expect("a valid limit");
     let mut policy = Policy::new("bench", vec!["*".parse().expect("a valid host")]);
@@ -94,7 +94,7 @@ fn measure(threads: usize, connections: usize, each: Calls) -> (u64, Histogram) 
     all
 }
 
-/// What so many threads come to that do the same at the same time.
+/// Results of `threads` threads that do `work` at the same time.
 fn together<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     let begin = Barrier::new(threads);
     thread::scope(|scope| {
@@ -110,7 +110,7 @@ fn together<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     })
 }
 
-/// What counting a request takes: its outcome, its answer, that it is in flight and is no more, and two times.
+/// Cost of counting a request: its outcome, its answer, the start and end of its flight, and two times.
 fn metrics() {
     println!("| threads | metrics | a request |\n|---|---|---|");
     for (threads, shared) in [(1, true), (2, true), (2, false)] {
@@ -126,7 +126,7 @@ fn metrics() {
     }
 }
 
-/// How many requests are counted in the time.
+/// Number of requests counted in the time.
 #[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
 fn count(metrics: &RuleMetrics) -> u64 {
     let (mut counted, end) = (0, Wall::now() + TIME);
@@ -143,7 +143,7 @@ fn count(metrics: &RuleMetrics) -> u64 {
     counted
 }
 
-/// Has `connections` requests under way for `time`: the oldest is answered, and another one asks.
+/// Has `connections` requests in flight for `time`: the oldest is answered, and another one asks.
 #[expect(clippy::disallowed_methods, reason = "it measures time, and is not measured in it")]
 fn turns(lane: &Arc<Lane>, connections: usize, time: Duration) -> (u64, Histogram) {
     let (mut calls, mut requests, end) = (Histogram::new(), 0, Wall::now() + time);
@@ -201,7 +201,7 @@ impl Histogram {
         result
     }
 
-    /// So many nanoseconds, or fewer, took this share of all calls.
+    /// The duration in nanoseconds that this share of all calls does not exceed.
     fn quantile(&self, share: f64) -> u64 {
         let wanted = (self.0.iter().sum::<u64>() as f64 * share).ceil() as u64;
         let mut sum = 0;

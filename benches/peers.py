@@ -1,9 +1,9 @@
-"""What the programs that andante is measured beside are told, whatever is measured."""
+"""Common configuration of the programs that andante is compared with."""
 
-# What an API answers.
+# Body of the API's answers.
 BODY = '{"id":1,"name":"metadata","ok":true,"pad":"' + "0123456789" * 4 + '"}'
 
-# HAProxy with one thread, as a proxy that counts each host's requests: what comes before its frontends.
+# Configuration of HAProxy ahead of its frontends: one thread, and a proxy that counts each host's requests.
 HAPROXY_HEAD = """
 global
   maxconn 8000

@@ -61,7 +61,7 @@ def main():
     if missing := [tool for tool in tools if not shutil.which(tool)]:
         sys.exit(f"error: {', '.join(missing)} not found\nhint: apt-get install nginx haproxy curl openssl; cargo install oha; "
                  "cargo build --profile dist")
-    # What starts has core 1, the proxies are moved.
+    # New processes have core 1; the proxies are moved.
     os.sched_setaffinity(0, {1})
     with tempfile.TemporaryDirectory() as folder:
         world = World(pathlib.Path(folder), args)

@@ -2,9 +2,9 @@
 """Limits in tokens, 90,000 of input and 20,000 of output a minute, with outputs that only the answer tells: what does the
 API count in its worst minute, and how much of its limit is used?
 
-Requests cost 100 to 4,000 tokens of input (--largest), which they say, and an output that nobody knows before. A third of
-the answers are streams, of which a quarter are left by the client in the middle; such a one has used what was written of
-it. The API refuses nothing: it writes down what each request used, and when. Two runs: in one the input is scarce, in one
+Requests cost 100 to 4,000 tokens of input (--largest), which they state, and an output that is unknown before. A third of
+the answers are streams. The client leaves a quarter of these in the middle; such a stream has used the written part. The
+API refuses nothing: it records the usage of each request, and the time. Two runs: in one the input is scarce, in one
 the output.
 With --members several andantes share the limits by a Redis, each with its part of the workers.
 
@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INPUT, OUTPUT, WINDOW = 90_000, 20_000, 60
 LEAST = 0.95
 WORKERS = 100
-# How long a token of output takes.
+# Seconds per token of output.
 TOKEN = 0.002
 CONFIG = """
 [[rule]]
@@ -165,7 +165,7 @@ async def run(args, scarce, scale):
         most = most_in_a_window(used)
         share = sum(tokens for at, tokens in used if begun + 60 <= at < begun + 60 * args.minutes) / limit / (args.minutes - 1)
         print(f"{scarce} scarce, {unit}: at most {most:,} of {limit:,} in a minute, {share:.3f} used")
-        # What was reserved for one answer, and is wrong by as much as that answer.
+        # The reservation of a single answer may be wrong by that answer's size.
         if most > limit + (api.largest if unit == "output" else 0):
             complaints.append(f"{most - limit:,} too many {unit} tokens; the largest output was {api.largest:,}")
         if unit == scarce and share < LEAST:

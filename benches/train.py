@@ -2,7 +2,7 @@
 """The training run of profile-guided optimisation: what andante does most of the time, some 20 s of it on loopback.
 
 Requests in the clear, by gateway addresses, intercepted with HTTP/1 and HTTP/2 on each side, through blind tunnels, and in
-a queue that a limit paces. deploy/release runs this with an instrumented build, which writes what it has counted when it ends.
+a queue that a limit paces. deploy/release runs this with an instrumented build, which writes its counts when it ends.
 
 usage: benches/train.py --andante PATH --profiles FOLDER [--requests N]
 
@@ -19,7 +19,7 @@ from instructions import WAYS, Load, World
 
 # Of each way. The build that counts is a third as fast as others.
 REQUESTS = 20_000
-# What a limit of 2,000 a second holds back for 3 s.
+# Number of requests that a limit of 2,000 a second delays for 3 s.
 PACED = 6_000
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a waiting request holds in memory: resident memory of andante with 10,000 HTTP/1 connections that wait, and with
-10,000 HTTP/2 streams on 100 connections, less what it had before, by their number.
+"""Memory of a waiting request: resident memory of andante with 10,000 HTTP/1 connections that wait, and with
+10,000 HTTP/2 streams on 100 connections, less the memory before, divided by their number.
 
 usage: waiting.py [--andante PATH] [--requests N]
 
@@ -20,11 +20,11 @@ import urllib.request
 
 from instructions import ROOT, frame, wait_for
 
-# What a client sends beside its target; HTTP/2 gets the same.
+# Fields of a client's request; HTTP/2 gets the same.
 FIELDS = {"user-agent": "python-requests/2.32.3", "accept-encoding": "gzip, deflate", "accept": "*/*",
           "authorization": "Bearer 0123456789abcdef0123456789abcdef"}
 STREAMS = 100
-# One leaves at once, and the next in an hour: an upstream that never answers will do.
+# The first request leaves at once, and the next in an hour: an upstream that never answers suffices.
 CONFIG = """
 listen = ["127.0.0.1:{port}"]
 admin = "127.0.0.1:{admin}"
@@ -80,7 +80,7 @@ def measure(args, connections, ask):
 
 
 def waiting(admin):
-    """How many requests wait, by andante's own count."""
+    """Number of waiting requests, by andante's own count."""
     with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     return sum(int(line.split()[-1]) for line in lines if line.startswith("andante_waiting{"))

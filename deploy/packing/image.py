@@ -1,6 +1,6 @@
 """The container image, as an OCI layout in a tar archive, written without a daemon.
 
-Content is what deploy/image-root lays out; the configuration is the last stage of deploy/Dockerfile. `docker load`,
+deploy/image-root lays out the content; the configuration is the last stage of deploy/Dockerfile. `docker load`,
 `podman load` and `skopeo copy oci-archive:…` read it. Its SBOM refers to it, as registries know attached documents.
 """
 
@@ -17,7 +17,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 EMPTY = "application/vnd.oci.empty.v1+json"
 SBOM = "application/vnd.cyclonedx+json"
-# The image's user, and what it may write to.
+# The image's user, and the folders that it may write to.
 WRITABLE = {"data": 65532, "trust": 65532}
 
 
@@ -94,7 +94,7 @@ def _files(release):
 
 
 def _settings(release):
-    """What the last stage of deploy/Dockerfile says about the image."""
+    """Settings of the image in the last stage of deploy/Dockerfile."""
     stage = release.text("deploy/Dockerfile").decode().replace("\\\n", "").split("\nFROM ")[-1]
     settings = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "ExposedPorts": {}, "Labels": {}}
     for line in stage.splitlines()[1:]:

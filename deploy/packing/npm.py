@@ -4,7 +4,7 @@ import json
 
 from .release import File
 
-# `andante` belongs to somebody else on npm.
+# `andante` belongs to another project on npm.
 NAME = "andante-proxy"
 
 

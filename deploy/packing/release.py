@@ -78,7 +78,7 @@ class Release:
 
     @property
     def boms(self):
-        """Bills of materials: what was compiled into the binary."""
+        """Bills of materials: the crates in the binary."""
         return [File(path.name, path.read_bytes()) for path in self.papers if path.suffix == ".json"]
 
     @functools.cached_property

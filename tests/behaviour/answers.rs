@@ -1,4 +1,4 @@
-//! What answers do to a lane and to their requests: refusals are waited out and sent again, unseen by workers.
+//! Effects of answers on a lane and on their requests: andante waits after refusals and sends again, unseen by workers.
 
 mod bodies;
 mod compressed;
@@ -32,7 +32,7 @@ use crate::support::{Andante, Client, Message, Upstream};
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// A refusal that is over soon.
 const SOON: &str = "HTTP/1.1 429 Too Many Requests\r\nRetry-After-Ms: 100\r\nContent-Length: 4\r\n\r\nsoon";
-/// One of a second.
+/// A refusal with a wait of a second.
 const SECOND: &str = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 5\r\n\r\nlater";
 /// An upstream in trouble.
 const DOWN: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\ndown";
@@ -58,7 +58,7 @@ fn send(client: &mut Client, upstream: &Upstream, method: &str, rest: &str) {
     client.send(format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{rest}"));
 }
 
-/// The same on a connection of its own, which stays open.
+/// Sends a request on a connection of its own, which stays open.
 fn ask(andante: &Andante, upstream: &Upstream, method: &str, rest: &str) -> Client {
     let mut client = Client::connect(andante.proxy());
     send(&mut client, upstream, method, rest);
@@ -86,7 +86,7 @@ fn time_of_day() -> u64 {
     Clock::start().time_of_day().as_secs()
 }
 
-/// Panics unless all of these requests are the same, byte for byte but for where their chunks end.
+/// Panics unless all of these requests are equal byte for byte, except for the boundaries of chunks.
 fn same(requests: &[Message]) {
     for request in requests {
         let heads = [request, &requests[0]].map(|request| String::from_utf8_lossy(&request.head).into_owned());

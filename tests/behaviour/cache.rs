@@ -1,4 +1,4 @@
-//! The private cache of a rule (RFC 9111): what it answers, what it asks about, and what it never stores.
+//! The private cache of a rule (RFC 9111): answers from the cache, validation, and answers that are never stored.
 
 mod validation;
 
@@ -16,7 +16,7 @@ fn answer(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok")
 }
 
-/// An andante whose rule for `upstream` has a cache, and says `rule`.
+/// An andante with a cache and the settings `rule` in its rule for `upstream`.
 fn caching(upstream: &Upstream, rule: &str) -> Andante {
     Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\ncache = \"64KiB\"\n{rule}\n", upstream.address()))
 }
@@ -33,7 +33,7 @@ fn get(andante: &Andante, upstream: &Upstream, fields: &str) -> Message {
     ask(andante, upstream, "GET", "/item", fields)
 }
 
-/// What the cache says that it did.
+/// The `Cache-Status` of an answer.
 fn handled(answer: &Message) -> String {
     answer.field("cache-status").unwrap_or_default()
 }
@@ -94,7 +94,7 @@ fn no_credential_gets_what_another_one_asked_for() {
             assert_eq!((handled(&answer).as_str(), answer.text().as_str()), ([MISS, HIT][turn], body), "{fields}");
         }
     }
-    // What only names a request does not tell it apart.
+    // Fields that only name a request do not distinguish requests.
     assert_eq!(handled(&get(&andante, &upstream, "X-Request-Id: 1\r\nAuthorization: a\r\nTraceparent: 2\r\n")), HIT);
 }
 
@@ -288,7 +288,7 @@ fn identical_requests_share_the_call_that_fills_the_cache() {
     go.send(()).unwrap();
     let mut handled: Vec<String> = clients.iter_mut().map(|client| self::handled(&client.answer())).collect();
     handled.sort();
-    // One of them stores it.
+    // A single request stores the answer.
     let collapsed = handled.iter().filter(|said| said.ends_with("; collapsed")).count();
     let stored = handled.iter().filter(|said| said.contains("stored")).count();
     assert_eq!((collapsed, stored, upstream.requests().len()), (4, 1, 1), "{handled:?}");

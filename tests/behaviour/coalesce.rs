@@ -15,12 +15,12 @@ use crate::support::{Andante, Client, Message, Upstream};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// An andante whose rule for `upstream` says `rule`.
+/// An andante with the settings `rule` in its rule for `upstream`.
 fn sharing(upstream: &Upstream, rule: &str) -> Andante {
     Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\ncoalesce = true\n{rule}\n", upstream.address()))
 }
 
-/// The same at `limit`, the first slot of which has been used.
+/// An andante with `coalesce` and `limit`, whose first slot has been used.
 fn busy(upstream: &Upstream, limit: &str) -> Andante {
     first_slot_used(sharing(upstream, &format!("limits = [\"{limit}\"]")), upstream)
 }
@@ -43,7 +43,7 @@ fn get(andante: &Andante, upstream: &Upstream, fields: &str) -> Client {
     send(andante, upstream, "GET", "/same", fields)
 }
 
-/// An upstream that answers each request once it is told to.
+/// An upstream that answers each request on command.
 pub(crate) fn held(answer: &'static str) -> (Upstream, impl Fn()) {
     let (go, told) = channel::<()>();
     let told: Mutex<Receiver<()>> = Mutex::new(told);
@@ -54,7 +54,7 @@ pub(crate) fn held(answer: &'static str) -> (Upstream, impl Fn()) {
     (upstream, move || go.send(()).unwrap())
 }
 
-/// An upstream that refuses the first request once it is told to, for 3 seconds, and answers further ones with `answer`.
+/// An upstream that refuses the first request on command, for 3 seconds, and answers further ones with `answer`.
 pub(crate) fn refusing_once(answer: &'static str) -> (Upstream, impl Fn()) {
     let (go, told) = channel::<()>();
     let (told, turn) = (Mutex::new(told), AtomicUsize::new(0));
@@ -68,8 +68,7 @@ pub(crate) fn refusing_once(answer: &'static str) -> (Upstream, impl Fn()) {
     (upstream, move || go.send(()).unwrap())
 }
 
-/// A request with `patience` shares a call before and while that waits to be sent again; `ask` sends it, with these fields.
-/// Gives the answer of the one whose request is sent.
+/// Returns the answer to the request that is sent.
 pub(crate) fn keeps_its_patience(
     andante: &Andante,
     upstream: &Upstream,
@@ -108,13 +107,13 @@ pub(crate) fn waiting(andante: &Andante, count: u64) {
     andante.wait_for(|status| status["lanes"][0]["waiting"].as_u64() == Some(count));
 }
 
-/// Until `count` workers are connected: what they have sent is read at once.
+/// Waits until `count` workers are connected: andante reads their requests at once.
 pub(crate) fn connected(andante: &Andante, count: u64) {
     andante.wait_for(|status| status["connections"]["client"].as_u64() >= Some(count));
     std::thread::park_timeout(Duration::from_millis(100));
 }
 
-/// Whether the status and the metrics count so many slots as saved, all of them by this.
+/// Whether status and metrics count this number of saved slots, all of them saved by `by`.
 pub(crate) fn counts_saved(andante: &Andante, by: &str, count: u64) -> bool {
     let (sample, value) = (format!("andante_slots_saved_total{{by=\"{by}\","), format!(" {count}"));
     andante.status()["slots_saved_total"] == count
@@ -185,7 +184,7 @@ fn who_comes_while_an_answer_is_under_way_gets_all_of_it_as_it_comes() {
     for client in [&mut leader, &mut late] {
         client.until("4\r\nlast\r\n0\r\n\r\n");
     }
-    // It is over: whoever comes now gets an answer of its own.
+    // The shared call is over: a later request gets an answer of its own.
     go.send(()).unwrap();
     assert_eq!(get(&andante, &upstream, "").answer().body, b"firstlast");
     assert_eq!(calls(&upstream, "/same"), 2);

@@ -36,7 +36,7 @@ pub(crate) fn andante(args: &[&str]) -> Command {
     command
 }
 
-/// What becomes of `andante` with `args`: exit code, standard output, standard error.
+/// Result of a command: exit code, standard output, standard error.
 pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String, String) {
     told(command.spawn().unwrap().wait_with_output().unwrap())
 }
@@ -107,7 +107,7 @@ fn check_tells_every_problem_at_once() {
     }
     assert!(stderr.contains("hint: write \"500/min\""), "{stderr}");
     assert!(stderr.ends_with("4 errors, 0 warnings\n"), "{stderr}");
-    // What cannot be checked cannot be served.
+    // `serve` rejects a configuration that `check` rejects.
     let (code, stdout, again) = outcome(andante(&["serve", "--config", path]));
     assert_eq!((code, stdout.as_str()), (Some(1), ""), "{again}");
     assert!(stderr.starts_with(&again), "{again}");

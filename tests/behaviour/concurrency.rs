@@ -10,7 +10,8 @@ use std::{
 
 use crate::support::{Andante, Client};
 
-/// Python's own HTTP server, of which four threads work at once for 20 ms each. It says how many requests waited for these.
+/// Python's own HTTP server with four threads, each of which works for 20 ms. It reports how many requests waited for a
+/// thread.
 const SERVER: &str = "
 import http.server, threading, time
 workers, lock, waiting = threading.Semaphore(4), threading.Lock(), 0

@@ -1,4 +1,4 @@
-//! Limits in other units than requests, and what requests cost.
+//! Limits in other units than requests, and the costs of requests.
 
 mod bodies;
 

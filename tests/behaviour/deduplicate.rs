@@ -186,7 +186,7 @@ fn an_answer_without_a_length_goes_on_for_the_worker_that_comes_back() {
             connection
                 .send("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
             connection.send("2\r\n{}\r\n");
-            // Longer than a stream lasts that nobody reads.
+            // Longer than an unread stream lasts.
             thread::park_timeout(Duration::from_millis(6500));
             connection.send("0\r\n\r\n");
         }

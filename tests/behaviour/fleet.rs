@@ -69,7 +69,7 @@ impl World {
         self.press_with(member, workers, "");
     }
 
-    /// The same, with these fields in each request.
+    /// Presses with these fields in each request.
     fn press_with(&self, member: usize, workers: usize, fields: &str) {
         for _ in 0..workers {
             let proxy: SocketAddr = self.members[member].proxy();
@@ -83,7 +83,7 @@ impl World {
         (0..self.members.len()).for_each(|member| self.press(member, 10));
     }
 
-    /// How many requests the API accepts in this time.
+    /// Number of requests that the API accepts in this time.
     fn accepts_in(&self, time: Duration) -> u64 {
         let before = self.count("accepted");
         thread::park_timeout(time);
@@ -102,7 +102,7 @@ impl World {
         self.members[member].status()["fleet"]["standing"].clone()
     }
 
-    /// Nothing was ever refused, and no window had more than there are.
+    /// Asserts that no request was refused, and that no window exceeded the limit.
     fn kept(&self, limit: u64) {
         let stats = self.api.stats();
         assert_eq!(stats["refused"], 0, "{stats}");
@@ -166,7 +166,7 @@ fn a_limit_in_tokens_is_shared_as_one_in_requests_is() {
     world.kept(40);
 }
 
-/// Each answer has used 10 tokens, which nobody says before: of 200 a second that is 20 requests.
+/// Each answer reports a usage of 10 tokens, which no request states before: 200 tokens a second are 20 requests.
 #[test]
 fn what_only_answers_tell_is_shared() {
     let (used, store) = ("{\"used\":10}", Redis::for_a_fleet());
@@ -183,7 +183,7 @@ fn what_only_answers_tell_is_shared() {
         let (proxy, ask) = (member.proxy(), format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         thread::spawn(move || work(proxy, &ask));
     }
-    // At first nothing is known of answers, and what they have used is a debt.
+    // At first the usage of answers is unknown, and becomes a debt.
     thread::park_timeout(4 * SECOND);
     let before = api.requests().len();
     thread::park_timeout(5 * SECOND);
@@ -205,7 +205,7 @@ fn one_that_is_alone_has_everything_and_a_second_one_its_part() {
     thread::park_timeout(2 * SECOND);
     let sent = world.sent(1) - before;
     assert!((38..=62).contains(&sent), "{sent} of 50");
-    // One that ends well leaves nothing that has to be waited for.
+    // A member that ends properly leaves no lease to wait for.
     let mut first = world.members.remove(0);
     first.signal(Signal::TERM);
     assert!(first.ended().success());
@@ -215,7 +215,8 @@ fn one_that_is_alone_has_everything_and_a_second_one_its_part() {
     world.kept(50);
 }
 
-/// One of 11 fits into each window of 20/s, whoever sends it; the API counts requests, and not what they cost.
+/// A single request of cost 11 fits into each window of 20/s, from any member. The API counts requests, and not their
+/// cost.
 #[test]
 fn requests_that_cost_more_than_an_equal_part_have_their_turns() {
     let world = World::new("20/s", 3);
@@ -235,14 +236,14 @@ fn no_window_has_more_whatever_becomes_of_the_store() {
     let mut world = World::new("60/s", 3);
     world.press_all();
     thread::park_timeout(2 * SECOND);
-    // It forgets everything.
+    // The store forgets everything.
     assert_eq!(world.store.ask("FLUSHALL").as_deref(), Some("+OK\r\n"));
     let flushed = world.accepts_in(2 * SECOND);
-    // It answers nobody.
+    // The store stops answering.
     world.store.signal(Signal::STOP);
     let stopped = world.accepts_in(3 * SECOND);
     world.store.signal(Signal::CONT);
-    // Another one takes its place that knows nothing, and a member dies meanwhile.
+    // An empty store takes its place, and a member dies meanwhile.
     world.store.kill();
     drop(world.members.remove(0));
     thread::park_timeout(SECOND);
@@ -266,7 +267,7 @@ fn without_a_store_nothing_leaves_once_the_lease_is_over() {
         world.api.address()
     );
     world.members = vec![Andante::with_config(&config)];
-    // A store that knows nothing could be one that has forgotten: a lease and a window, and what is guarded against.
+    // An empty store could be one that has forgotten. It waits for a lease, a window, and the guard times.
     world.press(0, 4);
     eventually("that it learns", || (world.standing(0) == "learning").then_some(()));
     assert_eq!(world.accepts_in(SECOND), 0);
@@ -303,7 +304,7 @@ fn configured(keys: &str, members: usize) -> World {
 fn without_a_store_each_goes_on_with_its_floor() {
     // Two own 20 each of 100, and 60 are lent. The third comes too late for a floor.
     let mut world = configured("store-down = \"floor\"\nfleet-size = 2\nfloor = \"40%\"", 3);
-    // What processes before them may have spent has left the window by then.
+    // The possible usage of earlier processes has left the window by then.
     thread::park_timeout(3 * SECOND);
     let shared = world.accepts_in(3 * SECOND);
     assert!(shared >= 240, "{shared} of 300");
@@ -321,7 +322,7 @@ fn without_a_store_each_goes_on_with_its_floor() {
     assert!(ready.status() == 200 && ready.text().contains("floor"), "{ready:?}");
     assert_eq!(world.members[2].page("/readyz").status(), 503);
     assert!(world.members[0].stderr().contains("going on with this andante's floor"));
-    // It has forgotten everything. Floors go on while it learns, and nothing but them.
+    // The restarted store is empty. While it learns, only floors are used.
     world.store.restart();
     eventually("that it is back", || (world.standing(0) == "shared").then_some(()));
     thread::park_timeout(4 * SECOND);
@@ -347,7 +348,7 @@ fn an_open_fleet_goes_on_without_a_store_and_says_what_it_risks() {
     assert!(world.members[0].stderr().contains("the limits may be exceeded"));
 }
 
-/// Whether `andante check` finds this good, and what it says.
+/// Whether `andante check` accepts this configuration, and its output.
 fn check(toml: &str) -> (bool, String) {
     let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     std::fs::write(file.path(), toml).unwrap();
@@ -403,7 +404,7 @@ fn a_lower_limit_of_another_one_holds_and_is_said() {
     assert!(line.contains("limit=100 lower=60") && line.contains("host=\"127.0.0.1\""), "{line}");
     assert_eq!(log.matches(said).count(), 1, "{log}");
     assert!(!world.members[1].stderr().contains(said));
-    // It ends, and with it what it said.
+    // The member ends, and its report with it.
     let mut leaves = world.members.remove(1);
     leaves.signal(Signal::TERM);
     assert!(leaves.ended().success());
@@ -412,7 +413,7 @@ fn a_lower_limit_of_another_one_holds_and_is_said() {
 
 #[test]
 fn the_password_of_a_store_is_shown_nowhere() {
-    // Nobody listens there.
+    // An address without a listener.
     let store = "redis://someone:hunter2@127.0.0.1:1";
     let andante = Andante::with_environment("ANDANTE_STORE", store);
     eventually("its complaint", || andante.stderr().contains("cannot join the fleet").then_some(()));

@@ -150,7 +150,7 @@ fn requests_of_pages_of_other_sites_are_refused() {
             rejected(&Client::ask(own, absolute), 403, "http_request_denied", &format!("absolute, {fields}"));
         }
     }
-    // A name that somebody has pointed at this machine (DNS rebinding).
+    // A name that an attacker has pointed at this machine (DNS rebinding).
     let rebound = format!("GET /api/x HTTP/1.1\r\nHost: evil.test:{port}\r\n\r\n");
     rejected(&Client::ask(own, rebound), 403, "http_request_denied", "another name");
     assert!(upstream.requests().is_empty());

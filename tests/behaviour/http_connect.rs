@@ -107,7 +107,7 @@ fn a_get_before_it_does_not_open_the_way_for_a_connect() {
     assert_eq!(upstream.requests().len(), 1);
 
     let mut client = Client::connect(([127, 0, 0, 1], andante.proxy().port()).into());
-    // Port 80 is what no port means, but not to CONNECT. Nobody has to listen there.
+    // A URL without a port means port 80, but CONNECT needs a port. The port need not have a listener.
     client.send("GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     client.answer();
     client.send("CONNECT 127.0.0.1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -196,7 +196,8 @@ fn the_answer_that_opens_a_tunnel_has_no_framing() {
 
 #[test]
 fn connect_with_a_body_is_refused_and_the_connection_closed() {
-    // RFC 9110 §9.3.6: CONNECT has no content. Whether what follows is some, or is for the tunnel, is anybody's guess.
+    // RFC 9110 §9.3.6: CONNECT has no content. The following bytes may be content or tunnel data, and andante cannot
+    // know which.
     let (andante, upstream) = (Andante::serve(&[]), Upstream::echo());
     let up = upstream.address();
     for framing in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
@@ -207,7 +208,7 @@ fn connect_with_a_body_is_refused_and_the_connection_closed() {
         client.closed();
     }
     assert_eq!(upstream.connections(), 0);
-    // Some clients say explicitly that there is none.
+    // An explicit length of 0, as some clients send it, is accepted.
     let mut client = Client::connect(andante.proxy());
     client.send(format!("CONNECT {up} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 0\r\n\r\nhello"));
     client.opened();

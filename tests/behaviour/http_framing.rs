@@ -1,4 +1,4 @@
-//! Where messages begin and end, and what is done with those that leave it open.
+//! Ends of messages, and the treatment of messages with an ambiguous end.
 
 use std::time::Duration;
 
@@ -228,8 +228,8 @@ fn broken_chunks_reach_the_upstream_neither_whole_nor_as_another_request() {
     assert_eq!(upstream.requests().len(), 0);
 }
 
-/// hyper reads a trailer section up to an empty line that ends in CR LF, and of that only what comes before an empty line
-/// that ends in LF alone: so a request could lie in between, and nobody would ever answer it.
+/// hyper reads a trailer section up to an empty line that ends in CR LF. It uses only the part before an empty line
+/// that ends in LF alone. So a request could lie in between, and would never be answered.
 #[test]
 fn a_line_feed_alone_in_a_trailer_section_hides_no_request() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
@@ -243,7 +243,7 @@ fn a_line_feed_alone_in_a_trailer_section_hides_no_request() {
                  2\r\nhi\r\n0\r\n{trailers}GET http://UP/second HTTP/1.1\r\nHost: UP\r\n\r\n"
             ),
         );
-        // Its client knows that nobody has read on.
+        // The answer tells the client that andante has not read on.
         assert_eq!(answer.field("connection").as_deref(), Some("close"), "{trailers:?}");
         assert!(matches!(answer.status(), 200 | 400), "{trailers:?}: {answer:?}");
     }
@@ -344,7 +344,7 @@ fn a_connection_that_the_upstream_has_closed_meanwhile_costs_no_request() {
         client.send(format!("POST http://{up}/ HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi"));
         assert_eq!(client.answer().status(), 200);
         eventually("the upstream to have closed", || (upstream.ended() == count).then_some(()));
-        // The end has arrived; on a busy machine it takes a moment until somebody looks.
+        // The end has arrived; on a busy machine andante may need a moment to see it.
         andante.wait_for(|status| status["connections"]["upstream"] == 0);
     }
     assert_eq!(upstream.requests().len(), 20);
@@ -360,7 +360,7 @@ fn heads_are_bounded_in_count_and_bytes() {
     let answer = Client::ask(andante.proxy(), request(&fields(1024)).replace("UP", &up));
     assert_eq!(answer.status(), 200, "1,024 fields");
     rejected(&closes(&andante, &upstream, &request(&fields(1025))), 431, "http_request_error", "1,025 fields");
-    // The same in two pieces, twenty of the fields in the first one.
+    // The request in two pieces, twenty of the fields in the first piece.
     let (mut client, whole) = (Client::connect(andante.proxy()), request(&fields(1025)).replace("UP", &up));
     let (first, rest) = whole.split_at(200);
     client.send(first);

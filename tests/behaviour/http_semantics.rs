@@ -1,4 +1,4 @@
-//! What a proxy does to requests and answers that are in order.
+//! Treatment of valid requests and answers by a proxy.
 
 mod connection_auth;
 mod interim_answers;
@@ -172,8 +172,8 @@ fn trailers_bring_nothing_that_belongs_into_a_head() {
     assert_eq!(answer.answer().trailers, fine, "to the worker, in HTTP/2");
 }
 
-/// RFC 9110 §7.6.1: a proxy removes what `Connection` names, whatever that is. That credentials are for the upstream is
-/// the sender's to know, who must not name them.
+/// RFC 9110 §7.6.1: a proxy removes what `Connection` names, whatever that is. A sender that means credentials for the
+/// upstream must not name them.
 #[test]
 fn what_connection_names_is_removed_even_if_it_was_meant_for_the_upstream() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
@@ -227,7 +227,7 @@ fn via_grows_in_both_directions() {
     assert_eq!(upstream.requests()[1].field("via"), Some(format!("1.0 {name}")));
 }
 
-/// RFC 9110 §6.6.1: whoever forwards an answer without a date appends that of its arrival.
+/// RFC 9110 §6.6.1: a proxy that forwards an answer without a date appends the date of its arrival.
 #[test]
 fn an_answer_without_a_date_gets_one_and_any_other_keeps_its_own() {
     let own = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -248,7 +248,7 @@ fn a_request_that_has_been_here_goes_no_further() {
         rejected(&Client::ask(andante.proxy(), request), 502, "proxy_loop_detected", &via);
     }
     assert_eq!(upstream.requests().len(), 0);
-    // Another andante on the way is a chain, not a loop.
+    // A request through a second andante is a chain, not a loop.
     assert_eq!(exchange(&andante, &upstream, "Via: 1.1 andante-00000000\r\n").1.status(), 200);
 }
 
@@ -390,7 +390,7 @@ fn what_cannot_be_reached_is_said_in_rfc_9209s_words() {
 #[test]
 fn a_name_that_does_not_resolve_is_a_dns_error() {
     let andante = Andante::serve(&[]);
-    // A label may have 63 bytes: no resolver asks the network for this one, whose answer could take its time.
+    // A label may have 63 bytes: no resolver asks the network for this label, which could take long.
     let answer = Client::get(andante.proxy(), &format!("http://{}.invalid/", "a".repeat(64)));
     rejected(&answer, 502, "dns_error", "a label that is too long");
 }

@@ -1,4 +1,4 @@
-//! Answers that break the rules, or never come: they are told from good ones, and harm nobody else.
+//! Answers that break the rules, or never come: andante tells them from good ones, and no other request suffers.
 
 use rustix::process::Signal;
 
@@ -9,7 +9,7 @@ use crate::support::{
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// The answer to a GET of what answers `answer` and closes.
+/// The answer to a GET from an upstream that sends `answer` and closes.
 fn answered(andante: &Andante, answer: impl AsRef<[u8]> + Send + Sync + 'static) -> Message {
     let upstream = Upstream::once(answer);
     Client::get(andante.proxy(), &upstream.url("/"))
@@ -57,7 +57,7 @@ fn answers_whose_end_is_in_doubt_are_502() {
     ] {
         rejected(&answered(&andante, text), 502, "http_protocol_error", what);
     }
-    // None of this is held against the next one.
+    // The next answer does not suffer from these.
     assert_eq!(answered(&andante, OK).text(), "ok");
 }
 
@@ -80,7 +80,7 @@ fn blanks_before_colons_and_folds_are_repaired_in_answers_and_refused_in_request
         let repaired = answer.field(name).unwrap_or_else(|| panic!("{fields}: {answer:?}"));
         assert!(repaired.starts_with(value) && !repaired.contains(['\r', '\n']), "{fields}: {repaired:?}");
     }
-    // Framing is read from what was repaired.
+    // The repaired fields decide the framing.
     for fields in [
         "Transfer-Encoding : chunked\r\n",
         "Transfer-Encoding:\r\n chunked\r\n",
@@ -178,7 +178,7 @@ fn a_line_feed_alone_in_a_trailer_section_ends_the_connection() {
     }
 }
 
-/// What comes with the head is looked at before the head is passed on.
+/// andante examines bytes that come with the head before it passes the head on.
 #[test]
 fn a_body_that_is_broken_from_its_first_byte_is_a_502_and_no_success() {
     for (what, error, text) in [

@@ -1,4 +1,4 @@
-//! HTTPS: what comes through tunnels, and what leaves, seen from both ends.
+//! HTTPS: bytes that enter tunnels, and requests that leave, seen from both ends.
 
 use crate::support::{
     Andante, Upstream,
@@ -29,12 +29,12 @@ fn server(alpn: &[&str]) -> Server {
     Server::new(&TRUSTED.leaf(&["localhost", "a.localhost", "b.localhost", "127.0.0.1"]), alpn)
 }
 
-/// What is called `localhost` is where upstreams listen.
+/// The address of an upstream with the name `localhost`.
 pub(crate) fn localhost(upstream: &Upstream) -> String {
     format!("localhost:{}", upstream.port())
 }
 
-/// How many tunnels have come to this `outcome`.
+/// Number of tunnels with this `outcome`.
 fn intercepted(andante: &Andante, outcome: &str) -> u64 {
     let label = format!("outcome=\"{outcome}\"");
     let metrics = andante.metrics();

@@ -18,7 +18,7 @@ fn keeping(upstream: &Upstream, rule: &str) -> Andante {
     Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\n{keep}\n{rule}\n", upstream.address()))
 }
 
-/// The same at `limit`, the first slot of which has been used.
+/// An andante with `idempotency-keys` and `limit`, whose first slot has been used.
 fn busy(upstream: &Upstream, limit: &str) -> Andante {
     first_slot_used(keeping(upstream, &format!("limits = [\"{limit}\"]")), upstream)
 }

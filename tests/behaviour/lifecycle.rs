@@ -1,4 +1,4 @@
-//! Time, load and lifecycle: what happens when somebody is slow, leaves, breaks, or is one too many.
+//! Time, load and lifecycle: clients and upstreams that are slow, leave, break, or are one too many.
 
 use std::{fs, thread, time::Duration};
 
@@ -22,14 +22,14 @@ mod telemetry;
 mod timeouts;
 mod upstreams;
 
-/// Whether nobody is connected, waits, or is on his way.
+/// Whether no client is connected, and no request waits or is in flight.
 fn quiet(status: &Value) -> bool {
     let lanes = status["lanes"].as_array().unwrap();
     let done = |lane: &Value| lane["waiting"] == 0 && lane["in_flight"] == 0;
     status["connections"]["client"] == 0 && status["tunnels"] == 0 && lanes.iter().all(done)
 }
 
-/// How many wait in the only lane.
+/// Number of waiting requests in the only lane.
 fn waiting(status: &Value) -> u64 {
     status["lanes"][0]["waiting"].as_u64().unwrap_or(0)
 }
@@ -41,7 +41,7 @@ pub(crate) fn memory(andante: &Andante, name: &str) -> u64 {
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
 }
 
-/// Lets time pass where that is what the test is about.
+/// Lets time pass where the test is about time.
 pub(crate) fn pass(time: Duration) {
     let clock = andante::clock::Clock::start();
     while let Some(rest) = time.checked_sub(clock.now().since(andante::clock::Instant::START)) {

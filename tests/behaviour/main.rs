@@ -1,6 +1,6 @@
-//! What andante does, seen from outside: the real program, over real sockets.
+//! Behaviour of andante, seen from outside: the real program, over real sockets.
 //!
-//! Tests are named after what they claim. The files that begin with `http_` hold andante to what HTTP asks of a proxy.
+//! A test's name is its claim. The files that begin with `http_` check the requirements of HTTP for a proxy.
 
 mod support;
 

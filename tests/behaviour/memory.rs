@@ -1,4 +1,4 @@
-//! Attacks on memory: resident memory stays below `max-memory`, and a well-behaved worker beside them is served.
+//! Attacks on memory: resident memory stays below `max-memory`, and a well-behaved worker is served meanwhile.
 
 mod answers;
 mod keys;
@@ -23,7 +23,7 @@ const MAX_MEMORY_BYTES: u64 = 256 << 20;
 struct Served {
     asked: usize,
     good: usize,
-    /// How long each took, the longest last.
+    /// Duration of each answer, the longest last.
     times: Vec<Duration>,
 }
 
@@ -33,7 +33,7 @@ fn withstands(andante: &Andante, beside: &Upstream, attack: impl FnOnce()) {
     withstands_beside(1, andante, beside, attack);
 }
 
-/// Does the same, with a worker at 127.0.0.`source`.
+/// Does `attack` beside a worker at 127.0.0.`source`, under the conditions of [`withstands`].
 fn withstands_beside(source: u8, andante: &Andante, beside: &Upstream, attack: impl FnOnce()) {
     let over = AtomicBool::new(false);
     let (served, highest) = thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn withstands_beside(source: u8, andante: &Andante, beside: &Upstream, attack: i
     assert!(p99 <= Duration::from_millis(500), "p99 {p99:?}");
 }
 
-/// Ends what goes on beside an attack.
+/// Stops the worker and the measurement beside an attack.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

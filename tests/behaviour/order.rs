@@ -1,4 +1,4 @@
-//! Whose turn it is: clients share what waits, flows share what their client gets, and the urgent go first.
+//! Order of requests: clients share the slots, flows share their client's slots, and urgent requests go first.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{Andante, Client, Mock, Upstream, rejected};
 
-/// A rule of 20 requests a second, the first of which has been used.
+/// An andante with a rule of 20 requests a second, whose first slot has been used.
 fn busy(more: &str) -> (Upstream, Andante) {
     let upstream = Upstream::ok();
     let host = upstream.address();
@@ -35,7 +35,7 @@ fn order(upstream: &Upstream, from: &str, count: usize) -> Vec<String> {
     all[first..].to_vec()
 }
 
-/// One client has 60 requests sent, the fields of which are `fields`; another one that comes then has every other slot.
+/// Asserts that a second client has every other slot, after one client has sent 60 requests with these `fields`.
 fn every_other_slot_is_anothers(fields: impl Fn(usize) -> String) {
     let (upstream, andante) = busy("");
     let _flood: Vec<_> = (0..60).map(|n| send(&andante, &upstream, 1, "/flood", &fields(n))).collect();
@@ -111,7 +111,7 @@ fn the_least_urgent_get_their_share_under_a_flood() {
     let _last: Vec<_> = (0..5).map(|_| send(&andante, &upstream, 1, "/last", "Priority: u=7\r\n")).collect();
     let _flood: Vec<_> = (0..90).map(|_| send(&andante, &upstream, 2, "/flood", "Priority: u=0\r\n")).collect();
     let all: Vec<String> = upstream.wait_for(80).iter().map(|request| request.target()).collect();
-    // One after each twenty of the others; one or two had left before the flood came.
+    // A slot after each twenty of the others. Up to two had left before the flood came.
     let last = all.iter().filter(|target| *target == "/last").count();
     assert!((3..=5).contains(&last), "{last} in {all:?}");
     let urgent = all.iter().filter(|target| *target == "/flood").count();
@@ -256,7 +256,7 @@ fn an_answer_says_what_its_request_had_to_expect_when_it_came() {
         let timings = client.answer().field("server-timing").unwrap();
         let timings: Vec<&str> = timings.split(", ").collect();
         let (waited, expected) = (milliseconds(timings[0], "andante"), milliseconds(timings[1], "andante-expected"));
-        // Those who came before it, but for one who may have left in the meantime.
+        // The requests that came before it, except for one that may have left in the meantime.
         let ahead: usize =
             timings[1].split_once(";desc=\"").unwrap().1.strip_suffix(" ahead\"").unwrap().parse().unwrap();
         assert!(ahead <= n && ahead + 1 >= n, "request {n} was told that {ahead} were ahead");
@@ -271,7 +271,7 @@ fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
     let andante = Andante::with_config(&format!(
         "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"2/s\"]\nmax-waiting = 5\n"
     ));
-    // One leaves at once, five wait; another one may have left meanwhile.
+    // The first leaves at once, and five wait. A second may have left meanwhile.
     let mut flood: Vec<_> = (0..10).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();
     andante.wait_for(|status| {
         let lane = |key: &str| status["lanes"][0][key].as_u64().unwrap_or(0);
@@ -306,7 +306,8 @@ fn an_urgent_request_has_what_is_reserved_for_it() {
     assert_eq!((&rest["waiting"], &rest["limits"][0]["used"]), (&3.into(), &9.into()), "{rest}");
 }
 
-/// It is not known when a place in flight becomes free, so it waits. What waits for another budget is not before it.
+/// The instant at which a place in flight becomes free is unknown, so the request waits. Requests that wait for another
+/// budget are not ahead of it.
 #[test]
 fn who_has_waited_in_vain_is_told_when_one_like_it_would_not() {
     let upstream = Upstream::scripted(|mut connection| {
@@ -326,7 +327,7 @@ fn who_has_waited_in_vain_is_told_when_one_like_it_would_not() {
     wait_for(&andante, 20);
     let answer = send(&andante, &upstream, 2, "/quick", "Prefer: wait=1\r\n").answer();
     rejected(&answer, 429, "http_request_denied", "no slot in a second");
-    // Not the 20 minutes that those of the other budget need.
+    // Not the 20 minutes that requests of the other budget need.
     assert_eq!(answer.field("retry-after").as_deref(), Some("1"));
     assert!(answer.text().contains("no slot matured in the time it may wait"), "{answer:?}");
     wait_for(&andante, 20);

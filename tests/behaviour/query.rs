@@ -59,7 +59,7 @@ fn a_stored_answer_is_for_the_same_body_and_its_type_alone() {
     let get = Client::get(andante.proxy(), &upstream.url("/find"));
     is(&get, MISS, "7");
     is(&query(&andante, &upstream, json, "{\"q\":1}"), HIT, "1");
-    // What comes in chunks is the same body.
+    // The chunks form the same body.
     let mut chunked = Client::connect(andante.proxy());
     let (url, host) = (upstream.url("/find"), upstream.address());
     chunked.send(format!("QUERY {url} HTTP/1.1\r\nHost: {host}\r\n{json}Transfer-Encoding: chunked\r\n\r\n"));

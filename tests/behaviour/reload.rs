@@ -1,5 +1,5 @@
-//! Another configuration for an andante that runs: it holds at once and forgets nothing, or it changes nothing and says
-//! why.
+//! Reload of the configuration of a running andante: a new one takes effect at once and forgets nothing. A bad one
+//! changes nothing, and the log says why.
 
 use std::{
     fs,
@@ -174,7 +174,7 @@ fn a_broken_file_changes_nothing_and_is_told_once() {
     assert!(shown().contains("what was loaded last does not hold") && shown().contains("a thousand"), "{}", shown());
     assert_eq!(andante.get(&upstream.url("/")), 200);
     assert_eq!(lane(&andante.andante.status())["limits"][0]["limit"], "1000/s");
-    // It is looked at every second.
+    // andante checks the file every second.
     pass(Duration::from_secs(3));
     assert_eq!(andante.andante.stderr().matches("kept the configuration").count(), 1);
     andante.write(&good.replace("1000/s", "2000/s"));
@@ -234,7 +234,7 @@ fn connections_that_are_open_follow_new_rules_and_gateways() {
         upstream.url(""),
         rule(upstream.address(), "limits = '1/h'\nmax-wait = '1s'")
     ));
-    // What it has sent before the rule counts under it.
+    // The request that was sent before the rule counts under it.
     client.send(&ask);
     assert_eq!(client.answer().status(), 429);
     client.send(format!("GET /api/x HTTP/1.1\r\nHost: {}\r\n\r\n", andante.andante.proxy()));
@@ -321,7 +321,7 @@ fn an_emptied_file_changes_nothing_and_says_why() {
     }
     assert_eq!(world.get(&upstream.url("/")), 200);
     assert!(world.andante.status()["lanes"][0]["limits"][0]["limit"] == "1/h");
-    // Whoever means it says so.
+    // A comment makes an empty configuration intentional.
     world.reload("# no rules\n");
     assert_eq!(world.get(&upstream.url("/")), 200);
 }

@@ -37,7 +37,7 @@ fn tries_of_a_rule_count_before_those_of_all() {
     assert_eq!(other.requests().len(), 4);
 }
 
-/// An upstream that answers after `pause`, and ends its answer after the same once more.
+/// An upstream that answers after `pause`, and ends its answer after another `pause`.
 fn slow(pause: Duration) -> Upstream {
     Upstream::scripted(move |mut connection| {
         while connection.request().is_some() {
@@ -106,7 +106,7 @@ fn a_silent_body_is_cut_after_the_idle_time_of_its_rule() {
 /// A listener whose queue of connections is full takes no further ones: a SYN gets no answer.
 #[test]
 fn a_connection_that_does_not_come_about_is_given_up_after_the_time_of_its_rule() {
-    // RFC 5737: nobody is at TEST-NET-1; a machine without a route says so at once, which is an error as well.
+    // RFC 5737: TEST-NET-1 has no hosts. A machine without a route reports that at once, which is an error as well.
     let rule = "[[rule]]\nhost = \"192.0.2.1\"\ntimeouts = { connect = \"300ms\" }\nretry = \"off\"\n";
     let andante = Andante::with_config(rule);
     let clock = Clock::start();
@@ -178,12 +178,12 @@ fn a_body_with_the_option_is_sent_again_when_it_is_refused() {
     assert_eq!(sent, vec!["{\"stream\":true,\"stream_options\":{\"include_usage\":true}}"; 2]);
 }
 
-/// The same body twice, with the option added and without: the second one finds no memory to be changed in.
+/// The same body twice, with the option added and without: at the second one no memory is left to change the body.
 #[test]
 fn a_key_is_good_for_the_same_body_while_no_memory_is_left_to_ask_for_its_usage() {
     const MIB: usize = 1024 * 1024;
     let upstream = Upstream::always("HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{\"total_tokens\":1}");
-    // Bodies are kept in case they have to be sent again, for as long as they have no answer.
+    // andante holds bodies for a possible retry until they have an answer.
     let silent = Upstream::scripted(|mut connection| while connection.request().is_some() {});
     let rule = "include-usage = true\nusage = [\"tokens=total_tokens\"]\nidempotency-keys = \"1h\"\nlimits = [\"1000000000 tokens/min\"]";
     let andante = Andante::with_config(&format!("[[rule]]\nhost = \"{}\"\n{rule}\n", upstream.address()));

@@ -80,7 +80,7 @@ fn each_tenant_and_each_credential_has_a_budget_and_all_rules_that_match_hold() 
     assert!(get("/v1/zeta/a", "one"), "another tenant");
     assert!(get("/elsewhere", "one"), "no tenant, and the third with this key");
     assert!(!get("/elsewhere", "one"), "three an hour for each key");
-    // What waited for its key, and was refused, has taken nothing of its tenant's.
+    // A request that waited for its key, and was refused, has not used its tenant's budget.
     assert!(!get("/v1/late/a", "one") && get("/v1/late/a", "two") && get("/v1/late/a", "four"));
     let status = andante.status();
     assert_eq!(rule_of(&status, "tenant")["budgets"], 3);

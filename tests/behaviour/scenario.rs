@@ -1,7 +1,7 @@
 //! The promise, against an API that counts: `andante mock`, or an upstream that looks how many are with it.
 //!
-//! That nothing is refused is asserted to the letter, unless the machine itself stops programs for longer than any
-//! margin for jitter is meant for; how much of the limit is used is asserted only as far as a busy machine allows.
+//! The tests assert to the letter that no request is refused, unless the machine itself stops programs for longer than
+//! a margin for jitter can cover. They assert the used share of the limit only as far as a busy machine allows.
 
 use std::{
     net::SocketAddr,
@@ -70,8 +70,8 @@ fn count(answers: &[Message], status: u16) -> usize {
 /// A machine that stops programs for longer than the margin that andante starts with.
 const STALL: Duration = Duration::from_millis(10);
 
-/// Sends up to 100 workers' `requests` to an API that enforces `limit` as `mock` says, through an andante that is told `ours`;
-/// asserts that none is refused, and that `least` of the limit is used.
+/// Sends `requests` of up to 100 workers to an API that enforces `limit` as `mock` says, through an andante with the
+/// limit `ours`. Asserts that none is refused, and that `least` of the limit is used.
 fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: f64) {
     let each = requests.div_ceil(100);
     let workers = requests / each;
@@ -81,7 +81,7 @@ fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: 
     let answers = burst(&andante, mock.address(), workers, each);
     let (stats, late) = (mock.stats(), watch.stop());
     let refused = requests - count(&answers, 200);
-    // Whoever is stopped between a slot and the socket is late like a packet on its way: `strict` is for that.
+    // A process that is stopped between a slot and the socket sends late, like a delayed packet: `strict` covers that.
     let stalled = late > STALL;
     let excused = if stalled && !ours.contains("strict") { requests / 50 } else { 0 };
     let least = if stalled { least * 0.9 } else { least };
@@ -157,7 +157,7 @@ fn no_more_are_in_flight_than_may_be() {
             peak.fetch_max(here.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
             thread::park_timeout(Duration::from_millis(10));
-            // In flight until the last byte; whoever comes next can only come after it.
+            // The request is in flight until the last byte, so the next one can only come later.
             here.fetch_sub(1, Ordering::SeqCst);
             connection.send("k");
         }
@@ -182,7 +182,7 @@ fn a_window_that_others_have_spent_delays_the_lane_and_no_worker_sees_it() {
     assert_eq!(count(&answers, 200), 40);
     assert!(took < Duration::from_secs(9), "40 requests at 10/s after a pause of 2 s took {took:?}");
     let status = andante.status();
-    // The first one tells, and what was under way with it.
+    // The first refusal shows it. Requests in flight beside it are refused, too.
     let refused = status["lanes"][0]["answered_429_total"].as_u64().unwrap();
     assert!((1..=5).contains(&refused), "{refused} refused");
     assert!(status["lanes"][0]["limits"][0]["margin_ms"].as_f64().unwrap() < 500.0, "{status:#}");

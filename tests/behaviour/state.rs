@@ -1,4 +1,4 @@
-//! Nothing is forgotten: not by a restart, and not by a kill.
+//! Persisted state: neither a restart nor a kill forgets usage.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::support::{Andante, Client, Mock};
 
-/// An API and the state of whoever paces calls to it.
+/// An API, and the state of the andante that paces calls to it.
 struct World {
     api: Mock,
     limits: String,
@@ -71,7 +71,7 @@ impl World {
             self.press(andante.proxy());
             let life = fastrand::u64(20..2500);
             thread::park_timeout(Duration::from_millis(life));
-            // A kill that nobody can catch.
+            // Sends SIGKILL, which cannot be caught.
             drop(andante);
         }
         // Whatever a burst could do after the last one shows.
@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// How many times each test kills it.
+/// Number of kills in each test.
 fn kills() -> u64 {
     std::env::var("ANDANTE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(4)
 }
@@ -179,7 +179,7 @@ fn a_state_that_cannot_be_read_is_set_aside_and_quotas_count_as_used() {
     assert!(world.asks(&andante), "somebody says that nothing was");
 }
 
-/// How many damages are tried.
+/// Number of damages that are tried.
 fn damages() -> u64 {
     std::env::var("ANDANTE_DAMAGES").ok().and_then(|damages| damages.parse().ok()).unwrap_or(25)
 }
@@ -211,7 +211,7 @@ fn no_damage_keeps_it_from_starting_and_none_is_passed_over() {
             }
             fs::write(&file, &state).unwrap();
             fs::write(&lock, &whole[1]).unwrap();
-            // It does not return otherwise.
+            // `serve` returns only if andante starts.
             let mut andante = world.serve(&[]);
             // The second before a kill counts as used to the full.
             let answered = world.asks_within(&andante, 5);
@@ -252,7 +252,7 @@ fn a_full_disk_is_said_once_and_written_to_once_there_is_room() {
         let filler = format!("/proc/{}/root{folder}/full", andante.pid().as_raw_nonzero());
         if full.is_empty() {
             assert!(andante.status()["state"]["problem"].is_null());
-            // As much as there is room for.
+            // Fills the disk.
             let _ = fs::write(&filler, [7; 256 << 10]);
         }
         assert!(world.asks(&andante), "pacing goes on");

@@ -1,6 +1,6 @@
-//! What every behaviour test needs: andante itself, an upstream that does as it is told, and a client that sees bytes.
+//! Support of behaviour tests: andante itself, an upstream that follows orders, and a client that sees bytes.
 //!
-//! Everything that waits is bounded by [`PATIENCE`]: a test that hangs fails, and says on what.
+//! [`PATIENCE`] bounds each wait: a test that hangs fails, and names the awaited event.
 
 mod alone;
 mod andante;
@@ -33,7 +33,7 @@ pub(crate) use self::{
     upstream::{Connection, Upstream},
 };
 
-/// What a loaded machine may need for anything that these tests wait for.
+/// Time that a loaded machine may need for any event that these tests wait for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -42,7 +42,7 @@ pub(crate) fn eventually<T>(what: &str, question: impl FnMut() -> Option<T>) -> 
     eventually_within(PATIENCE, what, question)
 }
 
-/// The same for what may take others longer than that, by how they are made.
+/// Asks `question` until it has an answer, for up to `patience`, where other programs may need longer by design.
 pub(crate) fn eventually_within<T>(patience: Duration, what: &str, mut question: impl FnMut() -> Option<T>) -> T {
     for _ in 0..patience.as_millis() / PAUSE.as_millis() {
         if let Some(answer) = question() {

@@ -17,7 +17,7 @@ fn traced(collector: &Collector, flags: &[&str]) -> Andante {
     traced_with(&collector.url(), flags, &[])
 }
 
-/// The same with `variables`.
+/// An andante that exports to `url` at once, with `flags` and `variables`.
 fn traced_with(url: &str, flags: &[&str], variables: &[(&str, &str)]) -> Andante {
     let mut command = Andante::command();
     command.env("OTEL_BSP_SCHEDULE_DELAY", "10").envs(variables.iter().copied());

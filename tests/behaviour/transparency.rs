@@ -1,4 +1,4 @@
-//! What passes as it was sent: names and order of fields, targets; and what a rule leaves out.
+//! Bytes that pass as sent: names and order of fields, targets; and the parts that a rule omits.
 
 use crate::support::{Andante, Client, Message, Upstream};
 

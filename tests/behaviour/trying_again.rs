@@ -1,4 +1,4 @@
-//! What is sent again, what is not, and that it is the same request.
+//! Retries: requests that are sent again, requests that are not, and the equality of the resent request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

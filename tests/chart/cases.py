@@ -47,7 +47,7 @@ MORE = {
     },
 }
 
-# Values that have to be refused, and a part of what the refusal says.
+# Values that the chart has to refuse, and a part of the refusal's text.
 REFUSED = [
     ({"gateway": {"replicas": 2}}, "would each use the whole limit"),
     ({"autoscaling": {"enabled": True}}, "would each use the whole limit"),

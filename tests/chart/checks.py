@@ -162,7 +162,7 @@ def documented():
         if line.lstrip().startswith("#"):
             commented.add(depth)
         elif line.endswith(":"):
-            # That of a section is for all that is in it.
+            # The comment of a section covers all keys in it.
             commented |= {depth + 2} if depth in commented else set()
         elif line.strip() and depth not in commented:
             found.append(line)
@@ -237,7 +237,7 @@ def keyless(objects):
 
 
 def references(objects):
-    """Those that are not there are the user's: they are named in values.yaml."""
+    """Missing objects are the user's: values.yaml names them."""
     theirs = {"andante-ca", "admin", "kept", "store"}
     found = []
     for name, each in objects.items():
@@ -287,7 +287,7 @@ def blocks(first):
 
 
 def taken(sidecar):
-    """The pod of docs/kubernetes.md has what the chart's own worker has."""
+    """The pod of docs/kubernetes.md has all parts of the chart's own worker."""
     (template,) = blocks("# templates/pod.yaml\n")
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**PARENT, "templates/pod.yaml": template}.items():

@@ -19,7 +19,7 @@ def free_port():
 
 
 def complaint(andante, container, config):
-    """None, or what went wrong until each probe said yes."""
+    """None, or the problem that kept a probe from succeeding."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         mounts = {mount["mountPath"]: folder / mount["name"] for mount in container["volumeMounts"]}
@@ -32,7 +32,7 @@ def complaint(andante, container, config):
                 name: value.replace(path, str(place), 1) if value.startswith(path) else value
                 for name, value in variables.items()
             }
-        # The store is another pod: what becomes of andante without it is not the chart's.
+        # The store is another pod: the chart is not responsible for andante without it.
         variables["ANDANTE_STORE"] = "off"
         variables["ANDANTE_LISTEN"], admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         variables["ANDANTE_ADMIN"] = admin

@@ -1,4 +1,4 @@
-"""One client through one way: the client under `andante run`, and what has to be true of it afterwards."""
+"""A client in one way: runs it under `andante run`, and checks the results."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from install import HERE, MORE_NODE, NODE, search_path
 from matrix import Not
 from upstream import free_ports
 
-# Limits that hold nobody up.
+# Limits that delay no request.
 RULE = """
 [[rule]]
 name = "test"
@@ -69,7 +69,7 @@ def run(andante, client, way, upstream):
 
 
 def around(andante, command, way, upstream, folder):
-    """What andante wrote, and the report of `inside.py`."""
+    """Output of andante, and the report of `inside.py`."""
     admin = f"127.0.0.1:{free_ports(1)[0]}"
     config = f'admin = "{admin}"\n' + (ROUTE.format(**upstream.ports) if way == "gateway" else "")
     config += RULE + (TUNNEL if way == "tunnel" else "")
@@ -96,7 +96,7 @@ def around(andante, command, way, upstream, folder):
 
 
 def bare(folder):
-    """An environment that says nothing of proxies and certificates, and in which nobody has a configuration."""
+    """An environment without proxy and certificate variables, and without a user's configuration."""
     return {
         "PATH": search_path(),
         "HOME": str(folder),

@@ -1,4 +1,4 @@
-"""What the servers have to offer: files and answers for nginx, made anew in each run."""
+"""Content of the servers: files and answers for nginx, generated in each run."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ def repository(folder):
     work = folder / "work"
     work.mkdir(parents=True)
     (work / "hello").write_text("hello\n")
-    # The configuration of whoever runs the tests is not part of the test.
+    # The git configuration of the user who runs the tests is not part of the test.
     quiet = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     who = ["-c", "user.name=andante", "-c", "user.email=andante@invalid"]
     for command in (

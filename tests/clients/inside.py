@@ -1,5 +1,5 @@
 """Runs inside of `andante run`: the client, and then andante's own account of it. Changes no variable, but in the
-gateway way takes away all that andante set: who has a base URL needs none.
+gateway way removes all that andante set: a client with a base URL needs none.
 Usage: inside.py REPORT ADMIN WAY KEEP COMMAND…"""
 
 import json
@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-# As long as a client may take.
+# Time in seconds that a client may take.
 PATIENCE = 30
 
 
@@ -34,7 +34,7 @@ def run(command, environment):
         try:
             out, err = client.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            # What it started, too.
+            # Ends the client's child processes, too.
             os.killpg(client.pid, signal.SIGKILL)
             out, err = client.communicate()
             err += f"\nno end after {PATIENCE} s"
@@ -53,7 +53,7 @@ def status(admin):
 
 
 def upgrades(admin):
-    """How many connections have become WebSockets."""
+    """Number of connections that have become WebSockets."""
     lines = [line for line in page(admin, "metrics").splitlines() if line.startswith("andante_answers_total{")]
     return sum(int(line.split()[-1]) for line in lines if 'code="101"' in line)
 

@@ -20,7 +20,7 @@ MORE_VENV = PLACE / "more-python"
 MORE_NODE = PLACE / "more-node"
 GO = PLACE / "more-go"
 
-# What the clients of --all are made of.
+# Packages for the clients of --all.
 PACKAGES = [
     "command -v go => golang-go",
     "command -v javac => default-jdk-headless",
@@ -34,7 +34,7 @@ PACKAGES = [
 
 
 def install():
-    """Brings what is missing, or was installed from other versions of the lists."""
+    """Installs missing packages, and packages from other versions of the lists."""
     PLACE.mkdir(parents=True, exist_ok=True)
     once(VENV, [HERE / "requirements.txt"], python)
     once(NODE, [HERE / "package.json", HERE / "package-lock.json"], node)
@@ -49,14 +49,14 @@ def more():
 
 
 def search_path():
-    """PATH for the clients: what was installed here, then the system's."""
+    """PATH for the clients: the programs installed here, then the system's."""
     own = [VENV / "bin", NODE / "node_modules" / ".bin", toolchain()]
     return os.pathsep.join([*map(str, own), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
 @functools.cache
 def toolchain():
-    """Where cargo itself is: what is called so may be rustup, which looks for it in the user's home."""
+    """Path of cargo itself: the program of that name may be rustup, which looks for cargo in the user's home."""
     found = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True)
     return Path(found.stdout.strip()) / "bin"
 

@@ -1,4 +1,4 @@
-"""Which clients there are, which ways, and what does not apply. Pure: starts nothing."""
+"""The clients, the ways, and the cells that do not apply. Pure: starts nothing."""
 
 import sys
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ WAYS = {
     "gateway": "`http://127.0.0.1:3128/https://…` as the base URL, without any variable",
 }
 
-# What stands for the address of andante in a command, until `inside.py` knows it.
+# Placeholder for the address of andante in a command, until `inside.py` knows it.
 GATEWAY = "GATEWAY"
 
 
@@ -31,22 +31,22 @@ class Client:
     key: str
     name: str
     command: list
-    # What was tested: the name of a package in one of our lists, or nothing for what the system has.
+    # Tested package: its name in one of our lists, or nothing for the system's own.
     package: Optional[str] = None
     host: str = "api.test"
     # The servers without and with TLS, by the names of `Upstream.ports`.
     servers: tuple = ("plain", "tls")
     scheme: str = "http"
-    # How many requests reach the upstream, if the client alone decides.
+    # Number of requests that reach the upstream, if the client alone decides.
     requests: Optional[int] = None
-    # How many connections the upstream sees through tunnels: a client that keeps its connection has one.
+    # Number of connections that the upstream sees through tunnels: a client that keeps its connection has one.
     tunnels: Optional[int] = None
-    # What the client says that it spoke, and what the upstream has to have seen.
+    # Protocol that the client reports, and the protocol that the upstream has to see.
     speaks: str = ""
     upstream: str = "HTTP/1.1"
     # Ways that differ: another command, or `Not`.
     ways: dict = field(default_factory=dict)
-    # Takes what only `--all` installs.
+    # Needs packages that only `--all` installs.
     more: bool = False
 
     def command_for(self, way, ports):
@@ -80,7 +80,7 @@ SIGNED = Not("signed", "It signs host and path, which are others at a gateway ad
 NO_PROXIES = Not("none", "Cannot use a proxy.")
 NO_PROXY = Not("agent", "Is there to use a proxy; a gateway needs none.")
 
-# What the programs that walk through `programs/steps` have in common.
+# Common values of the programs that walk through `programs/steps`.
 WALK = {"requests": 8, "tunnels": 1}
 H2 = {"host": "h2.test", "servers": ("plain", "h2"), "upstream": "HTTP/2.0"}
 

@@ -38,14 +38,14 @@ def pinned():
         text = (folder / "requirements.txt").read_text()
         python = dict(re.findall(r"^([\w.-]+)==(.+)$", text, re.MULTILINE))
         package = json.loads((folder / "package.json").read_text())
-        # One name, two packages.
+        # The same name for two packages.
         both = {f"{name} (Python)": version for name, version in python.items()}
         versions |= {**python, **both, **package["dependencies"], **package.get("optionalDependencies", {})}
     return versions
 
 
 def committed():
-    """What the page has now."""
+    """The current table of the page."""
     return split()[1]
 
 

@@ -29,7 +29,7 @@ class Upstream:
         self.ports = dict(zip(["plain", "tls", "h2", "upload", "ws", "wss", "grpc", "grpcs"], free_ports(8)))
         certificates.make(folder)
         self.write_nginx(content.make(folder / "www"))
-        # A log that nobody has written to yet is an empty one.
+        # A log without any line yet is an empty log.
         self.logs = [folder / f"{name}.log" for name in ["nginx", "websocket", "grpc_echo"]]
         for log in self.logs:
             log.touch()
@@ -74,7 +74,7 @@ class Upstream:
                 server.wait()
 
     def seen(self):
-        """The requests since the last time that somebody asked."""
+        """The requests since the last call."""
         lines = []
         for log in self.logs:
             with open(log) as file:
@@ -92,7 +92,7 @@ class Upstream:
 
 
 def free_ports(count):
-    """Ports that nobody listens on. All are taken at once, so that they differ."""
+    """Ports without a listener. All are taken at once, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

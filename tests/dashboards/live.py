@@ -27,7 +27,7 @@ START_SECONDS = 20
 
 # Flags of `andante mock` for each API, and the keys of its rule.
 APIS = {
-    # Reports what is left, a learned limit. Within a second nothing would be left at each scrape.
+    # Reports the remaining quota, a learned limit. In a window of a second nothing would be left at each scrape.
     "reports": (["--limit", "600/20s", "--dialect", "ietf"], 'coalesce = true\ntrust = "stricter"'),
     # Allows less than the rule says: retries, pauses.
     "refuses": (["--limit", "20/s"], 'limits = ["40/s"]\nin-flight = 10'),

@@ -38,7 +38,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Whether the rules of a `.dockerignore` leave `path`: the last rule that matches it, or a folder it is in, decides.
+/// Whether the rules of a `.dockerignore` leave `path`. The last rule that matches it, or one of its folders, decides.
 fn is_in_context(rules: &str, path: &Path) -> bool {
     let mut rules = rules.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let last = rules.rfind(|rule| matches(rule.trim_start_matches('!'), path));
@@ -59,7 +59,7 @@ fn copies(dockerfile: &str) -> Vec<(Vec<&str>, &str)> {
     parts.map(|mut parts| (parts.pop().unwrap(), parts)).map(|(to, from)| (from, to)).collect()
 }
 
-/// Copies what the image's build gets to `to`.
+/// Copies the files of the image's build to `to`.
 fn copy_to(to: &Path) {
     let rules = fs::read_to_string(root().join("deploy/Dockerfile.dockerignore")).unwrap();
     let dockerfile = fs::read_to_string(root().join("deploy/Dockerfile")).unwrap();
@@ -102,14 +102,14 @@ fn plain(path: &Path) -> PathBuf {
 
 #[test]
 fn all_that_the_image_compiles_is_copied_into_it() {
-    // tests/deploy names a folder, and compiles what is in it afterwards.
+    // tests/deploy names a folder, and compiles its content afterwards.
     let kept = env::var_os("ANDANTE_IMAGE_SOURCES").map(PathBuf::from);
     let folder = tempfile::tempdir().unwrap();
     let to = kept.as_deref().unwrap_or(folder.path());
     copy_to(to);
     assert!(to.join(".cargo/config.toml").exists(), "jemalloc's settings");
 
-    // It reads the manifest, its targets and the lock file, and what this machine compiles of them.
+    // `cargo tree` reads the manifest, its targets and the lock file, and the dependencies for this machine.
     let tree = ["tree", "--locked", "--offline", "--edges", "normal,build"];
     let output = Command::new(env!("CARGO")).args(tree).current_dir(to).output().unwrap();
     assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! The architecture, held to: which layer may import which, what pure code may not touch, and how long a file may be.
+//! Checks of the architecture: which layer may import which, what pure code may not touch, and how long a file may be.
 
 mod image;
 mod sources;
@@ -55,7 +55,7 @@ const PROXY: &[(&str, &[&str])] = &[
     ("connections of workers", &["inbound"]),
 ];
 
-/// What would let pure code, which the state of a lane and the order in it are too, read a clock, do I/O or spawn.
+/// Imports with which pure code (including a lane's state and its order) could read a clock, do I/O or spawn.
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",
@@ -80,7 +80,7 @@ const LONGEST: usize = 400;
 #[test]
 fn every_file_imports_from_lower_layers_only() {
     let sources = sources();
-    // Tests may reach up: they play the part of whoever calls.
+    // Tests may import higher layers: they play the part of callers.
     let tests: Vec<PathBuf> = sources.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
     let code = sources.iter().filter(|(path, _)| !tests.iter().any(|tests| path.with_extension("").starts_with(tests)));
     let wrong: Vec<String> = code.flat_map(|(path, text)| violations(path, text)).collect();
@@ -214,7 +214,7 @@ struct Use {
     to: String,
 }
 
-/// What modules import from each other, tests excepted.
+/// Imports between modules, without tests.
 fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
     let module = |path: &Path| -> Module {
         path.with_extension("").components().map(|name| name.as_os_str().to_string_lossy().into_owned()).collect()
@@ -243,7 +243,7 @@ fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
             while !target.is_empty() && !modules.contains(&target) {
                 item = target.pop();
             }
-            // What a parent passes on is its child's.
+            // An item that a parent re-exports belongs to its child.
             while let Some(from) = item.as_ref().and_then(|item| passed_on.get(&(target.clone(), item.clone()))) {
                 target.clone_from(from);
             }
@@ -259,7 +259,7 @@ fn uses_of(sources: &[(PathBuf, String)]) -> Vec<Use> {
     uses.into_iter().map(|(parent, from, to)| Use { parent, from, to }).collect()
 }
 
-/// The items that `module`, whose code this is, passes on with `pub use`, and the modules that they come from.
+/// The items that `module` with this `code` re-exports by `pub use`, and their modules.
 fn passed_on(module: &Module, code: &str) -> Vec<((Module, String), Module)> {
     let mut passed = Vec::new();
     for (at, _) in code.match_indices("use ") {
@@ -290,7 +290,7 @@ fn passed_on(module: &Module, code: &str) -> Vec<((Module, String), Module)> {
     passed
 }
 
-/// A circle among what imports what, if there is one.
+/// A cycle of imports, if there is one.
 fn circle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     fn visit<'a>(
         at: &'a str,
@@ -328,7 +328,7 @@ fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
     names.filter(|name| !name.contains('{')).map(|name| folder.join(name)).collect()
 }
 
-/// What the file at `path` (below `src/`) imports although its layer may not.
+/// Imports of the file at `path` (below `src/`) that its layer forbids.
 fn violations(path: &Path, text: &str) -> Vec<String> {
     let first = path.components().next().unwrap().as_os_str().to_string_lossy();
     let module = first.trim_end_matches(".rs");

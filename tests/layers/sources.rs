@@ -47,7 +47,7 @@ pub(crate) fn expand(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, prefix
         if rest.next_if_eq(&'{').is_some() {
             loop {
                 expand(rest, &path, paths);
-                // An alias, and what else stands between a path and the comma after it.
+                // An alias, and other text between a path and the comma after it.
                 while rest.next_if(|c| !matches!(c, ',' | '}')).is_some() {}
                 if rest.next() != Some(',') {
                     return;
@@ -70,7 +70,7 @@ pub(crate) fn expand(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, prefix
     }
 }
 
-/// `text` with comments, strings and characters blanked: what remains is code.
+/// `text` with comments, strings and characters blanked, so that only code remains.
 pub(crate) fn without_text(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;

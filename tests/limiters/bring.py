@@ -20,14 +20,14 @@ GO = PLACE / "go" / "bucket"
 SITE_PACKAGES = Path(sysconfig.get_path("purelib", vars={"base": str(VENV)}))
 # Debian's packages.
 PROGRAMS = ["nginx", "haproxy", "npm", "setpriv"]
-# Those of single rows, by what serves them: only who measures these needs them.
+# Packages for single rows, by their server. Only users who measure these rows need them.
 ROW_PROGRAMS = {"go": ("go", "golang-go golang-golang-x-time-dev"), "varnish": ("varnishd", "varnish varnish-modules")}
 # Debian has Go's packages as sources here.
 GOPATH = "/usr/share/gocode"
 
 
 def bring():
-    """Installs what is missing, and goes on with the Python that has it."""
+    """Installs missing tools, and continues with the Python that has them."""
     # Debian keeps nginx and HAProxy where only root looks.
     os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
     if Path(sys.prefix) == VENV:
@@ -43,7 +43,7 @@ def bring():
 
 
 def for_rows(rows):
-    """Brings what single ones of `rows` need beyond that."""
+    """Installs packages for single `rows`."""
     kinds = {row.server[0] for row in rows}
     missing = [need for kind, need in ROW_PROGRAMS.items() if kind in kinds and not shutil.which(need[0])]
     if missing:

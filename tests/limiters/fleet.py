@@ -9,15 +9,15 @@ from collections import Counter
 import aiohttp
 
 WORKERS = 64
-# What a worker waits that gets through andante what it should not.
+# Pause in seconds of a worker after a refusal that andante should have absorbed.
 UNWELL = 0.5
-# The first pause of a careful client is a random part of this, in seconds; each further one of twice as much. As much
-# is what it adds to a pause that it was told.
+# A careful client's first pause is a random part of this, in seconds; each further pause is a random part of twice as
+# much. The client adds as much to a pause that an answer demands.
 PAUSE, LONGEST = 0.5, 30
 
 
 class Fleet:
-    """Counts what its workers get: statuses, and names of exceptions."""
+    """Counts the results of its workers: statuses, and names of exceptions."""
 
     def __init__(self, url, requests, proxy=None):
         self.url, self.requests, self.proxy = url, requests, proxy
@@ -48,7 +48,7 @@ class Fleet:
                 await asyncio.sleep(UNWELL if self.proxy else pause(refused, after))
 
     async def ask(self, request):
-        """A status, or what went wrong; and Retry-After."""
+        """A status or the name of an exception, and Retry-After."""
         try:
             async with self.session.request(
                 request["method"].upper(), self.url + request["path"], headers=request.get("headers"), proxy=self.proxy
@@ -69,7 +69,7 @@ def pause(refused, after):
 
 
 def seconds(after):
-    """What Retry-After comes to, or 0."""
+    """Retry-After in seconds, or 0."""
     try:
         return max(0.0, float(after or 0))
     except ValueError:

@@ -18,7 +18,7 @@ from tap import Tap
 from world import World
 from zoo import ROWS
 
-# After this what is refused counts as late.
+# Seconds after which refusals count as late.
 LATE = 10
 
 
@@ -62,7 +62,7 @@ def longest(served, start, end):
 
 def main():
     key, client, seconds, andante = sys.argv[1:]
-    # A signal ends this like an error does: what was started ends, too.
+    # A signal ends this like an error does: started processes end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     (row,) = [row for row in ROWS if row.key == key]
     with tempfile.TemporaryDirectory(prefix="andante-limiters-") as folder:

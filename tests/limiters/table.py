@@ -1,4 +1,4 @@
-"""What was measured: as a table, on the page, and against the bounds."""
+"""Results: as a table, on the page, and against the bounds."""
 
 from bring import REPOSITORY
 

@@ -1,5 +1,5 @@
-"""Counts what goes by before a limiter: a proxy of TCP that changes no byte and reads the status of each answer. It can
-make the way as long, and as uneven, as a real one."""
+"""Counts requests and answers before a limiter: a proxy of TCP that changes no byte and reads the status of each answer. It can
+add the delay and jitter of a real network path."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ class Tap:
 
 
 class Direction(asyncio.Protocol):
-    """One of the two of a connection. What it reads it hands to its `peer`, when the way has been gone."""
+    """A direction of a connection. Hands the bytes that it reads to its `peer`, after the delay."""
 
     def __init__(self, tap):
         self.tap = tap
@@ -45,7 +45,7 @@ class Direction(asyncio.Protocol):
             return do(*arguments)
         loop = asyncio.get_running_loop()
         jitter = random.expovariate(1 / besides) if besides else 0
-        # What was sent first arrives first.
+        # Bytes that were sent first arrive first.
         self.arrives = max(self.arrives, loop.time() + always + jitter)
         loop.call_at(self.arrives, do, *arguments)
 
@@ -58,7 +58,7 @@ class Direction(asyncio.Protocol):
 
 
 class Client(Direction):
-    """What a client sends."""
+    """Bytes of a client."""
 
     def __init__(self, tap, limiter):
         super().__init__(tap)
@@ -66,7 +66,7 @@ class Client(Direction):
 
     def connection_made(self, transport):
         super().connection_made(transport)
-        # Nothing is read until there is somebody to hand it to.
+        # Pauses reading until the other side is connected.
         transport.pause_reading()
         self.connecting = asyncio.ensure_future(self.connect())
 
@@ -80,7 +80,7 @@ class Client(Direction):
 
 
 class Limiter(Direction):
-    """What the limiter answers."""
+    """Bytes of the limiter."""
 
     def __init__(self, client):
         super().__init__(client.tap)

@@ -1,5 +1,5 @@
-"""What a measurement runs: a limiter as its authors ship it, and andante. All on an address of loopback of its own, so that
-measurements at the same time share neither ports nor what andante learns."""
+"""Programs of a measurement: a limiter as its authors ship it, and andante. All on an address of loopback of its own, so that
+concurrent measurements share neither ports nor andante's learned facts."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ class World:
         self.running = []
 
     def limiter(self, server):
-        """Starts what a row names, a pair of a kind and options; returns its port."""
+        """Starts a row's server, a pair of a kind and options, and returns its port."""
         kind, options = server
         port = self.free_port()
         getattr(self, kind)(port, **options)
@@ -96,7 +96,7 @@ class World:
         # Should this process be killed, they go with it.
         command = ["setpriv", "--pdeathsig", "TERM", *map(str, command)]
         output = open(self.folder / "output", "a")
-        # What a limiter needs is in its options; of this machine's settings none is to change one.
+        # A limiter's options have all that it needs. No setting of this machine may change a limiter.
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LIMITERS_NODE": str(NODE)}
         self.running.append(subprocess.Popen(command, env=environment, stdout=output, stderr=output))
 

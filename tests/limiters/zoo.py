@@ -1,17 +1,17 @@
-"""The rows: each a limiter, how it is set, what it allows, and what must come of it."""
+"""The rows: each a limiter, its settings, its limit, and the required results."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a row must reach. The share is that of the last part of a measurement, `late` the refusals after 10 s in %;
+    """Required results of a row. `share` is that of the last part of a measurement, `late` the refusals after 10 s in %;
     `configured` is for andante with the right limit, `careful` compares andante without one with the careful client."""
 
     share: float
     late: float = 2.0
     seen: int = 0
-    # In seconds; None: the limiter's own window.
+    # Seconds; None means the limiter's own window.
     stall: float | None = None
     configured_share: float = 0.95
     configured_refused: int = 1
@@ -38,9 +38,9 @@ class Row:
     server: tuple
     allows: Allows
     bounds: Bounds
-    # Those of the quick part; None: not part of it.
+    # Bounds of the quick part; None means that the row is not in it.
     quick: Bounds | None = None
-    # What the workers ask for, in turn.
+    # Requests of the workers, in turn.
     requests: tuple = ({"method": "get", "path": "/items"},)
     # Seconds that each direction takes: always, and besides on average.
     way: tuple = (0, 0)
@@ -48,11 +48,11 @@ class Row:
     because: str = ""
 
     def seconds(self, wanted):
-        """How long a measurement takes: three windows where they are long, or it is the first one's burst that counts."""
+        """Seconds of a measurement: three windows where they are long, because otherwise the first one's burst counts."""
         return max(wanted, 3 * self.allows.window) if self.allows.window > 30 else wanted
 
     def tail(self, seconds):
-        """How long the last part is: 30 s, or a window, but no more than half of all."""
+        """Seconds of the last part: 30, or a window, but no more than half of all."""
         return min(max(30, self.allows.window), seconds / 2)
 
 
@@ -178,7 +178,7 @@ def flask(*limits, **options):
 FORBIDDEN = Bounds(0, late=100, seen=10**9, stall=10**9, careful_accepted=0, careful_refused=10**9)
 
 def gcra(burst, bounds, quick=None):
-    """What it tells of as its limit is the burst, and not what it allows in a window."""
+    """The reported limit is the burst, and not the number allowed in a window."""
     server = python("throttled", rate=10, burst=burst)
     return Row(f"gcra-{burst}", f"throttled-py, GCRA, burst {burst}", server, Allows(10, 1, "10/s"), bounds, quick)
 
@@ -245,7 +245,7 @@ PYTHON = [
 
 # === servers ===
 
-# How long a request takes where only so many are let in at once.
+# Seconds that a request takes at limiters of concurrency.
 WORK, SLOW = 0.1, 1.5
 
 
@@ -278,7 +278,7 @@ AFTER = nginx(
     "limit_req zone=z; add_header Retry-After $again always;", rate=10, more='map $status $again { 503 1; default ""; }'
 )
 SLOWER = Allows(10, 1, "10/s")
-# Only the careful client says what can be had.
+# Only the careful client shows the possible result.
 UNEVEN = Bounds(
     0,
     late=100,
@@ -352,7 +352,7 @@ SERVERS = [
 
 def lying(key, name, because="", **bounds):
     server = python("lying", limit="100/10 second", lie=key)
-    # What a lie may cost: a tenth of what must be reached before the same limiter without headers.
+    # Permitted cost of a lie: a tenth of the share that the same limiter without headers must reach.
     return Row(f"lie-{key}", f"limits, {name}", server, PER_TEN, Bounds(0.81, **bounds), because=because)
 
 

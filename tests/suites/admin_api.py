@@ -10,12 +10,12 @@ from upstream import free_ports
 from world import attempt
 
 TOKEN = "token-of-a-test-suite"
-# What ends andante, or never ends.
+# Operation that is left out, because it ends andante, or never ends.
 LEFT_OUT = "drain"
 
 
 def cases(world, everything):
-    """One case: Schemathesis has its own count of them, which it prints."""
+    """A single case: Schemathesis prints its own count of cases."""
     yield attempt("answers are as openapi.json says", run, world, everything)
 
 

@@ -1,7 +1,7 @@
 """The calls of gRPC's interoperability tests (doc/interop-test-descriptions.md in grpc/grpc), client and server by grpcio, in
 each way through andante. The messages are those of grpc.testing, as far as these calls use them.
 
-Not here: what needs Google's credentials, and the tests of load balancers."""
+Left out: cases that need Google's credentials, and the tests of load balancers."""
 
 from concurrent import futures
 import time

@@ -40,7 +40,7 @@ CASES = []
 
 
 def case(name, *expected, **options):
-    """Registers what a function makes the connection send, and how that must end: `ends` or `resets` with codes, or as
+    """Registers a function that makes the connection send, and the required end: `ends` or `resets` with codes, or as
     the function itself finds out."""
 
     def register(function):
@@ -70,7 +70,7 @@ def _(c):
 @case("3.5/2 what is no preface ends the connection", shake=False)
 def _(c):
     c.send(PREFACE.replace(b"SM", b"XX") + settings())
-    # To this port HTTP/1 is spoken, too: an answer to what is none is as good.
+    # This port also speaks HTTP/1: an HTTP/1 answer to an invalid preface passes, too.
     c.raw.settimeout(PATIENCE)
     try:
         while c.raw.recv(65536):
@@ -473,7 +473,7 @@ trailers("8.1/1 trailers that do not end the stream", lambda c: [c.headers(1, [(
 malformed("8.1.2/1 a name with a capital", lambda c: [*c.fields, ("X-TEST", "ok")])
 malformed("8.1.2.1/1 an unknown pseudo-field", lambda c: [*c.fields, (":test", "ok")])
 malformed("8.1.2.1/2 a pseudo-field of answers", lambda c: [*c.fields, (":status", "200")])
-# One that stands alone is dropped by h2 before andante sees it, and goes no further.
+# h2 drops a lone pseudo-field before andante sees it.
 trailers("8.1.2.1/3 a pseudo-field in trailers", lambda c: [c.headers(1, [("x-test", "ok"), (":method", "200")])])
 malformed("8.1.2.1/4 a pseudo-field behind another", lambda c: [c.fields[0], ("x-test", "ok"), *c.fields[1:]])
 malformed("8.1.2.2/1 a field of connections", lambda c: [*c.fields, ("connection", "keep-alive")])
@@ -567,7 +567,7 @@ def run(way, function, expected, shake=True, malformed=False):
         elif verb == "resets":
             connection.resets(*names, malformed=malformed)
         else:
-            # RFC 9113 has taken priorities out: what they say may be ignored, or be as wrong as it was in RFC 7540.
+            # RFC 9113 has taken priorities out: a priority may be ignored, or be an error as in RFC 7540.
             found = connection.until(lambda kind, _, on, payload: kind in (GOAWAY, RST_STREAM) or on == 3)
             assert found is None or found[0] in (HEADERS, GOAWAY, RST_STREAM), f"sent {found}"
     finally:

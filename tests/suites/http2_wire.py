@@ -1,4 +1,4 @@
-"""A connection of HTTP/2 on which anything can be sent, and what may come of it."""
+"""An HTTP/2 connection that can send anything, and the permitted reactions."""
 
 import socket
 import struct
@@ -18,7 +18,7 @@ CODES = {
     "ENHANCE_YOUR_CALM": 11,
 }
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# How long an answer may take, and how long silence is one.
+# Seconds that an answer may take, and after which silence counts as no answer.
 PATIENCE = 5
 
 
@@ -37,7 +37,7 @@ def block(fields):
 
 
 class Connection:
-    """A connection on which anything can be sent. `fields` are those of a request that is in order."""
+    """A connection that can send anything. `fields` are those of a valid request."""
 
     def __init__(self, way, shake=True):
         self.raw, authority, scheme = way()
@@ -57,7 +57,7 @@ class Connection:
         try:
             self.raw.sendall(b"".join(frames))
         except OSError:
-            # It may be closed already; what was sent before is what this is about.
+            # The connection may be closed already; the test is about the bytes sent before.
             pass
 
     def headers(self, stream, fields=None, flags=END_STREAM | END_HEADERS, before=b"", after=b""):
@@ -87,7 +87,7 @@ class Connection:
             pass
         return found
 
-    # What must happen.
+    # Expected events.
 
     def ends(self, *names):
         """The connection: GOAWAY with one of these codes, or its end."""
@@ -96,7 +96,7 @@ class Connection:
             self.closed()
 
     def resets(self, *names, stream=1, malformed=False):
-        """The stream: RST_STREAM with one of these codes, or what is worse for the sender."""
+        """The stream: RST_STREAM with one of these codes, or a harder reaction."""
         found = self.until(
             lambda kind, _, on, payload: kind == GOAWAY
             or (on == stream and (kind == RST_STREAM or (malformed and kind == HEADERS)))

@@ -51,7 +51,7 @@ def cases(world, everything):
     missed = set()
     for test in tests:
         name, wrong = test["id"], test["wrong"]
-        # As the suite counts: a test whose ground is missing says nothing.
+        # As the suite counts: a test without its precondition has no result.
         if name in OF_OTHERS or not passed.issuperset(test["needs"]):
             continue
         if test["kind"] != "required":
@@ -72,7 +72,7 @@ def run(world):
 
 
 def bring():
-    """The suite, without what it needs to show results in a browser."""
+    """The suite, without its code for browsers."""
     folder = PLACE.parent / "suites" / PACKAGE
     if not (folder / "package").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def bring():
 
 
 def compared(missed):
-    """What the page says otherwise, or nothing. The last column of its table names tests."""
+    """Difference to the page, or nothing. The last column of the page's table names tests."""
     cells = re.findall(r"^\|.*\| ((?:`[\w=-]+`(?:, )?)+) \|$", PAGE.read_text(), re.MULTILINE)
     said = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     wrong = [f"{name} is missing" for name in sorted(missed - said)]

@@ -21,7 +21,7 @@ from pathlib import Path
 from websocket_peer import Peer, State
 from websockets.asyncio.server import serve
 
-# What takes long: large messages, and many.
+# Long cases: large messages, and many messages.
 LONG = ("9.",)
 # A case that waits for silence may come out otherwise on a busy machine.
 TRIES = 3
@@ -69,7 +69,7 @@ def descendants(one):
 
 
 def stubs():
-    """What the cases import of autobahn."""
+    """Modules of autobahn that the cases import."""
     for name in ["autobahn", "autobahn.websocket", "autobahn.websocket.protocol", "autobahn.websocket.utf8validator"]:
         sys.modules[name] = types.ModuleType(name)
     sys.modules["autobahn.websocket.protocol"].WebSocketProtocol = State
@@ -112,7 +112,7 @@ class Echo:
     async def serve(self, ready):
         self.over = asyncio.Event()
         options = {"max_size": None, "compression": None, "ping_interval": None, "close_timeout": 1}
-        # What a case breaks, it says in its outcome.
+        # Violations appear in a case's outcome, so they need no log line.
         logging.getLogger("websockets").setLevel(logging.CRITICAL)
 
         async def echo(connection):
@@ -158,7 +158,7 @@ def cases(world, everything):
 
 
 def same(one, direct, way):
-    """What differs, or nothing."""
+    """The difference, or nothing."""
     for _ in range(TRIES):
         try:
             expected, outcome = Peer(direct()).play(one), Peer(way()).play(one)

@@ -1,4 +1,4 @@
-"""Plays a case of Autobahn's testsuite as its fuzzing client does: what a case asks for by its names there."""
+"""Plays a case of Autobahn's testsuite as its fuzzing client does, under the names that a case uses."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ class State:
     MESSAGE_TYPE_TEXT, MESSAGE_TYPE_BINARY = 1, 2
 
 
-# How long the server may take to answer a close, and then to close the connection.
+# Seconds that the server may take to answer a close, and then to close the connection.
 CLOSING = 1
 
 
@@ -39,7 +39,7 @@ class Peer(State):
         self.timers, self.order = [], itertools.count()
 
     def play(self, one):
-        """What became of it: of the messages, and of the connection's end."""
+        """Results: the messages, and the connection's end."""
         self.case = one(self)
         self.case.compare = lambda a, b: a == b
         self.case.onOpen()
@@ -74,10 +74,10 @@ class Peer(State):
     def later(self, delay, call):
         heapq.heappush(self.timers, (time.monotonic() + delay, next(self.order), call))
 
-    # What arrives.
+    # Received data.
 
     def frame(self):
-        """Takes a frame out of what has arrived, if there is a whole one."""
+        """Takes a frame out of the received bytes, if there is a whole one."""
         if len(self.incoming) < 2:
             return False
         opcode, length, start = self.incoming[0] & 15, self.incoming[1] & 127, 2
@@ -118,7 +118,7 @@ class Peer(State):
         self.droppedByMe = True
         self.state = self.STATE_CLOSED
 
-    # What cases do.
+    # Actions of cases.
 
     def sendFrame(self, opcode, payload="", fin=True, rsv=0, payload_len=None, **_):
         self.txFrameStats[opcode] = self.txFrameStats.get(opcode, 0) + 1

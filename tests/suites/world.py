@@ -75,7 +75,7 @@ class World:
             self.andante.wait()
 
     def end(self):
-        """andante must still be there, and go when it is told to."""
+        """andante must still run, and end on request."""
         if self.andante.poll() is not None:
             sys.exit(f"error: andante has ended by itself:\n{(self.folder / 'andante.log').read_text()[-4000:]}")
         self.andante.send_signal(signal.SIGTERM)
@@ -108,7 +108,7 @@ class World:
 
 
 def attempt(name, call, *arguments):
-    """A case: its name, and what was wrong, or nothing."""
+    """A case: its name, and the problem, or nothing."""
     try:
         call(*arguments)
         return name, ""

@@ -1,4 +1,4 @@
-//! Bodies of requests that are refused: the small ones are kept, the large ones stream.
+//! Bodies of refused requests: small ones are stored for a retry, large ones stream.
 
 use super::{OK, SOON, ask, beginning_with, ms, same, send, timed};
 use crate::support::{Andante, Client, Upstream};
@@ -47,7 +47,7 @@ fn early(reads_on: bool) -> Upstream {
         }
         let _ = connection.head();
         if !reads_on {
-            // What is unread at the end would make a reset of it, which the answer may not survive.
+            // Unread bytes at the end would cause a reset, which the answer may not survive.
             let _ = connection.bytes(30_000);
         }
         connection.send(SOON);
@@ -167,7 +167,8 @@ fn a_body_in_very_many_pieces_is_kept_in_few() {
 
 #[test]
 fn bodies_of_all_requests_together_are_kept_up_to_a_bound_and_no_further() {
-    // 64 MiB are kept in all: of a hundred bodies of a megabyte some are sent again, and the others' refusals passed on.
+    // The bound is 64 MiB for all bodies: of a hundred bodies of a megabyte some are sent again, and the others'
+    // refusals are passed on.
     const MANY: usize = 100;
     let refused = std::sync::Arc::new(std::sync::Barrier::new(MANY));
     let upstream = Upstream::scripted(move |mut connection| {
@@ -187,7 +188,7 @@ fn bodies_of_all_requests_together_are_kept_up_to_a_bound_and_no_further() {
     let again = statuses.iter().filter(|status| **status == 200).count();
     assert!((50..=64).contains(&again), "{again} of {MANY} were sent again");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), MANY - again);
-    // What was kept is given back.
+    // The memory of the stored bodies is free again.
     let (answer, _) = timed(&andante, &beginning_with(&[SOON]), "POST", &body_of(MIB));
     assert_eq!(answer.status(), 200);
 }

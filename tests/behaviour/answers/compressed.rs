@@ -132,7 +132,7 @@ fn a_compressed_stream_that_begins_with_a_refusal_is_asked_for_again() {
             connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
             encoder.write_all(OVERLOADED.as_bytes()).unwrap();
-            // An event is flushed; the coding goes on.
+            // Flushes an event, and continues the compressed stream.
             encoder.flush().unwrap();
             for byte in encoder.get_ref() {
                 connection.send([b"1\r\n", &[*byte][..], b"\r\n"].concat());
@@ -160,7 +160,7 @@ fn a_compressed_stream_that_begins_with_output_is_passed_on_as_it_came() {
     assert_eq!((seen.status(), upstream.requests().len()), (200, 1));
 }
 
-/// 16 MiB of spaces around a refusal are 16 KiB in gzip: nobody complains at such length.
+/// 16 MiB of spaces around a refusal are 16 KiB in gzip: no API complains at such length.
 #[test]
 fn a_compressed_body_that_unfolds_to_very_much_is_passed_on_unread() {
     let mut text = vec![b' '; 12 * 1024 * 1024];

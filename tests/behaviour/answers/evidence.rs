@@ -1,4 +1,4 @@
-//! What a limit rests on is said in a line, in `/status` and in the log, and nothing in it is a secret.
+//! The evidence of a limit is one line in `/status` and in the log, and contains no secret.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -58,7 +58,7 @@ fn a_limit_of_one_key_is_shown_and_the_key_is_not() {
     let upstream = Upstream::scripted(move |mut connection| {
         while let Some(request) = connection.request() {
             let millis = now().since(andante::clock::Instant::START).as_millis() as u64;
-            // One request with the key every half second.
+            // The API allows a single request with the key every half second.
             let refused = request.has("authorization")
                 && free
                     .fetch_update(Ordering::AcqRel, Ordering::Acquire, |at| (at <= millis).then_some(millis + 500))

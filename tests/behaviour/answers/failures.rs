@@ -1,4 +1,4 @@
-//! Failures: what may have been done is sent again only if it may be repeated.
+//! Failures: a request that may have been executed is sent again only if it may be repeated.
 
 use std::{
     net::Ipv4Addr,
@@ -17,7 +17,7 @@ const BAD: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nbad";
 const LATE: &str = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 4\r\n\r\nlate";
 const ERROR: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 5\r\n\r\nerror";
 
-/// How many requests come to an upstream that begins with `answers`, and what the worker gets.
+/// Number of requests that reach an upstream which begins with `answers`, and the worker's status.
 fn tries(answers: &'static [&'static str], method: &str, rest: &str) -> (usize, u16) {
     let (andante, upstream) = (Andante::serve(&[]), beginning_with(answers));
     let (answer, took) = timed(&andante, &upstream, method, rest);
@@ -90,7 +90,7 @@ fn a_host_that_was_never_reached_is_tried_three_times() {
     let gone = DeadPort::reserve();
     let address = gone.address();
     let andante = Andante::logging("debug", &[]);
-    // That something else there answers says nothing about it.
+    // A served request of another port says nothing about this one.
     assert_eq!(Client::get(andante.proxy(), &Upstream::ok().url("/")).status(), 200);
     let since = now();
     let answer = Client::ask(andante.proxy(), format!("POST http://{address}/ HTTP/1.1\r\nHost: {address}\r\n{BODY}"));
@@ -108,7 +108,7 @@ fn who_has_answered_before_and_is_away_for_a_while_is_waited_for() {
     mock.control("PUT", "down", r#"{"how":"refuse","for":"2s"}"#);
     let since = now();
     let host = mock.address();
-    // What was written to a connection that is reset in this very moment may have been done, and would be 502.
+    // The API may have processed a request on a connection that it resets right now. The answer would be 502.
     eventually("it to be away", || std::net::TcpStream::connect(host).is_err().then_some(()));
     std::thread::park_timeout(ms(50));
     let post = |body: &'static str| {

@@ -1,4 +1,4 @@
-//! The same inside of intercepted HTTPS, with HTTP/2 on either side, through gateways and parents.
+//! Retries inside of intercepted HTTPS, with HTTP/2 on either side, through gateways and parents.
 
 use std::sync::{
     Arc,
@@ -121,7 +121,7 @@ fn a_body_on_its_way_is_sent_again_elsewhere_when_the_upstream_goes_away() {
         let Some(mut frames) = connection.frames(&[]) else { return };
         while let Some(head) = frames.next_of(kind::HEADERS) {
             if first {
-                // It has seen none of it.
+                // The upstream reports that it has processed no stream.
                 frames.go_away(0, Reason::NO_ERROR);
                 while frames.next().is_some() {}
                 return;
@@ -187,7 +187,7 @@ fn a_parent_that_refuses_our_password_is_not_asked_again() {
     let andante = Interceptor::logging("info", &rule, &["--intercept", "*"]);
     let answer = andante.get("a.localhost:443", "/");
     rejected(&answer, 502, "destination_unavailable", "407 to CONNECT");
-    // Once to find out what the API speaks, once for the request.
+    // A first connection to find out the API's protocol, a second for the request.
     assert!(parent.requests().len() <= 2, "{:?}", parent.requests());
     assert!(!andante.andante.stderr().contains("again"), "{}", andante.andante.stderr());
 }

@@ -1,4 +1,5 @@
-//! One kind of request pauses alone: in the queue, within its own patience, and with an answer's time of its own.
+//! Kinds of requests: a kind pauses alone, in the queue, within its own patience, and with a time for answers of its
+//! own.
 
 use super::{OK, ask, ms, now};
 use crate::support::{Andante, Upstream, eventually};
@@ -27,7 +28,7 @@ fn refusing_first(pause: std::time::Duration) -> Upstream {
 
 #[test]
 fn what_was_sent_after_its_kind_had_paused_is_given_the_time_that_answers_have() {
-    // It is willing to wait for two seconds, pauses for one, and is answered three seconds after it was sent.
+    // The request may wait for two seconds, pauses for one, and is answered three seconds after it was sent.
     let (andante, upstream) = (Andante::serve(&[]), refusing_first(ms(3000)));
     let since = now();
     let answer = ask(&andante, &upstream, "POST", "Prefer: wait=2\r\nContent-Length: 2\r\n\r\nhi").answer();
@@ -60,7 +61,7 @@ fn those_that_wait_for_their_kind_are_seen_and_leave_together() {
     for client in &mut clients {
         assert_eq!(client.answer().status(), 200);
     }
-    // A second's pause, and the answer to the one that tries: nobody sleeps for longer than that.
+    // The pause of a second, and the answer to the probe: no request sleeps for longer.
     assert!(now().since(since) < ms(1000 + 300 + 600), "{:?}", now().since(since));
     assert_eq!(upstream.requests().len(), 12);
 }

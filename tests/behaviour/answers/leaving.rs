@@ -48,8 +48,8 @@ fn the_slot_of_who_has_left_goes_to_the_next() {
 #[test]
 fn who_leaves_during_a_back_off_is_not_sent_again() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::always(DOWN));
-    // One after the other, since nothing was served: ten fail, and then the breaker lets one try. Those that have failed are
-    // in a back-off of up to two seconds, or behind the breaker after it.
+    // Requests leave one after the other, since none was served: ten fail, and then the breaker admits one. Failed
+    // requests are in a back-off of up to two seconds, or behind the breaker after it.
     let clients: Vec<_> = (0..30).map(|_| ask(&andante, &upstream, "GET", "\r\n")).collect();
     upstream.wait_for(12);
     drop(clients);

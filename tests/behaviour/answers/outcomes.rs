@@ -23,7 +23,7 @@ fn first(answer: String) -> Upstream {
     Upstream::answering(move |_| if count.fetch_add(1, Ordering::AcqRel) == 0 { answer.clone() } else { OK.to_owned() })
 }
 
-/// One that refuses the requests with `bad` in their path by this answer, and serves all others.
+/// An upstream that refuses the requests with `bad` in their path by this answer, and serves all others.
 fn refusing_bad(answer: String) -> Upstream {
     Upstream::answering(move |request| {
         let line = String::from_utf8_lossy(&request.head).into_owned();
@@ -78,8 +78,8 @@ fn a_refusal_that_waiting_does_not_help_is_passed_on_at_once_and_others_go_on() 
     }
 }
 
-/// Other services of AWS than Bedrock's inference report a quota of resources by the same error: "You have reached the limit of
-/// 200 schedules." Asking again does not help.
+/// AWS services other than Bedrock's inference report a quota of resources by the same error: "You have reached the
+/// limit of 200 schedules." Asking again does not help.
 #[test]
 fn a_quota_of_resources_is_passed_on_at_once_and_that_of_an_inference_is_waited_out() {
     const QUOTA: &str = "x-amzn-errortype: ServiceQuotaExceededException\r\n";
@@ -114,7 +114,7 @@ fn a_cap_with_a_date_lets_requests_of_its_kind_wait_and_no_others() {
     let next = post(&andante, &upstream, "/bad");
     assert_eq!(next.status(), 429, "{next:?}");
     let retry_after: u64 = next.field("retry-after").unwrap().parse().unwrap();
-    // A request may wait for two hours: it comes back so much before the day is over.
+    // A request may wait for two hours, so Retry-After is two hours short of the day's end.
     assert!((79_000..=86_401).contains(&retry_after), "it is tried once a day: {retry_after}");
     assert_eq!(post(&andante, &upstream, "/good").status(), 200);
     assert_eq!(upstream.requests().len(), 2, "the second one was not sent");

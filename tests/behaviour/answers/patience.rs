@@ -1,4 +1,4 @@
-//! A worker's patience, and what else ends trying: the upstream's last answer passes unchanged.
+//! A worker's patience, and other ends of retries: the upstream's last answer passes unchanged.
 
 use super::{OK, SOON, ask, beginning_with, ms, now, same, timed};
 use crate::support::{Andante, Message, Upstream, rejected};
@@ -36,7 +36,7 @@ fn whoever_waits_and_has_no_time_for_a_pause_is_told_when_it_begins() {
     let (andante, since) = (Andante::with_config(&limit), now());
     assert_eq!(ask(&andante, &upstream, "GET", "\r\n").answer().status(), 200);
     let mut others: Vec<_> = (0..4).map(|_| ask(&andante, &upstream, "GET", "Prefer: wait=5\r\n\r\n")).collect();
-    // The one that is refused after 0.5 s gets that answer; those behind it could leave after 30 s.
+    // The request that is refused after 0.5 s gets that answer. Requests behind it could leave after 30 s.
     let answers: Vec<_> = others.iter_mut().map(|other| other.answer()).collect();
     let (refused, told): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.text() == "no");
     assert_eq!((refused.len(), told.len()), (1, 3), "{answers:?}");
@@ -71,7 +71,7 @@ fn patience_covers_all_tries_together() {
     assert!((2..=3).contains(&tries), "{tries}");
 }
 
-/// What holds it up may last for ever: it has no slot that could be a little late.
+/// An in-flight limit may block the request without end: no slot could be a little late.
 #[test]
 fn who_waits_in_vain_is_told_when_its_patience_ends() {
     let upstream = Upstream::scripted(|mut connection| while connection.head().is_some() {});
@@ -143,7 +143,7 @@ fn after_a_refusal_that_was_passed_on_the_connection_is_what_it_was() {
     let andante = Andante::with_config("[timeouts]\nkeep-alive = \"700ms\"\nanswer = \"30s\"\n");
     let mut client = ask(&andante, &upstream, "GET", "Prefer: wait=1\r\n\r\n");
     is_the_refusal(&client.answer());
-    // What cannot be read is told so in our words.
+    // andante itself answers an unreadable request.
     let mut other = ask(&andante, &Upstream::ok(), "GET", "Prefer: wait=0\r\n\r\n");
     assert_eq!(other.answer().status(), 429);
     other.send("NONSENSE\r\n\r\n");

@@ -82,7 +82,7 @@ fn a_refusal_in_a_200_of_graphql_is_sent_again() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
-/// An answer with JSON whose length is not said (RFC 9112 §7.1).
+/// A JSON answer of unstated length (RFC 9112 §7.1).
 fn chunked_json(status: &str, body: &str) -> &'static str {
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
     format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).leak()
@@ -95,7 +95,7 @@ fn a_refusal_whose_length_is_not_said_is_sent_again() {
     let upstream = beginning_with(vec![chunked_json("400 Bad Request", throttled)].leak());
     let (answer, _) = timed(&Andante::serve(&[]), &upstream, "POST", LENGTH);
     assert_eq!((answer.text().as_str(), upstream.requests().len()), ("ok", 2));
-    // What is longer than a refusal is data, whatever words are in it.
+    // A body longer than a refusal is data, whatever words are in it.
     let data = format!("{{\"message\":\"rate limit exceeded\",\"rows\":\"{}\"}}", "x".repeat(20_000));
     let upstream = beginning_with(vec![chunked_json("400 Bad Request", &data)].leak());
     let (answer, _) = timed(&Andante::serve(&[]), &upstream, "POST", LENGTH);
@@ -131,7 +131,7 @@ fn of_graphql_only_what_was_not_executed_is_sent_again_and_the_rest_is_passed_on
         beginning_with(vec![answer].leak())
     };
     let limited = r#"{"errors":[{"message":"Throttled","extensions":{"code":"THROTTLED"}}]}"#;
-    // As GitHub and most others send it: nobody knows its length before its end.
+    // GitHub and most other APIs send chunks: the length is unknown before the end.
     for path in ["/graphql", "/admin/api/2026-01/graphql.json"] {
         let (andante, upstream) = (Andante::serve(&[]), beginning_with(vec![chunked_json("200 OK", limited)].leak()));
         let (url, host) = (upstream.url(path), upstream.address());
@@ -183,7 +183,7 @@ fn a_connection_is_good_for_the_next_request_after_one_was_sent_again() {
     let (andante, upstream) = (Andante::serve(&[]), beginning_with(&[SOON, OK, SOON, CUT]));
     let mut client = ask(&andante, &upstream, "POST", LENGTH);
     assert_eq!(client.answer().status(), 200);
-    // Two at once, the second of which waits unread until the first is answered.
+    // Two requests at once. The second waits unread until the first is answered.
     send(&mut client, &upstream, "GET", "X-N: 1\r\n\r\n");
     send(&mut client, &upstream, "POST", CHUNKED);
     assert_eq!((client.answer().status(), client.answer().status()), (200, 200));

@@ -29,7 +29,7 @@ fn without_retries_a_refusal_closes_the_gate_all_the_same() {
     assert!(took >= ms(900), "{took:?}");
 }
 
-/// Why the lane's gate is closed after `requests` of which none was served.
+/// The closed gate of the lane after `requests`, none of them served.
 fn gate_after(andante: &Andante, upstream: &Upstream, requests: usize) -> serde_json::Value {
     for _ in 0..requests {
         let _ = timed(andante, upstream, "POST", "Prefer: wait=0\r\nContent-Length: 2\r\n\r\nhi");
@@ -43,7 +43,7 @@ fn an_upstream_that_fails_again_and_again_is_left_alone() {
     let gate = gate_after(&andante, &upstream, 12);
     assert_eq!(gate["reason"], "breaker", "{gate}");
     assert!(upstream.requests().len() <= 11, "{}", upstream.requests().len());
-    // Who has time waits, and is answered by the upstream in the end.
+    // A request with time left waits, and gets the upstream's answer in the end.
     let (answer, _) = timed(&andante, &upstream, "POST", "Prefer: wait=2\r\nContent-Length: 2\r\n\r\nhi");
     assert_eq!((answer.status(), answer.text().as_str()), (503, "down"));
 }
@@ -58,7 +58,7 @@ fn without_a_breaker_a_failing_upstream_is_not_left_alone() {
 
 #[test]
 fn retries_of_failures_are_a_share_of_all_requests() {
-    // Nothing but failures: ten for a start, and a fifth of what is sent.
+    // All requests fail. The retry budget is ten at the start, and a fifth of the sent requests.
     let upstream = Upstream::always(DOWN);
     let andante = Andante::serve(&["--breaker", "off"]);
     let clients: Vec<_> = (0..30).map(|_| ask(&andante, &upstream, "GET", "\r\n")).collect();

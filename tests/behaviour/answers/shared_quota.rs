@@ -1,4 +1,4 @@
-//! Refusals that our own limits do not explain: somebody else uses the same quota.
+//! Refusals that our own limits do not explain: another program uses the same quota.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,13 +7,13 @@ use crate::support::{Andante, Client, Upstream};
 
 const REFUSED: &str = "HTTP/1.1 429 Too Many Requests\r\nRetry-After-Ms: 20\r\nContent-Length: 4\r\n\r\nsoon";
 
-/// Refuses every second request, as if others were using what is left.
+/// Refuses every second request, as if other programs used the remaining quota.
 fn shared() -> Upstream {
     let next = AtomicUsize::new(0);
     Upstream::answering(move |_| if next.fetch_add(1, Ordering::AcqRel).is_multiple_of(2) { REFUSED } else { OK })
 }
 
-/// Sends `count` requests one after the other; what the log says of refusals that come again and again.
+/// Log lines about repeated refusals, after `count` requests one after the other.
 fn said(flags: &[&str], upstream: &Upstream, count: usize) -> Vec<String> {
     let andante = Andante::serve(flags);
     for _ in 0..count {

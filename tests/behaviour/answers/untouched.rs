@@ -3,7 +3,7 @@
 use super::{ask, ms, now, timed};
 use crate::support::{Andante, Message, Upstream};
 
-/// What the upstream said, without what andante has added.
+/// Fields of the upstream's answer, without those that andante has added.
 fn as_sent(answer: &Message) -> Vec<(String, String)> {
     let own = |name: &str| ["via", "server-timing", "date"].contains(&name);
     answer.fields().into_iter().filter(|(name, _)| !own(name)).collect()
@@ -49,7 +49,8 @@ fn answers_that_are_no_refusals_pass_unchanged() {
     }
 }
 
-/// What has been done, or may have been, is not done twice, whatever an answer says about limits, and nobody has to wait.
+/// A request that may have been executed is not sent twice, whatever an answer says about limits, and no request has to
+/// wait.
 #[test]
 fn a_post_that_was_answered_otherwise_than_by_a_refusal_is_sent_once() {
     for (head, body) in [
@@ -129,7 +130,7 @@ fn json_that_trickles_in_passes_as_it_comes() {
     client.until("\r\n\r\n{\"a\":");
     assert!(now().since(since) < ms(540), "it was held back");
     assert_eq!(client.bytes(7), b"\"bc\" } ");
-    // Nothing of it is left over.
+    // No byte of the first answer is left over.
     super::send(&mut client, &upstream, "GET", "\r\n");
     assert_eq!(client.answer().text(), "{\"a\":\"bc\" } ");
     assert_eq!(upstream.requests().len(), 2);

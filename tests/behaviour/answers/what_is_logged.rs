@@ -1,4 +1,4 @@
-//! What is said in the log and in metrics about waiting and trying again.
+//! Log lines and metrics about waiting and retries.
 
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ fn many_failures_of_a_dead_upstream_are_few_lines_with_their_number() {
     andante.signal(rustix::process::Signal::TERM);
     andante.ended();
     let told: Vec<Value> = lines(&andante, "failed").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // One when it begins, one each second, and one at the end.
+    // A line when the pause begins, one each second, and one at the end.
     assert!(told.len() as u64 <= 3 + took.as_secs(), "{}: {told:#?}", told.len());
     let counted = |line: &Value| match line["message"].as_str() {
         Some("an upstream failed") => 1 + line["more_before"].as_u64().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Words that anybody may have written: they repeat no POST, and hold nobody else up.
+//! Words that any sender may have written: they repeat no POST, and delay no other request.
 
 use super::{OK, ms, now, timed};
 use crate::support::{Andante, Client, Upstream};

@@ -1,4 +1,4 @@
-//! What is stale is asked about (RFC 9111 §4.3), where it is stored, and for how long.
+//! Validation of stale answers (RFC 9111 §4.3), where answers are stored, and for how long.
 
 use rustix::process::Signal;
 
@@ -8,8 +8,8 @@ use crate::support::{
     tls::{Interceptor, Server, TRUSTED},
 };
 
-/// Has a new version with each of `tags`, one after the other; 304 for who has it. What it sends is stale at once, and
-/// fresh for a minute after a 304.
+/// An upstream with one version, `tag`, and a 304 for workers that have it. Its answers are stale at once, and fresh
+/// for a minute after a 304.
 fn versioned(tag: &'static str) -> Upstream {
     Upstream::answering(move |request: &Message| {
         if request.field("if-none-match").as_deref() == Some(tag) {
@@ -63,7 +63,7 @@ fn a_worker_that_has_the_answer_is_told_so_without_the_api() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// RFC 9111 §4.3.1: what the worker asked with is passed on, and the 304 is its own.
+/// RFC 9111 §4.3.1: the worker's condition is passed on, and the worker gets the 304.
 #[test]
 fn a_worker_that_asks_with_what_it_has_gets_the_apis_word() {
     let upstream = versioned("\"a\"");
@@ -71,9 +71,9 @@ fn a_worker_that_asks_with_what_it_has_gets_the_apis_word() {
     get(&andante, &upstream, "");
     let known = get(&andante, &upstream, "If-None-Match: \"a\"\r\n");
     assert_eq!((known.status(), handled(&known).as_str()), (304, "andante; fwd=stale; fwd-status=304"));
-    // It freshened what is stored all the same.
+    // The 304 freshened the stored answer all the same.
     assert_eq!(handled(&get(&andante, &upstream, "")), HIT);
-    // A 304 for what was never stored makes nothing of it.
+    // A 304 for an answer that was never stored stores nothing.
     let upstream = versioned("\"a\"");
     let andante = caching(&upstream, "");
     assert_eq!(get(&andante, &upstream, "If-None-Match: \"a\"\r\n").status(), 304);
@@ -119,7 +119,7 @@ fn a_304_gives_its_slot_back_where_the_rule_says_that_it_is_free() {
     assert_eq!([0; 3].map(|_| get(&charged, &upstream, "").status()), [200, 200, 429]);
 }
 
-/// RFC 9111 §4.3.3: an error is passed on, and what is stored stays.
+/// RFC 9111 §4.3.3: an error is passed on, and the stored answer stays.
 #[test]
 fn an_error_of_the_api_is_the_answer_to_a_stale_request() {
     let upstream = Upstream::answering(|request: &Message| {
@@ -185,7 +185,7 @@ fn a_worker_that_leaves_in_the_middle_leaves_nothing_behind() {
             connection.send(
                 "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
             );
-            // Until it hears that nobody reads.
+            // Blocks until the connection closes, because nothing reads the answer.
             let _ = connection.rest();
         }
     });

@@ -22,7 +22,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// One whose input is called `name` and says `text`.
+    /// A batch whose input file is called `name` and contains `text`.
     fn of(name: &str, text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join(name);
@@ -50,13 +50,13 @@ impl Batch {
         self.command(flags).stdin(Stdio::null()).spawn().unwrap()
     }
 
-    /// How many lines a file beside the answers has.
+    /// Number of lines of a file beside the answers.
     fn lines(&self, ending: &str) -> usize {
         let path = format!("{}{ending}", self.out().display());
         fs::read_to_string(path).map_or(0, |text| text.lines().count())
     }
 
-    /// The answers by the names of their requests, each of which has one.
+    /// The answers by the names of their requests. Each request has one.
     fn answers(&self) -> BTreeMap<String, Value> {
         let text = fs::read_to_string(self.out()).unwrap();
         let mut answers = BTreeMap::new();
@@ -69,7 +69,7 @@ impl Batch {
         answers
     }
 
-    /// What is in the folder, but for the input.
+    /// Names of the files in the folder, except the input.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let mut names: Vec<String> = entries.filter(|path| *path != self.input).map(|path| name(&path)).collect();
@@ -174,7 +174,7 @@ fn what_waits_for_its_slot_has_not_begun() {
     eventually("the first answer", || (batch.lines("") == 1).then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
-    // Its first line tells of the input.
+    // The first line describes the input.
     assert_eq!((batch.lines(".journal"), upstream.requests().len()), (2, 1));
     let (code, stderr) = batch.run(&[]);
     assert_eq!((code, batch.answers().len(), upstream.requests().len()), (Some(0), 9, 9), "{stderr}");
@@ -197,7 +197,7 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
     assert_eq!(batch.answers().len(), 40);
 }
 
-/// After a whole second it looks as if a client's time-out were behind it, of which people would be warned.
+/// A request that is cancelled after a whole second looks like a client's time-out, for which andante has a warning.
 #[test]
 fn nobody_is_warned_of_clients_that_an_interrupt_takes_back() {
     let upstream = slow(0);
@@ -282,7 +282,7 @@ fn files_of_something_else_are_left_alone() {
     assert_eq!(code, Some(1));
     assert!(stderr.contains("no answer of a batch") && stderr.contains("hint: "), "{stderr}");
     assert_eq!(fs::read_to_string(batch.out()).unwrap(), "my notes\n");
-    // Lines without names are told apart by their numbers, which mean others once the file was changed.
+    // Lines without names are identified by their numbers, which mean other lines after a change of the file.
     let limit = format!("{}=1/20s", upstream.address());
     let batch = Batch::of("urls.txt", &url.repeat(3));
     let mut child = batch.start(&["--limit", &limit]);
@@ -336,12 +336,12 @@ fn an_api_that_is_not_there_ends_the_batch_and_no_line_and_a_dead_host_ends_its_
         assert_eq!((code, batch.lines("")), (Some(1), 0), "none of them is over: {stderr}");
         assert!(stderr.contains(&gone) && stderr.contains("the same command goes on"), "{stderr}");
     }
-    // So it is for few of them, and for one whose answer never came.
+    // A few lines behave so, and a line whose answer never came.
     let batch = Batch::of("urls.txt", &(0..5).map(|number| line(&gone, number)).collect::<String>());
     let (code, stderr) = batch.run(&[]);
     assert_eq!((code, batch.lines("")), (Some(1), 0), "{stderr}");
     assert!(stderr.contains("0 of 5 requests answered") && stderr.contains("the same command goes on"), "{stderr}");
-    // Among those that are answered it is a mistake in its line.
+    // Among answered lines it is a mistake in this line.
     let mixed = (0..100).map(|number| line(&upstream.address().to_string(), number)).collect::<String>();
     let batch = Batch::of("urls.txt", &(line(&gone, 7) + &mixed));
     let (code, stderr) = batch.run(&["--limit", &format!("{}=20/s", upstream.address())]);

@@ -1,4 +1,4 @@
-//! What `andante batch` reads: tables as spreadsheets write them, text in other encodings, pipes.
+//! Inputs of `andante batch`: tables as spreadsheets write them, text in other encodings, pipes.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{andante, outcome, told};
 use crate::support::{Andante, Message, Upstream, eventually};
 
-/// What becomes of a batch whose input is called `name` and says `text`: exit code, standard error, answers.
+/// Result of a batch whose input file is called `name` and contains `text`: exit code, standard error, answers.
 fn batch(name: &str, text: &[u8], flags: &[&str]) -> (Option<i32>, String, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let (input, out) = (folder.path().join(name), folder.path().join("out.jsonl"));

@@ -1,4 +1,4 @@
-"""Looks at `andante batch` in a pseudo terminal: its live line, in two widths, and what Ctrl-C leaves.
+"""Looks at `andante batch` in a pseudo terminal: its live line, in two widths, and the terminal after Ctrl-C.
 
 Usage: batch_terminal.py ANDANTE BATCH-ARGUMENTS..., for a batch of 200 requests at 20/s.
 """

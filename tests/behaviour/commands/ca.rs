@@ -1,4 +1,4 @@
-//! `andante ca`: what a person does to make workers trust it.
+//! `andante ca`: the steps by which a user makes workers trust it.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use super::{andante, outcome};
 
-/// What may name roots, and must not come from the environment of the tests.
+/// Variables that may name roots, and must not come from the environment of the tests.
 const ROOTS: [&str; 14] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
@@ -37,14 +37,14 @@ fn ca(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What it prints, if all is well.
+/// Standard output of a successful `andante ca`.
 fn told(dir: &Path, args: &[&str]) -> String {
     let (code, stdout, stderr) = outcome(ca(dir, args));
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{args:?}: {stdout}");
     stdout
 }
 
-/// What a shell finds in `name` after it has evaluated `script`, whose words are `andante ca env` and the like.
+/// The value of `name` in a shell that has evaluated `script`, whose words are `andante ca env` and the like.
 fn shell(dir: &Path, script: &str) -> String {
     let mut sh = Command::new("sh");
     sh.args(["-euc", script]).env("ANDANTE", env!("CARGO_BIN_EXE_andante")).env("ANDANTE_DATA", dir);
@@ -249,7 +249,7 @@ fn a_bundle_is_the_system_s_roots_and_ours() {
     let (code, _, stderr) = outcome(ca(dir.path(), &["bundle", "--out", "/nowhere/at/all.pem"]));
     assert_eq!(code, Some(1));
     assert!(stderr.starts_with("error: could not write /nowhere/at/all.pem\ncaused by: "), "{stderr}");
-    // What redirects OpenSSL does not hide the system's roots.
+    // Variables that redirect OpenSSL do not hide the system's roots.
     let mut redirected = ca(dir.path(), &["bundle"]);
     redirected.env("SSL_CERT_FILE", "/nowhere/at/all.pem");
     let (code, stdout, stderr) = outcome(redirected);

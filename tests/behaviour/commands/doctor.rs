@@ -1,4 +1,4 @@
-//! `andante doctor`: each thing that is not as it should be is named, with what to do.
+//! `andante doctor`: each problem is named with its remedy.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use crate::support::{Andante, Connection, DeadPort, Redis, Upstream};
 
 const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
-/// What it finds with these flags and variables, and its exit code.
+/// Findings of `andante doctor` with these flags and variables, and its exit code.
 fn found(flags: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, Vec<Value>) {
     let mut command = andante(&[&["doctor", "--json"], &HERE[..], flags].concat());
     command.envs(variables.iter().copied());
@@ -77,7 +77,7 @@ fn a_store_that_answers_is_ok() {
     assert!(found.iter().any(|finding| finding["name"] == "store" && finding["ok"] == true), "{found:#?}");
 }
 
-/// What `doctor` finds of the store at `url`: what is wrong, and what to do.
+/// The finding of `doctor` about the store at `url`: the problem and the remedy.
 fn store_at(url: &str) -> (String, String) {
     let (code, found) = found(&["--store", url], &[]);
     let store = found.iter().find(|finding| finding["name"] == "store").unwrap().clone();

@@ -22,7 +22,7 @@ fn env(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Its variables, if all is well.
+/// The printed variables of a successful command.
 fn variables(mut command: Command) -> BTreeMap<String, String> {
     command.args(["--format", "json"]);
     let (code, stdout, stderr) = outcome(command);

@@ -1,4 +1,4 @@
-//! `andante explain`: what it says is what then happens.
+//! `andante explain`: its predictions come true.
 
 use std::{collections::HashMap, net::Ipv4Addr, time::Duration};
 
@@ -12,12 +12,12 @@ use crate::{
     support::{Andante, Client, Message, Name, NameServer, Upstream},
 };
 
-/// One that asks so soon after another one was refused is no client that asks again.
+/// A request that comes so soon after a refusal counts as another worker's, and not as a client that asks again.
 const ANOTHER: Duration = Duration::from_millis(500);
 /// Between a question and the request less time than this passes.
 const SHORTLY: Duration = Duration::from_millis(150);
 
-/// What a running andante says of a request.
+/// The answer of a running andante to a question about a request.
 fn explained(andante: &Andante, question: &Value) -> Value {
     let answer = asked(andante, question);
     assert_eq!(answer.status(), 200, "{question}: {answer:?}");
@@ -117,7 +117,7 @@ fn rules(rng: &mut Rng, port: u16) -> String {
         let key = if path.contains("tenant") && rng.bool() { "['host', 'path:tenant']" } else { any(rng, &keys) };
         let header = any(rng, &["", "", "x-batch", "authorization"]);
         let method = any(rng, &["", "", "'POST'", "['GET', 'DELETE']"]);
-        // One of them there has to be.
+        // A rule needs at least one of them.
         let path =
             if path.is_empty() && key.is_empty() && header.is_empty() && method.is_empty() { "/*" } else { path };
         for (name, value) in [("path", format!("'{path}'")), ("header", format!("'{header}'"))] {
@@ -150,7 +150,7 @@ fn lanes(andante: &Andante) -> HashMap<(String, String), (u64, u64)> {
         .collect()
 }
 
-/// How many requests each rule for some of them was for.
+/// Number of requests that drew on each rule for some requests.
 fn draws(andante: &Andante) -> HashMap<String, u64> {
     let metrics = andante.metrics();
     let lines = metrics.lines().filter_map(|line| line.strip_prefix("andante_draws_total{rule=\""));
@@ -178,10 +178,11 @@ fn what_it_says_is_what_then_happens() {
         let mut rng = Rng::with_seed(seed);
         let toml = format!("dns = '{}'\n{}", names.address(), rules(&mut rng, port));
         let (config, andante_now) = (file(&toml), Andante::with_config(&toml));
-        // What each budget has given, by what tells it from others.
+        // Granted units of each budget, by the budget's name.
         let mut given: HashMap<String, u64> = HashMap::new();
-        // When something was refused: within half a second of that another request is another worker, and later the one that
-        // asks again (docs/limits.md). That time must not end between the question and the request.
+        // Instants of refusals. Within half a second after a refusal another request counts as another worker's, and
+        // later as the client that asks again (docs/limits.md). That half second must not end between the question and
+        // the request.
         let mut told: Vec<Instant> = Vec::new();
         for turn in 0..50 {
             let request = Drawn::new(&mut rng, port);
@@ -199,7 +200,8 @@ fn what_it_says_is_what_then_happens() {
                 assert_eq!(rule["limits"][0]["used"].as_u64(), Some(*given.get(&budget).unwrap_or(&0)), "{what}");
             }
             let answer = request.send(&andante_now);
-            // On a busy machine the half second may have ended meanwhile: then either is right, and what follows is not known.
+            // On a busy machine the half second may have ended meanwhile: then either result is right, and later
+            // results are unknown.
             let is_over = |at: &Instant, now: Instant| now.since(*at) >= ANOTHER;
             if told.iter().any(|at| !is_over(at, asked_at) && is_over(at, clock.now())) {
                 break;
@@ -234,7 +236,7 @@ fn what_it_says_is_what_then_happens() {
                 }
                 other => panic!("nobody waits here: {other}: {what}"),
             }
-            // All others are as they were; those that are new have done nothing.
+            // All other lanes are unchanged, and new lanes are unused.
             let others = now.iter().filter(|(other, _)| **other != lane);
             others.for_each(|(other, stats)| assert_eq!(lanes_before.get(other), Some(stats), "{other:?}: {what}"));
             if said["now"]["decision"] != "rejected" {
@@ -314,7 +316,7 @@ fn it_says_when_a_request_would_leave_and_behind_how_many() {
     andante.wait_for(|status| status["lanes"][0]["waiting"] == 2);
     let question = json!({ "url": upstream.url("/") });
     let said = explained(&andante, &question);
-    // One left at once, two wait 10 s and 20 s: the next has 30 s from the first on.
+    // The first request left at once, two wait 10 s and 20 s: the next waits 30 s from the first on.
     let leaves = said["now"]["leaves_in_s"].as_f64().unwrap();
     assert!((25.0..=30.5).contains(&leaves), "{said:#}");
     assert_eq!((&said["now"]["decision"], &said["now"]["ahead"]), (&"waits".into(), &2.into()), "{said:#}");

@@ -1,4 +1,4 @@
-//! `andante health`: what an orchestrator learns from an exit code.
+//! `andante health`: exit codes for an orchestrator.
 
 use std::{
     io::{Read, Write},

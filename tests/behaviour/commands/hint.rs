@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{andante, outcome};
 
-/// One answer, and what its provider says of it.
+/// An answer, and what its provider documents about it.
 struct Documented<'a> {
     name: &'a str,
     provider: &'a str,
@@ -27,7 +27,7 @@ impl<'a> Documented<'a> {
         Self { name, provider, signal, wait_s, now: next() }
     }
 
-    /// What `andante hint` says otherwise.
+    /// The difference between `andante hint` and the documentation.
     fn complaint(&self, folder: &Path) -> Option<String> {
         let file = folder.join(self.name).with_extension("http");
         let mut args = vec!["hint", file.to_str().unwrap()];

@@ -3,7 +3,7 @@
 use super::{andante, file, outcome};
 use crate::support::{Andante, Client, Upstream};
 
-/// A rule of each way, for `localhost` and two names that nobody asks for.
+/// A rule for each value of `https`, for `localhost` and two names that no test requests.
 const RULES: &str = "[[rule]]\nhost = \"localhost\"\nlimits = \"100/s\"\n\
     [[rule]]\nhost = \"blind.test\"\nlimits = \"100/s\"\nhttps = \"tunnel\"\n\
     [[rule]]\nname = \"search\"\nhost = \"localhost\"\npath = \"/search\"\nlimits = \"1/s\"\n";

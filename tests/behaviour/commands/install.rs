@@ -1,4 +1,4 @@
-//! What packagers and newcomers need: a configuration to begin with, completions, and the manual.
+//! Tools for packagers and new users: a first configuration, completions, and the manual.
 
 use std::{fs, process::Command};
 

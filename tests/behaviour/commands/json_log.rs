@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{andante, file, outcome};
 use crate::support::Andante;
 
-/// The objects in `text`, each of whose lines is one.
+/// The objects in `text`, one on each line.
 fn objects(text: &str) -> Vec<Value> {
     let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\nin:\n{text}"));
     text.lines().map(read).collect()

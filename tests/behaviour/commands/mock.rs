@@ -31,7 +31,7 @@ fn get(mock: &Mock) -> Message {
     Client::ask(mock.address(), GET)
 }
 
-/// What a request on a new connection comes to, short of an answer.
+/// The error of a request on a new connection; `None` with an answer.
 fn failure(mock: &Mock) -> Option<ErrorKind> {
     let mut stream = TcpStream::connect(mock.address()).map_err(|error| error.kind());
     let read = stream.as_mut().map_err(|kind| *kind).and_then(|stream| {
@@ -62,7 +62,7 @@ fn refusals_are_those_of_the_dialect_and_dated() {
     }
 }
 
-/// What comes of a request with this method and this further field.
+/// The answer to a request with this method and this additional field.
 fn ask(mock: &Mock, method: &str, field: &str) -> Message {
     Client::ask(mock.address(), format!("{method} /a HTTP/1.1\r\nHost: mock\r\n{field}Content-Length: 0\r\n\r\n"))
 }
@@ -128,7 +128,7 @@ fn the_last_limit_asked_is_told() {
     let mock = Mock::start(&["--limit", "7200/h", "--dialect", "two-limits"]);
     let began = now();
     let answer = get(&mock);
-    // 7200 an hour are two a second, five times of which is ten.
+    // 7200 an hour are two a second, and five times two is ten.
     let told = ["limit", "remaining"].map(|name| answer.field(&format!("x-ratelimit-{name}")).unwrap());
     assert_eq!(told, ["10", "9"]);
     // A second from now, rounded up.
@@ -206,7 +206,7 @@ fn the_next_requests_get_exactly_the_answer_laid_down() {
         );
         assert_eq!((answer.field("x-ratelimit-limit"), answer.field("content-type")), (None, None));
     }
-    // None of that was counted.
+    // The mock counted none of these requests.
     assert_eq!((get(&mock).status(), get(&mock).status()), (200, 403));
     mock.control("PUT", "next", r#"{"status":418}"#);
     assert_eq!(mock.control("DELETE", "next", ""), json!({ "next": 0 }));

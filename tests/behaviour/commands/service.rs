@@ -1,4 +1,4 @@
-//! `andante serve` under a service manager: sockets that it opens, and what it is told.
+//! `andante serve` under a service manager: passed sockets, and notifications.
 
 use std::{
     os::{
@@ -91,7 +91,7 @@ fn whoever_asks_is_told_when_it_is_ready_and_when_it_stops() {
         assert_eq!(told(), "STOPPING=1");
         assert!(andante.ended().success());
     }
-    // Nobody there: that is no reason to stop.
+    // A missing notification socket is no reason to stop.
     let andante = Andante::with_environment("NOTIFY_SOCKET", "/nonexistent/notify");
     assert_eq!(andante.page("/readyz").status(), 200);
     assert!(andante.stderr().contains("could not tell the service manager"));

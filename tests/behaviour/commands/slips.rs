@@ -1,30 +1,30 @@
-//! What people type wrong, and what they are told: `slips/*.txt` has a command line, variables or a file each, and what
-//! must be said: what is wrong, where, and what to write instead.
+//! User mistakes and their error messages. `slips/*.txt` has a command line, variables or a file for each, and the
+//! required message: the mistake, its place, and the correction.
 
 use std::fs;
 
 use super::{andante, outcome};
 
-/// One slip.
+/// A slip.
 #[derive(Debug, Default)]
 struct Slip {
     args: Vec<String>,
     variables: Vec<(String, String)>,
     /// The content of `a.toml`.
     file: Vec<String>,
-    /// Lines that must be in what is said.
+    /// Lines that the output must contain.
     says: Vec<String>,
 }
 
-/// Slips that were tried by a newcomer, and those like them.
+/// Slips of a newcomer, and similar ones.
 const LISTS: [&str; 3] =
     [include_str!("slips/command_line.txt"), include_str!("slips/files.txt"), include_str!("slips/variables.txt")];
-/// What stands for a credential in the lists.
+/// Stand-ins for credentials in the lists.
 const SECRETS: [&str; 2] = ["hunter2", "super-secret"];
-/// How many slips there are at least: a newcomer's afternoon.
+/// Minimum number of slips: a newcomer's afternoon.
 const LEAST: usize = 150;
 
-/// Reads blocks of lines: `$ args`, `VARIABLE=value`, indented lines of the file, `> what is said`.
+/// Reads blocks of lines: `$ args`, `VARIABLE=value`, indented lines of the file, `> output`.
 fn slips(text: &str) -> Vec<Slip> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let block = |lines: &[&str]| {
@@ -46,7 +46,7 @@ fn slips(text: &str) -> Vec<Slip> {
     lines.split(|line| line.is_empty()).filter(|block| !block.is_empty()).map(block).collect()
 }
 
-/// What is wrong with what is said about `slip`.
+/// The flaw of the message about `slip`.
 fn misses(slip: &Slip) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.toml"), slip.file.join("\n")).unwrap();

@@ -9,7 +9,7 @@ use crate::support::{Andante, Client, Name, NameServer, Upstream};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// An andante with 1, 2 and 3 requests waiting for a.test, b.test and c.test, each of which has served one.
+/// An andante with 1, 2 and 3 requests waiting for a.test, b.test and c.test. Each host has served one request.
 struct Busy {
     andante: Andante,
     token: tempfile::NamedTempFile,
@@ -178,7 +178,7 @@ fn pace_is_that_of_the_last_ten_seconds_in_status_and_on_the_page() {
     }
     let status = andante.status();
     let lane = &status["lanes"][0];
-    // 60 at 20/s: 3 s, of which none is before the first request.
+    // 60 at 20/s: 3 s, and no wait before the first request.
     let pace = lane["pace"].as_f64().unwrap();
     assert!((15.0..=22.0).contains(&pace), "{lane:#}");
     assert_eq!(lane["https"], "turns");

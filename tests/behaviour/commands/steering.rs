@@ -1,4 +1,4 @@
-//! `andante ctl`: what operators change while andante runs.
+//! `andante ctl`: changes by operators while andante runs.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::support::{Andante, Client, Message, Upstream, eventually};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// An andante with a rule called `api` for an API that answers at once, and somebody who may change it.
+/// An andante with a rule called `api` for an API that answers at once, and an operator with a token.
 struct Steered {
     andante: Andante,
     upstream: Upstream,
@@ -40,7 +40,7 @@ impl Steered {
         client
     }
 
-    /// Whether one more leaves at once.
+    /// Whether another request leaves at once.
     fn served(&self) -> bool {
         self.ask("Prefer: wait=0\r\n").answer().status() == 200
     }
@@ -64,7 +64,7 @@ fn a_limit_holds_for_a_while_and_then_the_rules_own_holds_again() {
     let used = || world.andante.status()["lanes"][0]["limits"][0]["used"].clone();
     assert_eq!((limits(&world.andante.status()), used()), ("36000/h".into(), 2.into()), "what was sent counts");
     assert!(world.andante.status()["lanes"][0]["limits"][0]["ends_in_s"].as_f64() <= Some(2.0), "it says until when");
-    // Ten a second: whoever waits a little is served.
+    // Ten a second: a request that waits a little is served.
     assert!((0..2).all(|_| world.ask("").answer().status() == 200));
     assert_eq!(used(), 4);
     world.andante.wait_for(|status| limits(status) == "2/h burst 2");
@@ -141,7 +141,7 @@ fn all_lanes_of_a_host_are_meant_where_rules_tell_its_ports_apart() {
         client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=0\r\n\r\n"));
         client.answer().status() == 200
     };
-    // One of them has not been asked for yet.
+    // No request has been sent to the other host yet.
     assert!(served(&one));
     assert_eq!(ctl(&["pause", "127.0.0.1"]).1, "2 lanes\n");
     assert_eq!([served(&one), served(&other)], [false, false]);
@@ -171,7 +171,7 @@ fn a_reload_ends_a_limit_that_was_set_for_a_while() {
     assert_eq!(world.ctl(&["limit", "api", "9/h", "--for", "1h"]).0, Some(0));
     world.andante.signal(Signal::HUP);
     world.andante.wait_for(|status| status["lanes"][0]["limits"][0]["limit"] == "2/h burst 2");
-    // It is set anew beside other weights, and both hold.
+    // A second limit is set beside other weights, and both hold.
     assert_eq!(world.ctl(&["limit", "api", "9/h burst 9", "--for", "3s"]).0, Some(0));
     assert_eq!(world.ctl(&["weights", "api", "batch=2"]).0, Some(0));
     assert_eq!(world.andante.status()["lanes"][0]["limits"][0]["limit"], "9/h burst 9");

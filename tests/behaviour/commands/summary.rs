@@ -1,4 +1,4 @@
-//! What `andante run` says at the end: the actual cause of what went wrong, and what to do about it.
+//! The final summary of `andante run`: the actual cause of a failure, and the remedy.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
@@ -67,7 +67,7 @@ fn what_failed_is_counted_and_named_although_nothing_was_sent() {
 fn a_command_that_does_not_trust_the_ca_is_told_so() {
     let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["localhost"]), &["http/1.1"]));
     let url = format!("https://localhost:{}/", upstream.port());
-    // Nobody but the file that curl is given is trusted.
+    // curl trusts only the roots in the given file.
     let script = format!("for i in 1 2 3; do curl -sS --cacert /etc/ssl/certs/ca-certificates.crt {url}; done");
     let text = summary(&[], &script);
     assert!(text.contains("failed: 3"), "{text}");
@@ -88,7 +88,7 @@ fn a_client_that_pins_its_certificate_is_named() {
     assert!(text.contains("failed: 1"), "{text}");
     assert!(text.contains("1 × localhost: a client took andante's certificate and left without a request"), "{text}");
     assert!(text.contains("pinning") && text.contains("--intercept none"), "{text}");
-    // One that asks for something as well only had a connection too many.
+    // A client that also sends a request only had a connection too many.
     let text = run(&format!("curl -sS {url}; curl -sS --pinnedpubkey {pin} {url}"));
     assert!(text.contains("failed: 0"), "{text}");
 }
@@ -134,7 +134,7 @@ fn a_rule_that_no_request_matched_is_told_with_the_host_that_was_meant() {
 #[test]
 fn clients_that_gave_up_are_counted_with_the_time_that_they_waited() {
     let mock = Mock::start(&[]);
-    // One leaves at once, the other nine would have to wait for longer than they do.
+    // The first request leaves at once. The other nine would have to wait for longer than they do.
     let some = format!("for i in 1 2 3 4 5; do curl -s -m 0.4 -o /dev/null {} & done; wait", mock.url("/"));
     let text = summary(&["--limit", &format!("{}=1/min", mock.address())], &format!("{some}; {some}"));
     assert!(text.contains("given up by the client: 9"), "{text}");

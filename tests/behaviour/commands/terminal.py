@@ -1,4 +1,4 @@
-"""A program in a pseudo terminal, as somebody at a keyboard would use it."""
+"""A program in a pseudo terminal, driven like by a user at a keyboard."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(self.theirs, termios.TIOCSCTTY, 0)
 
-        # It sets the terminal up before it shows anything.
+        # andante sets the terminal up before it shows anything.
         self.child = subprocess.Popen(
             command,
             stdin=self.theirs,

@@ -1,7 +1,7 @@
-"""Drives `andante top` in a pseudo terminal, as somebody at a keyboard would.
+"""Drives `andante top` in a pseudo terminal, like a user at a keyboard.
 
 Usage: top.py ANDANTE ADMIN TOKEN-FILE, where the lanes a.test, b.test and c.test have 1, 2 and 3 requests waiting. Fails with
-the last screen that was seen.
+the last screen.
 """
 
 import re

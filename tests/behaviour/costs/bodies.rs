@@ -1,9 +1,9 @@
-//! What the beginning of a request's body says that it costs.
+//! Costs that the beginning of a request's body states.
 
 use super::used;
 use crate::support::{Andante, Client, Upstream};
 
-/// An upstream whose answers have used 10 tokens, and an andante that reads bodies for what they cost.
+/// An upstream whose answers report a usage of 10 tokens, and an andante that reads request bodies for their cost.
 fn reading(more: &str) -> (Upstream, Andante) {
     let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"used\":10}";
     let upstream = Upstream::always(answer);

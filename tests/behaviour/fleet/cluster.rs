@@ -1,4 +1,4 @@
-//! A store in a cluster: real servers, of which one takes another's place.
+//! A store in a cluster: real servers, where a replica replaces the primary.
 
 use std::{net::TcpListener, thread};
 
@@ -62,7 +62,7 @@ fn number(said: &str) -> u32 {
 fn no_window_has_more_when_a_server_of_a_cluster_is_replaced() {
     let Cluster { mut servers, replicas } = Cluster::start();
     let ours = servers.remove(0);
-    // One that has other slots, and one that nobody listens at.
+    // A server with other slots, and an address without a server.
     let url = format!("redis+cluster://127.0.0.1:1,{}", servers[0].address());
     let init = |url: &str| {
         let done = Andante::command().args(["fleet", "init", "--store", url]).output().unwrap();

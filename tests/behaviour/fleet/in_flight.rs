@@ -1,4 +1,4 @@
-//! How many requests are under way is limited for a fleet as for one: the API counts them, and need not notice who is killed.
+//! In-flight limits of a fleet. The API counts the requests, and need not notice which member is killed.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use super::{SECOND, work};
 use crate::support::{Andante, Redis, Upstream, eventually};
 
-/// An API that counts what is under way, and the andantes that share the limit on it.
+/// An API that counts requests in flight, and the andantes that share the limit on them.
 struct World {
     api: Upstream,
     count: Arc<Count>,
@@ -32,7 +32,7 @@ struct Count {
     answered: AtomicU64,
 }
 
-/// How long an answer takes.
+/// Duration of an answer.
 const TAKES: Duration = Duration::from_millis(200);
 
 impl World {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// The most that are under way in this time, and how many are answered.
+    /// Peak of the requests in flight in this time, and the number of answered ones.
     fn watch(&self, time: Duration) -> (u64, u64) {
         let answered = self.count.answered.load(Ordering::SeqCst);
         self.count.lately.store(self.count.under_way.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -108,7 +108,7 @@ fn as_many_are_under_way_as_may_be_whoever_sends_them_and_whoever_dies() {
     println!("three: {most} at once, {answered} of 90, {held:?}");
     assert!(most <= 6 && answered >= 70 && held == [2; 3], "{most} at once, {answered} of 90, {held:?}");
     world.kept();
-    // One is stopped. What it had is missing for a lease and the hold, and no longer.
+    // A member is stopped. Its tokens are missing for a lease and the hold, and no longer.
     world.members[2].signal(Signal::STOP);
     thread::park_timeout(2 * SECOND);
     let (most, answered) = world.watch(2 * SECOND);
@@ -118,17 +118,17 @@ fn as_many_are_under_way_as_may_be_whoever_sends_them_and_whoever_dies() {
     let (most, answered) = world.watch(2 * SECOND);
     println!("for long: {most} at once, {answered} of 60");
     assert!(most == 6 && answered >= 45, "{most} at once, {answered} of 60");
-    // It goes on, and begins anew.
+    // The stopped member resumes, and rejoins.
     world.members[2].signal(Signal::CONT);
     eventually("its part", || (world.held(2) == 2).then_some(()));
     world.kept();
-    // One is killed.
+    // A member is killed.
     drop(world.members.remove(1));
     thread::park_timeout(8 * SECOND);
     let (most, answered) = world.watch(2 * SECOND);
     println!("one is killed: {most} at once, {answered} of 60");
     assert!(most == 6 && answered >= 45, "{most} at once, {answered} of 60");
-    // One ends well, and nothing has to be waited for.
+    // A member ends properly, and the others wait for nothing.
     let mut last = world.members.remove(1);
     last.signal(Signal::TERM);
     assert!(last.ended().success());

@@ -1,4 +1,4 @@
-//! A store that is new could be one that has forgotten: when it begins to give out what it has is known, and said.
+//! A new store could be one that has forgotten. Members know when it begins to grant tokens, and report the time.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn who_waits_for_a_new_store_is_told_for_how_long() {
     let ready = member.page("/readyz");
     assert_eq!(ready.status(), 200);
     assert!(ready.text().contains("the store is new, or has forgotten"), "{}", ready.text());
-    // A lease, a window, and what is guarded against: half a second and two.
+    // A lease, a window, and the guard times of half a second and two.
     let mut clients: Vec<Client> = (0..10)
         .map(|_| {
             let mut client = Client::connect(member.proxy());
@@ -34,7 +34,7 @@ fn who_waits_for_a_new_store_is_told_for_how_long() {
             said.and_then(|said| said.split(';').next()?.parse::<f64>().ok()).expect("a time")
         };
         let (waited, expected) = (milliseconds("andante;dur="), milliseconds("andante-expected;dur="));
-        // Calls to the store are a third of a second apart, and its time goes on no faster than they say.
+        // Calls to the store are a third of a second apart, and its time advances no faster than they report.
         assert!((waited - expected).abs() <= 1_000.0, "{timing}");
     }
     assert_eq!(world.standing(0), "shared");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{SECOND, work};
 use crate::support::{Andante, Client, Redis, Upstream};
 
-/// An API that refuses one request when it is told to, and serves all others.
+/// An API that refuses one request on command, and serves all others.
 struct Api {
     upstream: Upstream,
     clock: Clock,
@@ -18,7 +18,7 @@ struct Api {
 
 #[derive(Default)]
 struct Seen {
-    /// What the next request gets.
+    /// Answer to the next request.
     refusal: Option<String>,
     /// When it got that.
     refused: Option<Instant>,
@@ -26,7 +26,8 @@ struct Seen {
     requests: Vec<(Instant, String)>,
 }
 
-/// What all others have heard after this, on a machine that is busy with other tests; a few milliseconds otherwise.
+/// Time until all other members have received a pause, on a machine that is busy with other tests. Otherwise it takes a
+/// few milliseconds.
 const HEARD: Duration = Duration::from_millis(300);
 const TOKEN: &str = "0123456789abcdef";
 
@@ -55,7 +56,7 @@ impl Api {
         crate::support::eventually("the refusal", || self.seen.lock().refused.take())
     }
 
-    /// How many requests of each member came between these times after `since`.
+    /// Number of requests of each member between these times after `since`.
     fn came(&self, since: Instant, from: Duration, to: Duration) -> Vec<usize> {
         let seen = self.seen.lock();
         let within = seen.requests.iter().filter(|(at, _)| *at >= since + from && *at < since + to);
@@ -97,7 +98,7 @@ fn what_one_is_asked_to_wait_all_wait() {
     (0..2).for_each(|at| (0..5).for_each(|_| api.press(&members[at], at)));
     thread::park_timeout(2 * SECOND);
     let refused = api.refuses("Retry-After: 3");
-    // One that joins meanwhile is told as well.
+    // A member that joins meanwhile receives the pause as well.
     members.push(Andante::serve(&args));
     (0..5).for_each(|_| api.press(&members[2], 2));
     thread::park_timeout(SECOND);
@@ -132,7 +133,7 @@ fn a_pause_of_a_host_without_limits_is_shared_and_an_operator_ends_it_for_all() 
     thread::park_timeout(SECOND);
     assert_eq!(api.came(refused, Duration::from_nanos(1), SECOND), [0, 0, 0]);
 
-    // At the one that was only told.
+    // The member that has only received the pause.
     let admin = members[1].admin().to_string();
     let args = ["ctl", "--admin", &admin, "--token", token.path().to_str().unwrap(), "forget"];
     let done = Andante::command().args(args).output().unwrap();
@@ -157,7 +158,7 @@ fn without_a_store_each_keeps_the_pauses_that_it_knows() {
     thread::park_timeout(SECOND);
     store.kill();
     thread::park_timeout(SECOND);
-    // Another one that knows nothing takes its place.
+    // An empty store takes its place.
     store.restart();
     thread::park_timeout(4 * SECOND);
     assert_eq!(api.came(refused, HEARD, 4 * SECOND), [0, 0, 0]);

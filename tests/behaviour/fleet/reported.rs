@@ -1,4 +1,4 @@
-//! What an API reports of a limit that nobody has configured is divided among the andantes that share a store.
+//! Limits that an API reports and no rule configures are divided among the andantes that share a store.
 
 use std::{thread, time::Duration};
 
@@ -21,16 +21,17 @@ fn join(world: &mut World) {
     world.members.push(member);
 }
 
-/// Which part of what the API reports is a member's.
+/// A member's part of the reported limit.
 fn part(status: &Value) -> Option<f64> {
     status["lanes"][0]["limits"][0]["part"].as_f64()
 }
 
-/// A little longer than two windows: each member sends most of its third as soon as a window begins, and each has its own
-/// beginnings, so that two of them are in any such time, and three in some.
+/// A little longer than two windows. Each member sends most of its third as soon as its window begins, and each has its
+/// own beginnings. So any such time has two of these, and some have three.
 const TWO_WINDOWS: Duration = Duration::from_secs(21);
 
-/// Each has a third: 33 of 100. The store is away for longer than the lease then, and each goes on with what it has.
+/// Each member has a third: 33 of 100. Then the store is away for longer than the lease, and each member continues with
+/// its part.
 #[test]
 fn three_divide_what_an_api_reports() {
     let mut world = world("ietf", 3);
@@ -59,9 +60,10 @@ fn three_divide_what_an_api_reports() {
     assert!(late <= 10, "{late} of 200 were refused");
 }
 
-/// It has seen no window begin, and no answer says how long one is. When it comes the others have used all of their halves, and
-/// its ten workers ask at once: up to ten are refused, and each that tries again before something comes back. In the two windows
-/// after that one a third is 67, of which it has more than .6, and 2% are refused at most.
+/// The member that joins has seen no window begin, and no answer says how long a window is. When it joins, the others
+/// have used all of their halves, and its ten workers ask at once. So up to ten requests are refused, and each that
+/// retries before any quota comes back. In the next two windows a third is 67. The member has more than .6 of that, and
+/// 2% are refused at most.
 fn one_that_joins_has_its_part(dialect: &str) {
     let mut world = world(dialect, 2);
     world.press_all();

@@ -1,4 +1,4 @@
-//! A store that Sentinels watch over: real servers, of which one takes another's place.
+//! A store watched by Sentinels: real servers, where a replica replaces the primary.
 
 use std::{net::TcpListener, thread, time::Duration};
 
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use super::{SECOND, World};
 use crate::support::{Andante, Redis, eventually, eventually_within};
 
-/// A server with replicas, and those that watch over them.
+/// A server with replicas, and the Sentinels that watch them.
 struct Watched {
     replicas: Vec<Redis>,
     sentinels: Vec<Redis>,
@@ -17,7 +17,7 @@ impl Watched {
     /// Replicas begin to follow at once.
     const SOON: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-    /// Two replicas and three Sentinels, all of which know of each other.
+    /// Two replicas and three Sentinels, which all know each other.
     fn over(server: &Redis) -> Self {
         let port = server.address().port().to_string();
         let follow = [&["--replicaof", "127.0.0.1", &port][..], &Self::SOON].concat();
@@ -36,7 +36,7 @@ impl Watched {
         Self { replicas, sentinels }
     }
 
-    /// Those that watch, after one that is not there.
+    /// URL of the Sentinels, behind an address without a Sentinel.
     fn url(&self) -> String {
         let hosts: Vec<String> = self.sentinels.iter().map(|sentinel| sentinel.address().to_string()).collect();
         format!("redis+sentinel://127.0.0.1:1,{}/main", hosts.join(","))
@@ -49,7 +49,7 @@ impl Watched {
     }
 }
 
-/// How often members have begun anew to say what they hold.
+/// Number of times that members have rejoined to report their tokens.
 fn epoch(world: &World, member: usize) -> u64 {
     world.members[member].status()["fleet"]["epoch"].as_u64().unwrap()
 }
@@ -67,7 +67,8 @@ fn no_window_has_more_when_another_server_takes_over_and_the_first_one_comes_bac
     world.press_all();
     thread::park_timeout(2 * SECOND);
     let (first, before) = (watched.decides(), epoch(&world, 0));
-    // It answers nobody: a replica takes its place. What it then says it says to nobody who believes it.
+    // The primary answers no call: a replica takes its place. When the old primary resumes, no member trusts its
+    // answers.
     world.store.signal(Signal::STOP);
     let stopped = world.accepts_in(5 * SECOND);
     let second = watched.decides();
@@ -76,18 +77,19 @@ fn no_window_has_more_when_another_server_takes_over_and_the_first_one_comes_bac
     let back = world.accepts_in(3 * SECOND);
     for at in 0..3 {
         eventually("that it has found the other one", || (epoch(&world, at) > before).then_some(()));
-        // What nobody reports is not given out yet.
+        // Tokens that no member has reported are not granted yet.
         assert_eq!(world.standing(at), "learning");
     }
-    // That one is killed, and again another one takes over; and a member dies meanwhile.
+    // The second server is killed, and another replica takes over. A member dies meanwhile.
     let before = epoch(&world, 1);
     let killed = watched.replicas.iter().find(|replica| replica.address().port().to_string() == second).unwrap();
     killed.signal(Signal::KILL);
     drop(world.members.remove(0));
     thread::park_timeout(5 * SECOND);
     assert_ne!(watched.decides(), second);
-    // It decides nothing before the first one follows it, and a Sentinel may tell that one only when it has looked at it twice,
-    // every ten seconds (SENTINEL_INFO_PERIOD of Redis's sentinel.c). The lease is over then, and for a lease nothing is given out.
+    // The third server decides nothing before the first one follows it. A Sentinel may announce the third only after
+    // two looks at it, every ten seconds (SENTINEL_INFO_PERIOD of Redis's sentinel.c). By then the lease is over, and
+    // for the time of a lease no token is granted.
     let patience = Duration::from_secs(40);
     for at in 0..2 {
         eventually_within(patience, "that it has found the third", || (epoch(&world, at) > before).then_some(()));
@@ -107,7 +109,7 @@ fn no_window_has_more_when_another_server_takes_over_and_the_first_one_comes_bac
 fn a_server_that_hears_of_none_of_its_replicas_decides_nothing() {
     let store = Redis::start_with(&Watched::SOON);
     let watched = Watched::over(&store);
-    // The first one says nothing to whoever connects.
+    // The first address accepts connections and stays silent.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = watched.url().replace("127.0.0.1:1,", &format!("{},", mute.local_addr().unwrap()));
     let world = World::found_by(&url, store, "60/s", 1);

@@ -5,7 +5,7 @@ use std::thread;
 use super::{SECOND, World};
 use crate::support::{Andante, Mock, Redis, eventually, tls::Authority};
 
-/// Declares the store new for a fleet, by whoever trusts those in this file.
+/// Declares the store new for a fleet, with the roots in the file `trusted`.
 fn init(store: &Redis, trusted: &str) -> (bool, String) {
     let mut command = Andante::command();
     let done = command.args(["fleet", "init", "--store", &store.url()]).env("SSL_CERT_FILE", trusted).output().unwrap();
@@ -35,7 +35,7 @@ fn two_andantes_share_by_tls_and_one_that_does_not_trust_the_store_says_so() {
     let accepted = world.accepts_in(3 * SECOND);
     assert!(accepted >= 150, "{accepted} of 180");
     assert_eq!(world.members[0].status()["fleet"]["members"], 2);
-    // One that trusts somebody else: what was tried, on what, and what to do.
+    // A member with other roots: its message has the attempt, the address, and the remedy.
     let stranger = member(other.file());
     let words = ["certificate", "SSL_CERT_FILE"];
     eventually("its complaint", || stranger.stderr().contains("cannot join the fleet").then_some(()));

@@ -1,4 +1,4 @@
-//! What is large passes interception at the memory of what is small, in both directions.
+//! Large bodies pass interception with the memory of small ones, in both directions.
 
 use bytes::Bytes;
 use http::Request;
@@ -15,9 +15,9 @@ use crate::{
 const MIB: usize = 1 << 20;
 const SIZE: usize = 200 * MIB;
 
-/// How much memory andante takes more for a large body each way than it took for a small one.
+/// Additional memory of andante for a large body each way, over the memory for a small one.
 fn grown(andante: &Interceptor, mut exchange: impl FnMut(usize)) -> u64 {
-    // What is made once is made here.
+    // One-time allocations happen here.
     exchange(4 * MIB);
     let before = memory(&andante.andante, "VmRSS:");
     exchange(SIZE);

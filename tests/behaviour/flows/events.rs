@@ -1,7 +1,7 @@
 //! Events, chunks, frames: each is passed on as it comes.
 //!
-//! An upstream writes the next only after the worker has had the one before: what is held back is never seen, however
-//! loaded the machine is.
+//! An upstream writes the next only after the worker has had the one before: an event that is held back is never seen,
+//! however loaded the machine is.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ fn event(number: usize) -> String {
     format!("data: {number:04}\n\n")
 }
 
-/// What tells an upstream that an event has arrived.
+/// Channel that tells an upstream that an event has arrived.
 fn receipts() -> (Sender<()>, Mutex<Receiver<()>>) {
     let (got, receipts) = channel();
     (got, Mutex::new(receipts))

@@ -1,4 +1,4 @@
-//! Blind tunnels carry anything, also where a limit makes andante look what comes first.
+//! Blind tunnels carry any protocol, also where a limit makes andante look at the first bytes.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fn tunnel(andante: &Andante, target: impl std::fmt::Display) -> Client {
     client
 }
 
-/// andante, with a limit for all of this machine, which makes it look at what comes through tunnels.
+/// An andante with a limit for all of this machine, so that it inspects the bytes of tunnels.
 fn limited(limit: &str) -> Andante {
     Andante::serve(&["--limit", &format!("127.0.0.1={limit}")])
 }
@@ -139,7 +139,7 @@ fn tls_in_a_tunnel_that_a_rule_asks_for_passes_unseen_for_one_slot() {
 fn tunnels_that_nobody_speaks_in_do_not_hold_up_their_lane() {
     let (andante, upstream) = (limited("10/s"), Upstream::ok());
     let silent: Vec<Client> = (0..10).map(|_| tunnel(&andante, upstream.address())).collect();
-    // As many as the limit has slots, and one more would be enough if they were kept.
+    // As many tunnels as the limit has slots. A single one more would suffice if tunnels kept their slots.
     for _ in 0..2 {
         assert_eq!(Client::get(andante.proxy(), &upstream.url("/")).text(), "ok");
     }
@@ -172,7 +172,7 @@ fn a_tunnel_that_a_rule_asks_for_is_not_talked_about() {
     assert!(!andante.stderr().contains("blind"), "{}", andante.stderr());
 }
 
-/// How many sockets each of andante's threads waits for: each thread has an instance of epoll, which lists them.
+/// Number of sockets that each of andante's threads waits for. Each thread has an epoll instance, which lists them.
 fn sockets_by_thread(andante: &Andante) -> Vec<usize> {
     let process = format!("/proc/{}", andante.pid().as_raw_nonzero());
     let target = |fd: &str| {
@@ -182,7 +182,7 @@ fn sockets_by_thread(andante: &Andante) -> Vec<usize> {
     let fds = std::fs::read_dir(format!("{process}/fd")).unwrap();
     let epolls =
         fds.map(|fd| fd.unwrap().file_name().into_string().unwrap()).filter(|fd| target(fd).contains("[eventpoll]"));
-    // One instance may have two descriptors.
+    // An instance may have two descriptors.
     let watched: std::collections::BTreeSet<Vec<String>> = epolls
         .map(|epoll| {
             let info = std::fs::read_to_string(format!("{process}/fdinfo/{epoll}")).unwrap_or_default();
@@ -203,7 +203,7 @@ fn tunnels_spread_over_all_threads() {
     let idle = sockets_by_thread(&andante)[0];
     let tunnels: Vec<_> = (0..20).map(|_| tunnel(&andante, upstream.address())).collect();
     let busy = sockets_by_thread(&andante);
-    // Five on each of four threads, with a socket on either side. Who accepts has none of them.
+    // Five on each of four threads, with a socket on either side. The accepting thread has none of them.
     assert_eq!(busy.iter().filter(|sockets| **sockets == idle + 10).count(), 4, "{busy:?}, {idle} without a tunnel");
     drop(tunnels);
 }

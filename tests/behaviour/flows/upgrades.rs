@@ -1,4 +1,5 @@
-//! Who asks for another protocol gets it, if the upstream agrees, and holds a permit for as long as it is spoken.
+//! A client that asks for another protocol gets it, if the upstream agrees, and holds a permit while the protocol is in
+//! use.
 
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ fn converse(client: &mut Client) {
     assert_eq!(answer.field("x-key").as_deref(), Some("k"));
     assert!(answer.has("via"), "{answer:?}");
     assert!(answer.head.windows(7).any(|bytes| bytes == b"X-Key: "), "names keep their case: {answer:?}");
-    // Some are what a request line would have escapes for.
+    // The words include bytes that a request line would escape.
     for word in
         [&b"one"[..], b"\0\x01\x02", b"a \"<word>\", ", b"caf\xe9 \x88\xff\r\n", b"GET /\"\xff HTTP/1.1\r\n\r\n"]
     {

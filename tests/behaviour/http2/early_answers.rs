@@ -18,7 +18,7 @@ type Server<'a> = &'a mut Frames<Box<dyn Stream>>;
 const BYTES: usize = 4_000_000;
 const TOO_BIG: &str = "too big";
 
-/// Answers each upload 413 once a first piece of it has come, with or without a length, and then does what `end` says.
+/// Answers each upload 413 once a first piece of it has come, with or without a length, and then ends as `end` says.
 fn refusing(with_length: bool, end: impl Fn(Server<'_>, u32) + Send + Sync + 'static) -> Upstream {
     framed(&[], move |_, mut frames| {
         // Uploads that are cut short use up the window of the connection.
@@ -52,7 +52,7 @@ fn by_http2(andante: &Interceptor, upstream: &Upstream) -> Message {
     asked.answer()
 }
 
-/// Uploads, by each protocol, what an upstream answers early and ends as `end` says.
+/// Uploads, by each protocol, to an upstream that answers early and ends as `end` says.
 fn reaches_the_worker(end: impl Fn(Server<'_>, u32) + Copy + Send + Sync + 'static) {
     for with_length in [true, false] {
         let upstream = refusing(with_length, end);

@@ -1,4 +1,4 @@
-//! What costs a client little, and could cost a server much. A connection may die of it; others must not notice.
+//! Traffic that costs a client little, and could cost a server much. Its connection may end; others must not notice.
 
 use std::{net::TcpStream, thread, time::Duration};
 
@@ -111,7 +111,7 @@ fn streams_that_end_while_a_connection_is_made_make_no_more_connections_than_slo
             thread::park_timeout(Duration::from_millis(1));
         }
         andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
-        // One may have been made ready ahead of a slot.
+        // andante may have opened another connection ahead of a slot.
         assert!(upstream.connections() <= 11, "{} connections", upstream.connections());
     }
 }

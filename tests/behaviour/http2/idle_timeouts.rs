@@ -1,4 +1,4 @@
-//! Who goes silent on a shared connection is ended alone, and a connection that is used is kept.
+//! Silent streams on a shared connection end alone, and a connection in use stays open.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -55,7 +55,8 @@ fn a_connection_that_is_used_is_kept_however_short_its_requests() {
     let andante = Andante::with_config("[timeouts]\nhead = \"1s\"\n");
     let upstream = Upstream::ok();
     let mut client = Client2::connect(andante.proxy());
-    // Comes and goes between two looks at the connection, the first of which is made when it begins.
+    // A request that begins and ends between two checks of the connection. The first check is at the connection's
+    // beginning.
     pass(Duration::from_millis(300));
     assert_eq!(client.get(&upstream.url("/")).answer().status(), 200);
     pass(Duration::from_millis(2500));
@@ -72,7 +73,7 @@ fn a_connection_without_a_next_request_is_told_before_it_is_closed() {
     let mut watched = frames(&andante);
     let host = upstream.address().to_string();
     watched.headers(1, &[(":method", "GET"), (":scheme", "http"), (":authority", &host), (":path", "/")], true);
-    // This one does not answer the ping that comes along, and is closed all the same.
+    // This client does not answer the ping that comes along, and is closed all the same.
     let mut told = std::iter::from_fn(|| watched.read().ok()).filter(|frame| frame.kind == kind::GOAWAY);
     assert_eq!(told.next().expect("to be told").reason(), h2::Reason::NO_ERROR);
     told.for_each(drop);

@@ -1,4 +1,4 @@
-//! What HTTP/2 cannot carry, and what a proxy must not make HTTP/1 of.
+//! Messages that HTTP/2 cannot carry, or that a proxy must not translate to HTTP/1.
 
 use http::Request;
 
@@ -12,7 +12,7 @@ use crate::support::{
     rejected,
 };
 
-/// What a request of `fields` gets, whose stream stays open if there is a `body`.
+/// The answer to a request of `fields`, whose stream stays open if there is a `body`.
 fn sent(andante: &Andante, fields: &[(&str, &str)], body: Option<&[u8]>) -> Option<Frame> {
     let mut frames = frames(andante);
     frames.headers(1, fields, body.is_none());
@@ -65,7 +65,8 @@ fn malformed_requests_are_reset_and_go_nowhere() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// RFC 9113 §8.1.1 and §8.2.1. What h2 drops by itself is no more than dropped: see `docs/decisions/http-deviations.md`.
+/// RFC 9113 §8.1.1 and §8.2.1. Pseudo-fields are only dropped, because h2 drops them itself: see
+/// `docs/decisions/http-deviations.md`.
 #[test]
 fn malformed_trailers_never_arrive_with_a_whole_request() {
     let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
@@ -106,7 +107,7 @@ fn malformed_trailers_never_arrive_with_a_whole_request() {
     }
 }
 
-/// RFC 9113 §8.2.1, of answers. That blanks are taken off is a known deviation: see `docs/decisions/http-deviations.md`.
+/// RFC 9113 §8.2.1, of answers. Removing blanks is a known deviation: see `docs/decisions/http-deviations.md`.
 #[test]
 fn answers_lose_outer_blanks_and_have_no_names_that_are_none() {
     let upstream = framed(&[], |number, mut frames| {
@@ -210,7 +211,7 @@ fn heads_are_bounded_as_in_http1() {
         assert_eq!(ask1(fields, value), status, "HTTP/1.1: {fields} fields");
         match ask(fields, value) {
             Ok(answer) => assert_eq!(answer.status(), status, "HTTP/2: {fields} fields: {answer:?}"),
-            // What takes too many frames ends the connection before it is read to its end.
+            // A header block of too many frames ends the connection before it is read to its end.
             Err(error) => assert_eq!((status, value.len() > 1000), (431, true), "HTTP/2: {fields} fields: {error}"),
         }
     }

@@ -217,7 +217,7 @@ fn an_answer_that_nobody_reads_gets_no_larger_window() {
     crate::lifecycle::pass(Duration::from_secs(2));
     let taken = crate::lifecycle::memory(&andante.andante, "VmRSS:") - before;
     assert_eq!(unread.len(), 40);
-    // The first window and what is read ahead, and as much again for what keeps them.
+    // The first window and the bytes read ahead, and as much again for the memory that holds them.
     assert!(taken < 40 * 2 * (512 + 64) * 1024, "{taken} bytes");
 }
 

@@ -1,4 +1,5 @@
-//! A connection to an API that many workers share: it ends when nobody needs it, and nobody can take it from the others.
+//! A connection to an API that many workers share: it ends when it has no user, and no worker can take it from the
+//! others.
 
 use std::{
     io::{Read, Write},
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// What `/metrics` says that are alive.
+/// Number of live tasks in `/metrics`.
 fn tasks(andante: &Andante) -> u64 {
     let metrics = andante.metrics();
     let line = metrics.lines().find_map(|line| line.strip_prefix("andante_tasks "));
@@ -47,8 +48,8 @@ fn unread(andante: &Andante) -> Client2 {
     Client2::with(&settings, andante.proxy())
 }
 
-/// How many of these an upstream has sent on each stream that nobody ended: small pieces for `/flood`, a large answer for
-/// `/large`, and for anything else an event every 100 ms.
+/// An upstream that sends on each stream until the stream ends, and counts ended streams. It sends small pieces for
+/// `/flood`, a large answer for `/large`, and otherwise an event every 100 ms.
 fn upstream(ended: Arc<AtomicUsize>) -> Upstream2 {
     Upstream2::serving(move |exchange| {
         let ended = ended.clone();
@@ -74,7 +75,7 @@ fn upstream(ended: Arc<AtomicUsize>) -> Upstream2 {
 
 #[test]
 fn a_worker_that_reads_is_served_beside_one_that_never_does_however_small_the_pieces() {
-    /// As long as it takes to see the difference; a minute says no more.
+    /// Enough events to see the difference; a minute shows no more.
     const EVENTS: usize = 120;
     let ended = Arc::new(AtomicUsize::new(0));
     let upstream = upstream(ended.clone());
@@ -104,7 +105,7 @@ fn large_answers_that_nobody_reads_leave_room_for_others_on_the_connection() {
     let andante = andante(upstream.address().port(), "");
     let mut idle = unread(&andante.andante);
     let unread: Vec<_> = (0..MANY).map(|_| idle.get(&upstream.url("/large")).head()).collect();
-    // Until each has sent what it may.
+    // Waits until each stream has used its window.
     pass(Duration::from_secs(2));
     let mut reader = Client2::connect(andante.andante.proxy());
     let mut read = reader.get(&upstream.url("/events")).head();

@@ -1,4 +1,4 @@
-//! How streams and connections end, on either side, and who notices.
+//! Ends of streams and connections, on either side, and their effects.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -28,7 +28,7 @@ fn a_stream_that_is_cancelled_frees_its_place() {
     waiting.remove(1).cancel();
     andante.wait_for(|status| lane(status, "waiting") == 2);
     drop(waiting);
-    // They give up their places first, and are counted at their end.
+    // Cancelled requests give up their places first, and are counted at their end.
     let status = andante.wait_for(|status| status["requests"]["left"] == 3);
     assert_eq!((lane(&status, "waiting"), &status["connections"]["client"]), (0, &1.into()));
     // The connection is as good as ever.
@@ -187,8 +187,8 @@ fn a_stream_that_is_refused_every_time_becomes_a_502() {
     assert!((2..10).contains(&upstream.requests().len()), "{}", upstream.requests().len());
 }
 
-/// RFC 9113 §8.7: such a request was not processed, and may be sent again. Its slot is good for one more try; each further
-/// one takes a slot, so no second sees more than two streams for each slot, and one that was under way.
+/// RFC 9113 §8.7: such a request was not processed, and may be sent again. The slot permits another try, and each
+/// further try takes a slot. So no second sees more than two streams for each slot, and one that was in flight.
 #[test]
 fn an_upstream_that_looks_at_nothing_is_asked_no_faster_for_it() {
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -217,7 +217,7 @@ fn what_may_have_been_seen_is_not_sent_again() {
         let upstream = Upstream2::serving(move |exchange| async move { exchange.refuse(reason) });
         let andante = andante(upstream.address().port(), "");
         let (up, to) = (upstream.address(), upstream.url("/"));
-        // What may be repeated is: this may not.
+        // Idempotent requests are repeated; a POST may not be.
         let post = format!("POST {to} HTTP/1.1\r\nHost: {up}\r\nContent-Length: 2\r\n\r\nhi");
         let answer = Client::ask(andante.andante.proxy(), post);
         crate::support::rejected(&answer, 502, "connection_terminated", &format!("{reason:?}"));
@@ -256,7 +256,7 @@ fn an_answer_that_breaks_off_is_broken_for_the_worker_too() {
 #[test]
 fn an_answer_that_breaks_off_at_once_shows_what_has_come_of_it() {
     const LENGTH: &[(&str, &str)] = &[("content-length", "9")];
-    // With no error and no length nobody can tell (RFC 9113 §8.1).
+    // Without an error and a length the end is indistinguishable from a complete answer (RFC 9113 §8.1).
     for (reason, length) in [
         (Reason::INTERNAL_ERROR, &[][..]),
         (Reason::INTERNAL_ERROR, LENGTH),

@@ -52,7 +52,7 @@ fn a_request_passes_in_the_clear_with_prior_knowledge() {
 
 #[test]
 fn a_hundred_streams_are_paced_like_connections() {
-    // A machine that is busy for a moment makes the trial slow. It never makes requests be refused.
+    // A machine that is busy for a moment makes the trial slow. The delay never causes refusals.
     const TRIALS: usize = 3;
     let mut shares = Vec::new();
     while shares.len() < TRIALS && shares.iter().all(|share| *share < 0.9) {
@@ -233,7 +233,7 @@ fn an_early_answer_comes_while_the_upload_goes_on() {
         connection.head();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         for _ in 0..3 {
-            // Each chunk comes back as soon as it has come.
+            // Echoes each chunk at once.
             let line = connection.bytes(8).unwrap();
             connection.send(line);
         }

@@ -1,4 +1,4 @@
-//! What passes between HTTP/1.1 and HTTP/2, in both directions: bodies, trailers, and answers without any.
+//! Translation between HTTP/1.1 and HTTP/2, in both directions: bodies, trailers, and answers without any.
 
 use http::Request;
 
@@ -176,7 +176,7 @@ fn a_worker_is_offered_no_http2_that_the_upstream_does_not_speak() {
     });
     let target = upstream.address().to_string();
     let andante = Interceptor::serve(&["--intercept", "127.0.0.1", "--threads", "1"]);
-    // What the upstream speaks is offered to the worker, too.
+    // The upstream's protocol is offered to the worker, too.
     let alpn = crate::support::tls::Worker { alpn: &["h2", "http/1.1"], ..andante.trusting(&target) };
     assert_eq!(alpn.secure(andante.tunnel(&target)).unwrap().alpn.as_deref(), Some("http/1.1"));
     assert_eq!(andante.get(&target, "/").text(), "ok");

@@ -15,8 +15,8 @@ use crate::support::{
     tls::Interceptor,
 };
 
-/// An API that allows one stream and reads no upload. It answers `POST /whole` with all of an answer and other uploads with
-/// half of one, and then reports how the stream was reset. It answers all else with `ok`.
+/// An API that allows one stream and reads no upload. `POST /whole` gets all of an answer, and other uploads get half
+/// of one. Then the API reports how the stream was reset. All other requests get `ok`.
 fn unread() -> (Upstream2, Receiver<Reason>) {
     let (reset, resets) = channel();
     let settings = server::Builder::new().max_concurrent_streams(1).clone();

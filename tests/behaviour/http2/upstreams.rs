@@ -1,4 +1,4 @@
-//! HTTP/2 towards upstreams: one connection for many requests, and what becomes of them when it ends.
+//! HTTP/2 towards upstreams: one connection for many requests, and the fate of the requests when it ends.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::support::{
 
 pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
 
-/// How many requests each connection has carried.
+/// Number of requests that each connection has carried.
 type Counts = Arc<Mutex<HashMap<usize, usize>>>;
 
 /// Where a script stops.
@@ -32,7 +32,7 @@ pub(super) struct Halt {
     going_on: Mutex<Receiver<()>>,
 }
 
-/// Who lets it go on.
+/// The other end of a [`Halt`], which lets the script continue.
 pub(super) struct Halted {
     came: Receiver<()>,
     go_on: Sender<()>,
@@ -63,7 +63,7 @@ pub(super) fn framed(
     })
 }
 
-/// The same for its first connection; requests on others are answered with `elsewhere`.
+/// An upstream whose first connection `script` handles; requests on other connections are answered with `elsewhere`.
 pub(super) fn framed_first(
     settings: &'static [(u16, u32)],
     other: &'static str,
@@ -111,7 +111,7 @@ impl Halt {
 // === impl Halted ===
 
 impl Halted {
-    /// Waits until somebody has come.
+    /// Waits until the script has come to its halt.
     pub(super) fn reached(&self) {
         self.came.recv_timeout(PATIENCE).expect("the script to come to its halt");
     }
@@ -171,7 +171,7 @@ fn a_request_is_what_http2_wants_it_to_be() {
     assert_eq!(request.text(), "hi");
 }
 
-/// An upstream that holds all requests until it is told, and on which connection each of them came.
+/// An upstream that holds all requests until a command, and records the connection of each.
 fn holding(settings: &'static [(u16, u32)]) -> (Upstream, Counts, Halted) {
     let (halt, halted) = halt();
     let open = Counts::default();
@@ -305,7 +305,7 @@ fn a_worker_that_does_not_read_small_frames_stops_nobody_else() {
         }
     });
     let andante = andante(upstream.address().port(), "");
-    // The window is so small that nothing passes: what comes stays with andante.
+    // The window is so small that no byte passes: the answer stays with andante.
     let settings = h2::client::Builder::new().initial_window_size(0).initial_connection_window_size(16 << 20).clone();
     let mut slow = Client2::with(&settings, andante.andante.proxy());
     let stuck = slow.get(&upstream.url("/many")).head();

@@ -1,4 +1,5 @@
-//! NTLM and Negotiate log in a connection and not a request (RFC 4559 §6): what one worker has logged in is no other's.
+//! NTLM and Negotiate log in a connection and not a request (RFC 4559 §6): the connection that a worker has logged in
+//! is not shared with others.
 
 use std::{
     sync::{
@@ -19,8 +20,8 @@ fn answer(status: &str, fields: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
 }
 
-/// A server as IIS is one: its challenge is good on the connection that it was given on, and who has met it there is asked
-/// for nothing any more. Adds `fields` to what it answers to somebody whom it knows.
+/// A server like IIS. Its challenge is valid only on the connection on which it was given. A client that has met the
+/// challenge is not asked again there. Adds `fields` to answers to a known user.
 fn login(scheme: &'static str, fields: &'static str) -> impl Fn(Connection) + Send + Sync + 'static {
     let connections = Arc::new(AtomicUsize::new(0));
     move |mut connection| {
@@ -50,7 +51,7 @@ fn login(scheme: &'static str, fields: &'static str) -> impl Fn(Connection) + Se
     }
 }
 
-/// A worker's connection, and how it names what it asks for.
+/// A worker's connection, and the form of its request targets.
 struct Worker {
     client: Client,
     base: String,
@@ -89,7 +90,7 @@ impl Worker {
     }
 }
 
-/// Alice logs in and stays so, others are asked who they are, and four logins side by side all succeed.
+/// Alice logs in and stays logged in, other workers are challenged, and four concurrent logins all succeed.
 fn kept_apart(worker: impl Fn() -> Worker) {
     let mut alice = worker();
     alice.log_in("NTLM", "alice");
@@ -188,7 +189,7 @@ fn answers_to_a_worker_that_has_logged_in_are_shared_with_nobody() {
     assert_eq!((bob.get("").text(), alice.get("").text()), ("you are bob".to_owned(), "you are alice".to_owned()));
 }
 
-/// One that came before its worker has logged in, and is sent after that.
+/// A call that came before its worker has logged in, and is sent after the login.
 #[test]
 fn call_that_is_shared_is_not_sent_on_a_logged_in_connection() {
     let upstream = Upstream::scripted(login("NTLM", ""));

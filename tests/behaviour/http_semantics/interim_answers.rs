@@ -1,4 +1,4 @@
-//! Answers before the answer: 100, and what else an API says early.
+//! Interim answers: 100, and other early statuses of an API.
 
 use super::{OK, exchange, own_name};
 use crate::support::{Andante, Client, Upstream, h2::Client2, rejected};
@@ -77,7 +77,7 @@ fn interim_answers_are_passed_on_as_they_come() {
     let andante = Andante::serve(&["--threads", "1"]);
     let (up, name) = (upstream.address(), own_name(&andante));
     let mut client = Client::connect(andante.proxy());
-    // Behind one another, so that what is for the second could get in front of the first one's answer.
+    // Two pipelined requests, so that an interim answer to the second could precede the first one's answer.
     client.send(format!("GET http://{up}/ HTTP/1.1\r\nHost: {up}\r\n\r\n").repeat(2));
     for _ in 0..2 {
         // RFC 9110 §15.2: all of them, but for 100, which the worker had not asked for.

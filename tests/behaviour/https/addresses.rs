@@ -1,4 +1,4 @@
-//! Tunnels to addresses, by clients that resolve names themselves: the name in the handshake says whose they are.
+//! Tunnels to addresses, by clients that resolve names themselves: the name in the handshake identifies their host.
 
 use std::net::SocketAddr;
 

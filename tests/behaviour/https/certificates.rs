@@ -7,7 +7,7 @@ use x509_parser::{extensions::GeneralName, extensions::ParsedExtension, parse_x5
 use super::{localhost, secure};
 use crate::support::{Andante, tls::Interceptor};
 
-/// As many certificates are kept.
+/// Number of certificates that andante stores.
 const KEPT: usize = 1024;
 
 #[test]

@@ -37,7 +37,7 @@ fn a_client_hello_may_come_with_the_connect() {
     assert_eq!(client.bytes(3), b"\x16\x03\x03");
 }
 
-/// Sends `bytes` into a tunnel, which has to end; returns what came before that.
+/// Sends `bytes` into a tunnel, which has to end, and returns the bytes before its end.
 fn ends(interceptor: &Interceptor, target: &str, bytes: &[u8]) -> Vec<u8> {
     let mut client = interceptor.tunnel(target);
     client.send(bytes);
@@ -89,7 +89,7 @@ fn half_a_client_hello_ends() {
     let said = ends(&interceptor, &target, &hello[..hello.len() / 2]);
     assert!(said.is_empty() || said.starts_with(&[21]), "{said:?}");
     interceptor.andante.wait_for(|status| status["connections"]["client"] == 0);
-    // Who was slow does not lack trust.
+    // A slow client does not count as one without trust.
     assert_eq!(intercepted(&interceptor.andante, "failed"), 1);
     assert_eq!(intercepted(&interceptor.andante, "untrusted"), 0);
 }
@@ -135,7 +135,7 @@ fn plain_http_in_an_intercepted_tunnel_is_served() {
     }
     assert_eq!(intercepted(&interceptor.andante, "plain"), 1);
     assert_eq!(interceptor.andante.status()["lanes"][0]["sent_total"], 2);
-    // It is no way round the policy for another host, either.
+    // The tunnel is no way round the policy for another host, either.
     client.send("GET / HTTP/1.1\r\nHost: other.test\r\n\r\n");
     rejected(&client.answer(), 400, "http_request_error", "a host inside that is another than the tunnel's");
 }
@@ -163,7 +163,7 @@ fn without_a_name_in_the_handshake_the_certificate_is_for_the_connect_host() {
     let mut worker = nameless.secure(interceptor.tunnel(&target)).unwrap();
     worker.send(format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n"));
     assert_eq!(worker.answer().text(), "ok");
-    // Whatever the worker left out, the upstream is told.
+    // andante sends the upstream a server name, even if the worker has left it out.
     assert_eq!(upstream.hello().sni.as_deref(), Some("localhost"));
 }
 

@@ -150,7 +150,7 @@ fn where_a_rule_asks_for_tunnels_a_limit_that_they_get_around_is_logged_once() {
 fn a_worker_that_does_not_trust_us_is_told_of_once_counted_each_time_and_never_let_through() {
     let (upstream, interceptor) = (secure(), Interceptor::serve(&["--intercept", "localhost"]));
     let target = localhost(&upstream);
-    // It trusts the upstream's CA, so that a tunnel let through unseen would work.
+    // This worker trusts the upstream's CA, so that a tunnel that is relayed unseen would work.
     let distrusting = Worker::trusting(TRUSTED.file().as_ref(), &target);
     for _ in 0..3 {
         assert!(distrusting.secure(interceptor.tunnel(&target)).is_err(), "it was let through");

@@ -86,7 +86,8 @@ fn a_name_that_leads_inside_is_refused_to_workers_on_other_machines() {
     let upstream = secure();
     let known = |name: &str| match name {
         "inside.test" => Name::At(vec![Ipv4Addr::LOCALHOST]),
-        // One public address beside it is how a rebinding begins. 192.0.2.0/24 is nobody's (RFC 5737).
+        // A rebinding begins with a public address beside the private one. 192.0.2.0/24 is for documentation only (RFC
+        // 5737).
         "both.test" => Name::At(vec![Ipv4Addr::new(93, 184, 216, 34), Ipv4Addr::LOCALHOST]),
         "metadata.test" => Name::At(vec![Ipv4Addr::new(169, 254, 169, 254)]),
         _ => Name::Unknown,

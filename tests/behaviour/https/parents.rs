@@ -1,4 +1,4 @@
-//! Ways out through parent proxies, which are told who we are, and nobody else is.
+//! Parent proxies. andante authenticates to the parent, and to no other server.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::support::{
 const BASIC: &str = "Basic dXNlcjpwYTpzcw==";
 const PASSWORD: &str = "pa:ss";
 
-/// Whatever is asked for, this parent proxy is also what is at the end of its tunnels.
+/// A parent proxy that is also the server at the end of its tunnels, for any target.
 fn http_parent() -> Upstream {
     let tls = server(&["http/1.1"]);
     Upstream::scripted(move |mut connection| {
@@ -41,7 +41,7 @@ fn via(scheme: &str, parent: SocketAddr) -> String {
 fn an_http_parent_is_asked_for_a_tunnel_to_https_with_its_password() {
     let parent = http_parent();
     let interceptor = Interceptor::with_config(&via("http", parent.address()), &["--intercept", "*"]);
-    // Nobody here has to know where that is.
+    // andante need not resolve the name itself.
     assert_eq!(interceptor.get("a.localhost:443", "/inside").text(), "ok");
     let [connect, inside] = &parent.requests()[..] else { panic!("{:?}", parent.requests()) };
     assert_eq!(connect.line(), "CONNECT a.localhost:443 HTTP/1.1");
@@ -119,7 +119,7 @@ fn the_password_is_for_the_parent_and_not_for_what_its_tunnels_lead_to() {
     }
 }
 
-/// RFC 1928 with the log-in of RFC 1929. Whatever was said is kept as a request of its own.
+/// RFC 1928 with the log-in of RFC 1929. Each message is recorded as a request of its own.
 fn socks_parent(accepts: bool) -> Upstream {
     let tls = server(&["http/1.1"]);
     Upstream::scripted(move |mut connection| {
@@ -158,7 +158,7 @@ fn a_socks_parent_is_told_name_and_password_and_resolves() {
     assert_eq!(said[1].line(), "GET /inside HTTP/1.1");
 }
 
-/// A request through a parent that refuses is 502, and tells which one, but not what it was told.
+/// A request through a refusing parent is 502. The answer names the parent, but not the parent's words.
 fn parent_refuses(scheme: &str, parent: &Upstream, words: &str) {
     let toml = via(scheme, parent.address());
     let interceptor = Interceptor::with_config(&toml, &["--intercept", "intercepted.localhost"]);
@@ -207,7 +207,7 @@ fn a_parent_that_wants_another_password_is_502_for_plain_requests_too_and_the_wo
         assert!(detail.contains(&named) && detail.contains(words), "{detail}");
         assert!(!answer.has("proxy-authenticate") && !answer.text().contains(PASSWORD), "{answer:?}");
     }
-    // An upstream that says so itself means what it says.
+    // A refusal of the upstream itself passes unchanged.
     let direct = Client::get(Interceptor::serve(&[]).andante.proxy(), &parent.url("/"));
     assert_eq!(direct.status(), 407);
 }

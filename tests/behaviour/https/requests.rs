@@ -17,7 +17,7 @@ fn get(target: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n")
 }
 
-/// How long `what` takes.
+/// Duration of `what`.
 fn timed(what: impl FnOnce()) -> Duration {
     let clock = Clock::start();
     what();
@@ -64,7 +64,7 @@ fn a_connect_that_is_intercepted_costs_no_slot() {
     assert!(answer.has("retry-after"));
 }
 
-/// A worker whose request waits inside of TLS, in a lane of one request a second, and that then `leave`s.
+/// A worker whose request waits inside of TLS, in a lane of one request a second. The worker then leaves by `leave`.
 fn costs_no_slot(leave: impl FnOnce(Client)) {
     let upstream = secure();
     let target = localhost(&upstream);
@@ -74,7 +74,7 @@ fn costs_no_slot(leave: impl FnOnce(Client)) {
     worker.send(format!("GET /gone HTTP/1.1\r\nHost: {target}\r\n\r\n"));
     interceptor.andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
     leave(worker);
-    // It gives up its place first, and is counted at its end.
+    // The request gives up its place first, and is counted at its end.
     let status = interceptor.andante.wait_for(|status| status["requests"]["left"] == 1);
     assert_eq!(
         (&status["lanes"][0]["waiting"], &status["lanes"][0]["sent_total"]),

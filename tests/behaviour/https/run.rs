@@ -155,7 +155,7 @@ fn where_no_ca_can_be_made_what_was_not_asked_to_be_intercepted_passes_unseen() 
     let (code, stdout, stderr) = outcome(command);
     assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{stderr}");
     assert!(stderr.contains("cannot intercept HTTPS") && stderr.contains("nowhere"), "{stderr}");
-    // Who has a limit to keep must not be told that it was kept.
+    // A user with a limit must not read that the limit was kept.
     let (code, _, stderr) = outcome(get(&nowhere, &["--limit", "localhost=1/s"], &target));
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.starts_with("error: ") && stderr.contains("--intercept none"), "{stderr}");

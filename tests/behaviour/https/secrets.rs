@@ -1,4 +1,4 @@
-//! What is secret is in no log, however much is logged, on no page, and in no answer of ours.
+//! Secrets are in no log at any level, on no page, and in no answer of andante's own.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::support::{
     tls::{Interceptor, Leaf, Server},
 };
 
-/// What must not be seen: as it was sent, and as it was written in the configuration.
+/// Secrets that must not be visible: as sent, and as written in the configuration.
 const SECRETS: [&str; 7] =
     ["tok-31337", "cookie-31337", "c2VjcmV0LTMxMzM3", "secret-31337", "secret%2d31337", "query-31337", "BEGIN PRIVATE"];
 

@@ -40,7 +40,7 @@ fn a_name_whose_rule_refuses_is_refused_at_its_address_and_behind_another_name()
     for target in targets(&api) {
         let shaken = fronting(TRUSTED.file().as_ref()).secure(andante.tunnel(&target));
         assert!(shaken.is_err(), "{target}");
-        // Another name passes.
+        // A different name passes.
         let other = Worker { name: Some("b.localhost".to_owned()), ..fronting(TRUSTED.file().as_ref()) };
         let mut other = other.secure(andante.tunnel(&target)).expect("the API itself");
         assert_eq!(answered(&mut other, get("b.localhost")), 200);
@@ -173,7 +173,7 @@ fn inside_of_a_tunnel_the_port_and_in_http_1_0_the_host_may_be_left_out() {
     );
 }
 
-/// One tunnel has in its handshake the name that the other has in its CONNECT. Each lane lets one turn in flight.
+/// Each of two tunnels has in its handshake the name in the other's CONNECT. Each lane lets one turn in flight.
 #[test]
 fn turns_of_tunnels_that_draw_on_crossing_lanes_do_not_wait_for_each_other() {
     let api = secure();
@@ -187,7 +187,7 @@ fn turns_of_tunnels_that_draw_on_crossing_lanes_do_not_wait_for_each_other() {
         for (connect, name) in [("localhost", "a.localhost"), ("a.localhost", "localhost")] {
             scope.spawn(move || {
                 for _ in 0..20 {
-                    // Its end takes the turn out of flight.
+                    // The end of the tunnel takes the turn out of flight.
                     assert_eq!(answered(&mut by_name(connect, name), get(name)), 200, "{connect} {name}");
                 }
             });

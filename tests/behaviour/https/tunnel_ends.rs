@@ -1,4 +1,4 @@
-//! Ends of tunnels: what an API says before it closes reaches the worker, and a worker that is still sending is not reset.
+//! Ends of tunnels: the last bytes of an API reach the worker, and a worker that is still sending is not reset.
 
 use std::{path::Path, time::Duration};
 

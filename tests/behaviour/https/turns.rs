@@ -20,7 +20,7 @@ use crate::support::{
 /// The window of the API's limit.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What an API saw that limits how many requests a sliding second may have.
+/// Record of an API that limits the requests in a sliding second.
 #[derive(Default)]
 struct Seen {
     window: VecDeque<SystemTime>,
@@ -140,7 +140,7 @@ fn a_turn_counts_as_in_flight_and_a_tunnel_does_not() {
     assert_eq!(one.answer().status(), 200);
     other.send(get(&target));
     andante.wait_for(|status| status["lanes"][0]["waiting"] == 1);
-    // Its connection ends, and with that its turn.
+    // The connection ends, and with it its turn.
     drop(one);
     assert_eq!(other.answer().status(), 200);
 }

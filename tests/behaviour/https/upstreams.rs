@@ -1,4 +1,4 @@
-//! TLS towards upstreams: whoever is not who he should be is refused with a reason that helps, and nothing is sent to him.
+//! TLS towards upstreams: andante refuses a peer of another identity with a helpful reason, and sends it nothing.
 
 use rcgen::{SerialNumber, date_time_ymd};
 
@@ -8,7 +8,7 @@ use crate::support::{
     tls::{Authority, Interceptor, Leaf, Server, TRUSTED},
 };
 
-/// What a worker is told whose upstream shows `leaf`.
+/// The answer to a worker whose upstream shows `leaf`.
 fn told(leaf: &Leaf, toml: &str) -> (Upstream, Message) {
     let upstream = Upstream::secure_ok(Server::new(leaf, &["http/1.1"]));
     let interceptor = Interceptor::with_config(toml, &["--intercept", "localhost"]);

@@ -1,4 +1,4 @@
-//! The access log, and by what one finds a request in it.
+//! The access log, and the fields by which an operator finds a request in it.
 
 use std::{
     fs,
@@ -157,7 +157,7 @@ fn an_upstream_that_failed_is_logged_with_the_request_that_it_failed() {
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!((line["level"].as_str(), line["request_id"].as_str()), (Some("WARN"), Some(&*id)), "{line:#}");
     assert_eq!((line["method"].as_str(), line["host"].as_str()), (Some("GET"), Some("127.0.0.1")), "{line:#}");
-    // What some APIs have in their paths is a key.
+    // A path segment that holds a key is redacted.
     assert_eq!(line["path"], "/…/getMe", "{line:#}");
     assert!(line["error"].as_str().unwrap().starts_with("could not connect to "), "{line:#}");
 }
@@ -191,7 +191,7 @@ fn the_status_of_a_lane_has_its_last_error_and_who_has_waited_longest() {
     assert!(waiting["last_error"].is_null(), "{waiting:#}");
 }
 
-/// As many requests as `count`, each on a connection of its own.
+/// Sends `count` requests, each on a connection of its own.
 fn ask(andante: &Andante, upstream: &Upstream, count: usize) {
     let host = upstream.address();
     for _ in 0..count {

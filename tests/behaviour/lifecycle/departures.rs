@@ -100,7 +100,7 @@ fn what_clients_would_not_wait_for_is_refused_at_once_if_the_rule_says_so() {
         let answer = Client::get(andante.proxy(), &upstream.url("/"));
         assert_eq!(answer.status(), 429, "it would wait for an hour");
         let retry_after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
-        // An hour from the first request on, less what the others would have waited, and what has passed.
+        // An hour from the first request on, less the waits of the others, and the time that has passed.
         assert!((3500..=3600).contains(&retry_after), "{retry_after}");
     }
     let mut sixteenth = Client::connect(andante.proxy());

@@ -23,14 +23,14 @@ fn ticks(andante: &Andante) -> u64 {
     after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// How many of 64 descriptors clients can have: an eighth is kept for what they ask for.
+/// Number of descriptors of 64 that clients can have: an eighth is reserved for their upstream connections.
 const FOR_CLIENTS: usize = 56;
 
 fn open(andante: &Andante) -> usize {
     fs::read_dir(format!("/proc/{}/fd", andante.pid().as_raw_nonzero())).unwrap().count()
 }
 
-/// Takes those that clients cannot have as well: none is free.
+/// Takes the descriptors that clients cannot have as well, so that none is free.
 fn leave_none(andante: &Andante) {
     let all = Some(open(andante) as u64);
     prlimit(Some(andante.pid()), Resource::Nofile, Rlimit { current: all, maximum: Some(64) }).unwrap();
@@ -57,7 +57,7 @@ fn out_of_descriptors_it_rests_and_then_goes_on() {
     assert!(spent <= 20, "it took {spent} of 100 ticks to do nothing");
     assert!(said <= 20, "it wrote {said} lines in a second");
 
-    // Who is in is served, over connections that are open.
+    // A connected client is served, over connections that are open.
     early.send(&request);
     assert_eq!(early.answer().status(), 200);
 
@@ -69,8 +69,8 @@ fn out_of_descriptors_it_rests_and_then_goes_on() {
     assert!(andante.ended().success());
 }
 
-/// Of 200 that say nothing no more than 64 have a descriptor, each for the 30 s that a head may take. Whoever comes after them
-/// would wait for three times as long. They give way once they have been silent for a second.
+/// Of 200 silent connections at most 64 have a descriptor, each for the 30 s that a head may take. A later client would
+/// wait for three times as long. Silent connections are closed after a second.
 #[test]
 fn silent_connections_make_room_for_who_asks() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
@@ -86,8 +86,8 @@ fn silent_connections_make_room_for_who_asks() {
     drop(crowd);
 }
 
-/// Of 100 connections on which something was asked for, none is in use: they are closed as they look at the clock, after
-/// ten seconds at most, and not after the ten minutes for which they are kept otherwise.
+/// None of 100 used connections is in use now. They are closed at their next look at the clock, after ten seconds at
+/// most, and not after the usual ten minutes.
 #[test]
 fn idle_connections_make_room_for_who_asks() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
@@ -151,7 +151,8 @@ fn half_heads(andante: &Andante) -> Vec<TcpStream> {
     crowd
 }
 
-/// Half heads stay for five seconds at least. Meanwhile they have all descriptors but those that are kept for the way to the API.
+/// Half heads stay for five seconds at least. Meanwhile they have all descriptors except the reserve for connections to
+/// the API.
 #[test]
 fn whoever_is_in_is_answered_while_others_fill_all_places() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
@@ -165,7 +166,7 @@ fn whoever_is_in_is_answered_while_others_fill_all_places() {
     drop(crowd);
 }
 
-/// Who is silent at the admin address has no more than a few of the last descriptors.
+/// Silent clients of the admin address have no more than a few of the last descriptors.
 #[test]
 fn whoever_is_in_is_answered_while_others_are_silent_at_the_admin_address() {
     let (upstream, andante) = (Upstream::ok(), Andante::serve(&[]));
@@ -180,7 +181,7 @@ fn whoever_is_in_is_answered_while_others_are_silent_at_the_admin_address() {
         assert_eq!(early.answer().status(), 200);
         pass(Duration::from_millis(50));
     }
-    // And so is who asks there.
+    // A client that asks there is answered, too.
     assert_eq!(andante.page("/healthz").status(), 200);
 }
 
@@ -247,7 +248,8 @@ fn fill(andante: &Andante, clients: &mut Vec<Client>) -> u64 {
     }
 }
 
-/// It is read for the first connection that needs it. Without a descriptor it would seem to be empty, and stay so.
+/// The trust store is read for the first connection that needs it. Without a descriptor it would seem to be empty, and
+/// stay so.
 #[test]
 fn a_trust_store_that_could_not_be_opened_is_opened_later() {
     let upstream = Upstream::secure_ok(Server::new(&TRUSTED.leaf(&["127.0.0.1"]), &["http/1.1"]));
@@ -259,7 +261,7 @@ fn a_trust_store_that_could_not_be_opened_is_opened_later() {
     );
     let andante = Andante::with_environment_and_config("SSL_CERT_FILE", TRUSTED.file(), &config);
     let mut clients = Vec::new();
-    // One for the connection, and none for the store.
+    // A descriptor for the connection, and none for the trust store.
     let few = Rlimit { current: Some(fill(&andante, &mut clients) + 1), maximum: Some(20_000) };
     let mut client = clients.pop().unwrap();
     let old = prlimit(Some(andante.pid()), Resource::Nofile, few).unwrap();
@@ -338,7 +340,7 @@ fn probes_are_answered_without_a_descriptor_that_is_free() {
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(andante.proxy()).unwrap()).collect();
     eventually("its descriptors to be used up", || (open(&andante) > FOR_CLIENTS).then_some(()));
     leave_none(&andante);
-    // Nor can silent ones take what is kept for probes.
+    // Silent clients cannot take the descriptors that are reserved for probes, either.
     let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(andante.admin()).unwrap()).collect();
     for _ in 0..5 {
         let clock = Clock::start();

@@ -1,4 +1,5 @@
-//! An end in order. Nobody new comes in, who is in is served, and nobody waits longer than the drain may take.
+//! Drain: new clients are not accepted, accepted requests are served, and no request waits longer than the drain may
+//! take.
 
 use std::{
     net::TcpStream,
@@ -11,7 +12,7 @@ use rustix::process::Signal;
 use super::waiting;
 use crate::support::{Andante, Client, PATIENCE, Upstream, eventually};
 
-/// An upstream that answers its first request when told to, and all others at once.
+/// An upstream that answers its first request on command, and all others at once.
 fn held() -> (Upstream, Sender<()>) {
     let (release, held) = channel();
     let held = Mutex::new(held);
@@ -129,7 +130,7 @@ fn an_answer_that_streams_on_is_cut_at_the_deadline() {
 fn with_nothing_to_wait_for_it_ends_at_once() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut andante = Andante::serve(&[]);
-        // Open, and not a byte said.
+        // Open connections without any byte sent.
         let _silent = Client::connect(andante.proxy());
         andante.wait_for(|status| status["connections"]["client"] == 1);
         andante.signal(signal);
@@ -165,7 +166,7 @@ fn a_request_that_cannot_leave_in_time_is_told_so_when_the_drain_begins() {
         .collect();
     let clock = andante::clock::Clock::start();
     andante.signal(Signal::TERM);
-    // At 1/s at most five can leave within 4 s: those behind them are refused at once, from the last one on.
+    // At 1/s at most five can leave within 4 s. Requests behind them are refused at once, from the last one on.
     let late = queued.split_off(6);
     for mut client in late {
         let answer = client.answer();

@@ -97,7 +97,7 @@ fn reset_without_an_answer_is_a_502_at_once() {
     rejected(&answer, 502, "connection_terminated", "a reset");
 }
 
-/// Who is told early that its request has to go elsewhere.
+/// An andante that answers a request early: the request has to go elsewhere.
 fn full() -> (Upstream, Andante) {
     let upstream = Upstream::ok();
     let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"1/min\"]\nmax-wait = \"1s\"\n", upstream.address());

@@ -1,4 +1,4 @@
-//! A new andante takes over from the one that serves, while that one sends what waits in it.
+//! A new andante takes over from the serving one, while the old one sends its waiting requests.
 
 use std::{
     fs,
@@ -183,7 +183,7 @@ fn without_another_andante_it_just_starts_and_its_socket_goes_with_it() {
     assert!(socket.exists());
     alone.signal(Signal::TERM);
     assert!(alone.ended().success() && !socket.exists());
-    // One that was killed leaves it behind.
+    // A killed process leaves the socket behind.
     let killed = place.serve(&[]);
     killed.signal(Signal::KILL);
     eventually("the state to be free", || {

@@ -89,7 +89,7 @@ fn thousands_who_leave_at_once_are_gone_at_once() {
     let status = andante.wait_for(quiet);
     assert_eq!((&status["lanes"][0]["sent_total"], &status["requests"]["left"]), (&1.into(), &CROWD.into()));
     assert_eq!(upstream.requests().len(), 1);
-    // Nobody waits: the next one would be the first in the queue.
+    // The queue is empty: the next request would be the first.
     let _next = {
         let mut client = Client::connect(andante.proxy());
         client.send(get(&host));

@@ -1,11 +1,11 @@
-//! A queue is bounded, and who would wait in vain is told at once, with the time at which to come back.
+//! A queue is bounded. A request without a chance is told at once, with the time at which to return.
 
 use andante::clock::{Clock, Instant};
 
 use super::{pass, quiet, waiting};
 use crate::support::{Andante, Client, Message, Upstream};
 
-/// An upstream whose only slot for now has been used, with a rule that says `more`.
+/// An upstream whose only slot for now has been used, with the settings `more` in its rule.
 fn busy(limit: &str, more: &str) -> (Upstream, Andante) {
     let upstream = Upstream::ok();
     let host = upstream.address();
@@ -35,7 +35,7 @@ fn retry_after(answer: &Message) -> u64 {
 /// `exact` seconds after the first request, as it looks from now, rounded up.
 fn in_whole_seconds(exact: f64, clock: &Clock) -> std::ops::RangeInclusive<u64> {
     let left = exact - clock.now().since(Instant::START).as_secs_f64();
-    // Between the first request's slot and the clock's start, and for what the margin adds.
+    // Time between the first request's slot and the clock's start, and the margin.
     (left - 1.0).ceil().max(1.0) as u64..=(left + 1.0).ceil() as u64
 }
 
@@ -61,7 +61,7 @@ fn who_would_wait_longer_than_he_may_is_told_when_he_would_not() {
     let (upstream, andante) = busy("1/20s", "max-wait = \"30s\"");
     let clock = Clock::start();
     let _first = wait_in_line(&andante, &upstream, "", 0);
-    // It would wait 40 s: 10 s from now it would wait 30.
+    // The request would wait 40 s; 10 s from now it would wait 30.
     let seconds = retry_after(&Client::get(andante.proxy(), &upstream.url("/")));
     assert!(in_whole_seconds(10.0, &clock).contains(&seconds), "{seconds}");
     assert_eq!(waiting(&andante.status()), 1);

@@ -1,4 +1,4 @@
-//! On the way back: a client that stops reading holds nothing for ever; one that reads slowly gets all of it.
+//! Slow readers: a client that stops reading holds nothing without end, and a slow client gets all of its answer.
 
 use std::{
     io::{Read, Write},
@@ -50,9 +50,9 @@ fn a_client_that_reads_slowly_but_steadily_gets_all_of_it() {
     andante.wait_for(quiet);
 }
 
-/// A client that has asked `proxy` for `http://host/`, has hardly any room for what comes, and never reads it.
+/// A client that has asked `proxy` for `http://host/`, has a tiny receive buffer, and never reads the answer.
 fn unread(proxy: SocketAddr, host: SocketAddr) -> TcpStream {
-    // What another test starts meanwhile must not keep it open.
+    // CLOEXEC: a child process of another test must not hold the socket open.
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&socket, 2048).unwrap();
     rustix::net::connect(&socket, &proxy).unwrap();
@@ -68,7 +68,7 @@ fn an_answer_that_nobody_reads_costs_little_memory() {
     drop(reader);
     andante.wait_for(quiet);
     let mut clients = Vec::new();
-    // What the first of them have in common, as pages of the allocator, is no other's.
+    // The first readers pay for shared pages of the allocator, so only the later ones are measured.
     let mut with = |readers: u64| {
         clients.resize_with(readers as usize, || unread(andante.proxy(), upstream.address()));
         andante.wait_for(|status| status["lanes"][0]["in_flight"] == readers);

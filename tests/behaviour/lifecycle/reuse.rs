@@ -1,4 +1,4 @@
-//! How long a connection to an API is used again: until it is about to end, as far as anybody has said when.
+//! Reuse of a connection to an API, up to the known or announced time of its end.
 
 use std::{
     io::{Read, Write},
@@ -109,7 +109,7 @@ fn connection_of_http2_in_steady_use_is_replaced_at_its_maximum_age() {
     assert_eq!(upstream.connections(), 2);
 }
 
-/// Answers `new` on `address`, to whatever it is asked.
+/// Answers every request on `address` with `new`.
 fn answers_new(address: SocketAddr) {
     let listener = TcpListener::bind(address).unwrap();
     thread::spawn(move || {
@@ -122,7 +122,7 @@ fn answers_new(address: SocketAddr) {
     });
 }
 
-/// An API at 127.0.0.1 that moves to 127.0.0.2 when the flag is set; and what it was resolved by.
+/// An API at 127.0.0.1 that moves to 127.0.0.2 when the flag is set; and its name server.
 fn moving() -> (Upstream, NameServer, Arc<AtomicBool>) {
     let (upstream, moved) = (Upstream::always(ok("")), Arc::new(AtomicBool::new(false)));
     answers_new((Ipv4Addr::new(127, 0, 0, 2), upstream.address().port()).into());

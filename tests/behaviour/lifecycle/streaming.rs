@@ -15,7 +15,7 @@ use super::{memory, quiet, waiting};
 use crate::support::{Andante, Client, PATIENCE, Upstream, eventually};
 
 const MIB: usize = 1 << 20;
-/// What sockets on both sides of andante may hold, which is the system's to decide, and none of andante's memory.
+/// Possible content of the sockets on both sides of andante. The system decides it, and it is not andante's memory.
 const IN_SOCKETS: usize = 40 * MIB;
 
 fn connect(andante: &Andante) -> TcpStream {
@@ -45,7 +45,7 @@ fn head(mut from: impl Read) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Counts what can be written until nothing has been taken for a while.
+/// Counts the bytes that can be written until no byte has been taken for a while.
 fn pour(mut into: impl Write, count: &AtomicUsize, at_most: usize) {
     let piece = vec![b'x'; 64 * 1024];
     while count.load(Ordering::Acquire) < at_most {

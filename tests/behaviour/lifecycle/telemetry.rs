@@ -1,4 +1,4 @@
-//! What andante says about its work betrays nobody, and does not grow without bound.
+//! andante's logs, metrics and status reveal no secret, and do not grow without bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ fn no_credential_is_ever_repeated() {
             assert!(!text.contains(SECRET), "{place}: {text}");
         }
     }
-    // What is the upstream's business reaches it.
+    // The upstream receives the fields that are meant for it.
     let seen = upstream.requests();
     let first = &seen[0];
     assert_eq!(first.field("authorization"), Some(format!("Bearer {SECRET}")));
@@ -63,7 +63,7 @@ fn hosts_without_a_rule_share_a_label_past_the_cap() {
     let port = Upstream::ok().port();
     let andante = Andante::serve(&["--retry", "off"]);
     for n in 0..HOSTS {
-        // All of them are this machine, and nobody listens.
+        // All of these addresses are this machine, without a listener.
         let url = format!("http://127.1.{}.{}:{port}/", n / 200, n % 200 + 1);
         assert_eq!(Client::get(andante.proxy(), &url).status(), 502);
     }
@@ -107,7 +107,7 @@ fn the_page_on_metrics_has_each_metric_with_its_type_and_no_other() {
         written.extend(cells[1].split(", ").map(|name| (name.trim_matches('`'), cells[2])));
     }
     assert_eq!(written, shown);
-    // What its queries and alerts ask for, with the series of histograms.
+    // Names in queries and alerts, with the series of histograms.
     let series = |name: &str| {
         let of_histogram = |end| name.strip_suffix(end).is_some_and(|family| shown.get(family) == Some(&"histogram"));
         shown.contains_key(name) || ["_bucket", "_sum", "_count"].into_iter().any(of_histogram)
@@ -135,7 +135,7 @@ fn openmetrics_is_for_those_who_ask_for_it() {
     assert_eq!(openmetrics.field("content-type").as_deref(), Some(kind));
     let text = openmetrics.text();
     assert!(text.contains("# TYPE andante_requests counter\n") && text.ends_with("\n# EOF\n"), "{text}");
-    // Nothing is traced.
+    // No request is traced.
     assert!(!text.contains(" # {"), "{text}");
     let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(families.iter().collect::<BTreeSet<_>>().len(), families.len(), "{families:?}");

@@ -1,4 +1,4 @@
-//! Whoever stops moving does not hold a connection for ever; whoever moves slowly keeps it.
+//! Time-outs: a peer that stops moving does not hold a connection without end, and a slow peer keeps its connection.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -171,7 +171,7 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
     client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     assert_eq!(client.answer_to_head().status(), 200);
     for _ in 0..4 {
-        // Together longer than the limit: what moves may stay.
+        // Longer than the limit in total: a peer that moves may stay.
         pass(Duration::from_millis(200));
         client.send("x");
         assert_eq!(client.bytes(1), b"x");

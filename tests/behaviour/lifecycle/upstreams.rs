@@ -3,8 +3,8 @@
 use super::quiet;
 use crate::support::{Andante, Client, Connection, Upstream};
 
-/// One request at a time: a permit that is not given back would stop the lane. Each is sent once: what has become of it
-/// reaches the worker.
+/// A lane with one request at a time: a permit that is not given back would stop it. Each request is sent once, so its
+/// outcome reaches the worker.
 fn lane_of_one(upstream: &Upstream) -> Andante {
     Andante::serve(&["--limit", &format!("{}=in-flight 1", upstream.address()), "--retry", "off"])
 }
@@ -63,7 +63,7 @@ fn an_upstream_that_breaks_in_its_body_is_no_whole_answer() {
 
 #[test]
 fn a_failure_that_breaks_in_its_body_is_no_whole_answer_either() {
-    // It is read ahead, to be kept while its request is sent again.
+    // andante reads the failure ahead, to hold it while the request is sent again.
     let upstream = breaking(|mut connection| {
         connection.request();
         connection.send("HTTP/1.1 502 Bad Gateway\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this");

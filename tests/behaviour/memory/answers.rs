@@ -1,4 +1,4 @@
-//! Answers that nobody reads.
+//! Unread answers.
 
 use std::{
     io::{Read as _, Write as _},
@@ -43,8 +43,8 @@ fn stored_answers_that_workers_do_not_read_stay_below_the_bound() {
 /// The part of each answer that [`stalling`] sends: more than andante reads for a worker that takes nothing.
 const SENT_BYTES: usize = 192 * 1024;
 
-/// An upstream whose answers have a body of 7 MiB and stall after [`SENT_BYTES`]. It has one thread, so that an attack by many
-/// connections does not take the machine from others.
+/// An upstream whose answers have a body of 7 MiB and stall after [`SENT_BYTES`]. One thread serves all, so that an
+/// attack by many connections does not take the machine from other tests.
 fn stalling() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -52,7 +52,7 @@ fn stalling() -> SocketAddr {
     let answer =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 7 << 20, "x".repeat(SENT_BYTES)).into_bytes();
     thread::spawn(move || {
-        // Asked, and sent so far; and those that stall.
+        // Requested and sent so far, and stalled.
         let (mut open, mut stalled) = (Vec::<(TcpStream, usize)>::new(), Vec::new());
         loop {
             while let Ok((stream, _)) = listener.accept() {
@@ -83,7 +83,7 @@ fn unread(andante: &Andante, authority: &str, count: u32) -> Option<TcpStream> {
     frames.try_send(kind::WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes()).ok()?;
     let fields = [(":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", "/")];
     for number in 0..count {
-        // Some 300 a second: the attack is on memory, and not on the processor.
+        // About 300 a second: the attack is on memory, and not on the processor.
         if number % 10 == 0 {
             thread::park_timeout(Duration::from_millis(33));
         }
@@ -92,7 +92,7 @@ fn unread(andante: &Andante, authority: &str, count: u32) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Whether an answer was cut short for want of memory.
+/// Whether the log says that an answer was cut short for lack of memory.
 fn says_so(andante: &Andante) -> bool {
     andante.stderr().contains("another request or answer") && andante.stderr().contains("max-memory")
 }
@@ -119,7 +119,7 @@ fn answers_that_http1_workers_do_not_read_stay_below_the_bound() {
     let request = format!("GET http://{upstream}/ HTTP/1.1\r\nHost: {upstream}\r\n\r\n");
     withstands(&andante, &beside, || {
         let ask = |_| {
-            // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
+            // Below full speed: the test is about memory, and not about the speed of accepting.
             thread::park_timeout(Duration::from_millis(2));
             let mut stream = TcpStream::connect(andante.proxy()).ok()?;
             stream.write_all(request.as_bytes()).ok()?;

@@ -1,4 +1,4 @@
-//! Requests that wait, and what they bring.
+//! Waiting requests, and their memory.
 
 use std::{
     io::{Read as _, Write as _},
@@ -80,7 +80,7 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
     let request =
         format!("GET {} HTTP/1.1\r\nHost: {}\r\nX-Fill: {}\r\n\r\n", full.url("/"), full.address(), "x".repeat(60_000));
     withstands(&andante, &beside, || {
-        // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
+        // Below full speed: the test is about memory, and not about the speed of accepting.
         let pace = || thread::park_timeout(Duration::from_millis(3));
         let held: Vec<_> = (0..2000)
             .map(|_| {
@@ -98,7 +98,7 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
     });
 }
 
-/// A connection on which a request was sent, or what of it was taken.
+/// A connection on which a request was sent, or the part of it that was taken.
 fn sent(andante: &Andante, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(andante.proxy()).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -107,7 +107,7 @@ fn sent(andante: &Andante, request: &[u8]) -> TcpStream {
     stream
 }
 
-/// The beginning of what was answered on it, in small letters; `None` if nothing was.
+/// The beginning of the answer, in small letters; `None` without an answer.
 fn answer(mut stream: &TcpStream) -> Option<String> {
     let mut answer = [0; 4096];
     let read = stream.read(&mut answer).ok().filter(|read| *read > 0)?;
@@ -160,7 +160,7 @@ fn http2_header_blocks_that_never_end_stay_below_the_bound() {
 }
 
 fn send(andante: &Andante, bytes: &[u8]) -> Option<TcpStream> {
-    // Not as fast as possible: what is tried is memory, and not how fast connections are accepted.
+    // Below full speed: the test is about memory, and not about the speed of accepting.
     thread::park_timeout(Duration::from_millis(3));
     let mut stream = TcpStream::connect(andante.proxy()).ok()?;
     stream.set_nonblocking(true).ok()?;

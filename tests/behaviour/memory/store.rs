@@ -1,4 +1,4 @@
-//! A shared store that says more than anybody asked.
+//! A shared store whose replies exceed any question.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ use crate::support::{
 const HELLO: &str = "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:3\r\n\
                      $2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n\
                      $7\r\nmodules\r\n*0\r\n";
-/// A member's three channels, whose names do not matter for that.
+/// A member's three channels, whose names do not matter here.
 const SUBSCRIBED: &str = ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n\
                           >3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:3\r\n";
 

@@ -1,7 +1,7 @@
 //! Tests of how long an answer takes, which run while no other test loads the machine.
 //!
-//! A thread that has started an andante is beside others until it ends. So a test that restarts its andante does not wait for
-//! others in between.
+//! A thread that has started an andante counts as concurrent until it ends. So a test that restarts its andante does
+//! not wait for others in between.
 
 use std::cell::RefCell;
 

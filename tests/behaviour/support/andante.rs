@@ -30,49 +30,49 @@ impl Andante {
         Self::start(args, None)
     }
 
-    /// The same with a configuration file that says `toml`.
+    /// Starts andante with the configuration file `toml`.
     pub(crate) fn with_config(toml: &str) -> Self {
         Self::with_config_and(toml, &[])
     }
 
-    /// The same with flags that win over `toml`.
+    /// Starts andante with `args`, which win over the configuration file `toml`.
     pub(crate) fn with_config_and(toml: &str, args: &[&str]) -> Self {
         Self::start(args, Some(Self::file(toml)))
     }
 
-    /// The same with a log of `level`.
+    /// Starts andante with `args` and the log level `level`.
     pub(crate) fn logging(level: &str, args: &[&str]) -> Self {
         Self::launch(Self::command().env("ANDANTE_LOG", level), args, None)
     }
 
-    /// The same with a configuration file that says `toml`.
+    /// Starts andante with `args`, the log level `level` and the configuration file `toml`.
     pub(crate) fn logging_with_config(level: &str, toml: &str, args: &[&str]) -> Self {
         Self::launch(Self::command().env("ANDANTE_LOG", level), args, Some(Self::file(toml)))
     }
 
-    /// The same with a `variable` of the environment.
+    /// Starts andante with a `variable` of the environment.
     pub(crate) fn with_environment(variable: &str, value: &str) -> Self {
         Self::launch(Self::command().env(variable, value), &[], None)
     }
 
-    /// The same with a configuration file that says `toml`.
+    /// Starts andante with a `variable` of the environment and the configuration file `toml`.
     pub(crate) fn with_environment_and_config(variable: &str, value: &str, toml: &str) -> Self {
         Self::launch(Self::command().env(variable, value), &[], Some(Self::file(toml)))
     }
 
-    /// The same by this `command`, whose environment says more.
+    /// Starts andante by `command`, whose environment may have more variables.
     pub(crate) fn launched(command: &mut Command, args: &[&str]) -> Self {
         Self::launch(command, args, None)
     }
 
-    /// The same, started by `program`, which runs what its arguments say.
+    /// Starts andante through `program`, which runs its arguments as a command.
     pub(crate) fn started_by(program: &[&str]) -> Self {
         let mut command = Self::clean(program[0]);
         command.args(&program[1..]).arg(env!("CARGO_BIN_EXE_andante"));
         Self::launch(&mut command, &[], None)
     }
 
-    /// `andante`, with nothing of this environment that could change what it does.
+    /// `andante`, without environment variables that could change its behaviour.
     pub(crate) fn command() -> Command {
         Self::clean(env!("CARGO_BIN_EXE_andante"))
     }
@@ -100,7 +100,7 @@ impl Andante {
 
     fn launch(command: &mut Command, args: &[&str], config: Option<NamedTempFile>) -> Self {
         super::alone::beside();
-        // What a test before this one has sent is of no concern.
+        // The state of an earlier test must not count.
         command.arg("serve").env("ANDANTE_STATE", "off");
         for flag in ["--listen", "--admin"] {
             if !args.contains(&flag) {
@@ -163,12 +163,12 @@ impl Andante {
         Client::ask(at, format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"))
     }
 
-    /// What `/status` says.
+    /// The content of `/status`.
     pub(crate) fn status(&self) -> Value {
         self.page("/status").json()
     }
 
-    /// What `/metrics` says.
+    /// The content of `/metrics`.
     pub(crate) fn metrics(&self) -> String {
         self.page("/metrics").text()
     }
@@ -201,7 +201,7 @@ impl Andante {
         eventually("andante's end", || self.child.try_wait().unwrap())
     }
 
-    /// What it has written to standard error so far.
+    /// Text that andante has written to standard error so far.
     pub(crate) fn stderr(&self) -> String {
         self.stderr.text()
     }

@@ -1,4 +1,4 @@
-//! A client that sends what it is told, byte for byte.
+//! A client that sends given bytes unchanged.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
@@ -9,9 +9,9 @@ use super::{Message, RawConnection};
 /// A client on one connection.
 pub(crate) struct Client {
     wire: RawConnection,
-    /// What the other side has shown in TLS, in DER.
+    /// Certificate of the other side, in DER.
     pub(crate) certificate: Vec<u8>,
-    /// What was agreed on in TLS.
+    /// Protocol that ALPN has agreed on.
     pub(crate) alpn: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Client {
         Self { wire, certificate, alpn }
     }
 
-    /// What is left of it to speak TLS over.
+    /// The socket, to speak TLS over it.
     pub(super) fn into_socket(self) -> TcpStream {
         self.wire.socket()
     }
@@ -84,7 +84,7 @@ impl Client {
         self.wire.bytes(count).expect("as many bytes")
     }
 
-    /// Reads until what was read ends in `text`.
+    /// Reads until the received text ends in `text`.
     pub(crate) fn until(&mut self, text: &str) {
         let mut read = self.bytes(text.len());
         while !read.ends_with(text.as_bytes()) {
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Reads until the other side closes, and returns what came; panics if it does not close. A reset ends it, too.
+    /// Reads until the other side closes, and returns the bytes. Panics if it does not close. A reset is an end, too.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         match self.wire.rest() {
             Ok(rest) => rest,

@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that keeps what it is sent, read by the messages that OpenTelemetry publishes.
+//! An OpenTelemetry collector that stores received messages, decoded with the messages that OpenTelemetry publishes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -93,7 +93,7 @@ pub(crate) fn attributes(all: &[KeyValue]) -> Attributes {
     all.iter().map(|attribute| (attribute.key.clone(), text(attribute))).collect()
 }
 
-/// How long a span took.
+/// Duration of a span.
 pub(crate) fn length(span: &Span) -> Duration {
     Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano)
 }

@@ -1,4 +1,4 @@
-//! A port at which nobody listens.
+//! A port without a listener.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -9,13 +9,14 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt}
 
 use super::{Upstream, eventually};
 
-/// A port of loopback at which connections are refused. It is held, so that nobody else is given it meanwhile.
+/// A port of loopback at which connections are refused. The port is held, so that the system does not assign it
+/// meanwhile.
 pub(crate) struct DeadPort {
     held: OwnedFd,
 }
 
 impl DeadPort {
-    /// Some free port.
+    /// A free port.
     pub(crate) fn reserve() -> Self {
         Self { held: held((Ipv4Addr::LOCALHOST, 0).into(), false).expect("a free port") }
     }

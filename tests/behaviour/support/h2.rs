@@ -1,4 +1,4 @@
-//! HTTP/2: a client and an upstream made of the `h2` crate, and single frames for what that would not send.
+//! HTTP/2: a client and an upstream made of the `h2` crate, and single frames that the crate would not send.
 
 mod client;
 mod frames;

@@ -1,4 +1,4 @@
-//! What a process writes to standard error.
+//! Standard error of a process.
 
 use std::{
     io::{ErrorKind, Read},
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::PAUSE;
 
-/// What has been written so far. Read all the time, so that nobody who writes has to wait.
+/// The text so far. A thread reads all the time, so that the writer never blocks.
 #[derive(Clone)]
 pub(crate) struct Log(Arc<Mutex<Said>>);
 
@@ -33,7 +33,7 @@ impl Log {
         log
     }
 
-    /// All of it, up to this moment: what was written before is here.
+    /// The whole text up to this moment.
     pub(crate) fn text(&self) -> String {
         let mut said = self.0.lock();
         said.read();
@@ -42,7 +42,7 @@ impl Log {
 }
 
 impl Said {
-    /// Reads what there is; `false` at the end.
+    /// Reads the available bytes; `false` at the end.
     fn read(&mut self) -> bool {
         match self.pipe.read_to_end(&mut self.bytes) {
             Ok(_) => false,

@@ -1,4 +1,4 @@
-//! HTTP/1.1 messages as they are on the wire, read by code that shares nothing with what is tested.
+//! HTTP/1.1 messages as they are on the wire, read by code that is independent of andante's.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 
 use super::PATIENCE;
 
-/// As much of a message as helps whoever reads that a test has failed.
+/// Bytes of head and body that a failed test prints.
 const SHOWN: usize = 2000;
 
 /// A request or an answer.
@@ -21,17 +21,17 @@ pub(crate) struct Message {
     pub(crate) framed: Vec<u8>,
     /// The body, out of its chunks.
     pub(crate) body: Vec<u8>,
-    /// What followed the last chunk.
+    /// Trailers, behind the last chunk.
     pub(crate) trailers: Vec<(String, String)>,
 }
 
-/// A connection, and what was read from it but not asked for yet.
+/// A connection, and the bytes that were read from it but not consumed yet.
 pub(crate) struct RawConnection {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
 }
 
-/// What a connection is made of: a socket, or TLS over one.
+/// Transport of a connection: a socket, or TLS over a socket.
 pub(crate) trait Stream: Read + Write + Send {
     /// The socket below.
     fn socket(&self) -> &TcpStream;
@@ -39,7 +39,7 @@ pub(crate) trait Stream: Read + Write + Send {
     /// Says that nothing more will be sent.
     fn finish(&mut self);
 
-    /// Whether both sides have agreed to HTTP/2.
+    /// Whether both sides have agreed on HTTP/2.
     fn is_http2(&self) -> bool {
         false
     }
@@ -82,7 +82,7 @@ impl Message {
         all.pop()
     }
 
-    /// Whether there is a field called `name`.
+    /// Whether the message has a field called `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         !self.all(name).is_empty()
     }
@@ -123,13 +123,13 @@ impl RawConnection {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Another handle of the socket below. What was read and not asked for would be lost.
+    /// Another handle of the socket below. Buffered bytes would be lost, so there must be none.
     pub(super) fn socket(&self) -> TcpStream {
         assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
         self.stream.socket().try_clone().unwrap()
     }
 
-    /// What it is made of. What was read and not asked for would be lost.
+    /// Whether both sides have agreed on HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         self.stream.is_http2()
     }
@@ -211,7 +211,7 @@ impl RawConnection {
         Ok(std::mem::take(&mut self.buffer))
     }
 
-    /// What has come so far.
+    /// Bytes that have arrived so far.
     pub(crate) fn unread(&mut self) -> Vec<u8> {
         self.stream.socket().set_nonblocking(true).unwrap();
         while self.more().is_ok_and(|more| more) {}

@@ -39,13 +39,13 @@ impl Mock {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it saw so far.
+    /// Statistics of the mock so far.
     pub(crate) fn stats(&self) -> Value {
         let ask = "GET /__mock/stats HTTP/1.1\r\nHost: mock\r\nConnection: close\r\n\r\n";
         Client::ask(self.address, ask).json()
     }
 
-    /// Asks one of its control pages for something, which it must grant; returns what it says.
+    /// Sends a request to a control page, which must grant it. Returns the answer.
     pub(crate) fn control(&self, method: &str, page: &str, body: &str) -> Value {
         let answer = self.try_control(method, page, body);
         assert_eq!(answer.status(), 200, "{answer:?}");

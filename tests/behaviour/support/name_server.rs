@@ -1,4 +1,4 @@
-//! A name server that says what a test wants it to say.
+//! A name server with the answers that a test wants.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
@@ -11,12 +11,12 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// What is known of a name.
+/// The server's answer for a name.
 #[derive(Clone)]
 pub(crate) enum Name {
-    /// These addresses, for a minute.
+    /// These IPv4 addresses, for a minute.
     At(Vec<Ipv4Addr>),
-    /// The same for no longer than it takes to ask, and "no such name" for IPv6.
+    /// These IPv4 addresses with a TTL of 0, and "no such name" for IPv6.
     Briefly(Vec<Ipv4Addr>),
     /// There is no such name.
     Unknown,
@@ -34,7 +34,7 @@ pub(crate) struct NameServer {
 // === impl NameServer ===
 
 impl NameServer {
-    /// Says of each name what `known` says.
+    /// Answers each name with the result of `known`.
     pub(crate) fn start(known: impl Fn(&str) -> Name + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let server = Self { address: socket.local_addr().unwrap(), asked: Arc::default(), stop: Arc::default() };

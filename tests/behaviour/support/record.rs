@@ -1,4 +1,4 @@
-//! What an upstream remembers, whatever it speaks.
+//! Record of an upstream's connections and requests, for any protocol.
 
 use std::{
     net::SocketAddr,
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Message, eventually};
 
-/// Where an upstream is, and what has come there so far.
+/// Address of an upstream, and its connections and requests so far.
 pub(crate) struct Record {
     address: SocketAddr,
     connections: AtomicUsize,
@@ -19,7 +19,7 @@ pub(crate) struct Record {
 // === impl Record ===
 
 impl Record {
-    /// Of an upstream at `address`, to which nobody has come.
+    /// An empty record of an upstream at `address`.
     pub(super) fn new(address: SocketAddr) -> Self {
         Self { address, connections: AtomicUsize::new(0), requests: Mutex::default() }
     }
@@ -53,7 +53,7 @@ impl Record {
         format!("http://{}{path}", self.address)
     }
 
-    /// What was requested so far.
+    /// Requests so far.
     pub(crate) fn requests(&self) -> Vec<Message> {
         self.requests.lock().clone()
     }
@@ -65,7 +65,7 @@ impl Record {
         requests.remove(0)
     }
 
-    /// How many connections there have been so far.
+    /// Number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }

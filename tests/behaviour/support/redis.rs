@@ -17,9 +17,9 @@ pub(crate) struct Redis {
     process: Child,
     address: SocketAddr,
     args: Vec<String>,
-    /// Where it writes what it has to; gone when it is dropped.
+    /// Folder of the server's files, removed on drop.
     _folder: TempDir,
-    /// Its certificate and key, if it speaks nothing but TLS.
+    /// Certificate and key of a server with TLS only.
     tls: Option<NamedTempFile>,
 }
 
@@ -29,12 +29,12 @@ impl Redis {
         Self::start_with(&[])
     }
 
-    /// The same, with other arguments.
+    /// Starts a server on a free port with other arguments.
     pub(crate) fn start_with(args: &[&str]) -> Self {
         Self::begin(args, None)
     }
 
-    /// One that speaks nothing but TLS, and shows `leaf`.
+    /// Starts a server with TLS only, which shows `leaf`.
     pub(crate) fn secure(leaf: &Leaf) -> Self {
         Self::begin(&[], Some(leaf.file()))
     }
@@ -77,12 +77,12 @@ impl Redis {
         redis
     }
 
-    /// The same, and declares it a new store for a fleet.
+    /// Starts a server, and declares it a new store for a fleet.
     pub(crate) fn for_a_fleet() -> Self {
         Self::for_a_fleet_with(&[])
     }
 
-    /// The same, with other arguments.
+    /// Starts a server, and declares it a new store by `fleet init` with `args`.
     pub(crate) fn for_a_fleet_with(args: &[&str]) -> Self {
         let redis = Self::start();
         let done = Andante::command().args(["fleet", "init", "--store", &redis.url()]).args(args).output().unwrap();
@@ -98,7 +98,7 @@ impl Redis {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    /// Kills it. What it knew is lost.
+    /// Kills the server, whose data is lost.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -110,7 +110,7 @@ impl Redis {
         self.wait();
     }
 
-    /// What it answers to a command, whose arguments have no spaces in them.
+    /// Reply to a command, whose arguments have no spaces in them.
     pub(crate) fn ask(&self, command: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
@@ -141,14 +141,14 @@ impl Redis {
     }
 }
 
-/// An address of loopback that nobody listens at.
+/// An address of loopback without a listener.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

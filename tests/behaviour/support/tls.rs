@@ -24,10 +24,10 @@ mod blind;
 pub(crate) use self::authority::{Authority, Leaf};
 use self::blind::Blind;
 
-/// Whom andante is told to believe, where a test does not say otherwise.
+/// Authority that andante trusts, where a test does not say otherwise.
 pub(crate) static TRUSTED: LazyLock<Authority> = LazyLock::new(|| Authority::new("trusted"));
 
-/// What an upstream was asked for in a handshake.
+/// Server name and ALPN of a handshake, as an upstream received them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) sni: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Hello {
 #[derive(Clone)]
 pub(crate) struct Server(pub(super) Arc<ServerConfig>);
 
-/// How a worker speaks TLS: HTTP/1.1 with a name in the handshake, unless told otherwise.
+/// TLS settings of a worker: HTTP/1.1 with a name in the handshake by default.
 #[derive(Clone)]
 pub(crate) struct Worker {
     /// Whom it trusts.
@@ -60,7 +60,7 @@ pub(crate) struct Interceptor {
     data: TempDir,
 }
 
-/// One side of a TLS connection.
+/// A TLS connection as one side sees it.
 struct Side {
     tls: Connection,
     socket: TcpStream,
@@ -75,7 +75,7 @@ impl Server {
         Self::assemble(config.with_no_client_auth().with_single_cert(leaf.chain(), leaf.key()).unwrap(), alpn)
     }
 
-    /// The same for those alone who show a certificate of `clients`.
+    /// A server only for clients that show a certificate of `clients`.
     pub(crate) fn for_clients_of(leaf: &Leaf, clients: &Authority) -> Self {
         let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
         let roots = Arc::new(store(&[clients.certificate()]));
@@ -94,7 +94,7 @@ impl Server {
         StreamOwned::new(ServerConnection::new(self.0.clone()).unwrap(), socket)
     }
 
-    /// Answers a handshake; says what was asked for, and how it went.
+    /// Answers a handshake. Returns the client's hello, and the result.
     pub(crate) fn accept(&self, mut socket: TcpStream) -> (Option<Hello>, io::Result<RawConnection>) {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut acceptor = Acceptor::default();
@@ -168,7 +168,7 @@ impl Worker {
         ClientConnection::new(Arc::new(self.config()), name).unwrap()
     }
 
-    /// Shakes hands over `client`, with each piece of what it says written as `write` does it.
+    /// Shakes hands over `client`, and writes each piece of its messages by `write`.
     pub(crate) fn shake(&self, client: Client, hello: impl Fn(&mut TcpStream, &[u8])) -> io::Result<Client> {
         let mut connection = self.connection();
         let mut socket = client.into_socket();
@@ -196,7 +196,7 @@ impl Interceptor {
         Self::with_config("", args)
     }
 
-    /// The same with a configuration file that says `toml`.
+    /// Starts an intercepting andante with the configuration file `toml`.
     pub(crate) fn with_config(toml: &str, args: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let own = ["--data", data.path().to_str().unwrap(), "--upstream-ca", TRUSTED.file()];
@@ -204,7 +204,7 @@ impl Interceptor {
         Self { andante, data }
     }
 
-    /// The same with a log of `level`.
+    /// Starts an intercepting andante with the configuration file `toml` and the log level `level`.
     pub(crate) fn logging(level: &str, toml: &str, args: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let own = ["--data", data.path().to_str().unwrap(), "--upstream-ca", TRUSTED.file()];
@@ -222,7 +222,7 @@ impl Interceptor {
         Worker::trusting(&self.data.path().join("ca.pem"), target)
     }
 
-    /// A tunnel to `target`, in which nothing has been said.
+    /// A tunnel to `target`, without any byte in it so far.
     pub(crate) fn tunnel(&self, target: &str) -> Client {
         let mut client = Client::connect(self.andante.proxy());
         client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
@@ -259,7 +259,7 @@ impl Read for Side {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return outcome,
             }
-            // Whatever could not be written any more: the other side may have said why.
+            // Ignores a failed write: the other side may have sent its reason.
             self.tls.read_tls(&mut self.socket)?;
             self.tls.process_new_packets().map_err(io::Error::other)?;
         }

@@ -1,4 +1,4 @@
-//! An upstream that does as it is told, and remembers what it was sent.
+//! A scripted upstream that records connections and requests.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ pub(crate) struct Upstream {
     seen: Arc<Seen>,
 }
 
-/// One connection to an [`Upstream`].
+/// A connection to an [`Upstream`].
 pub(crate) struct Connection {
     wire: RawConnection,
     seen: Arc<Seen>,
@@ -36,7 +36,7 @@ struct Seen {
     record: Record,
     /// Connections that the other side has closed, and that the script has noticed.
     ended: AtomicUsize,
-    /// What was asked for in TLS.
+    /// TLS handshakes so far.
     hellos: Mutex<Vec<Hello>>,
     stop: AtomicBool,
 }
@@ -49,7 +49,7 @@ impl Upstream {
         Self::start(None, script)
     }
 
-    /// The same, inside of TLS; connections whose handshake fails never come to the script.
+    /// Runs `script` for each connection, inside of TLS. Connections whose handshake fails never reach the script.
     pub(crate) fn secure(tls: Server, script: impl Fn(Connection) + Send + Sync + 'static) -> Self {
         Self::start(Some(tls), script)
     }
@@ -81,7 +81,7 @@ impl Upstream {
         upstream
     }
 
-    /// Answers each request with what `answer` makes of it, and keeps the connection.
+    /// Answers each request with the result of `answer`, and keeps the connection open.
     pub(crate) fn answering<A: AsRef<[u8]>>(answer: impl Fn(&Message) -> A + Send + Sync + 'static) -> Self {
         Self::scripted(move |mut connection| {
             while let Some(request) = connection.request() {
@@ -110,12 +110,12 @@ impl Upstream {
         Self::always("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     }
 
-    /// The same inside of TLS.
+    /// Answers each request inside of TLS with 200 and a short body.
     pub(crate) fn secure_ok(tls: Server) -> Self {
         Self::secure(tls, Connection::ok)
     }
 
-    /// Sends back whatever it is sent.
+    /// Echoes all received bytes.
     pub(crate) fn echo() -> Self {
         Self::scripted(|mut connection| {
             while let Ok(byte) = connection.bytes(1) {
@@ -124,17 +124,17 @@ impl Upstream {
         })
     }
 
-    /// How many of its connections are over.
+    /// Number of ended connections.
     pub(crate) fn ended(&self) -> usize {
         self.seen.ended.load(Ordering::Acquire)
     }
 
-    /// What it was asked for in TLS so far.
+    /// TLS handshakes so far.
     pub(crate) fn hellos(&self) -> Vec<Hello> {
         self.seen.hellos.lock().clone()
     }
 
-    /// The first of them. It may be known to the other side before it is known here.
+    /// The first handshake. The other side may know of it before it is recorded here.
     pub(crate) fn hello(&self) -> Hello {
         eventually("a handshake", || self.hellos().into_iter().next())
     }
@@ -151,7 +151,7 @@ impl Deref for Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.seen.stop.store(true, Ordering::Release);
-        // Wakes whoever accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address());
     }
 }
@@ -184,19 +184,19 @@ impl Connection {
         Some(request)
     }
 
-    /// The head of the next request, whose body stays unread. It is remembered, too.
+    /// The head of the next request, whose body stays unread. The head is recorded, too.
     pub(crate) fn head(&mut self) -> Option<Message> {
         let request = Message { head: self.wire.head().ok()??, ..Message::default() };
         self.remember(request.clone());
         Some(request)
     }
 
-    /// Keeps what was read in another way, as if it were a request.
+    /// Records a request that was read in another way.
     pub(crate) fn remember(&self, request: Message) {
         self.seen.record.remember(request);
     }
 
-    /// Who connects.
+    /// Address of the client.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.wire.socket().peer_addr().unwrap()
     }
@@ -207,7 +207,7 @@ impl Connection {
         Some(Self { wire, seen: self.seen })
     }
 
-    /// Whether both sides have agreed to HTTP/2.
+    /// Whether both sides have agreed on HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.wire.is_http2()
     }
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Sends `bytes`, if anybody is there to take them.
+    /// Sends `bytes`, and ignores a closed connection.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.wire.send(bytes);
     }
@@ -234,7 +234,7 @@ impl Connection {
         self.wire.bytes(count)
     }
 
-    /// Waits until the other side closes, and returns what it still sent.
+    /// Waits until the other side closes, and returns its last bytes.
     pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
         self.wire.rest()
     }

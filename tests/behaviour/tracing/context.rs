@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use super::{TRACE, WORKER, get, traced, traced_with};
 use crate::support::{Andante, Collector, Upstream, pause};
 
-/// What an API sees of the fields of a worker.
+/// Trace fields of a worker as an API sees them.
 fn seen(andante: &Andante, upstream: &Upstream, fields: &str) -> (Option<String>, Option<String>) {
     let before = upstream.requests().len();
     assert_eq!(get(andante, &upstream.url("/"), fields).status(), 200);

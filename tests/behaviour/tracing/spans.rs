@@ -1,4 +1,4 @@
-//! Spans, and what they say.
+//! Spans and their attributes.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -134,7 +134,7 @@ fn a_retry_is_a_second_client_span_that_says_why() {
     assert_eq!(parents, expected);
 }
 
-/// How many spans there are of a request once its server span is there, which ends last; at least `tries` of them are tries.
+/// Number of spans of a request after its server span, which ends last. Waits for `tries` spans of tries.
 fn of_tries(collector: &Collector, tries: usize) -> usize {
     crate::support::eventually("the server span", || {
         let spans = collector.spans();

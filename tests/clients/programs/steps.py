@@ -1,4 +1,4 @@
-"""What every Python client asks for, and what it has to get. The base URL is the program's argument."""
+"""Requests of every Python client, and the required answers. The base URL is the program's argument."""
 
 import sys
 from typing import NamedTuple, Optional

@@ -23,7 +23,7 @@ def kind(serve):
 def wsgi(app, address, port):
     import waitress
 
-    # More threads than workers: it is the limiter that is to make requests wait, or nobody.
+    # More threads than workers: only the limiter may make requests wait.
     waitress.serve(app, host=address, port=port, threads=80, channel_timeout=600, _quiet=True)
 
 
@@ -87,7 +87,7 @@ def fastapi_limiter(count, seconds):
 
 
 def django(**settings):
-    """Django without anything, and what a view needs; `settings` go in."""
+    """Bare Django with `settings`, and the functions for a view."""
     import django as package
     from django.conf import settings as configuration
 
@@ -250,7 +250,7 @@ def parallel(count, work, status, retry_after=None, body=""):
 
 @kind(aiohttp)
 def lying(limit, lie):
-    """A window of `limits` that is counted well, and told of as LIES have it."""
+    """A window of `limits` with correct counts and the false reports of LIES."""
     import limits as package
     from aiohttp import web
 
@@ -273,7 +273,7 @@ def lying(limit, lie):
     return app
 
 
-# What is told in the place of limit, remaining, and seconds until the reset; and how many answers there were.
+# False values for limit, remaining, and seconds until the reset, from the true ones and the number of answers.
 LIES = {
     "frozen": lambda limit, remaining, reset, answers: (limit, 0, reset),
     "full": lambda limit, remaining, reset, answers: (limit, limit, reset),
@@ -286,7 +286,7 @@ LIES = {
 
 @kind(aiohttp)
 def backend(work=0.0):
-    """No limiter: what stands behind nginx and Envoy."""
+    """No limiter: the backend of nginx and Envoy."""
     return parallel(1_000_000, work, 503)
 
 

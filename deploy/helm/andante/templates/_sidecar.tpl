@@ -22,7 +22,7 @@ template of its own, with the dependency's context:
     - {name: andante-admin, containerPort: 9128}
   {{- end }}
   # From inside, so that the admin pages may stay on loopback. `health` fails while a store is away, and a restart would end
-  # all that waits; `status` fails only when andante does not answer.
+  # all waiting requests; `status` fails only when andante does not answer.
   startupProbe:
     exec: {command: [/usr/local/bin/andante, status, --json]}
     periodSeconds: 1

@@ -25,7 +25,7 @@ use crate::support::{
 /// A client on one connection.
 pub(crate) struct Client2 {
     sender: SendRequest<Bytes>,
-    /// What each stream may be sent; set from outside while the connection runs.
+    /// Sets the window of each stream while the connection runs.
     window: mpsc::UnboundedSender<u32>,
     connection: JoinHandle<Result<(), h2::Error>>,
 }
@@ -36,9 +36,9 @@ pub(crate) struct Asked {
     body: SendStream<Bytes>,
 }
 
-/// An answer of which the head is here.
+/// An answer whose head has arrived.
 pub(crate) struct Incoming {
-    /// Its body is empty.
+    /// The head, with an empty body.
     pub(crate) head: Message,
     body: RecvStream,
     sending: SendStream<Bytes>,
@@ -52,7 +52,7 @@ impl Client2 {
         Self::with(&client::Builder::new(), address)
     }
 
-    /// The same with settings of its own.
+    /// Connects to `address` with these settings.
     pub(crate) fn with(settings: &client::Builder, address: SocketAddr) -> Self {
         let stream = wait("a connection", TcpStream::connect(address)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -127,7 +127,7 @@ impl Asked {
         self.try_answer().expect("an answer")
     }
 
-    /// Waits for the answer, or for what comes instead.
+    /// Waits for the answer, or for the error in its place.
     pub(crate) fn try_answer(self) -> Result<Message, h2::Error> {
         self.try_head()?.try_rest()
     }
@@ -184,7 +184,7 @@ impl Incoming {
         Ok(self.head)
     }
 
-    /// The body, for whoever reads it in his own way.
+    /// The body, for tests that read it themselves.
     pub(crate) fn into_body(self) -> RecvStream {
         self.body
     }

@@ -1,4 +1,4 @@
-//! Frames one by one (RFC 9113 §4), for what no library sends.
+//! Frames one by one (RFC 9113 §4), for messages that no library sends.
 
 use std::io::{self, Read, Write};
 
@@ -21,7 +21,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 
-/// One side of an HTTP/2 connection.
+/// An HTTP/2 connection as one side sees it, frame by frame.
 pub(crate) struct Frames<S>(S);
 
 /// A frame.
@@ -59,7 +59,7 @@ impl<S: Read + Write> Frames<S> {
         Self(stream)
     }
 
-    /// Sends a frame, if anybody is there to take it.
+    /// Sends a frame, and ignores a closed connection.
     pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let _ = self.try_send(kind, flags, stream, payload);
     }
@@ -102,7 +102,7 @@ impl<S: Read + Write> Frames<S> {
         Some(frame)
     }
 
-    /// The next frame, to which nothing is said.
+    /// The next frame, without any reply to it.
     pub(crate) fn read(&mut self) -> io::Result<Frame> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head)?;
@@ -136,7 +136,7 @@ impl<S: Read + Write> Frames<S> {
 // === impl Frame ===
 
 impl Frame {
-    /// Whether nothing more comes on its stream.
+    /// Whether the frame ends its stream.
     pub(crate) fn ends(&self) -> bool {
         matches!(self.kind, kind::DATA | kind::HEADERS) && self.flags & END_STREAM != 0
     }

@@ -29,7 +29,7 @@ pub(crate) struct Upstream2 {
 
 /// A request, and the way to answer it.
 pub(crate) struct Exchange {
-    /// What was asked for; its body only after [`read`](Self::read).
+    /// The request. Its body is complete only after [`read`](Self::read).
     pub(crate) request: Message,
     body: RecvStream,
     respond: SendResponse<Bytes>,
@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
 // === impl Upstream2 ===
 
 impl Upstream2 {
-    /// Does with each request what `answer` says.
+    /// Answers each request by `answer`.
     pub(crate) fn serving<A>(answer: impl Fn(Exchange) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = ()> + Send + 'static,
@@ -48,7 +48,7 @@ impl Upstream2 {
         Self::with(server::Builder::new(), answer)
     }
 
-    /// The same with settings of its own.
+    /// Answers each request by `answer`, with these settings.
     pub(crate) fn with<A>(settings: server::Builder, answer: impl Fn(Exchange) -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = ()> + Send + 'static,
@@ -138,7 +138,7 @@ impl Exchange {
         self.head(status, fields, end)
     }
 
-    /// The same, where the request is still to be read.
+    /// Begins an answer while the request may still be unread.
     pub(crate) fn head(&mut self, status: u16, fields: &[(&str, &str)], end: bool) -> Option<SendStream<Bytes>> {
         let mut answer = Response::builder().status(status);
         for (name, value) in fields {

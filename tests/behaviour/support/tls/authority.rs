@@ -1,4 +1,4 @@
-//! Who signs for upstreams in tests, and what is signed: good, and bad in every way.
+//! Authorities that sign for upstreams in tests, and their certificates: good ones, and bad ones of every kind.
 
 use std::io::Write as _;
 
@@ -51,7 +51,7 @@ impl Authority {
         self.sign(names, |_| {})
     }
 
-    /// The same, spoiled by `how`.
+    /// A certificate for `names`, spoiled by `how`.
     pub(crate) fn sign(&self, names: &[&str], how: impl FnOnce(&mut CertificateParams)) -> Leaf {
         let (params, key) = params(names, how);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -81,7 +81,7 @@ impl Authority {
 // === impl Leaf ===
 
 impl Leaf {
-    /// Signed by nobody but itself.
+    /// A self-signed certificate.
     pub(crate) fn self_signed(names: &[&str]) -> Self {
         let (params, key) = params(names, |_| {});
         Self { certificate: params.self_signed(&key).unwrap().der().clone(), key: key.serialize_pem() }

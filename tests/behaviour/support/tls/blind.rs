@@ -1,4 +1,4 @@
-//! Takes any certificate, to look at those that nobody should take.
+//! Verifier that accepts any certificate, to inspect bad ones.
 
 use rustls::{
     DigitallySignedStruct, SignatureScheme,
