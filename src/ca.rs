@@ -72,7 +72,7 @@ impl Ca {
             }
             found => found?,
         };
-        // Also if it is not new: whoever made it may not have come to this yet, or not have lived to do it.
+        // Also for an existing CA: its maker may not have published it yet, or may have died before.
         stored.publish(dir)?;
         Self::assemble(stored)
     }
@@ -93,12 +93,12 @@ impl Ca {
         Ok(Self { leaf_cache: LeafCache::new(&certificate, key)?, certificate })
     }
 
-    /// The public part: what it is called, until when it is good, for which hosts.
+    /// The public part: its name, its expiry, and its hosts.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// What workers must trust.
+    /// The certificate that workers must trust.
     pub fn certificate_pem(&self) -> &str {
         self.certificate.pem()
     }
@@ -108,8 +108,9 @@ impl Ca {
         self.certificate.fingerprint()
     }
 
-    /// How to be `host` (in its canonical spelling, an IPv6 address without brackets) towards a worker. The certificate
-    /// is made on the first call and kept, as long as no more than a thousand others are asked for.
+    /// TLS configuration for acting as `host` towards a worker. `host` has its canonical spelling, an IPv6 address
+    /// without brackets. The certificate is made on the first call and kept, as long as no more than a thousand others
+    /// are asked for.
     ///
     /// # Errors
     /// If `host` cannot be in a certificate, or the CA may not sign for it.
@@ -117,7 +118,7 @@ impl Ca {
         self.leaf_cache.server_config(host, alpn, now, &self.certificate)
     }
 
-    /// How many certificates have been signed.
+    /// Number of signed certificates.
     pub fn minted(&self) -> u64 {
         self.leaf_cache.minted()
     }

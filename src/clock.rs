@@ -8,8 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made, or since the first of the
-/// clocks was that it [goes on from](Clock::resume).
+/// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made. A clock that
+/// [continues](Clock::resume) others counts from the making of the first of them.
 ///
 /// Eight bytes, unlike the standard library's sixteen: a lane keeps hundreds of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Instant(u64);
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: tokio::time::Instant,
-    /// What it showed when it was made.
+    /// Reading at the time it was made.
     began: Instant,
 }
 
@@ -77,12 +77,12 @@ impl Clock {
         Self { start: tokio::time::Instant::now(), began: Instant::START }
     }
 
-    /// A clock that shows `past` since [`Instant::START`] now: it goes on where that of a process before this one ended.
+    /// A clock that shows `past` since [`Instant::START`] now: it continues where a previous process' clock ended.
     pub fn resume(past: Duration) -> Self {
         Self { began: Instant(nanos(past)), ..Self::start() }
     }
 
-    /// When it was made.
+    /// Reading at the time the clock was made.
     pub fn began(&self) -> Instant {
         self.began
     }
@@ -108,7 +108,7 @@ impl Clock {
         self.start + at.since(self.began()).min(Duration::from_secs(1_000_000_000))
     }
 
-    /// Sleeps until `at`; for ever if that is [`Instant::FAR`].
+    /// Sleeps until `at`; without end if that is [`Instant::FAR`].
     pub async fn sleep_until(&self, at: Instant) {
         match self.start.checked_add(at.since(self.began())) {
             Some(deadline) if at != Instant::FAR => tokio::time::sleep_until(deadline).await,
@@ -127,8 +127,8 @@ pub fn monotonic() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// The time since this machine was started, which goes on while it sleeps and does not jump when its clock is set; and
-/// which of its starts that was, if the system says.
+/// Time since this machine was started, and the id of that start, if the system knows it. The time also passes while
+/// the machine sleeps, and does not jump when its clock is set.
 pub fn since_boot() -> (Duration, Option<String>) {
     let since = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Boottime)).unwrap_or_default();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();

@@ -1,9 +1,9 @@
 //! The process's memory account: how much memory it may take (`max-memory`), and which holder has how much of it.
 //!
-//! Charges are coarse: a connection reserves a few KiB at once, so that a small request touches no shared counter. What is
-//! not charged is still counted: the resident memory is read again while charges grow. A holder may take as much as is
-//! left free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So the largest
-//! holder is refused first, and one that holds little is served while others fill the memory.
+//! Charges are coarse: a connection reserves a few KiB at once, so that a small request touches no shared counter.
+//! Uncharged memory is still counted: the resident memory is read again while charges grow. A holder may take as much
+//! as is left free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So the
+//! largest holder is refused first, and one that holds little is served while others fill the memory.
 
 mod machine;
 
@@ -14,11 +14,11 @@ use parking_lot::{Mutex, MutexGuard};
 pub use self::machine::default_bytes;
 use crate::clock::{Clock, Instant};
 
-/// The part of the memory that no holder is given: an allocator keeps freed pages for a while, and the kernel's page tables,
-/// threads and small values are charged to nobody.
+/// Part of the memory that no holder is given. An allocator keeps freed pages for a while, and the kernel's page
+/// tables, threads and small values are charged to no holder.
 const RESERVE_PART: u64 = 8;
-/// The part of the memory that is left when clients with little are refused. Only charges count for that: memory that nobody is
-/// charged for refuses no client with little.
+/// Part of the memory that is left when clients with little are refused. Only charges count for that: uncharged memory
+/// refuses no client with little.
 const BRIM_PART: u64 = 16;
 /// A holder with less than this part of the memory counts as one with little.
 const LITTLE_PART: u64 = 64;
@@ -60,11 +60,11 @@ struct Account {
     resident: u64,
     charged_then: u64,
     read: Option<Instant>,
-    /// Whether somebody reads it at the moment.
+    /// A thread is reading the resident memory.
     reading: bool,
 }
 
-/// Memory that a holder has. Dropped, it is given back.
+/// Memory that a holder has. Dropping the charge returns the memory.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<Memory>,
@@ -97,8 +97,8 @@ impl Memory {
         self.account.lock().charged
     }
 
-    /// Whether the connections of `holder` are to end: the process has more memory than its bound, and `holder` most of it. The
-    /// resident memory counts, too, so this is how memory that nobody is charged for becomes free.
+    /// Returns whether the connections of `holder` are to end: the process has more memory than its bound, and `holder`
+    /// most of it. The resident memory counts, too, so that uncharged memory becomes free this way.
     pub fn is_to_end(&self, holder: Holder) -> bool {
         let mut account = self.account.lock();
         self.sample(&mut account);
@@ -151,7 +151,7 @@ impl Account {
         (self.resident + since).max(self.base + self.charged)
     }
 
-    /// Whether `holder` may take `more` bytes for a charge of `after` bytes.
+    /// Returns whether `holder` may take `more` bytes for a charge of `after` bytes.
     fn fits(&self, bytes: u64, holder: Holder, more: u64, after: u64) -> bool {
         let (used, held) = (self.used() + more, self.holders.get(&holder).copied().unwrap_or_default() + more);
         let free = (bytes - bytes / RESERVE_PART).saturating_sub(used);
@@ -159,7 +159,7 @@ impl Account {
         held <= free || little || (after <= SMALL_BYTES && free > 0)
     }
 
-    /// Whether more memory than `bytes` is in use, and `holder` is the largest and has a large part of it.
+    /// Returns whether more memory than `bytes` is in use, and `holder` is the largest and has a large part of it.
     fn is_to_end(&self, bytes: u64, holder: Holder) -> bool {
         let held = self.holders.get(&holder).copied().unwrap_or_default();
         self.used() > bytes && held >= bytes / LARGE_PART && self.holders.values().all(|other| *other <= held)

@@ -1,4 +1,5 @@
-//! What andante counts, and how Prometheus reads it. Owns a registry of its own; reads no clock and answers no request.
+//! andante's metrics, and the form in which Prometheus reads them. Owns a registry of its own; reads no clock and
+//! answers no request.
 //!
 //! The code on the way of a request holds a [`RuleMetrics`] with resolved handles: counting is an atomic addition,
 //! never a look-up.
@@ -37,7 +38,7 @@ use self::{
     reuse::BothSides,
 };
 
-/// Named as Prometheus names its own.
+/// Names and help texts, named like Prometheus' own metrics.
 const CONFIG: [[&str; 2]; 2] = [
     ["andante_config_last_reload_successful", "Whether the configuration that was loaded last holds."],
     [
@@ -60,9 +61,9 @@ pub struct Metrics {
     pub upstream_reuse: Reuse,
     /// Requests to the admin API with a wrong token.
     pub wrong_tokens: IntCounter,
-    /// Whether the configuration that was loaded last holds, and when the one that holds was loaded.
+    /// Success of the last load of a configuration, and the time of the last successful load.
     config: [Gauge; 2],
-    /// Whether what is sent is written down.
+    /// 1 while the state is persisted, else 0.
     state: Gauge,
 }
 
@@ -83,11 +84,11 @@ struct Known {
 // === impl Metrics ===
 
 impl Metrics {
-    /// How many hosts without a rule get a label of their own.
+    /// Number of hosts without a rule that get a label of their own.
     pub const UNRULED_HOSTS: usize = 100;
     /// The label that all further hosts without a rule share.
     pub const OTHER: &str = "other";
-    /// What the pace of a limit is called, and what it means: what was learned is added to what is configured.
+    /// Name and help text of the pace of a limit: learned limits are added to configured ones.
     pub const PACE: [&str; 2] = families::PACE;
 
     /// Numbers of its own, all at zero, with `andante_build_info` and the process' own metrics.
@@ -148,7 +149,7 @@ impl Metrics {
         known.rule(label, &self.shared.families)
     }
 
-    /// How many requests ended this way so far, over all rules and hosts.
+    /// Number of requests that ended with `outcome` so far, over all rules and hosts.
     pub fn counted(&self, outcome: CallOutcome) -> u64 {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
     }
@@ -158,7 +159,7 @@ impl Metrics {
         drop(self.rule(name));
     }
 
-    /// Tunnels that were intercepted so far, over all rules and hosts, by what came of them.
+    /// Intercepted tunnels so far, over all rules and hosts, by outcome.
     pub fn interceptions(&self) -> BTreeMap<String, u64> {
         sums(&self.shared.families.interceptions, "outcome")
     }
@@ -173,12 +174,12 @@ impl Metrics {
         sums(&self.shared.families.answers, "code")
     }
 
-    /// How many times a request was sent again so far, over all rules and hosts.
+    /// Number of retries so far, over all rules and hosts.
     pub fn retried(&self) -> u64 {
         sums(&self.shared.families.retries, "reason").into_values().sum()
     }
 
-    /// How many requests needed no slot so far, over all rules and hosts.
+    /// Number of requests that needed no slot so far, over all rules and hosts.
     pub fn saved(&self) -> u64 {
         sums(&self.shared.families.savings, "by").into_values().sum()
     }
@@ -200,12 +201,12 @@ impl Metrics {
         }
     }
 
-    /// Whether what is sent is written down, from now on as long as nothing else is said.
+    /// Records whether the state is persisted, until the next call.
     pub fn state_written(&self, written: bool) {
         self.state.set(f64::from(u8::from(written)));
     }
 
-    /// Shows whether what is sent is written down.
+    /// Shows the metric of [`state_written`](Self::state_written).
     pub fn show_state(&self) {
         self.register(Box::new(self.state.clone()));
     }

@@ -8,7 +8,7 @@ use http::HeaderValue;
 
 use super::{Origin, Scheme};
 
-/// How upstreams are reached. The default goes straight there.
+/// Way to reach upstreams. The default connects directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
     /// Leaves as HTTPS although the worker asked for `http://`.
@@ -17,15 +17,15 @@ pub struct Egress {
     pub via: Option<Parent>,
     /// Requests and answers get no `Via` field.
     pub unannounced: bool,
-    /// Addresses to connect to, in the place of what the name resolves to.
+    /// Addresses to connect to, instead of resolving the host's name.
     pub resolve: Vec<IpAddr>,
     /// Our own address to connect from.
     pub source: Option<IpAddr>,
-    /// The name to ask for and to verify in TLS, in the place of the host's.
+    /// Name to send and to verify in TLS, instead of the host's.
     pub sni: Option<String>,
     /// The client certificate, for upstreams that ask for one.
     pub identity: Option<Identity>,
-    /// How long they may take.
+    /// Time limits for the upstreams of the rule.
     pub timeouts: RuleTimeouts,
 }
 
@@ -74,14 +74,15 @@ pub struct Identity {
 // === impl Egress ===
 
 impl Egress {
-    /// Whether requests to `origin` are for a parent proxy, which wants them in the absolute form
-    /// (RFC 9112 §3.2.2), and with its [authorization](Parent::authorization).
+    /// Returns whether requests to `origin` go to an HTTP parent proxy. Such requests have the absolute form
+    /// (RFC 9112 §3.2.2) and the parent's [authorization](Parent::authorization).
     pub fn absolute_form(&self, origin: &Origin) -> bool {
         let http = self.via.as_ref().is_some_and(|parent| parent.protocol == ParentProtocol::Http);
         http && origin.scheme == Scheme::Http
     }
 
-    /// Whether requests carry credentials of ours on the way: a client certificate, a parent proxy's password.
+    /// Returns whether requests carry andante's own credentials: a client certificate, or a parent proxy's
+    /// password.
     pub fn lends_credentials(&self) -> bool {
         self.identity.is_some() || self.via.as_ref().is_some_and(|parent| parent.credentials.is_some())
     }

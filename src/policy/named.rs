@@ -1,4 +1,4 @@
-//! Which rules hold for a tunnel whose client names another host in its TLS handshake than in its CONNECT.
+//! Rules for a tunnel whose client names different hosts in its TLS handshake and in its CONNECT.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct NamedTunnel {
 }
 
 impl Rules {
-    /// Whether any rule may be meant for a server name.
+    /// Returns whether any rule may match a server name.
     pub fn may_name(&self) -> bool {
         self.iter().next().is_some() || !self.interception().hosts.is_empty()
     }
@@ -53,7 +53,7 @@ impl Rules {
         (self.https(origin, policy), policy)
     }
 
-    /// Whether a rule, or the list of intercepted hosts, is for `name`.
+    /// Returns whether a rule, or the list of intercepted hosts, is for `name`.
     fn is_named(&self, name: &Origin) -> bool {
         let policy = self.find(name);
         let listed = || self.https_because(name, policy.unwrap_or(self.unruled())).1 == HttpsReason::Listed;

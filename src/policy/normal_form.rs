@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-/// The value of a key of which a request names several: servers differ in which of them they read. All such requests
-/// share one budget.
+/// Value of a key that a request names several times: servers differ in the one that they read. All such requests share
+/// one budget.
 pub const SEVERAL: &[u8] = b"(several)";
 
 /// A path in segments, without empty ones, `.` and `..`, and with escapes undone.
@@ -17,8 +17,8 @@ pub type Segments<'a> = SmallVec<[Cow<'a, str>; 8]>;
 
 /// The ways in which servers read a path.
 ///
-/// By RFC 3986 an escaped slash and what follows a `;` are a part of their segment. Some servers take the slash for a
-/// separator, drop what follows the `;`, take a backslash for a slash, or undo escapes twice.
+/// By RFC 3986 an escaped slash and what follows a `;` are a part of their segment. Other servers treat an escaped
+/// slash or a backslash as a separator, drop the text after `;`, or undo escapes twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings<'a> {
     strict: Segments<'a>,
@@ -109,14 +109,14 @@ fn form_text(text: &[u8]) -> Cow<'_, [u8]> {
     unescaped_bytes(&blanks).into_owned().into()
 }
 
-/// The value of the field `name` with these `lines`: each blank is one space, none stands outside, and the scheme of a
-/// credential is in one case (RFC 9110 §5.5, §11.1).
+/// Value of the field `name` with these `lines`. Each blank is one space, and blanks at either end are dropped. The
+/// scheme of a credential is in one case (RFC 9110 §5.5, §11.1).
 pub fn field<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
     let credential = matches!(name, "authorization" | "proxy-authorization");
     one_of(lines.map(|line| if credential { self::credential(line) } else { with_single_blanks(line) }))
 }
 
-/// A credential (RFC 9110 §11.4) with its scheme as most write it: `Bearer`.
+/// A credential (RFC 9110 §11.4) with its scheme in the usual case: `Bearer`.
 pub fn credential(line: &[u8]) -> Cow<'_, [u8]> {
     let line = with_single_blanks(line);
     // A key alone has no scheme, and its case counts.

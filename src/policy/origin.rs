@@ -1,12 +1,12 @@
-//! Where a request goes, and the one spelling of hosts.
+//! Target of a request, and the one spelling of hosts.
 
 use std::{fmt, sync::Arc};
 
-/// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
-/// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
+/// Target of a request, in the one form that all its spellings share: lower case, no trailing dot, IDNA as ASCII.
+/// Addresses have their usual form (IPv6 without brackets), and the port is always present.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether it is reached in the clear or by TLS.
+    /// Plain HTTP or TLS.
     pub scheme: Scheme,
     /// Canonical host name or address.
     pub host: Arc<str>,
@@ -14,7 +14,7 @@ pub struct Origin {
     pub port: u16,
 }
 
-/// How an upstream is spoken to.
+/// Protocol towards an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `http://`
@@ -47,14 +47,14 @@ impl Origin {
         Ok(Self { scheme, host: canonical_host(host).ok_or_else(wrong)?.into(), port })
     }
 
-    /// The same host by TLS; the port stays, unless it was the one that goes without saying.
+    /// Returns the same host with TLS; the port stays, unless it was the default one.
     pub fn secured(&self) -> Self {
         let usual = self.port == Scheme::Http.default_port();
         let port = if usual { Scheme::Https.default_port() } else { self.port };
         Self { scheme: Scheme::Https, host: self.host.clone(), port }
     }
 
-    /// As `Host` has it: without a port that goes without saying, which some servers compare their names with.
+    /// Value of `Host`: leaves out a default port, because some servers compare `Host` with their names.
     pub fn authority(&self) -> String {
         let mut text = self.to_string();
         if self.port == self.scheme.default_port() {

@@ -5,13 +5,13 @@ use std::{fmt, str::FromStr};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::{Number, Value};
 
-/// A declaration: an answer of which all tests hold is a refusal.
+/// A declaration: an answer that passes all tests is a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedAnswer {
     tests: Vec<AnswerTest>,
 }
 
-/// One test: what stands at a place of an answer.
+/// One test of a value at a place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AnswerTest {
     place: AnswerPlace,
@@ -31,9 +31,9 @@ enum AnswerPlace {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
-    /// `=`: it is this, letter by letter.
+    /// `=`: equal, letter by letter.
     Is,
-    /// `~`: it contains this, in capital or small letters.
+    /// `~`: contains the value, in capital or small letters.
     Contains,
 }
 
@@ -43,24 +43,24 @@ const EXAMPLE: &str = "write \"body.error.code = TOO_MANY\", \"status = 498\", \
 // === impl RefusedAnswer ===
 
 impl RefusedAnswer {
-    /// Whether it says anything of the body of an answer with this status and these fields.
+    /// Returns whether the decision needs the body of an answer with this status and these fields.
     pub fn asks_for_body(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let (of_body, of_head): (Vec<_>, Vec<_>) = self.tests.iter().partition(|test| test.is_of_body());
         !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, b"", None))
     }
 
-    /// Whether every answer with a status that means success is one.
+    /// Returns whether the declaration matches every answer with some success status.
     pub fn takes_success(&self) -> bool {
         let is_success = |test: &AnswerTest| test.place == AnswerPlace::Status && test.value.starts_with('2');
         self.tests.iter().all(is_success)
     }
 
-    /// Whether some answers are refusals because of their bodies.
+    /// Returns whether the declaration tests bodies.
     pub fn is_in_body(&self) -> bool {
         self.tests.iter().any(AnswerTest::is_of_body)
     }
 
-    /// Whether such an answer is one. `body` is all of it.
+    /// Returns whether the declaration matches this answer. `body` is complete.
     pub fn matches(&self, status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
         if self.is_in_body() && body.is_none() {
             return false;
@@ -193,7 +193,7 @@ impl AnswerTest {
         }
     }
 
-    /// Whether the value is this number, however either is written: 17 is 17.0.
+    /// Returns whether the value equals this number, however either is written: 17 is 17.0.
     fn is_number(&self, number: &Number) -> bool {
         match (self.value.parse::<i128>(), number.as_i128()) {
             (Ok(value), Some(number)) => value == number,
@@ -248,7 +248,7 @@ impl AnswerPlace {
     }
 }
 
-/// A name of a member of a JSON body. Signs of other languages for paths are none.
+/// Parses a name of a member of a JSON body. Refuses characters of other path languages.
 fn member(name: &str) -> Result<Box<str>, String> {
     let is_index = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     if is_index || name.contains([']', '*']) {

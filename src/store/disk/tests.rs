@@ -1,4 +1,4 @@
-//! What is left after a power failure, and of files that somebody else wrote.
+//! Contents of the file after a power failure, and after damage by others.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ proptest! {
         }
     }
 
-    /// Nobody's bytes end andante, and what is read of them was written like that.
+    /// Foreign bytes never crash andante, and any content that it reads from them is content that it wrote.
     #[test]
     fn damage_is_told_and_never_fatal(
         flips in proptest::collection::vec((any::<usize>(), 1u8..), 1..20),
@@ -83,7 +83,7 @@ proptest! {
         }
         if let Ok(stored) = Disk::read_copy(&damaged) {
             prop_assert!(known.contains(&stored));
-            // What can be read can be gone on with.
+            // A readable store can be continued.
             let copy = FaultyFile::default();
             copy.write(0, &damaged).unwrap();
             let mut store = disk(&copy);

@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 /// A reply to a call of a fleet with 65,536 lanes has about 8 MiB.
 const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that were read since something was last understood or asked. Clones count the same.
+/// Bytes read since a message was last parsed or a command sent. Clones share one count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnreadReply(Arc<AtomicUsize>);
 
@@ -105,7 +105,7 @@ where
 // === impl UnreadReply ===
 
 impl UnreadReply {
-    /// What was read is understood.
+    /// Resets the count, because the bytes read were parsed.
     pub(super) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
