@@ -59,7 +59,7 @@ const CONNECTIONS: usize = 64;
 const FEW: usize = 4;
 /// From accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);
-/// Lifetime of a connection; a live page starts a new period with every update that it reads.
+/// Lifetime of a connection. A live page gets another such period if it has read anything in the last one.
 const WHOLE: Duration = Duration::from_secs(30);
 /// Interval of checks for a new connection while the process has no descriptors.
 const RECHECK: Duration = Duration::from_millis(50);

@@ -231,8 +231,8 @@ impl Running {
         unmatched::with_nearest(&self.proxy)
     }
 
-    /// Declares that the clients belong to the process that started andante, so that other clients need no report of
-    /// recalled requests.
+    /// Declares that the process that started andante is its only client, so that no warning about clients that leave is
+    /// logged.
     pub fn serves_own_clients(&self) {
         self.proxy.serves_own_clients();
     }

@@ -6,8 +6,9 @@
 //! 1. [`app`] accepts a connection ([`listen`]) and gives it to a thread, where [`proxy::serve`] detects its protocol.
 //! 2. The request is read. [`policy::Rules`] select the rule for its host, and [`lane::Lanes`] the [`lane::Lane`].
 //! 3. [`lane::Lane::admit`] gives it a [`lane::Permit`], or a place in the queue ([`lane::order`]), or refuses. A lane
-//!    asks its [`limit::Budget`], which keeps all of its limits, and [`learn::Learned`], which keeps what answers taught.
-//! 4. With a permit the request is sent on a connection of the thread's [`proxy::Pool`]; [`dial`] and [`tls`] make new ones.
+//!    asks its [`limit::Budget`], which keeps all of its limits, and [`learn::Learned`], which keeps lessons of answers.
+//! 4. With a permit the request is sent on a connection of the thread's [`proxy::Pool`]; [`dial`] and [`tls`] make new
+//!    ones.
 //! 5. [`hint::read`] reads the limits that the answer reports, and [`lane::Permit::answered`] teaches the lane.
 //!    A refused request may be sent again, with a permit of its own.
 //! 6. The answer streams back. The end of the answer settles the permit, and may free a slot for the next request.

@@ -1,8 +1,8 @@
-//! What the process asks of the system, and what tells it from others.
+//! Settings of the process in the system, and an id that distinguishes it from others.
 
 use tracing::warn;
 
-/// Raises the limit of file descriptors to the hard limit: each request on its way may need two.
+/// Raises the limit of file descriptors to the hard limit: each request in flight may need two.
 pub(super) fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -59,7 +59,7 @@ fn authority_place(config: &Config) -> Result<PathBuf, StartError> {
     place.ok_or(StartError::NoData)
 }
 
-/// Whether a CA bound by `constraints` may sign for the hosts that are named for interception.
+/// Returns an error if a CA bound by `constraints` may not sign for the hosts that are named for interception.
 fn may_sign(constraints: &Constraints, rules: &Rules) -> Result<(), CaError> {
     let of_rules = rules.iter().flat_map(|rule| rules.https_of(rule));
     let of_rules = of_rules.filter(|(_, https)| *https == Https::Intercept).map(|(host, _)| host);

@@ -1,4 +1,4 @@
-//! How many asynchronous tasks are alive, over all threads: tasks that leak show here.
+//! Number of live asynchronous tasks in all threads: leaked tasks show here.
 
 use prometheus::{
     IntGauge,

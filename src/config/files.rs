@@ -11,14 +11,14 @@ use super::{
     token_file,
 };
 
-/// A file that is named, and what it ought to hold.
+/// A configured file, and its expected content.
 #[derive(Clone, Debug)]
 pub(super) struct FileRef {
     file: Spanned<PathBuf>,
     holds: PemKind,
 }
 
-/// What a file ought to hold.
+/// Expected content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PemKind {
     Certificates,
@@ -40,12 +40,12 @@ impl FileRef {
         Self { file, holds }
     }
 
-    /// All of `files`, each of which holds the same.
+    /// All of `files`, with the same kind of content.
     pub(super) fn all(files: Option<&[Spanned<PathBuf>]>, holds: PemKind) -> impl Iterator<Item = Self> {
         files.unwrap_or_default().iter().map(move |file| Self::new(file.clone(), holds))
     }
 
-    /// Opens the file, and returns what is wrong with it. Never quotes its content.
+    /// Opens the file, and returns the problem with it. Never quotes its content.
     pub(super) fn look(&self) -> Option<Diagnostic> {
         if self.holds == PemKind::Token {
             return self.look_at_token();
@@ -94,7 +94,7 @@ impl FileRef {
 // === impl PemKind ===
 
 impl PemKind {
-    /// How many of them are in `bytes`.
+    /// Number of items of this kind in `bytes`.
     fn count(self, bytes: &[u8]) -> Result<usize, &'static str> {
         // DER is one item, and a sequence; a key has to be PEM. As `tls` reads them.
         if self != Self::Key && bytes.first() == Some(&0x30) {

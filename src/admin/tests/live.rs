@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// What a page is sent.
+/// Events that a page receives.
 struct Events {
     stream: TcpStream,
     read: String,
@@ -154,7 +154,7 @@ async fn nothing_is_worked_out_while_nobody_looks() {
     let mut events = Events::open(&world, "?lane=api%20a").await;
     let history = events.next("lane").await.unwrap()["history"].clone();
     let history = history.as_array().unwrap();
-    // One sample every 5 s, from the very start.
+    // A sample every 5 s, from the very start.
     assert!((12..=13).contains(&history.len()), "{history:?}");
     assert!(history.iter().all(|waiting| *waiting == 5));
 }

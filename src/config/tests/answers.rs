@@ -1,9 +1,9 @@
-//! Claims about what is said of APIs' answers.
+//! Claims about the keys on APIs' answers.
 
 use super::*;
 use crate::policy::{RetryPolicy, Spend, Trust};
 
-/// All four, as a policy has them.
+/// All four values of a policy.
 fn of(policy: &Policy) -> (Spend, Trust, Option<u64>, bool) {
     (policy.spend, policy.trust, policy.retry.map(|retry| retry.body), policy.breaker)
 }

@@ -26,7 +26,7 @@ fn fullest() -> String {
         Some(bare) if keys().any(|key| bare.starts_with(&format!("{key} = "))) => format!("{bare}\n"),
         _ => format!("{line}\n"),
     };
-    // A floor goes with one word only.
+    // `floor` needs a certain value of another key.
     FULL.lines().map(set).collect::<String>().replace("store-down = \"wait\"", "store-down = \"floor\"")
 }
 
@@ -70,7 +70,7 @@ fn what_the_full_file_calls_a_default_is_one() {
 fn the_page_on_configuration_says_of_every_key_what_the_table_says() {
     let mut lacking = Vec::new();
     for (section, entry) in entries() {
-        // One row names those that a rule says too.
+        // One row of the page describes keys that rules have too.
         if section == "the first table" && entry.purpose {
             let named = |line: &str| line.contains("as in a rule") && line.contains(&format!("`{}`", entry.name));
             assert!(PAGE.lines().any(named), "{}", entry.name);

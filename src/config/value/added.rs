@@ -1,4 +1,4 @@
-//! How it is written which requests a rule is for, and what its budgets are told apart by.
+//! Grammars for the requests that a rule matches, and for the key of its budgets.
 
 use super::grammar::{Grammar, ParseHint, shown};
 use crate::policy::{BadPart, KeyPart, PathPattern};
@@ -27,7 +27,7 @@ fn path(text: &str) -> Result<PathPattern, ParseHint> {
     }
 }
 
-/// What to write in the place of `text`, which is no path.
+/// Advice for `text`, which is no path.
 fn meant_by_path(text: &str) -> Option<String> {
     let is_path = |path: &str| path.parse::<PathPattern>().is_ok();
     if let Some((_, rest)) = text.split_once("://") {

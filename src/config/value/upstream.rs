@@ -1,4 +1,4 @@
-//! How the way to an upstream is written: parent proxies, addresses, names, certificate files.
+//! Grammars for the way to an upstream: parent proxies, addresses, names, certificate files.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -23,7 +23,7 @@ pub(in crate::config) const HTTPS: Grammar<Https> = Grammar {
     example: "\"turns\", \"tunnel\", \"intercept\" or \"refuse\"",
     read: https,
 };
-/// Whether everything leaves as HTTPS.
+/// `true` sends everything as HTTPS.
 pub(in crate::config) const UPSTREAM: Grammar<bool> =
     Grammar { expected: "a scheme", example: "\"https\" or \"http\"", read: upstream };
 pub(in crate::config) const VIA: Grammar<Option<Parent>> = Grammar {
@@ -31,7 +31,7 @@ pub(in crate::config) const VIA: Grammar<Option<Parent>> = Grammar {
     example: "\"http://corp.example:3128\", \"socks5://corp.example:1080\" or \"direct\"",
     read: via,
 };
-/// Whether messages get a `Via` field.
+/// `true` adds a `Via` field to messages.
 pub(in crate::config) const VIA_FIELD: Grammar<bool> =
     Grammar { expected: "whether to add a Via field", example: "\"on\" or \"off\"", read: via_field };
 pub(in crate::config) const RESOLVE: Grammar<IpAddr> =
@@ -104,7 +104,7 @@ fn via(text: &str) -> Result<Option<Parent>, ParseHint> {
             return Err(ParseHint { what: Some(what), hint: None });
         }
     };
-    // A user name may hold no `@`, so that the last one is where it ends.
+    // A user name may hold no `@`, so the last `@` ends it.
     let (user, authority) = rest.rsplit_once('@').map_or((None, rest), |(user, authority)| (Some(user), authority));
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     if authority.contains(['/', '?', '#']) {
@@ -124,7 +124,7 @@ fn example_of(protocol: ParentProtocol) -> &'static str {
     }
 }
 
-/// User name and password out of `user:password`.
+/// Splits `user:password` into user name and password.
 fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String), ParseHint> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let (Some(user), Some(password)) = (decoded(user), decoded(password)) else {
@@ -132,7 +132,7 @@ fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String),
         return Err(ParseHint::said("user name or password are not percent-encoded", hint));
     };
     match protocol {
-        // RFC 7617 §2: what comes after the first colon is the password.
+        // RFC 7617 §2: the password is everything after the first colon.
         ParentProtocol::Http if user.contains(':') => {
             Err(ParseHint::said("the user name has a colon in it", "name a user without one: HTTP cannot say it"))
         }
@@ -145,7 +145,7 @@ fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String),
     }
 }
 
-/// What `text` was before it was percent-encoded (RFC 3986 §2.1).
+/// Decodes percent-encoded `text` (RFC 3986 §2.1).
 fn decoded(text: &str) -> Option<String> {
     if text.contains(['/', '?', '#', '[', ']', '@', ' ']) {
         return None;
@@ -178,7 +178,7 @@ fn source(text: &str) -> Result<IpAddr, ParseHint> {
     Ok(address)
 }
 
-/// Whether no single machine can have it.
+/// Returns whether no single machine can have the address.
 fn is_nobodys(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
