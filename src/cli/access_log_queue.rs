@@ -46,7 +46,7 @@ impl<'a> MakeWriter<'a> for LineQueue {
 }
 
 impl Write for LineQueue {
-    /// Takes all of `line`, queued or not: a request has nobody to report to.
+    /// Accepts all of `line`, queued or not, because a request cannot report the loss.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.queued.add(line.len()) {
             self.lines.write_all(line)?;

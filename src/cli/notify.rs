@@ -14,17 +14,17 @@ use tracing::warn;
 
 use crate::clock;
 
-/// Requests are welcome.
+/// Reports that andante accepts requests.
 pub(super) fn ready() {
     tell("READY=1");
 }
 
-/// The configuration is loaded again; [`ready`] follows.
+/// Reports that the configuration is loaded again; [`ready`] follows.
 pub(super) fn reloading() {
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic().as_micros()));
 }
 
-/// Whoever is served still is, and nobody else will be.
+/// Reports that andante finishes present requests and accepts no new ones.
 pub(super) fn stopping() {
     tell("STOPPING=1");
 }

@@ -1,8 +1,8 @@
-//! How the commands say numbers and durations to people.
+//! Numbers and durations in the commands' output for people.
 
 use std::{error::Error, time::Duration};
 
-/// `30,000`.
+/// Groups digits: `30,000`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -60,7 +60,7 @@ pub(super) fn short(of: Duration) -> String {
     }
 }
 
-/// The same for seconds from elsewhere, which may be no time at all.
+/// Like [`short`], for seconds from elsewhere, which may be no valid duration.
 pub(super) fn seconds(of: f64) -> String {
     Duration::try_from_secs_f64(of).map_or_else(|_| "ever".to_owned(), short)
 }

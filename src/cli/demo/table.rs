@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::burst_outcome::BurstOutcome;
 use crate::{cli::wording, limit::Rate};
 
-/// Whether the table may be coloured.
+/// Colouring of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -14,7 +14,7 @@ pub(super) enum Style {
 
 struct TableRow {
     label: &'static str,
-    /// Without and with andante.
+    /// One value of a row: without or with andante.
     cells: [Cell; 2],
 }
 

@@ -5,10 +5,10 @@ use crate::{
     cli::{lane_table, wording},
 };
 
-/// A bar is so wide.
+/// Width of a bar.
 const BAR: usize = 20;
 
-/// All there is to say of `lane`.
+/// Everything about `lane`.
 pub(super) fn lines(lane: &LaneStatus) -> Vec<String> {
     let mut lines = vec![format!("{} {}", lane.rule, lane.host)];
     let mut row = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
@@ -72,7 +72,7 @@ fn of_limit(limit: &LimitStatus) -> String {
     format!("{bar} {}, {} used{source}", limit.limit, wording::count(limit.used))
 }
 
-/// That an operator has set a limit, and for how long it still holds.
+/// Says that an operator has set a limit, and how long it still holds.
 fn for_a_while(ends_in_s: f64) -> String {
     format!(", set by an operator for {} more", wording::seconds(ends_in_s))
 }
@@ -90,7 +90,7 @@ mod tests {
         };
         assert_eq!(bar(1, 3), "[#####---------------] 4/s, 1 used");
         assert_eq!(bar(4, 0), "[####################] 4/s, 4 used");
-        // What is learned anew may have been passed already.
+        // A newly learned limit may already have been exceeded.
         assert_eq!(bar(0, 0), "[--------------------] 4/s, 0 used");
     }
 
