@@ -231,8 +231,8 @@ impl Running {
         unmatched::with_nearest(&self.proxy)
     }
 
-    /// Declares that the process that started andante is its only client, so that no warning about clients that leave is
-    /// logged.
+    /// Declares that the process that started andante is its only client. No warning about clients that leave is logged
+    /// then.
     pub fn serves_own_clients(&self) {
         self.proxy.serves_own_clients();
     }
@@ -281,8 +281,8 @@ fn ledger(config: &Config) -> Result<Option<(RedisLedger, String)>, StartError> 
     Ok(Some((ledger, store)))
 }
 
-/// Logs which of these files vouch for no API: all of their certificates have expired, or none is an authority's.
-/// andante still starts, because APIs that other authorities vouch for are reached.
+/// Logs files that vouch for no API: all of their certificates have expired, or none is an authority's. andante still
+/// starts, because other authorities may vouch for the APIs.
 fn warn_of_useless(files: &[PathBuf]) {
     for file in files {
         let Ok(bytes) = std::fs::read(file) else { continue };

@@ -1,4 +1,4 @@
-//! A file of requests, each of which is answered exactly once despite crashes.
+//! A file of requests. Each request is answered exactly once despite crashes.
 //!
 //! [`input`] reads the requests, [`journal`] records which of them have begun, and [`answers`] keeps their results.
 //! [`work`] sends the remaining requests through an andante, by its gateway addresses. After a crash the batch

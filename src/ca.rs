@@ -1,7 +1,7 @@
 //! The certificate authority (CA) that lets andante speak for the hosts it intercepts.
 //!
 //! A holder of its key can impersonate any host towards every client that trusts the CA. So the key stays in this
-//! process and in one file of mode 0600; it is never logged, and hosts' certificates have a key of their own. Knows
+//! process and in one file of mode 0600, and is never logged. Hosts' certificates have a key of their own. Knows
 //! nothing of connections.
 
 mod bundle;
@@ -72,7 +72,7 @@ impl Ca {
             }
             found => found?,
         };
-        // Also for an existing CA: its maker may not have published it yet, or may have died before.
+        // An existing CA is published too: its maker may not have done so yet, or may have died before.
         stored.publish(dir)?;
         Self::assemble(stored)
     }

@@ -113,8 +113,8 @@ const USAGE: u8 = 2;
 // === impl Cli ===
 
 impl Cli {
-    /// Reads the command line of this process; on a mistake, or when asked for help, prints what there is to say and
-    /// returns the exit code.
+    /// Reads the command line of this process. On a mistake or a request for help, prints the message and returns the
+    /// exit code.
     pub fn read() -> Result<Self, ExitCode> {
         let words: Vec<OsString> = std::env::args_os().collect();
         if usage::asks_for_json(&words, std::env::var_os("ANDANTE_LOG_FORMAT").as_deref()) {
@@ -270,7 +270,7 @@ mod tests {
                     "{name}: a paragraph is one line, and this is broken: {line}"
                 );
             }
-            // As wide as clap makes it at most.
+            // Largest width of clap's help.
             let wide = text.lines().find(|line| line.starts_with(' ') && line.chars().count() > 100);
             assert_eq!(wide, None, "{name}");
             command.get_subcommands().for_each(look);

@@ -1,8 +1,8 @@
 //! The limits that one answer reports, in any dialect. Pure: told the time, never reads it.
 //!
-//! There are rules for families of dialects here, and no list of hosts. `fields` picks fields that may be about limits,
-//! each family adds its findings to the `evidence`, and `classify` draws the conclusion. Malformed parts are left out,
-//! and the rest still counts. `docs/hints.md` lists the families, and the facts that answers cannot show.
+//! The rules are for families of dialects, and there is no list of hosts. `fields` picks fields that may be about
+//! limits, each family adds its findings to the `evidence`, and `classify` draws the conclusion. Malformed parts are
+//! left out, and the rest still counts. `docs/hints.md` lists the families, and the facts that answers cannot show.
 
 mod body;
 mod classify;
@@ -98,7 +98,7 @@ pub fn read_at(
     }
 }
 
-/// Reads an answer that a rule declares to be a refusal, whatever its form. Its wait is read as in other answers.
+/// Reads an answer that a rule declares to be a refusal, whatever its form. A wait is read as in other answers.
 pub fn read_refused(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
@@ -167,8 +167,8 @@ fn sum_up(evidence: &mut Evidence) {
     }
 }
 
-/// Treats the wait of old versions of Discord's API as milliseconds. Only the reset shows that: it comes sooner than
-/// that many seconds and not sooner than that many milliseconds.
+/// Treats the wait of old versions of Discord's API as milliseconds. Only the reset shows that: the reset is sooner
+/// than that many seconds and not sooner than that many milliseconds.
 fn discord_milliseconds(evidence: &mut Evidence) {
     if evidence.dialect != Some(Dialect::DISCORD) || evidence.dated {
         return;

@@ -104,7 +104,7 @@ pub fn wait(hint: &Hint) -> Option<Duration> {
 
 // === impl Learned ===
 impl Learned {
-    /// Nothing learned yet.
+    /// State of a lane without answers.
     pub fn new(policy: &Policy) -> Self {
         Self {
             spend: policy.spend,
@@ -134,8 +134,7 @@ impl Learned {
         self.estimator.reconfigure(configured(policy));
     }
 
-    /// Sets the share of the fleet's requests that this andante sends. It uses the same share of the quota that the API
-    /// reports.
+    /// Sets the share of the fleet's requests that this andante sends. The same share of the reported quota is used.
     pub fn set_part(&mut self, part: f64) {
         self.told.set_part(part);
     }
@@ -232,7 +231,7 @@ impl Learned {
         }
         // Either the hint says so, or other requests are served all the time.
         let quota = hint.cause == Cause::Quota;
-        // Other requests are served, and the answer does not report a general lack of capacity.
+        // The API serves other requests, and the answer does not report a general lack of capacity.
         let limits = hint.cause == Cause::Overload && hint.strength != Strength::Code && self.is_alive();
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
         let buckets = if tells { &hint.buckets[..] } else { &[] };

@@ -58,8 +58,8 @@ fn probe_silent_clients(listener: &impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
-/// The next connection. Errors of single connections are passed over; when descriptors run out the caller has to free some, and
-/// to pause, so that it neither spins nor dies.
+/// The next connection. Ignores errors of single connections. When descriptors run out, the caller must free some and
+/// pause, so that it neither spins nor dies.
 pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {

@@ -133,8 +133,8 @@ impl Metrics {
         self.shared.rules.lock().rule(name, &self.shared.families)
     }
 
-    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their
-    /// own, all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without
+    /// The numbers of a `host` without a rule. The first [`Self::UNRULED_HOSTS`] hosts have numbers of their own,
+    /// all others share those of [`Self::OTHER`]. So a worker that crawls the web cannot grow `/metrics` without
     /// bound.
     pub fn unruled(&self, host: &str) -> Arc<RuleMetrics> {
         let mut known = self.shared.rules.lock();
@@ -211,7 +211,7 @@ impl Metrics {
         self.register(Box::new(self.state.clone()));
     }
 
-    /// All numbers, as they are now.
+    /// Present values of all metrics.
     pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
         self.shared.registry.gather()
     }

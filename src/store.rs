@@ -1,8 +1,8 @@
 //! State that outlives the process: the port, and its implementations. Knows only the names and bytes of lanes.
 //!
-//! A store takes a batch as a whole or not at all, and has it when [`Store::commit`] returns, whatever happens to the
-//! process or the machine afterwards. A store keeps a [`Header`] beside the lanes, with the time until which the
-//! store is complete.
+//! A store takes a batch as a whole or not at all. When [`Store::commit`] returns, the batch survives any failure of
+//! the process or the machine. A store keeps a [`Header`] beside the lanes, with the time until which the store is
+//! complete.
 
 mod disk;
 mod file;
@@ -28,7 +28,7 @@ use crate::{clock::Instant, limit::Gap};
 
 /// A place that keeps lanes.
 pub trait Store: Send {
-    /// All that was committed; the header is `None` if nothing ever was.
+    /// Everything that was committed; the header is `None` if nothing ever was.
     fn read(&self) -> Result<Stored, StoreError>;
 
     /// Replaces the lanes that are in `batch`, and the header. Returns when the change is durable.
@@ -63,9 +63,9 @@ pub struct Header {
     pub version: u32,
     /// Counts the commits.
     pub commits: u64,
-    /// All that happened until then is in the store.
+    /// Time until which the store contains everything that happened.
     pub stamp: Stamp,
-    /// Nothing happened afterwards, because the process ended properly.
+    /// Set if nothing happened afterwards, because the process ended properly.
     pub clean: bool,
     /// Last period for which the requests sent are unknown.
     pub gap: Option<Gap>,

@@ -48,7 +48,7 @@ pub struct Tls {
 #[derive(Clone)]
 pub struct TlsClient(Arc<Way>);
 
-/// Protocol to which the upstream agreed.
+/// Protocol that the upstream agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1, or an upstream that agrees to nothing.
@@ -171,7 +171,7 @@ impl Way {
         let verifier = self.shared.trust.verifier().await.map_err(|untrusted| untrusted.about(origin))?;
         let both =
             self.config(verifier).map_err(|error| Error::Tls { origin: origin.to_string(), source: error.into() })?;
-        // Both share stored sessions.
+        // The copies share stored sessions.
         let mut http1 = both.clone();
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Configs { both: Arc::new(both), http1: Arc::new(http1) })

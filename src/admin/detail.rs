@@ -24,7 +24,7 @@ pub struct QueueLength {
     pub waiting: u64,
 }
 
-/// One lane, with the counts of its rule.
+/// A lane, with the counts of its rule.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LaneDetail {
     /// The lane.

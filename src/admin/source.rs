@@ -65,7 +65,7 @@ pub enum LaneChoice {
     All,
     /// All lanes of a host, whatever their rules.
     OfHost(Arc<str>),
-    /// One lane.
+    /// A single lane.
     One(LaneName),
 }
 

@@ -151,7 +151,7 @@ pub struct Turns {
     pub sent: u64,
     /// The turn got no slot in time, and its tunnel was closed.
     pub refused: u64,
-    /// One side left while the turn waited.
+    /// Either side left while the turn waited.
     pub left: u64,
     /// The API closed the connection while the turn waited.
     pub closed: u64,
@@ -160,7 +160,7 @@ pub struct Turns {
     pub ended: u64,
 }
 
-/// One kind of problem, with its number of occurrences.
+/// A kind of problem, with its number of occurrences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IncidentStatus {
     /// Type of the problem: an error type of RFC 9209, or one of [`Incidents`](crate::proxy::Incidents).
@@ -177,7 +177,7 @@ pub struct IncidentStatus {
     pub last_s: f64,
 }
 
-/// One lane at one instant.
+/// A lane at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaneStatus {
     /// The rule's name; `default` for a host without one.
@@ -191,7 +191,7 @@ pub struct LaneStatus {
     /// requests: turns are paced, tunnels are not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub https: String,
-    /// Limits, all of which hold.
+    /// Limits, which all hold.
     pub limits: Vec<LimitStatus>,
     /// Concurrency that the API was found to allow, if that is limited.
     #[serde(default)]

@@ -89,7 +89,7 @@ const GAP: Duration = Duration::from_millis(2);
 /// Replies that may lead to nothing. A store that has forgotten its data asks for a report, and may then not know it.
 /// More such replies in a row are failures.
 const ASTRAY: u32 = 2;
-/// The same value as in the store's scripts.
+/// Time that the store's scripts count between two calls of an unknown member.
 const UNKNOWN: Duration = Duration::from_millis(400);
 /// Pools that one call may report, unless everything has to be reported.
 const MOST: usize = 500;
@@ -245,8 +245,8 @@ impl<L: Ledger> FleetMember<L> {
         match outcome {
             ReplyOutcome::Granted { given, pauses } => {
                 (self.reports, self.astray) = (false, 0);
-                // A store that is learning does not know yet how many members there are. Its grants assume the
-                // configured number.
+                // A store that is learning does not know yet how many members there are. The store's grants assume
+                // the configured number.
                 if self.member.mode() == Mode::Member {
                     self.take_seat(heard, self.member.members(), self.member.differing());
                 }
@@ -280,7 +280,7 @@ impl<L: Ledger> FleetMember<L> {
                 self.not_before = heard + LONGEST_PAUSE;
             }
         }
-        // These modes describe their own problem.
+        // Each of these modes describes its own problem.
         let refused = matches!(self.member.mode(), Mode::Deposed | Mode::NotYet(_) | Mode::Disagreed(_));
         if self.astray > ASTRAY && !refused {
             let problem = "it lets this andante begin anew, report or repeat itself, and no more";

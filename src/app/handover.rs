@@ -1,9 +1,9 @@
-//! One process takes over from another on the same addresses, while the earlier one sends its queued requests.
+//! Takeover by one process from another on the same addresses, while the earlier one sends its queued requests.
 //!
 //! The later process (`serve --take-over`) connects to a Unix socket beside the state file, and gets the listening
 //! sockets. Once it is ready to serve, it says so. The earlier process then stops accepting, writes its state, and
-//! gives up the state. It names the lanes in which requests still wait. In the later process, requests for their hosts
-//! wait until the lanes' records arrive. Each record arrives when the last request of its lane has left.
+//! gives up the state. The message names the lanes in which requests still wait. In the later process, requests for
+//! their hosts wait until the lanes' records arrive. Each record arrives when the last request of its lane has left.
 
 mod giving;
 mod predecessor;

@@ -173,7 +173,7 @@ impl Keeping {
         let header = Header { commits: header.commits + 1, ..header };
         let done = self.store.commit(&Batch { header: &header, lanes, gone });
         if done.is_ok() {
-            // If this fails, the next process uses the store's own header.
+            // On failure the next process uses the store's own header.
             let _ = self.file.beat(&header);
             self.header = header;
         }
@@ -320,7 +320,8 @@ impl Writing {
         }
         header.clean = last;
         let done = if failing && !due {
-            // One attempt per second is enough to notice that the disk is full: opening the store reads all of it.
+            // A single attempt per second is enough to notice that the disk is full: opening the store reads all of
+            // it.
             false
         } else if !written.is_empty() || !gone.is_empty() || last || failing {
             let rows: Vec<_> = written.iter().map(|lane| (lane.id.clone(), lane.text.clone())).collect();

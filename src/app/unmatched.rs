@@ -41,7 +41,7 @@ const MOST_HOSTS: usize = 1000;
 /// The rules that no request has matched so far.
 pub(super) fn rules(proxy: &Proxy) -> Vec<Arc<Policy>> {
     let used: HashSet<_> = proxy.lanes.all().iter().map(|lane| Arc::as_ptr(lane.policy())).collect();
-    // Their lanes may have been forgotten.
+    // Lanes of used rules may have been forgotten.
     let unused = |rule: &&Arc<Policy>| !used.contains(&Arc::as_ptr(rule)) && proxy.metrics.rule(&rule.name).is_unused();
     proxy.lanes.rules().iter().filter(unused).cloned().collect()
 }

@@ -138,7 +138,7 @@ impl AdminClient {
     }
 }
 
-/// Describes an unexpected answer. Another program may listen there and send anything.
+/// Describes an unexpected answer. The answer may come from another program, with any content.
 fn refused(url: &str, answer: &Response<Bytes>) -> Failure {
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     let said = body["title"].as_str().map_or(&**answer.body(), str::as_bytes);
@@ -159,7 +159,7 @@ pub(super) fn sources(config: Option<&PathBuf>, admin: Option<String>) -> Source
     Sources { file: serve::config_file(config), environment: only(serve::environment().admin), flags: only(admin) }
 }
 
-/// Address in a URL, or a host with a port. Other text is returned unchanged, so that its parser reports the problem.
+/// Address in a URL, or a host with a port. Returns other text unchanged, so that its parser reports the problem.
 async fn address_of(admin: &str) -> Result<String, Failure> {
     if let Some(rest) = admin.strip_prefix("https://") {
         let hint = format!(
@@ -221,7 +221,7 @@ pub(super) async fn ask(
     Ok(Response::from_parts(parts, body))
 }
 
-/// First line of an answer, without control characters. Another program may listen there and send anything.
+/// First line of an answer, without control characters. The answer may come from another program, with any content.
 pub(super) fn line(body: &[u8]) -> String {
     let said = String::from_utf8_lossy(body);
     said.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(1000).collect()

@@ -118,7 +118,7 @@ const REFRESH: Duration = Duration::from_millis(200);
 /// Rules that a warning names at most.
 const RULES: usize = 5;
 
-/// Flags of `serve` without a meaning here. They are accepted, because a file or a variable may set the same keys.
+/// Flags of `serve` without a meaning here. `batch` accepts them, because a file or a variable may set the same keys.
 const UNUSED: [&str; 3] = ["listen", "clients", "admin_token"];
 
 /// The command line of `batch`: the help of the flags of `serve` shows the defaults of `batch`.

@@ -64,7 +64,7 @@ struct Show {
 
 /// The system's root certificates and the CA in one PEM file
 ///
-/// Also contains the roots that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now.
+/// Includes the roots that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = BUNDLE_EXAMPLES)]
 struct BundleArgs {

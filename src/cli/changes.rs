@@ -11,7 +11,7 @@ use crate::{
     policy::Policy,
 };
 
-/// One difference between two configurations.
+/// A difference between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConfigChange {
     /// Name of the rule, for a difference in a rule.

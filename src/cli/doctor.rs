@@ -68,7 +68,7 @@ impl Finding {
     fn lines(&self) -> String {
         let mark = match (self.ok, &self.hint) {
             (true, None) => "ok    ",
-            // Neither good nor bad: the result depends on where workers run.
+            // A neutral result: whether it is good depends on where workers run.
             (true, Some(_)) => "note  ",
             (false, _) => "not ok",
         };

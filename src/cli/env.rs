@@ -68,7 +68,7 @@ enum EnvFormat {
 enum FoundCa {
     /// Folder of the CA's files, and its certificate.
     At(PathBuf, Certificate),
-    /// There is no CA in this folder; `None` if there is no folder either.
+    /// The folder contains no CA; `None` if there is no folder either.
     Absent(Option<PathBuf>),
 }
 
@@ -257,7 +257,7 @@ impl EnvFormat {
         matches!(self, Self::Kubernetes | Self::ConfigMap)
     }
 
-    /// All variables; a shell also finds the `comment`.
+    /// Text with all variables; for a shell also with the `comment`.
     fn text(self, set: Vec<(&'static str, OsString)>, comment: &str) -> Result<String, Failure> {
         let (mut text, mut object) = (String::new(), serde_json::Map::new());
         if self == Self::ConfigMap {
@@ -284,7 +284,7 @@ impl EnvFormat {
         Ok(text)
     }
 
-    /// One variable, or `None` if the format cannot express it.
+    /// Line for a variable, or `None` if the format cannot express it.
     fn line(self, name: &str, value: &str) -> Option<String> {
         // An env-file has no quotes, and readers of .env files disagree about them.
         let plain = !value.contains(char::is_control);

@@ -23,8 +23,8 @@ pub struct Args {
 enum FleetCommand {
     /// Declares a store to be new: no andante holds any part of its limits
     ///
-    /// Without this declaration an empty store may have forgotten its data. It then withholds amounts that no member
-    /// reports for a lease and a window. Does nothing if the store already knows a fleet.
+    /// Without this declaration an empty store may have forgotten its data. For a lease and a window the store then
+    /// withholds all amounts that no member reports. Does nothing if the store already knows a fleet.
     Init(InitArgs),
 }
 

@@ -17,8 +17,8 @@ use crate::config::Config;
 
 /// Asks the andante on this machine whether it accepts requests
 ///
-/// Reads /readyz on the admin address, for 2 seconds at most. Finds the address like `andante serve`: a container
-/// with the same variables, or with the same file, needs no arguments.
+/// Reads /readyz on the admin address, for 2 seconds at most. Finds the address like `andante serve`, so that a
+/// container with the same variables needs no arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -31,7 +31,7 @@ pub struct Args {
     force: bool,
 }
 
-/// One host with its known limits.
+/// A host with its known limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     pattern: HostPattern,

@@ -71,7 +71,7 @@ fn writer(to: &AccessLog) -> Result<(LineQueue, WorkerGuard), Failure> {
     Ok(LineQueue::start(sink))
 }
 
-/// h2 logs every frame for its own developers, so a peer could fill a disk. These lines must be requested by name.
+/// h2 logs every frame for its own developers, so a peer could fill a disk. Such lines must be requested by name.
 /// Requests have a log of their own.
 const QUIET: &str = "h2=info,access=off";
 

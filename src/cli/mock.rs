@@ -20,9 +20,9 @@ use crate::{
 ///
 /// Every path answers every method with a small JSON object; uploads are read, measured and thrown away. Past the limit
 /// it refuses in the dialect chosen. /__mock/stats has the numbers of accepted and refused requests, and the closest
-/// distances between requests. The same report is printed when SIGINT or SIGTERM ends the mock. PUT on /__mock/limit,
-/// /__mock/next and /__mock/down changes the limit, prepares answers, and takes the API down. Any client may do so, so
-/// let it listen on loopback.
+/// distances between requests. andante prints the same report when SIGINT or SIGTERM ends the mock. PUT on
+/// /__mock/limit, /__mock/next and /__mock/down changes the limit, prepares answers, and takes the API down. Any client
+/// may do so, so let it listen on loopback.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

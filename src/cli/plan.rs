@@ -30,11 +30,11 @@ use crate::{
 /// Predicts the duration of a burst before it is sent, or the waits of an access log's requests.
 ///
 /// All limits hold at once, as in andante: even spacing (or bursts, where a limit allows them), at most N in any
-/// window, and at most `in-flight` requests on their way. The margin for jitter is not included.
+/// window, and `in-flight`. The margin for jitter is not included.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The limits, all of which hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20; a host before them is ignored.
+    /// The limits, which all hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20; a host before them is ignored.
     #[arg(long, value_name = "[HOST=]LIMITS", value_parser = limits)]
     limit: Limits,
     /// Number of requests that arrive at once; up to 10,000,000.
@@ -226,7 +226,7 @@ fn cost(text: &str) -> Result<Cost, String> {
     text.parse().map_err(|wrong: SpecError| format!("{wrong}; {}", wrong.hint()))
 }
 
-/// Other limits under which the burst might leave sooner; each changes one property of the delaying limit.
+/// Limits under which the burst might leave sooner; each changes one property of the delaying limit.
 fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst) -> Vec<Limits> {
     let &PlannedBurst { requests, cost, latency, .. } = burst;
     match forecast.binds {

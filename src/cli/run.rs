@@ -196,7 +196,7 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
 /// Creates the CA for interception, and the files that the command needs to trust it. The key never leaves this
 /// process, and the files are removed with the command.
 ///
-/// If that fails and the user has not asked for interception, HTTPS passes unseen.
+/// Lets HTTPS pass unseen if that fails and the user has not asked for interception.
 fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFolder)>), Trouble> {
     if !config.rules.intercepts() {
         return Ok((config, None));

@@ -103,7 +103,7 @@ fn of_incident(incident: &IncidentStatus) -> String {
     }
 }
 
-/// Age up to which incidents are shown, in seconds; `/status` has older ones.
+/// Oldest age of incidents that are shown, in seconds; `/status` has older ones.
 const RECENT_S: f64 = 600.0;
 /// Incidents that are shown, so that they do not hide the lanes; `/status` has all.
 const MAX_INCIDENTS: usize = 5;

@@ -52,7 +52,7 @@ pub(super) fn failure(failure: &Failure) -> ExitCode {
     let mut lines = vec![(LineLabel::Error, failure.to_string())];
     let mut cause = failure.source();
     while let Some(error) = cause {
-        // Some libraries include their cause in their message and also return it; the text is printed once.
+        // Prints a cause once that a library both includes in its message and returns.
         let text = error.to_string();
         if lines.last().is_none_or(|(_, last)| *last != text) {
             lines.push((LineLabel::CausedBy, text));
@@ -86,7 +86,7 @@ pub(super) fn warning(what: &str, hint: &str) {
 pub(super) fn usage(error: &clap::Error, meant: Option<String>) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand) {
-        // If the output has no reader, no message can reach the user.
+        // Without a reader of the output, no message can reach the user.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
     }
@@ -148,7 +148,7 @@ fn print(lines: &[(LineLabel, String)]) {
     }
 }
 
-/// One object for each error or warning, with its causes and hints, as in the log.
+/// Objects for errors and warnings, with their causes and hints, as in the log.
 fn json_objects(lines: &[(LineLabel, String)]) -> Vec<Map<String, Value>> {
     let mut objects: Vec<Map<String, Value>> = Vec::new();
     for (label, text) in lines {

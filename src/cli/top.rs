@@ -74,7 +74,7 @@ pub async fn run(args: &Args) -> ExitCode {
 async fn show(args: &Args, client: &AdminClient) -> Result<(), Failure> {
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut view = TopView::new(args.list.sort, args.list.filter.clone());
-    // If no andante answers, the error appears before the screen changes.
+    // Asked before the screen changes, so that a missing andante is reported on the old screen.
     view.update(status::ask(client).await?);
     let (mut signals, mut resized) =
         (Signals::listen().map_err(deaf)?, signal(SignalKind::window_change()).map_err(deaf)?);

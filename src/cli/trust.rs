@@ -68,7 +68,7 @@ impl TrustVariables {
         Ok((Self { ca, bundle, java, php: php.then(|| dir.to_owned()), wgetrc: None }, roots))
     }
 
-    /// The same files for workers that find them in the folder `at`.
+    /// Paths of the same files for workers that find them in the folder `at`.
     #[must_use]
     pub fn at(self, at: &Path) -> Self {
         let there = |file: PathBuf| at.join(file.file_name().unwrap_or_default());

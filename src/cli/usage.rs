@@ -92,7 +92,7 @@ fn value_of<'a>(wrong: &'a str, words: &'a [OsString]) -> Option<&'a str> {
     joined.or(next)
 }
 
-/// Similarity of two flags, one of which is probably a misspelling of the other.
+/// Similarity of a flag to the flag that it probably misspells.
 const LIKELY_SLIP: f64 = 0.87;
 
 /// The command that a command line reaches.

@@ -9,8 +9,8 @@ use crate::clock;
 /// Advice about expired certificates.
 pub const EXPIRED_HINT: &str = "name a file with certificates that are valid, or set this machine's clock";
 
-/// Problem with the certificates in `bytes`, if all have expired. One valid certificate is enough: bundles keep old
-/// ones for years.
+/// Problem with the certificates in `bytes`, if all have expired. A single valid certificate is enough: bundles
+/// keep old ones for years.
 pub fn expired(bytes: &[u8]) -> Option<String> {
     let ders: Vec<CertificateDer<'static>> = match bytes.first() {
         Some(0x30) => vec![bytes.to_vec().into()],

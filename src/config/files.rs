@@ -40,7 +40,7 @@ impl FileRef {
         Self { file, holds }
     }
 
-    /// All of `files`, with the same kind of content.
+    /// References to all of `files`, which have the same kind of content.
     pub(super) fn all(files: Option<&[Spanned<PathBuf>]>, holds: PemKind) -> impl Iterator<Item = Self> {
         files.unwrap_or_default().iter().map(move |file| Self::new(file.clone(), holds))
     }

@@ -149,7 +149,7 @@ mod wrong {
                                    %3F for ?";
     pub(super) const DATABASE: &str = "write nothing behind the host but a slash and the number of a database, as in \
                                        \"redis://store.example:6379/1\"";
-    // Some clients read `?password=`. Here it would be ignored, and the server would ask for a password.
+    // Clients of other kinds read `?password=`. Here it would be ignored, and the server would ask for a password.
     pub(super) const OPTIONS: &str = "leave out what is behind the question mark: it is not read; a password is written \
                                       before the host, as in \"redis://:PASSWORD@store.example:6379\", and in it %3F for ?";
 }

@@ -1,4 +1,4 @@
-//! One source: a file, the environment, or the flags. Reads the whole source, and compares nothing.
+//! A single source: a file, the environment, or the flags. Reads the whole source, and compares nothing.
 
 use std::{
     net::SocketAddr,

@@ -193,7 +193,7 @@ impl Config {
     }
 }
 
-/// Each value from the strongest source that has it, and the values that only a file can have.
+/// Values from the strongest source that has them, and the values that only a file can have.
 fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> (Layer, FileLayer) {
     let mut file = sources.file.as_ref().map(|file| FileLayer::read(file, base, problems)).unwrap_or_default();
     let environment = Layer::environment(&sources.environment, problems);

@@ -65,7 +65,7 @@ pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One JSON object per line.
+    /// JSON, one object per line.
     Json,
 }
 
@@ -100,7 +100,7 @@ pub enum Dns {
     Cached,
     /// The system's resolver, with everything in `/etc/nsswitch.conf`; nothing is kept.
     System,
-    /// These servers; answers are kept for their TTL.
+    /// The given servers; answers are kept for their TTL.
     Servers(Vec<SocketAddr>),
 }
 

@@ -15,10 +15,10 @@ use super::{
     value::grammar,
 };
 
-/// One file being read, with the problems found so far.
+/// A file being read, with the problems found so far.
 pub(super) struct Reader<'a> {
     name: Arc<str>,
-    /// Folder to which file names in it are relative.
+    /// Folder against which relative file names are resolved.
     folder: PathBuf,
     text: &'a str,
     /// Offsets of the lines.
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The tables under `[[key]]`. Their keys are named without a prefix, because the line shows the table.
+    /// The tables under `[[key]]`. Problems name keys without a prefix, because the line shows the table.
     pub(super) fn tables(&mut self, table: &Table<'a>, key: &str) -> Vec<Table<'a>> {
         let Some(whole) = table.item(key) else { return Vec::new() };
         let example = format!("[[{key}]] on a line of its own, and its keys below");
@@ -352,7 +352,7 @@ impl Spanned<()> {
     }
 }
 
-/// The known key of which `name` is probably a misspelling.
+/// The known key that `name` probably misspells.
 pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     nearest_by(LIKELY_SLIP, name, known)
 }
@@ -366,7 +366,7 @@ fn nearest_by<'k>(least: f64, name: &str, known: &[&'k str]) -> Option<&'k str> 
 
 /// Similarity of two words that differ by a typing error, whatever they mean.
 const CERTAIN_SLIP: f64 = 0.94;
-/// Similarity of two words, one of which is probably a misspelling of the other.
+/// Similarity of a word to the word that it probably misspells.
 const LIKELY_SLIP: f64 = 0.8;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) struct RawRule {
     cost: Option<Spanned<RuleCost>>,
     /// Sources of usage in answers, with their places.
     usage: Option<Vec<Spanned<UsageSource>>>,
-    /// Its keys on answers; the file's defaults fill in the rest.
+    /// Keys of the rule on answers; the file's defaults fill in the rest.
     answers: AnswerKeys,
     /// Bounds on waiting that the rule has.
     waits: waits::WaitKeys,

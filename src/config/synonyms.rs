@@ -1,5 +1,5 @@
-//! Other tools' names for andante's keys, flags and variables. A name is looked up by its meaning, never by its
-//! spelling alone: `--port` is spelled like `--forget`, and means `--listen`.
+//! Names in other tools for andante's keys, flags and variables. A name is looked up by its meaning, never by
+//! its spelling alone: `--port` is spelled like `--forget`, and means `--listen`.
 
 mod table;
 
@@ -89,7 +89,7 @@ pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
     Some(format!("write {flag} {}", in_quotes(&taken)))
 }
 
-/// One of other tools' names for each meaning.
+/// A name from other tools for each meaning.
 #[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
     SYNONYMS.iter().filter_map(|(names, _)| names.split(' ').next())

@@ -357,7 +357,7 @@ fn a_unit_that_answers_tell_of_is_counted_by_a_limit() {
     assert!(warnings.is_empty(), "the rule of the host says it: {warnings:?}");
 }
 
-/// One host's costs do not apply to another host.
+/// Costs of a host do not apply to another host.
 #[test]
 fn rules_of_other_hosts_do_not_say_what_requests_take() {
     let own = "[[rule]]\nhost = 'a'\nlimits = '10 tokens/s'\n";

@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// One entry of `clients`.
+/// An entry of `clients`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientEntry {
     Any,

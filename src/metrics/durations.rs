@@ -35,7 +35,7 @@ struct Counted {
     exemplars: Exemplars,
 }
 
-/// One histogram for each rule.
+/// Histograms of all rules.
 pub(super) type DurationsVec = MetricVec<OfRule>;
 
 /// Builds a rule's histogram with these bounds, in seconds.

@@ -25,7 +25,7 @@ struct Ends {
     ended: AtomicU64,
 }
 
-/// One number for each rule.
+/// Numbers of all rules.
 pub(super) type InFlightVec = MetricVec<OfWaits>;
 
 /// Builds a rule's number from its waits.

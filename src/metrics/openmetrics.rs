@@ -15,8 +15,8 @@ pub(super) fn encode(families: &[MetricFamily], exemplar: FindExemplar<'_>) -> S
     let names: HashSet<&str> = families.iter().map(MetricFamily::name).collect();
     let mut text = String::with_capacity(16 * 1024);
     for family in families {
-        // A counter's family goes without the suffix of its samples. Where that is another family's name, as gauges have
-        // it, it is no counter but of an unknown type: two families of one name are forbidden.
+        // A counter's family goes without the suffix of its samples. If the base is another family's name, as for some
+        // gauges, the type is unknown: two families must not share a name.
         let counts = family.name().strip_suffix("_total").filter(|base| !names.contains(base));
         let (name, kind) = match family.get_field_type() {
             MetricType::COUNTER => counts.map_or((family.name(), "unknown"), |base| (base, "counter")),

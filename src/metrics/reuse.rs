@@ -1,4 +1,4 @@
-//! How requests found their connections: made for them, or there already.
+//! Origin of requests' connections: new or reused.
 
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 

@@ -52,7 +52,7 @@ pub enum RetryReason {
     Failed,
     /// The connection broke off before the answer.
     Cut,
-    /// There was no connection.
+    /// No connection could be made.
     Unreached,
     /// The upstream reports that it has not processed the request.
     NotProcessed,
@@ -99,7 +99,7 @@ pub struct RuleMetrics {
     pub upstream_seconds: Durations,
 }
 
-/// One counter per status code, made when the code is first seen: a label for each of 500 codes would drown the few
+/// Counters by status code, each made when the code is first seen: a label for each of 500 codes would drown the few
 /// that an API uses. The codes in [`USUAL`] have counters from the start.
 #[derive(Debug)]
 struct AnswerCounters {

@@ -1,4 +1,4 @@
-//! Rules for some requests of their hosts. They hold in addition to the hosts' own rule.
+//! Rules for some requests of their hosts, in addition to the hosts' own rule.
 
 use std::{fmt, str::FromStr};
 
@@ -36,7 +36,7 @@ enum Segment {
     Named(Box<str>),
 }
 
-/// One part of the key that tells a rule's budgets apart.
+/// A part of the key that tells a rule's budgets apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPart {
     /// The host.
@@ -68,7 +68,7 @@ pub enum Mismatch<'a> {
     Urgent,
 }
 
-/// Why a text is no pattern, or no part of a key.
+/// Reason why a text is no pattern, or no part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPart(&'static str);

@@ -1,4 +1,4 @@
-//! How an API's answers are used: whether its limits are believed, and what happens when it fails.
+//! Use of an API's answers: trust in its limits, and reactions to its failures.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ pub enum Spend {
     Mostly,
     /// Evenly from the beginning.
     Even,
-    /// As fast as requests come, to the last one.
+    /// At the pace of the requests, to the last one.
     Greedy,
 }
 
@@ -47,7 +47,7 @@ pub struct CachePolicy {
 // === impl Spend ===
 
 impl Spend {
-    /// As it is written in a configuration.
+    /// Value in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mostly => "mostly",
@@ -60,7 +60,7 @@ impl Spend {
 // === impl Trust ===
 
 impl Trust {
-    /// As it is written in a configuration.
+    /// Value in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waits => "waits",

@@ -43,17 +43,17 @@ pub struct RuleTimeouts {
 /// A parent proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// What it speaks.
+    /// Protocol of the proxy.
     pub protocol: ParentProtocol,
     /// Canonical host name or address.
     pub host: Arc<str>,
-    /// Its port.
+    /// Port of the proxy.
     pub port: u16,
     /// User name and password, as they were before they were percent-encoded.
     pub credentials: Option<(String, String)>,
 }
 
-/// What a parent proxy speaks.
+/// Protocol of a parent proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentProtocol {
     /// `http://`: CONNECT for HTTPS, the absolute form for plain HTTP (RFC 9112 §3.2.2).

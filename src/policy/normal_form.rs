@@ -17,7 +17,7 @@ pub type Segments<'a> = SmallVec<[Cow<'a, str>; 8]>;
 
 /// The ways in which servers read a path.
 ///
-/// By RFC 3986 an escaped slash and what follows a `;` are a part of their segment. Other servers treat an escaped
+/// By RFC 3986 an escaped slash and the text after a `;` are a part of their segment. Other servers treat an escaped
 /// slash or a backslash as a separator, drop the text after `;`, or undo escapes twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings<'a> {

@@ -23,7 +23,7 @@ pub enum Scheme {
     Https,
 }
 
-/// Why a host cannot be used.
+/// Reason why a host cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a host, found {found:?}")]
 pub struct HostError {
@@ -77,7 +77,7 @@ impl fmt::Display for Origin {
 // === impl Scheme ===
 
 impl Scheme {
-    /// As URLs have it.
+    /// Scheme of URLs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",

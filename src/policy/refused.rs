@@ -11,7 +11,7 @@ pub struct RefusedAnswer {
     tests: Vec<AnswerTest>,
 }
 
-/// One test of a value at a place of an answer.
+/// A test of a value at a place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AnswerTest {
     place: AnswerPlace,

@@ -34,7 +34,8 @@ impl Reserve {
         u32::try_from(rest).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// One andante's part of the unreserved rest of a limit that a store shares; `None` if the part is nothing.
+    /// Part of a single andante in the unreserved rest of a limit that a store shares; `None` if the part is
+    /// nothing.
     pub fn part(self, count: NonZeroU32) -> Option<NonZeroU32> {
         NonZeroU32::new(self.rest(count).get() / self.members)
     }

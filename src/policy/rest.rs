@@ -67,7 +67,7 @@ mod tests {
     fn each_limit_has_a_rest_in_its_own_unit() {
         let rest =
             policy("10/s burst 5, 500/min strict, 9000 tokens/min, 100/month in UTC", 10).besides_reserve().unwrap();
-        // Nine tenths of 500 and of 900. Their default bursts shrink alike.
+        // Nine tenths of 500 and of 900. The default bursts shrink alike.
         let limits = ["9/s burst 4", "450/min burst 450 strict", "8100 tokens/min burst 810", "90/month in UTC"];
         assert_eq!(rest.written_limits(), limits);
         assert_eq!(rest.in_flight, None);

@@ -1,4 +1,4 @@
-//! One rule with all its settings.
+//! A rule with all its settings.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -65,7 +65,7 @@ pub struct TooSmall {
     pub cost: String,
 }
 
-/// One rule: its hosts, and the settings for them.
+/// A rule: its hosts, and the settings for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Names the rule in metrics, logs and `/status`.
@@ -74,7 +74,7 @@ pub struct Policy {
     pub hosts: Vec<HostPattern>,
     /// Requests of these hosts that an added rule matches; `None` for the hosts' own rule.
     pub added: Option<Added>,
-    /// Limits, all of which hold.
+    /// Limits, which all hold.
     pub limits: Vec<LimitSpec>,
     /// Calendar limits, which hold as well.
     pub calendar: Vec<CalendarLimit>,
@@ -84,7 +84,7 @@ pub struct Policy {
     pub cost: Option<RuleCost>,
     /// Body bytes that are read before a request is queued, to find its cost.
     pub read_body: Option<usize>,
-    /// Where its answers say what their requests used.
+    /// Places where answers report what their requests used.
     pub usage: Vec<UsageSource>,
     /// Answers that are refusals, whatever else they look like.
     pub refused: Vec<RefusedAnswer>,
@@ -99,7 +99,7 @@ pub struct Policy {
     pub max_waiting: usize,
     /// Refuses requests whose expected wait is longer than clients of this rule stay.
     pub learns_patience: bool,
-    /// Which clients may be urgent, and which clients and flows get more than others.
+    /// Permissions for urgent requests, and weights of clients and flows.
     pub turns: Turns,
     /// The margin for jitter.
     pub margin: MarginSpec,
@@ -107,7 +107,7 @@ pub struct Policy {
     pub allow_private: bool,
     /// Handling of a CONNECT to the rule's hosts, if the rule states one.
     pub https: Option<Https>,
-    /// How its hosts are reached.
+    /// Way to reach the hosts.
     pub egress: Egress,
     /// Way of spending a quota that the API reports.
     pub spend: Spend,
@@ -213,7 +213,7 @@ impl Policy {
         self.counted().filter(|unit| *unit != Unit::REQUESTS)
     }
 
-    /// All limits, as they would be written.
+    /// All limits, in their notation.
     pub fn written_limits(&self) -> Vec<String> {
         let limits = self.limits.iter().map(ToString::to_string);
         limits.chain(self.calendar.iter().map(ToString::to_string)).collect()

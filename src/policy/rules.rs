@@ -1,4 +1,4 @@
-//! All rules together, and the choice of the rule for a host.
+//! Set of all rules, and the choice of the rule for a host.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ pub struct Rules {
     interception: Interception,
 }
 
-/// Where CONNECT is intercepted, as far as rules do not say.
+/// Interception of CONNECT where rules do not mention it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interception {
-    /// These hosts (`--intercept`).
+    /// Hosts to intercept (`--intercept`).
     pub hosts: Vec<HostPattern>,
     /// Handling of all other hosts.
     pub others: Unlisted,
@@ -41,7 +41,7 @@ pub enum HttpsReason {
     Listed,
     /// The host's rule names it.
     Rule,
-    /// Neither names it, so the default for unlisted hosts applies.
+    /// The default for unlisted hosts decides, because neither names the host.
     Unlisted(Unlisted),
 }
 
@@ -88,7 +88,7 @@ impl Rules {
         Self { interception, ..self }
     }
 
-    /// Where CONNECT is intercepted, as far as rules do not say.
+    /// Interception of CONNECT where rules do not mention it.
     pub fn interception(&self) -> &Interception {
         &self.interception
     }
@@ -193,13 +193,14 @@ impl Rules {
         ports.chain([0]).map(move |port| self.position(&origin(port)))
     }
 
-    /// The rules for some of the requests to `origin`, in the order of writing. They hold in addition to its own rule.
+    /// The rules for some of the requests to `origin`, in the order of writing. Added rules hold in addition to the
+    /// origin's own rule.
     pub fn added(&self, origin: &Origin) -> impl Iterator<Item = &Arc<Policy>> {
         let added = self.rules.iter().filter(|rule| rule.added.is_some());
         added.filter(|rule| rule.hosts.iter().any(|host| host.matches(origin)))
     }
 
-    /// All rules on which requests to `origin` may draw besides its own: first the added rules in order, then the
+    /// Rules on which requests to `origin` may draw besides its own: first the added rules in order, then the
     /// unreserved rest.
     pub fn beside(&self, origin: &Origin) -> impl Iterator<Item = Arc<Policy>> {
         let rest = self.find(origin).and_then(|own| own.besides_reserve());

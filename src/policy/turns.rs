@@ -10,7 +10,7 @@ use super::{
     reserve::Reserve,
 };
 
-/// Which clients may be urgent, and which clients and flows get more than others.
+/// Permissions for urgent requests, and weights of clients and flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
     /// The networks that may be more urgent than usual; `None` for all.
@@ -39,7 +39,7 @@ pub enum ShareOf {
     Flow(String),
 }
 
-/// Why a text assigns no weight.
+/// Reason why a text assigns no weight.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadShare {
     /// The text has another form, or no name.

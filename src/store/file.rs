@@ -20,7 +20,7 @@ use super::{Disk, Header, Reading, Stamp, StoreError, Stored, disk};
 #[derive(Debug)]
 pub struct StateFile {
     lock: File,
-    /// The state itself, locked as well: a user may remove the lock beside it, or reach the state by a hard link.
+    /// The state itself, locked as well: a user may remove the lock file, or reach the state by a hard link.
     state: File,
 }
 
@@ -51,7 +51,7 @@ pub struct Aside {
 /// Reason why a state cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has locked the state.
+    /// The state is locked by another process.
     #[error("the state in {path} is in use by {}", holder(*.pid), path = path.display())]
     InUse {
         /// Path of the state.
@@ -151,8 +151,8 @@ impl StateFile {
         Ok(Opened { file, store, stored, commits, aside })
     }
 
-    /// All that happened until the stamp of `header` is written. Survives a kill; not always a power failure, which only
-    /// makes the gap longer.
+    /// Records that everything is written that happened until the stamp of `header`. Survives a kill; not always a
+    /// power failure, which only makes the gap longer.
     pub fn beat(&self, header: &Header) -> io::Result<()> {
         let Header { commits, stamp, clean, .. } = header;
         self.say(Heartbeat { pid: 0, commits: *commits, stamp: stamp.clone(), begun: !clean })
@@ -199,8 +199,8 @@ enum Failed {
     Store(StoreError),
 }
 
-/// Contents of the store at `path`, which had `commits` once. They are read from a copy, so that a full or read-only
-/// disk does not prevent reading.
+/// Contents of the store at `path`, which had `commits` once. Reads a copy, so that a full or read-only disk does not
+/// prevent reading.
 fn read_store(path: &Path, commits: u64) -> Result<Stored, Failed> {
     let mut file = regular(path).map_err(Failed::Io)?;
     let corrupt = |what: &str| Err(Failed::Store(StoreError::Corrupt(what.to_owned())));

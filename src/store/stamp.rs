@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{self, Clock, Instant, nanos};
 
-/// One instant on three clocks, in nanoseconds.
+/// An instant on three clocks, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stamp {
@@ -33,7 +33,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Now.
+    /// Present readings.
     pub fn now() -> Self {
         let (since_boot, boot) = clock::since_boot();
         Self { wall: nanos(clock::wall()), since_boot: nanos(since_boot), boot }

@@ -35,9 +35,9 @@ pub(super) struct TrustRoots {
     verifier: OnceCell<Arc<dyn ServerCertVerifier>>,
 }
 
-/// rustls' verifier with two additions. Its errors say more about unknown issuers. A certificate in `upstream-ca` is
-/// accepted as a server's own although it is also marked as an authority: `openssl req -x509` makes such certificates,
-/// and other clients accept them.
+/// rustls' verifier with two additions. The verifier's errors say more about unknown issuers. A certificate in
+/// `upstream-ca` is accepted as a server's own although it is also marked as an authority: `openssl req -x509` makes
+/// such certificates, and other clients accept them.
 #[derive(Debug)]
 struct Verifier {
     inner: Arc<WebPkiServerVerifier>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fleet::ShareStatus;
 
-/// One limit at one instant.
+/// A limit at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitStatus {
     /// Notation of the configuration: `500/min burst 20`.
@@ -103,7 +103,7 @@ pub enum LimitSource {
     Learned,
 }
 
-/// One budget of an API, according to its answers.
+/// A budget of an API, according to its answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BudgetStatus {
     /// Name in the API, if there is one.

@@ -19,7 +19,7 @@ pub(super) enum Standing {
     Joining,
     /// The store is new or has forgotten its data: it withholds tokens that no member reports.
     Learning,
-    /// All is well.
+    /// The store shares the budgets.
     Shared,
     /// The store does not answer, and the lease still holds.
     Silent,

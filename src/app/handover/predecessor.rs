@@ -39,7 +39,7 @@ pub(in crate::app) struct TakingOver(Option<(JoinHandle<()>, Instant)>);
 /// Reason why andante cannot take over from the running process.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
-    /// There is no state by which the process could be found.
+    /// No state is configured by which the process could be found.
     #[error("could not look for an andante to take over from: no state is kept")]
     NoState,
     /// The process does not give up its place.
@@ -52,8 +52,8 @@ pub enum TakeOverError {
     },
 }
 
-/// The time that the earlier process may take for each of its first answers: it writes its state in between, or takes over
-/// from another one itself.
+/// Longest time for each of the earlier process' first answers. In between it writes its state, or takes over from
+/// another process itself.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
 
 // === impl TakingOver ===

@@ -98,7 +98,7 @@ impl Drop for Offer {
     fn drop(&mut self) {
         self.offering.abort();
         if !self.path.as_os_str().is_empty() {
-            // If this fails, the next process finds a dead socket, which is harmless.
+            // A leftover socket is dead and harmless.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -36,7 +36,7 @@ struct World {
     longest: u64,
 }
 
-/// One process, from its start to the power failure.
+/// A process, from its start to the power failure.
 struct Process {
     lanes: Lanes,
     writing: Writing,
@@ -278,7 +278,7 @@ async fn a_power_failure_costs_one_block_of_a_month_at_most() {
     }
 }
 
-/// These tests detect a disk that only claims to have its data. The data then cannot be read, or counts less than was
+/// The tests detect a disk that only claims to have its data. The data then cannot be read, or counts less than was
 /// sent.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_lies_is_found_out() {

@@ -34,8 +34,7 @@ pub(super) struct Report {
     json: bool,
 }
 
-/// Kind of the incidents of requests that break off before their bodies; the batch causes no other incidents of
-/// clients.
+/// Kind of the incidents of requests that break off before their bodies; the batch sends no other bad requests.
 const BODY_BROKE_OFF: &str = "http_request_error";
 /// Names that are listed.
 const NAMES: usize = 5;
@@ -162,8 +161,8 @@ impl Report {
     }
 }
 
-/// Counts requests that the batch has `given_up` as given up. Its andante saw some of them break off before their
-/// bodies, and counted those as failures.
+/// Counts requests that the batch has `given_up` as given up. The batch's andante saw some of them break off
+/// before their bodies, and counted those as failures.
 pub(super) fn take_back(status: &mut Status, given_up: u64) {
     let requests = &mut status.requests;
     let broken_off = given_up.saturating_sub(requests.left).min(requests.rejected);

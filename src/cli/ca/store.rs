@@ -82,7 +82,7 @@ const STORES: [TrustStore; 4] = [
 /// The keychain of all users of a Mac.
 const KEYCHAIN: &str = "/Library/Keychains/System.keychain";
 
-/// One step.
+/// A step.
 #[derive(Debug, PartialEq, Eq)]
 enum StoreStep {
     Write(PathBuf),

@@ -119,7 +119,7 @@ impl DemoWorker {
         }
     }
 
-    /// One exchange; a connection that failed is not used again.
+    /// A single exchange; a connection that failed is not used again.
     async fn try_once(&mut self, number: u64) -> Result<(StatusCode, Option<Duration>), BoxError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,

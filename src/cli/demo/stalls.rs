@@ -1,18 +1,18 @@
-//! How late the machine's timers come during the demo: on a busy machine they distort the figures.
+//! Lateness of the machine's timers during the demo: on a busy machine it distorts the figures.
 
 use std::{convert::Infallible, time::Duration};
 
 use crate::clock::Clock;
 
-/// How late timers came.
+/// Lateness of timers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stalls {
-    /// All that came noticeably late, together.
+    /// Sum of all noticeable delays.
     pub(super) total: Duration,
     pub(super) longest: Duration,
 }
 
-/// How often the time is looked at.
+/// Interval of reading the time.
 const TICK: Duration = Duration::from_millis(5);
 /// Timers that are less late than this change nothing that the table shows.
 const USUAL: Duration = Duration::from_millis(10);

@@ -14,7 +14,7 @@ pub(super) enum Style {
 
 struct TableRow {
     label: &'static str,
-    /// One value of a row: without or with andante.
+    /// Values of the row: without and with andante.
     cells: [Cell; 2],
 }
 

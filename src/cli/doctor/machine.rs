@@ -18,7 +18,7 @@ use crate::{
     store::{LedgerError, RedisLedger},
 };
 
-/// Each waiting request holds a connection; with fewer files a burst does not fit.
+/// Least number of open files: each waiting request holds a connection, and with fewer files a burst does not fit.
 const FEW_FILES: u64 = 4096;
 /// 2026-01-01, before andante's first release. A clock with an earlier time has never been set.
 const YOUNGEST: Duration = Duration::from_secs(1_767_225_600);
@@ -69,7 +69,7 @@ pub(super) async fn andante_runs(config: &Config) -> bool {
 
 /// Checks that enough files may be open.
 pub(super) fn files() -> Finding {
-    // The hard limit, to which andante raises the limit.
+    // andante raises the limit to the hard limit.
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let said = if most == u64::MAX { "any number".to_owned() } else { wording::count(most) };
     let detail = format!("{said} may be open; each request that waits takes one, or two where it is sent");

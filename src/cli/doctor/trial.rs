@@ -55,7 +55,7 @@ enum TrialWay {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// One request every 50 ms.
+/// A request every 50 ms.
 const LIMIT: &str = "20/s burst 1";
 const SPACING: Duration = Duration::from_millis(50);
 const REQUESTS: u32 = 3;

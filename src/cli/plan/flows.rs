@@ -200,7 +200,7 @@ mod tests {
     fn the_urgent_go_first_and_the_least_urgent_get_their_share() {
         let [batch, alarm] = plan("10/s", &["batch=2100", "alarm=5,u=0"])[..] else { panic!("two flows") };
         assert!(alarm[2] <= 0.5 && (batch[2] - 210.4).abs() < 1e-3, "{alarm:?} {batch:?}");
-        // One of 21 slots is for the lower urgency: the first of its 50 leave meanwhile.
+        // The lower urgency gets one of 21 slots: the first of its 50 leave meanwhile.
         let [low, high] = plan("10/s", &["low=50,u=7", "high=2000,u=3"])[..] else { panic!("two flows") };
         assert!(low[2] <= 106.0 && low[0] >= 45.0, "{low:?} {high:?}");
     }

@@ -78,8 +78,8 @@ impl BurstForecast {
     /// Runs the requests through all limits at once: the next request leaves at the latest time of all limits.
     ///
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
-    /// Several limits can add up to more than the slowest of them, hence the simulation. It takes a step per request,
-    /// and eight bytes for each request that a window looks back.
+    /// Several limits can add up to more than the slowest of them, hence the simulation. The simulation takes a step
+    /// per request, and eight bytes for each request that a window looks back.
     pub(super) fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
         let (constraints, requests) = (constraints(limits, burst), burst.requests);
         let (last_leaves, held) = departures(constraints.clone(), at_once(requests), |_| ());
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(forecast("10/s, 100/day in UTC", 100).binds, Some(Brake::Limit(0)));
     }
 
-    /// When each of the first requests leaves, in milliseconds.
+    /// Departures of the first requests, in milliseconds.
     fn burst_leaving(limits: &str, requests: u32) -> Vec<u128> {
         (1..=requests).map(|count| forecast(limits, count).last_leaves.as_millis()).collect()
     }

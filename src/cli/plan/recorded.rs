@@ -191,7 +191,7 @@ impl<'a> RecordedPlan<'a> {
         if self.flows.is_empty() { text } else { format!("{text}\n\n{}", self.flows_text()) }
     }
 
-    /// One row for each flow, for people.
+    /// Rows for people, one for each flow.
     fn flows_text(&self) -> String {
         let times = |waits: &[Duration]| [0.5, 0.95].map(|share| wording::duration(at(share, waits)));
         let rows = self.flows.iter().map(|RecordedFlow { claim, waits, waited }| {
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn in_flight_takes_the_latency_that_was_recorded() {
-        // One request at a time, 0.1 s each, four at once.
+        // At most one request at a time, 0.1 s each; four arrive at once.
         let said = plan(&recorded([0; 4].into_iter()), "in-flight 1");
         assert_eq!(said["would_wait_seconds"], json!({ "median": 0.1, "p95": 0.3, "longest": 0.3 }));
         assert_eq!((&said["latency_seconds"], &said["longest_queue"]), (&0.1.into(), &3.into()));

@@ -9,7 +9,7 @@ use crate::{
     clock::Instant,
 };
 
-/// How fast requests leave, smoothed over [`Pace::OVER`].
+/// Pace of departures, smoothed over [`Pace::OVER`].
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Pace {
     seen: VecDeque<(Instant, u64)>,

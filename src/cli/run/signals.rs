@@ -65,8 +65,8 @@ pub(super) fn in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// Ctrl-C and Ctrl-\ reach the whole foreground group. Other senders look the same: a `kill` of andante alone, in the
-/// foreground, does not reach the command.
+/// Ctrl-C and Ctrl-\ reach the whole foreground group. A `kill` looks the same: sent to andante alone, in the
+/// foreground, it does not reach the command.
 fn is_from_terminal(signal: Signal) -> bool {
     signal == Signal::INT || signal == Signal::QUIT
 }

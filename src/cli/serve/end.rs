@@ -14,7 +14,7 @@ use crate::{
 pub(super) enum End {
     /// A signal.
     Signal(Stop),
-    /// Another andante takes over.
+    /// Takeover by another andante.
     Successor(Successor),
 }
 

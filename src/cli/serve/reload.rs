@@ -133,8 +133,8 @@ impl ConfigWatch {
     }
 }
 
-/// Rejects an empty file. Nobody empties a file to remove all limits: an editor has not written yet, or the disk is
-/// full.
+/// Rejects an empty file. Users do not empty a file to remove all limits: an editor has not written yet, or the disk
+/// is full.
 fn kept_full(running: &Running) {
     let problem = "the file is empty, and without its rules nothing would be limited";
     error!(

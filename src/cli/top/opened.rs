@@ -1,4 +1,4 @@
-//! One lane, opened.
+//! Lines about an opened lane.
 
 use crate::{
     admin::status::{LaneStatus, LimitSource, LimitStatus},

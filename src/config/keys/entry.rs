@@ -1,4 +1,4 @@
-//! One row of the table of keys.
+//! Row of the table of keys.
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ pub enum Form {
     Number(&'static str),
     /// A string or a list of strings.
     OneOrList(&'static str),
-    /// One of these words, as a string.
+    /// A string, one of these words.
     Words(&'static [&'static str]),
-    /// One of these words as a string, or a table.
+    /// A string, one of these words, or a table.
     OneOrTable(&'static [&'static str], &'static Section),
     /// `true` or `false`.
     Switch,

@@ -9,8 +9,8 @@ use crate::{
     policy::{Added, HostPattern, KeyPart, PathPattern},
 };
 
-/// Keys that only a rule for a whole host has, because they concern the way to the host, the order of requests,
-/// or the use of answers.
+/// Keys that only a rule for a whole host has: they concern the way to the host, the order of requests, or the
+/// use of answers.
 const OF_HOSTS: [&str; 28] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,

@@ -10,7 +10,7 @@ use crate::config::{
 };
 use crate::policy::{Egress, Identity, RuleTimeouts};
 
-/// How a rule's hosts are reached, and the files that it names for that.
+/// Reads the keys for reaching a rule's hosts, with the files in these keys.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Egress, Vec<FileRef>) {
     let source = reader.one(table, &keys::SOURCE);
     let via = reader.one(table, &keys::VIA);

@@ -69,7 +69,7 @@ fn count(units: &[UnitsOfRule<'_>]) -> usize {
     units.iter().map(|(_, units)| units.len()).sum()
 }
 
-/// One origin for each kind of host that the rules distinguish.
+/// An origin for each kind of host that the rules distinguish.
 fn origins(drafts: &[RawRule]) -> Vec<Origin> {
     let patterns = || drafts.iter().flat_map(|draft| &draft.policy.hosts);
     let of_pattern = |pattern: &HostPattern| {

@@ -69,7 +69,7 @@ fn rules_that_hold_together_count_three_units_at_most() {
     ] {
         assert_eq!(problems(&(own(host) + &narrow(narrower))), "", "{host} {narrower}");
     }
-    // Of a host's own rules one holds, the one that says most.
+    // Among a host's own rules, the most specific one holds.
     let of_all = rule("all", "*", "limits = '9 e/s'\ncost = 'e=1'");
     assert_eq!(problems(&(own("a.test") + &of_all)), "");
     assert_eq!(problems(&(of_all.clone() + &narrow("*") + &own("a.test"))).matches("error").count(), 1);

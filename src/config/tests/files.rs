@@ -70,7 +70,7 @@ fn what_the_full_file_calls_a_default_is_one() {
 fn the_page_on_configuration_says_of_every_key_what_the_table_says() {
     let mut lacking = Vec::new();
     for (section, entry) in entries() {
-        // One row of the page describes keys that rules have too.
+        // A single row of the page describes keys that rules have too.
         if section == "the first table" && entry.purpose {
             let named = |line: &str| line.contains("as in a rule") && line.contains(&format!("`{}`", entry.name));
             assert!(PAGE.lines().any(named), "{}", entry.name);
@@ -110,7 +110,7 @@ fn row(section: &str, entry: &KeyEntry) -> String {
         Fallback::Nothing => "required".to_owned(),
     };
     match section {
-        // All are durations.
+        // Defaults of timeouts are durations.
         "[timeouts]" => format!("| `{name}` | {default} | {doc} |"),
         _ => format!("| `{name}` | {value} | {default} | {doc} |"),
     }

@@ -19,8 +19,8 @@ fn log_filter(text: &str) -> Result<(), ParseHint> {
     }
 }
 
-/// Refuses a bare word that is neither a level nor a module of andante's. tracing takes the word for a module's name,
-/// and then logs nothing else, though it is most likely a mistyped level.
+/// Refuses a bare word that is neither a level nor a module of andante's. In tracing such a word names a module, and
+/// nothing else is logged. Most likely the word is a mistyped level.
 fn is_directive(part: &str) -> bool {
     let names_a_target = part.starts_with("andante") || part.contains(['=', '[']) || part.contains("::");
     part.is_empty() || (names_a_target || part.parse::<LevelFilter>().is_ok()) && EnvFilter::try_new(part).is_ok()

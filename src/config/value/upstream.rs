@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Https, Origin, Parent, ParentProtocol, Scheme};
 
-/// One entry of `dns`.
+/// An entry of `dns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Resolver {
     Cached,

@@ -51,7 +51,7 @@ struct Connected {
 /// Way of naming the script to a server.
 #[derive(Clone, Copy)]
 enum ScriptForm {
-    /// By a hash, which the server may not know yet.
+    /// Hash of the script, which the server may not know yet.
     Hash,
     Text,
 }
@@ -242,7 +242,7 @@ async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConn
     let Requirement::Cluster { node_timeout } = asked else { return Ok((connection, asked)) };
     let mut ask = redis::cmd("CONFIG");
     ask.arg("GET").arg("cluster-node-timeout");
-    // Some users lack the permission for that.
+    // A user may lack the permission for that.
     let said: HashMap<String, u64> = ask.query_async(&mut connection).await.unwrap_or_default();
     let node_timeout = said.values().max().map_or(node_timeout, |millis| Duration::from_millis(*millis));
     Ok((connection, Requirement::Cluster { node_timeout }))

@@ -80,7 +80,7 @@ impl Chatterer {
             entries.push(Entry {
                 pool: Arc::from(*pool),
                 limit: if dice.once_in(20) { limit / 2 } else { *limit },
-                // As members that have other opinions of how long answers last.
+                // Members may differ in their opinion of how long answers last.
                 per: if dice.once_in(20) { 2 * per } else { *per },
                 settle: 30_000 + dice.below(1000) as Micros,
                 holds: self.holds[at],

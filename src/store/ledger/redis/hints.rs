@@ -35,7 +35,7 @@ pub(super) async fn listen(
             known = decides.wait_for(Option::is_some) => known.map(|client| client.clone()),
         };
         let Ok(Some(client)) = known else { return };
-        // One place suffices: a second notice adds nothing.
+        // A single place suffices: a second notice adds nothing.
         let (ends, mut ended) = mpsc::channel(1);
         let (to, known) = (sender.clone(), channels.clone());
         // Read where it comes in, so that a store that floods its channels fills no queue.

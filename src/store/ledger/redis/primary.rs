@@ -24,7 +24,7 @@ pub(super) struct Primary {
 /// Condition that a server has to meet, so that no other one decides at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requirement {
-    /// It is the only server.
+    /// The server is the only one.
     Single,
     /// This many of its replicas are connected. Together with the server they are more than half of all, so that no
     /// other server has as many.
@@ -159,7 +159,7 @@ impl Requirement {
         match self {
             Self::Single => Duration::ZERO,
             // A server counts a replica if it has heard of it in less than two seconds, in whole seconds
-            // (`server.lua`). One more second covers data in transit.
+            // (`server.lua`). Data in transit gets one more second.
             Self::Replicas(_) => Duration::from_secs(3),
             Self::Cluster { node_timeout } => node_timeout + Duration::from_secs(1),
         }
