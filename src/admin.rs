@@ -57,7 +57,7 @@ const CONNECTIONS: usize = 64;
 /// Connections at a time while new ones get the last file descriptors, which are kept for requests to APIs. Each
 /// further connection ends another one.
 const FEW: usize = 4;
-/// From accepting a connection to the end of its request's head.
+/// Time from accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);
 /// Lifetime of a connection. A live page gets another such period if it has read anything in the last one.
 const WHOLE: Duration = Duration::from_secs(30);
@@ -69,8 +69,8 @@ const STOP: Duration = Duration::from_secs(1);
 /// Answers on `listener` until `shutdown` is done, about `state` and `metrics`. Clients with the `token` may change
 /// settings.
 ///
-/// Adds what is worked out from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics once
-/// only.
+/// Adds values computed from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics only
+/// once.
 pub async fn serve<S>(
     listener: TcpListener,
     state: Arc<dyn StatusSource>,
@@ -147,7 +147,7 @@ pub async fn serve<S>(
     let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// The next connection, for which `reserve` is given up if there is no other descriptor.
+/// Accepts the next connection, and gives up `reserve` for it if there is no other descriptor.
 async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Result<TcpStream> {
     loop {
         match listen::accept(listener).await {
@@ -185,7 +185,7 @@ fn is_called(listener: &TcpListener) -> bool {
     event::poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// A descriptor that can be given up for a connection.
+/// A descriptor to give up for a connection.
 fn spare(listener: &TcpListener) -> Option<OwnedFd> {
     listener.as_fd().try_clone_to_owned().ok()
 }

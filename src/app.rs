@@ -61,7 +61,7 @@ use crate::{
     tls::Tls,
 };
 
-/// A started andante.
+/// A running andante.
 pub struct Running {
     proxy: Arc<Proxy>,
     view: Arc<View>,
@@ -69,9 +69,9 @@ pub struct Running {
     admin: Option<SocketAddr>,
     drain: Duration,
     configured: Configured,
-    /// Accept connections until the drain begins; aborted when dropped.
+    /// Tasks that accept connections until the drain begins; aborted when dropped.
     acceptors: JoinSet<()>,
-    /// Housekeeping; aborted when dropped.
+    /// Housekeeping tasks; aborted when dropped.
     tasks: JoinSet<()>,
     workers: WorkerThreads,
     /// Takes over from the previous process, while that one sends its queued requests.
@@ -119,7 +119,7 @@ impl Running {
         raise_descriptor_limit();
         let token = config.admin_token.as_deref().map(admin_token).transpose()?;
         let metrics = Metrics::new();
-        // A service manager's sockets outlive this process.
+        // Sockets of a service manager outlive this process.
         let ours = given.workers.is_empty();
         let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
         if let Some(predecessor) = &mut predecessor {
@@ -221,7 +221,7 @@ impl Running {
         self.admin
     }
 
-    /// andante as it stands.
+    /// The present status.
     pub fn status(&self) -> Status {
         self.view.status()
     }

@@ -39,7 +39,7 @@ pub struct Ca {
 // === impl Ca ===
 
 impl Ca {
-    /// A CA in memory only, for hosts that match `constraints` (any host, if there are none).
+    /// A CA that lives in memory only, for hosts that match `constraints` (any host, if there are none).
     ///
     /// # Errors
     /// If a pattern cannot be a constraint, or there is no randomness.
@@ -55,7 +55,7 @@ impl Ca {
         Self::assemble(StoredCa::read(dir, now)?)
     }
 
-    /// The CA in `dir`; if there is none, one for any host is made. Processes that start at once get the same one.
+    /// The CA in `dir`; a missing one is created, for any host. Processes that start at the same time get the same CA.
     ///
     /// # Errors
     /// As [`Ca::open`], and if `dir` cannot be written to.
@@ -65,7 +65,7 @@ impl Ca {
                 let new = StoredCa::generate(&Constraints::default(), now)?;
                 match new.write(dir) {
                     Ok(()) => new,
-                    // Somebody was quicker.
+                    // Another process has created the CA first.
                     Err(CaError::Exists { .. }) => StoredCa::read(dir, now)?,
                     Err(error) => return Err(error),
                 }

@@ -155,7 +155,7 @@ impl Cli {
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
-            // The reader of the output has seen enough: `andante plan … | head -1`.
+            // The reader of the output needs no more: `andante plan … | head -1`.
             Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
             Err(failure) => terminal::failure(&failure),
         }

@@ -1,8 +1,7 @@
 //! Resolves and connects. Decides which addresses may be reached; knows nothing of requests.
 //!
-//! Addresses are classified *after* names are resolved, and the very addresses that were classified are dialled: a
-//! second look-up could answer differently. All addresses of a name are tried, each a little after the one before
-//! (RFC 8305).
+//! Addresses are classified *after* names are resolved, and the same addresses are dialled: a second look-up could
+//! answer differently. All addresses of a name are tried, each a little after the one before (RFC 8305).
 
 mod address_policy;
 mod addresses;
@@ -42,7 +41,7 @@ pub struct Dialer {
     timeout: Duration,
     /// Requires a rule's permission for private addresses.
     guarded: bool,
-    /// Our own listening addresses, which must not be reached through us.
+    /// Listening addresses of this andante, which must not be reached through it.
     own: Vec<SocketAddr>,
     names: Arc<NameResolver>,
 }
@@ -71,8 +70,8 @@ impl Dialer {
         }
     }
 
-    /// The addresses at which a new connection to `origin` would end now: those of its name, or of the parent proxy's.
-    /// Asks a name server only if the last answer's TTL is over.
+    /// The present addresses for a new connection to `origin`: those of its name, or of the parent proxy's. Asks a
+    /// name server only if the last answer's TTL is over.
     ///
     /// `None` if no name is resolved on the way: the address is literal, or pinned by a rule.
     pub async fn addresses(&self, origin: &Origin, egress: &Egress) -> Option<Result<Addresses, Error>> {

@@ -36,16 +36,16 @@ pub use self::{
 };
 use self::{evidence::Evidence, fields::Fields, time::Now};
 
-/// An answer, as far as hints are concerned.
+/// The parts of an answer that hints may be in.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// Status of the answer.
     pub status: StatusCode,
     /// Header fields of the answer.
     pub headers: &'a HeaderMap,
-    /// The beginning of its body without its content coding, if it was looked at (see [`wants_body`] and [`decode`]).
+    /// The beginning of the body without its content coding, if it was read (see [`wants_body`] and [`decode`]).
     pub body: Option<&'a [u8]>,
-    /// The time of day at its arrival, since 1970, UTC.
+    /// The time of day of the arrival, since 1970, UTC.
     pub arrived: Duration,
 }
 
@@ -107,7 +107,7 @@ pub fn read_refused(answer: &Answer<'_>) -> Hint {
     look(Fields::pick(headers), status, now, &mut evidence);
     body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
     sum_up(&mut evidence);
-    // The rule knows better than words.
+    // The rule's declaration overrides words in the answer.
     (evidence.in_words, evidence.fatal, evidence.done) = (None, None, Some(false));
     classify::classify(status, evidence)
 }
@@ -133,7 +133,8 @@ pub fn is_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     body::is_readable_stream(status, glance)
 }
 
-/// The content of a `body` whose head has these fields; `None` if its coding is not known, or it is too long to be a complaint.
+/// Decodes a `body` whose head has these fields; `None` if the coding is unknown, or the body is too long to be a
+/// complaint.
 pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     Glance::of(headers).decode(Cow::Borrowed(body))
 }
@@ -152,7 +153,7 @@ fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evi
     grpc(&fields, evidence);
 }
 
-/// A wait until a time of day is the reset, if no field reports one.
+/// Takes a wait until a time of day for the reset, if no field reports one.
 fn sum_up(evidence: &mut Evidence) {
     if !evidence.dated {
         return;
@@ -183,7 +184,8 @@ fn discord_milliseconds(evidence: &mut Evidence) {
     }
 }
 
-/// Status 8 is "resource exhausted", 14 "unavailable"; answers without a body have it in their head.
+/// Reads a gRPC status: 8 is "resource exhausted", 14 "unavailable"; answers without a body have the status in their
+/// head.
 fn grpc(fields: &Fields<'_>, evidence: &mut Evidence) {
     let cause = match fields.value("grpc-status").map(str::trim) {
         Some("8") => Cause::Quota,

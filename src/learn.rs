@@ -84,7 +84,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A ban that names no end.
+/// Pause after a ban that names no end.
 const BAN: Duration = Duration::from_secs(900);
 /// A reset reported in whole seconds may be this much later.
 const SECOND: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const RETRY_SHARE: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const RETRY_BUDGET_MOST: f64 = 1000.0;
-/// With this many unanswered requests, more would be sent if they could.
+/// From this number of unanswered requests on, more would be sent if possible.
 const CROWDED: u32 = 3;
 
 /// Wait that an answer asks for, with the slack of its resolution.
@@ -125,7 +125,7 @@ impl Learned {
         }
     }
 
-    /// `policy` holds from here on; what was learned stays.
+    /// Applies `policy` from now on; learned state stays.
     pub fn reconfigure(&mut self, policy: &Policy) {
         (self.spend, self.trust) = (policy.spend, policy.trust);
         if policy.breaker != self.breaker.is_some() {
@@ -190,12 +190,12 @@ impl Learned {
         self.gate.until().into_iter().chain(told).max_by_key(|(until, _)| *until)
     }
 
-    /// A request of `kind` asks to be taken.
+    /// Records that a request of `kind` asks for a slot.
     pub fn asked(&mut self, kind: &RouteKey, now: Instant) {
         self.kinds.asked(kind, now);
     }
 
-    /// A request of `kind` was taken; `waited` says that it had to wait for that.
+    /// Records that a request of `kind` got a slot; `waited` tells that it had to wait.
     pub fn take(
         &mut self,
         now: Instant,
@@ -274,7 +274,7 @@ impl Learned {
                     self.estimator.too_many(seen.crowd);
                 }
             }
-            // The lane is not to blame.
+            // Only other requests are refused, so the lane stays open.
             Cause::Quota if other_scope && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.seq) {
                     self.open(&mut changes);
@@ -299,7 +299,7 @@ impl Learned {
         if other_scope && (quota || hint.signal == Signal::Exhausted) {
             let asked = hint.asked().filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
             match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
-                // The budget holds back all that draw on it.
+                // The budget itself holds back all requests that draw on it.
                 None if claims.explains => {}
                 // The pause applies to a budget, and to all requests that draw on it.
                 Some((wait, news)) => changes.extend(news.then_some(LearnedChange::Route(wait))),
@@ -312,7 +312,7 @@ impl Learned {
             if !claims.explains {
                 budget.refused(now, sent, charge.cost, tries, hint.wait);
             }
-            // A ban has nothing to do with limits.
+            // A ban is unrelated to limits.
             if hint.signal != Signal::Banned {
                 changes.push(LearnedChange::Unexplained { sent, at: now });
             }
@@ -320,7 +320,8 @@ impl Learned {
         changes
     }
 
-    /// The request `seq` could not be sent, broke off, or was not answered in time: the upstream has failed.
+    /// Records a failure of the upstream: the request `seq` could not be sent, broke off, or was not answered in
+    /// time.
     pub fn broke(&mut self, now: Instant, seq: Seq) -> Changes {
         let mut changes = Changes::new();
         self.fail(now, seq, &mut changes);
@@ -374,7 +375,7 @@ impl Learned {
         self.told.is_empty() && self.gate.is_open() && self.estimator.is_blank() && self.kinds.is_empty()
     }
 
-    /// The end of the longest pause that was asked for: nothing may leave before it.
+    /// The end of the longest pause that an answer asked for: no request may leave before it.
     pub fn last_pause(&self) -> Option<Instant> {
         self.gate
             .until()

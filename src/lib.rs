@@ -1,7 +1,7 @@
 //! andante: an HTTP forward proxy that keeps a fleet of workers inside the rate limits of the APIs they call.
 //!
-//! Workers set `HTTP_PROXY` and change nothing else; each request waits in a lane until the API lets it leave. The way of a
-//! request, with the items that do the work:
+//! Workers set `HTTP_PROXY` and change nothing else; each request waits in a lane until the API's limits let it leave.
+//! The way of a request, with the items that do the work:
 //!
 //! 1. [`app`] accepts a connection ([`listen`]) and gives it to a thread, where [`proxy::serve`] detects its protocol.
 //! 2. The request is read. [`policy::Rules`] select the rule for its host, and [`lane::Lanes`] the [`lane::Lane`].

@@ -30,8 +30,8 @@ pub const BACKLOG: u32 = 8192;
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 /// A probe without an answer is repeated after this long.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
-/// Number of unanswered probes that end the connection, two minutes after its last segment. A machine that has died loses
-/// its place in the queue. TCP_USER_TIMEOUT would end those of slow readers, too.
+/// Number of unanswered probes that end the connection, two minutes after its last segment. A machine that has died
+/// loses its place in the queue. TCP_USER_TIMEOUT would end connections of slow readers, too.
 const MAX_LOST_PROBES: u32 = 4;
 /// Pause while the system has no file descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(100);
@@ -43,14 +43,14 @@ const PART: u64 = 8;
 /// Listens on `addr`.
 pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restarted proxy must not wait for the last one's connections to be forgotten.
+    // A restarted proxy must not wait until the system forgets the last process' connections.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     probe_silent_clients(&socket)?;
     socket.listen(BACKLOG)
 }
 
-/// Has the system probe connections that are accepted from `listener` (TCP keep-alive): they inherit its options.
+/// Lets the system probe connections that are accepted from `listener` (TCP keep-alive): they inherit its options.
 fn probe_silent_clients(listener: &impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_keepidle(listener, PROBE_AFTER)?;
     sockopt::set_tcp_keepintvl(listener, PROBE_INTERVAL)?;
@@ -64,7 +64,7 @@ pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Without it an answer's last segment waits for the client's delayed acknowledgement.
+                // Without this option an answer's last segment waits for the client's delayed acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
                     warn!(%error, "could not set TCP_NODELAY");
                 }

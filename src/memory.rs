@@ -20,9 +20,9 @@ const RESERVE_PART: u64 = 8;
 /// Part of the memory that is left when clients with little are refused. Only charges count for that: uncharged memory
 /// refuses no client with little.
 const BRIM_PART: u64 = 16;
-/// A holder with less than this part of the memory counts as one with little.
+/// A holder with less than this part of the memory has little.
 const LITTLE_PART: u64 = 64;
-/// A holder with less than this part of the memory is not ended: an allocator may keep as much that is free.
+/// A holder with less than this part of the memory is not ended: an allocator may keep that much free memory.
 const LARGE_PART: u64 = 8;
 /// A charge of up to this many bytes is refused only when nothing is left: a connection with up to three usual requests.
 pub const SMALL_BYTES: u64 = 16 * 1024;
@@ -30,12 +30,12 @@ pub const SMALL_BYTES: u64 = 16 * 1024;
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const SAMPLE_PART: u64 = 64;
 
-/// A party that memory is charged to.
+/// Owner of charged memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// The requests of a client, by its address or the first one of its network.
     Client(IpAddr),
-    /// Stored answers, and those that readers have in their hands.
+    /// Stored answers, including those that are being sent.
     Cache,
     /// Pages of the admin address.
     Pages,
@@ -52,11 +52,11 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct Account {
     holders: HashMap<Holder, u64>,
-    /// The sum over all holders.
+    /// Sum of the charges of all holders.
     charged: u64,
     /// The resident memory when nothing was charged.
     base: u64,
-    /// The resident memory as it was read last, the charges of that time, and the time.
+    /// The resident memory at the last reading, with the charges and the time of that reading.
     resident: u64,
     charged_then: u64,
     read: Option<Instant>,
@@ -123,7 +123,7 @@ impl Memory {
         true
     }
 
-    /// Reads the resident memory, unless it was read only just now. The account is unlocked meanwhile.
+    /// Reads the resident memory, unless the last reading is recent. The account is unlocked meanwhile.
     fn sample(&self, account: &mut MutexGuard<'_, Account>) {
         let Some(charged) = account.begin_sample(self.bytes, self.clock.now()) else { return };
         let resident = MutexGuard::unlocked(account, machine::resident_bytes).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Memory {
 // === impl Account ===
 
 impl Account {
-    /// Begins to read the resident memory if that is due. Returns the charges of this time.
+    /// Begins a reading of the resident memory if it is due. Returns the present charges.
     fn begin_sample(&mut self, bytes: u64, now: Instant) -> Option<u64> {
         let grown = self.charged.saturating_sub(self.charged_then);
         let recent = self.read.is_some_and(|read| now.since(read) < SAMPLE_EVERY);
@@ -145,7 +145,7 @@ impl Account {
         Some(self.charged)
     }
 
-    /// Memory in use: as it was read plus what was charged since then, and at least the charges.
+    /// Memory in use: the last reading plus later charges, and at least the charges.
     fn used(&self) -> u64 {
         let since = self.charged.saturating_sub(self.charged_then);
         (self.resident + since).max(self.base + self.charged)
@@ -169,7 +169,7 @@ impl Account {
 // === impl Charge ===
 
 impl Charge {
-    /// Makes this a charge of `bytes`. Returns `false`, and changes nothing, if the account has no room for more.
+    /// Changes this charge to `bytes`. Returns `false`, and changes nothing, if the account has no room for more.
     pub fn resize(&mut self, bytes: u64) -> bool {
         let done = bytes == self.bytes || self.memory.change(self.holder, self.bytes, bytes);
         if done {
@@ -196,7 +196,7 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    /// An account of 64 MiB whose process has no memory of its own: `resident` is what is charged.
+    /// An account of 64 MiB whose process has no memory of its own: `resident` equals the charges.
     fn account() -> Account {
         Account::default()
     }

@@ -47,7 +47,7 @@ const CONFIG: [[&str; 2]; 2] = [
     ],
 ];
 
-/// Everything that andante counts. Clones share the same numbers.
+/// All metrics of andante. Clones share the same numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     shared: Arc<MetricsState>,
@@ -57,7 +57,7 @@ pub struct Metrics {
     pub upstream_connections: IntGauge,
     /// Requests of workers by their connection.
     pub client_reuse: Reuse,
-    /// Tries by their connection to the API.
+    /// Attempts by their connection to the API.
     pub upstream_reuse: Reuse,
     /// Requests to the admin API with a wrong token.
     pub wrong_tokens: IntCounter,
@@ -91,7 +91,7 @@ impl Metrics {
     /// Name and help text of the pace of a limit: learned limits are added to configured ones.
     pub const PACE: [&str; 2] = families::PACE;
 
-    /// Numbers of its own, all at zero, with `andante_build_info` and the process' own metrics.
+    /// New metrics, all at zero, with `andante_build_info` and the process' own metrics.
     pub fn new() -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry);
@@ -164,7 +164,7 @@ impl Metrics {
         sums(&self.shared.families.interceptions, "outcome")
     }
 
-    /// Turns inside of tunnels so far, over all rules and hosts, by [`TurnOutcome`].
+    /// Turns inside tunnels so far, over all rules and hosts, by [`TurnOutcome`].
     pub fn turns(&self) -> BTreeMap<String, u64> {
         sums(&self.shared.families.turns, "outcome")
     }
@@ -192,7 +192,7 @@ impl Metrics {
         }
     }
 
-    /// A configuration was loaded at `at`, since 1970; `good` says that it holds.
+    /// Records that a configuration was loaded at `at`, since 1970; `good` tells that it was valid.
     pub fn config_loaded(&self, good: bool, at: Duration) {
         let [successful, timestamp] = &self.config;
         successful.set(f64::from(u8::from(good)));
@@ -216,7 +216,7 @@ impl Metrics {
         self.shared.registry.gather()
     }
 
-    /// All numbers, in the [text exposition format 0.0.4][format].
+    /// All metrics, in the [text exposition format 0.0.4][format].
     ///
     /// [format]: https://prometheus.io/docs/instrumenting/exposition_formats/
     pub fn render(&self) -> String {
@@ -229,7 +229,7 @@ impl Metrics {
 }
 
 impl Metrics {
-    /// All numbers, in the [OpenMetrics text format 1.0][format].
+    /// All metrics, in the [OpenMetrics text format 1.0][format].
     ///
     /// [format]: https://prometheus.io/docs/specs/om/open_metrics_spec/
     pub fn render_openmetrics(&self) -> String {
@@ -375,7 +375,7 @@ mod tests {
             line.unwrap().parse::<f64>().unwrap()
         };
         let before = used();
-        // Rendering takes time of its own.
+        // Rendering takes processor time itself.
         let after = (0..1000).map(|_| used()).find(|after| *after > before).unwrap();
         assert!(before > 0.0 && after - before < 1.0, "{before} {after}");
     }

@@ -1,5 +1,5 @@
 //! Exports spans and metrics to an OpenTelemetry collector: OTLP over HTTP, in protobuf
-//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Runs beside the requests, which wait for nothing here.
+//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Runs beside the requests, which never wait for it.
 //!
 //! A collector that is down costs a log line every few minutes. Spans wait in a bounded queue and are dropped when it
 //! is full. Metrics are cumulative, so the next export makes up for a missed one.

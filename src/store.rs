@@ -26,7 +26,7 @@ pub use self::{
 };
 use crate::{clock::Instant, limit::Gap};
 
-/// A place that keeps lanes.
+/// A place that persists lanes.
 pub trait Store: Send {
     /// Everything that was committed; the header is `None` if nothing ever was.
     fn read(&self) -> Result<Stored, StoreError>;
@@ -49,9 +49,9 @@ pub struct Stored {
 pub struct Batch<'a> {
     /// Header after the commit.
     pub header: &'a Header,
-    /// The lanes that have changed.
+    /// Lanes that have changed.
     pub lanes: &'a [(Arc<str>, Vec<u8>)],
-    /// The lanes that are to be forgotten.
+    /// Lanes to forget.
     pub gone: &'a [Arc<str>],
 }
 
@@ -61,7 +61,7 @@ pub struct Batch<'a> {
 pub struct Header {
     /// Version of the format: [`VERSION`](Self::VERSION).
     pub version: u32,
-    /// Counts the commits.
+    /// Number of commits.
     pub commits: u64,
     /// Time until which the store contains everything that happened.
     pub stamp: Stamp,
@@ -69,7 +69,8 @@ pub struct Header {
     pub clean: bool,
     /// Last period for which the requests sent are unknown.
     pub gap: Option<Gap>,
-    /// Before then, nothing is known of lanes that are not in the store: an earlier one could not be read.
+    /// Set if an earlier store could not be read: before this instant nothing is known of lanes that are not in the
+    /// store.
     pub lost: Option<Instant>,
     /// Key of the records' hashes of clients' words; zeros if there is none yet.
     pub secret: [u64; 2],

@@ -51,7 +51,7 @@ pub struct TlsClient(Arc<Way>);
 /// Protocol that the upstream agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1, or an upstream that agrees to nothing.
+    /// HTTP/1.1, also for an upstream that agrees on nothing.
     Http1,
     /// HTTP/2.
     Http2,
@@ -179,7 +179,7 @@ impl Way {
 
     fn config(&self, verifier: Arc<dyn ServerCertVerifier>) -> Result<ClientConfig, rustls::Error> {
         let builder = ClientConfig::builder_with_provider(self.shared.provider.clone());
-        // "Dangerous" is the door to any verifier of one's own; see `trust` for what ours adds.
+        // rustls calls every custom verifier "dangerous"; see `trust` for what this one adds.
         let builder =
             builder.with_safe_default_protocol_versions()?.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &self.certificate {

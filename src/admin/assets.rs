@@ -1,4 +1,4 @@
-//! The live page's files, which are part of the program, and what a browser may do with them.
+//! The live page's files, which are part of the program, and the restrictions on browsers that show it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 

@@ -44,10 +44,10 @@ pub struct WaitBucket {
     pub count: u64,
 }
 
-/// Something that happened in a lane.
+/// An event in a lane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct News {
-    /// Counts up from 1.
+    /// Number of the event, counted from 1.
     pub number: u64,
     /// Time in seconds since the start.
     pub at_s: f64,

@@ -178,10 +178,10 @@ impl Question {
     /// The part that is invalid.
     pub fn request(&self) -> Result<Request<()>, BadQuestion> {
         let bad = |what: String, instead: &str| BadQuestion { what, instead: instead.to_owned() };
-        // Clients keep a fragment to themselves.
+        // Clients never send a fragment.
         let url = self.url.split('#').next().unwrap_or_default();
         let whole = "write https://HOST/PATH, http://HOST/PATH, or the path of a gateway";
-        // `api.example.com/v1`, as people copy it.
+        // `api.example.com/v1`, which people copy without a scheme.
         let host = url.split('/').next().unwrap_or_default();
         if !url.contains("://") && host.contains('.') && host.parse::<HostPattern>().is_ok() {
             return Err(bad(format!("{url:?} is no URL: it has no scheme"), &format!("write https://{url}")));

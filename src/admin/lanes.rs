@@ -55,7 +55,7 @@ const DUE: Family = Family {
     labels: &["rule", "limit"],
 };
 
-/// A metric of ours.
+/// A metric of andante.
 struct Family {
     name: &'static str,
     help: &'static str,
@@ -65,7 +65,7 @@ struct Family {
 /// Reads the source whenever metrics are read.
 pub(super) struct OfLanes {
     descs: Vec<Desc>,
-    // Weak, because the source may own the metrics that own this.
+    // Weak, because the source may own the metrics, which own this collector.
     source: Weak<dyn StatusSource>,
 }
 

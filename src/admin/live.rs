@@ -34,7 +34,7 @@ const BEHIND: usize = 4;
 pub(super) struct Live {
     source: Arc<dyn StatusSource>,
     shared: Mutex<LiveState>,
-    /// A page was opened, and has nothing to show yet.
+    /// Signals a new page without content.
     joined: Notify,
 }
 
@@ -98,7 +98,8 @@ impl Live {
         }
     }
 
-    /// The stream of a page that has `lane` opened; `None` if there are too many pages. Ends once andante stops.
+    /// The stream of a page that shows `lane` in detail; `None` if there are too many pages. Ends once andante
+    /// stops.
     pub(super) fn open(self: &Arc<Self>, lane: Option<LaneName>, progress: StreamProgress) -> Option<Streamed> {
         let mut shared = self.shared.lock();
         if shared.pages >= PAGES {

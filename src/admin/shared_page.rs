@@ -23,7 +23,7 @@ struct WrittenPage<V> {
     text: Bytes,
 }
 
-/// Bytes of a page, charged until the last of its readers has them.
+/// Bytes of a page, charged until its last reader has them.
 struct ChargedText {
     text: Vec<u8>,
     _charge: Option<Charge>,

@@ -80,12 +80,12 @@ pub struct Steered {
 
 /// Provides the state of andante. All methods are called often, and from any thread.
 pub trait StatusSource: Send + Sync {
-    /// The account that pages draw on, if there is one.
+    /// The memory account of the pages, if there is one.
     fn memory(&self) -> Option<Arc<Memory>> {
         None
     }
 
-    /// andante now, with all its lanes in any order.
+    /// The present status, with all lanes in any order.
     fn status(&self) -> Status;
     /// Queue length of each lane: far cheaper than all of [`Self::status`].
     fn queues(&self) -> Vec<QueueLength>;

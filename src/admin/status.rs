@@ -131,11 +131,11 @@ pub struct Requests {
 /// Tunnels that were intercepted so far, by [`TunnelContent`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interceptions {
-    /// TLS, with a certificate of ours that the worker took.
+    /// TLS, with a certificate of andante's that the worker accepted.
     pub tls: u64,
     /// HTTP in the clear.
     pub plain: u64,
-    /// TLS, but the worker did not trust our certificate.
+    /// TLS, but the worker did not trust andante's certificate.
     pub untrusted: u64,
     /// TLS that failed for another reason.
     pub failed: u64,
@@ -187,7 +187,7 @@ pub struct LaneStatus {
     /// Label of its rule in metrics.
     #[serde(skip)]
     pub label: String,
-    /// Handling of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. Inside of turns and tunnels andante sees no
+    /// Handling of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. In turns and tunnels andante sees no
     /// requests: turns are paced, tunnels are not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub https: String,
@@ -246,19 +246,19 @@ pub struct LaneStatus {
     pub left_queued_total: u64,
     /// Sum of their times from arrival to departure.
     pub left_seconds_total: f64,
-    /// The longest of these times.
+    /// Longest of these times.
     pub left_seconds_max: f64,
     /// The time after which most of the last ones left, if there is such a time: usually their own time-out.
     pub left_after_s: Option<f64>,
     /// Sum of all waits so far.
     pub wait_seconds_total: f64,
-    /// The longest of these waits.
+    /// Longest of these waits.
     pub wait_seconds_max: f64,
-    /// From the first request sent to the last one: the time by which a pace is judged.
+    /// Time from the first request sent to the last one, for computing the average pace.
     pub active_s: f64,
 }
 
-/// A flow that waits.
+/// A flow with waiting requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowStatus {
     /// Owner: an address, or an IPv6 /64.

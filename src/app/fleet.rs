@@ -1,4 +1,4 @@
-//! Shares budgets with other andantes: talks to the store for all lanes, one call at a time.
+//! Shares budgets with other andantes: calls the store for all lanes, one call at a time.
 
 mod metrics;
 mod report;
@@ -72,7 +72,7 @@ struct SpokenLane {
     pauses: Vec<Pause>,
 }
 
-/// The task that talks to the store.
+/// The task that calls the store.
 pub(super) struct Talking {
     leave: oneshot::Sender<()>,
     task: JoinHandle<()>,

@@ -27,7 +27,7 @@ pub use self::{
 use super::keeping::Keeping;
 use crate::config::Config;
 
-/// Sockets for workers, and the one of the admin pages.
+/// Sockets for workers, and the socket of the admin pages.
 type PassedOn = (Vec<std::net::TcpListener>, Option<std::net::TcpListener>);
 
 /// A message of the earlier process: one line of JSON.
@@ -67,7 +67,7 @@ fn socket_of(state: &Path) -> PathBuf {
     state.with_file_name(name)
 }
 
-/// The process that has the state of `config`.
+/// The running process with the state of `config`.
 pub(super) fn find_predecessor(config: &Config) -> Result<Option<Predecessor>, TakeOverError> {
     let state = Keeping::path(config, &config.listen).ok_or(TakeOverError::NoState)?;
     Predecessor::find(&state)

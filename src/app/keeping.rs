@@ -45,7 +45,7 @@ pub(super) struct Keeping {
 /// Source of the readings of the machine's clocks.
 type Readings = Box<dyn Fn() -> Reading + Send>;
 
-/// The thread that writes.
+/// Handle of the writing thread.
 pub(super) struct Writer {
     requests: mpsc::Sender<KeepRequest>,
     thread: JoinHandle<()>,

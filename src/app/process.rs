@@ -12,7 +12,7 @@ pub(super) fn raise_descriptor_limit() {
     }
 }
 
-/// Distinguishes this process from others; need not be secret.
+/// An id that distinguishes this process from others; need not be secret.
 pub(super) fn instance() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u32

@@ -22,7 +22,7 @@ pub(super) struct Configured {
     config: Config,
     /// A listener is reachable from other machines.
     exposed: bool,
-    /// Our own addresses.
+    /// Own addresses.
     own: Vec<SocketAddr>,
     reports: Arc<ReloadReports>,
 }
@@ -89,7 +89,7 @@ impl Running {
     /// Applies `config`. Settings that cannot change while andante runs stay the same. `files` tells that files named
     /// in the configuration have changed, so that they are read again.
     ///
-    /// On an error nothing has changed.
+    /// Changes nothing on an error.
     pub fn reload(&mut self, config: &Config, files: bool) -> Result<(), StartError> {
         let configured = &mut self.configured;
         let connects = !files && configured.connects_as(config);

@@ -22,13 +22,13 @@ pub enum StartError {
         /// Error of the system.
         source: io::Error,
     },
-    /// The files that TLS towards upstreams needs are not in order.
+    /// The files for TLS towards upstreams are unusable.
     #[error("could not prepare TLS towards upstreams")]
     Tls(#[from] TlsError),
-    /// There is no certificate authority to intercept with.
+    /// There is no usable certificate authority for interception.
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
-    /// The file with the token for changes is not in order.
+    /// The file with the token for changes is unusable.
     #[error("could not use the token in {}", token_file::shown(file))]
     Token {
         /// The file.
@@ -51,7 +51,7 @@ pub enum StartError {
     /// The running process does not give up its place.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
-    /// The store of the fleet cannot be used at all.
+    /// The store of the fleet is unusable.
     #[error("could not use the store {store}")]
     Store {
         /// Address of the store.

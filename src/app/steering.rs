@@ -21,7 +21,7 @@ use crate::{
     proxy::Proxy,
 };
 
-/// Steers a proxy.
+/// Executes operators' commands on a proxy.
 pub(super) struct Steerer {
     proxy: Arc<Proxy>,
     changed: Arc<Mutex<ChangedRules>>,

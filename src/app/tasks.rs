@@ -7,7 +7,7 @@ use prometheus::{
 };
 use tokio::runtime::Handle;
 
-/// Asks the runtimes whenever metrics are read.
+/// Reads the runtimes whenever metrics are read.
 pub(super) struct Tasks {
     runtimes: Vec<Handle>,
     alive: IntGauge,

@@ -23,7 +23,7 @@ use crate::{
     proxy::{Incident, Proxy},
 };
 
-/// The view of a running proxy.
+/// The data source of the admin pages for a running proxy.
 pub(super) struct View {
     proxy: Arc<Proxy>,
     reports: Arc<ReloadReports>,

@@ -97,7 +97,7 @@ impl WorkerThread {
     }
 }
 
-/// A connection that its thread counts as open until this is dropped.
+/// A connection that its thread counts as open until this value is dropped.
 struct OpenConnection(Arc<AtomicUsize>);
 
 /// Serves the dispatched connections, until no more can come.

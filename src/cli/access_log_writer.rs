@@ -24,7 +24,7 @@ const CHECK_PERIOD: Duration = Duration::from_secs(1);
 pub(super) enum Sink {
     /// Standard output or standard error.
     Stream(Box<dyn Write + Send>),
-    /// A file that was opened by its name.
+    /// A file opened by its path.
     File(LogFile),
 }
 
@@ -52,7 +52,7 @@ struct Loss {
 // === impl AccessLogWriter ===
 
 impl AccessLogWriter {
-    /// A writer to `sink` of the lines that `queued` counts.
+    /// A writer to `sink` for lines that `queued` counts.
     pub(super) fn new(sink: Sink, queued: Arc<QueuedBytes>) -> Self {
         access_log::started();
         Self { sink, loss: Loss::default(), queued }

@@ -206,7 +206,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The answer of `admin` to `request`, whose target is a path.
+/// Sends `request`, whose target is a path, to `admin`, and returns the answer.
 pub(super) async fn ask(
     admin: SocketAddr,
     mut request: Request<Full<Bytes>>,

@@ -69,17 +69,17 @@ pub struct BatchOptions {
     /// Base of relative URLs in FILE: the API's scheme and host
     #[arg(long, value_name = "URL")]
     pub base_url: Option<Url>,
-    /// The address for each row of a .csv FILE, with {COLUMN} where its value belongs
+    /// URL for each row of a .csv FILE, with {COLUMN} for the row's value
     #[arg(long, value_name = "TEMPLATE")]
     pub url: Option<String>,
-    /// The body for each row of a .csv FILE, with {COLUMN} where its value belongs, as in '{"q": "{name}"}'; values are
-    /// escaped as JSON if it is JSON. @FILE reads it from a file
+    /// Body for each row of a .csv FILE, with {COLUMN} for the row's value, as in '{"q": "{name}"}'; values are escaped
+    /// as JSON if the body is JSON. @FILE reads the body from a file
     #[arg(long, value_name = "TEMPLATE", requires = "url")]
     pub body: Option<String>,
     /// The column of a .csv FILE that names its rows in ANSWERS [default: id or custom_id if there is one, else the line]
     #[arg(long, value_name = "COLUMN")]
     pub id: Option<String>,
-    /// The method where FILE names none [default: GET, or POST with a body]
+    /// Method of requests for which FILE names none [default: GET, or POST with a body]
     #[arg(long, value_name = "METHOD")]
     pub method: Option<Method>,
     /// A header field for each request that has none of this name, as in 'Accept: text/csv', or @FILE with one field
@@ -334,7 +334,7 @@ fn not_removed(error: JournalError) -> Failure {
     Failure::new("could not remove what is no longer needed").because(error)
 }
 
-/// `path` with a further ending.
+/// `path` with one more ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");

@@ -1,4 +1,4 @@
-//! `andante ca`: makes a CA, shows it, and helps workers to trust it.
+//! `andante ca`: creates and shows a CA, and helps workers to trust it.
 
 mod store;
 
@@ -40,7 +40,7 @@ enum CaCommand {
     Trust(store::Args),
 }
 
-/// Makes the CA, unless there is one
+/// Creates the CA, unless there is one
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = INIT_EXAMPLES)]
 struct Init {
@@ -77,7 +77,7 @@ struct BundleArgs {
 
 /// The variables of `andante env`, for a CA that must exist
 ///
-/// Leaves NO_PROXY out for containers; `andante env` has it.
+/// Leaves out NO_PROXY for containers; `andante env` includes it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = ENV_EXAMPLES)]
 struct Env {

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use super::{Failure, command};
 
-/// Completions of the command line, for a shell
+/// Shell completions of the command line
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Completions {

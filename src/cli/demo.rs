@@ -96,7 +96,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 /// time.
 struct OwnApi {
     api: Api,
-    /// Ends the thread when it is dropped.
+    /// Dropping this ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
@@ -167,7 +167,7 @@ async fn send(
     Ok(BurstOutcome { stats: api.stats(), took, stalls })
 }
 
-/// Draws the live line until it is dropped.
+/// Draws the live line until the future is dropped.
 async fn live(name: &str, requests: u64, progress: &BurstProgress, clock: Clock) -> Infallible {
     let began = clock.now();
     loop {

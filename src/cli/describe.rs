@@ -11,7 +11,7 @@ use crate::{
     policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, RuleTimeouts, Turns},
 };
 
-/// `off`; `on, with bodies up to 64 KiB`.
+/// Retries: `off`; `on, with bodies up to 64 KiB`.
 pub(super) fn again(retry: Option<RetryPolicy>) -> String {
     let Some(RetryPolicy { body, tries }) = retry else { return "off".to_owned() };
     let tries = tries.map(|tries| format!(", {tries} tries at most")).unwrap_or_default();
@@ -66,7 +66,7 @@ pub(super) fn cost(rule: &Policy) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// `auto`; `20 ms`.
+/// Margin: `auto`; `20 ms`.
 pub(super) fn margin(margin: MarginSpec) -> String {
     match margin {
         MarginSpec::Auto => "auto".to_owned(),
@@ -146,13 +146,13 @@ pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
     cache.into_iter().chain(free).chain(coalesce).chain(keep).chain(equal).collect()
 }
 
-/// `http://corp:3128, with user name and password`, and never these themselves.
+/// Parent proxy: `http://corp:3128, with user name and password`, which are never shown.
 fn between(parent: &Parent) -> String {
     let credentials = if parent.credentials.is_some() { ", with user name and password" } else { "" };
     format!("{parent}{credentials}")
 }
 
-/// `/openai is https://api.openai.com:443/v1`.
+/// Gateway: `/openai is https://api.openai.com:443/v1`.
 pub(super) fn route(gateway: &Gateway) -> String {
     let Gateway { path, to, base } = gateway;
     format!("{path} is {}://{to}{base}", to.scheme.as_str())
@@ -207,7 +207,7 @@ pub(super) fn listed(items: &[impl ToString], none: &str) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// `500/min (one every 120 ms)`.
+/// Limit with its spacing: `500/min (one every 120 ms)`.
 pub(super) fn pace(limit: &LimitSpec) -> String {
     let (written, burst) =
         (LimitSpec { burst: limit.burst.filter(|burst| *burst < limit.rate.count), ..*limit }, limit.burst().get());

@@ -161,7 +161,8 @@ impl Args {
         })
     }
 
-    /// Returns the URL at which workers reach an andante with these listen addresses. Containers prefer one that is not local.
+    /// Returns the URL at which workers reach an andante with these listen addresses. Prefers an address that
+    /// containers can reach.
     fn url(&self, addresses: &[SocketAddr]) -> Result<String, Failure> {
         if let Some(url) = &self.proxy {
             return Ok(url.clone());
@@ -286,12 +287,13 @@ impl EnvFormat {
 
     /// Line for a variable, or `None` if the format cannot express it.
     fn line(self, name: &str, value: &str) -> Option<String> {
-        // An env-file has no quotes, and readers of .env files disagree about them.
+        // An env-file has no quotes, and readers of .env files disagree about quoting, so control characters cannot be
+        // written.
         let plain = !value.contains(char::is_control);
         match self {
             Self::Sh => Some(format!("export {name}={}", single_quoted(value))),
             Self::Docker => plain.then(|| format!("{name}={value}")),
-            // JSON's strings are YAML's; Kubernetes expands $(…) unless its dollar is doubled.
+            // JSON strings are valid YAML; Kubernetes expands $(…) unless its dollar is doubled.
             Self::Kubernetes => {
                 let value = serde_json::Value::from(value.replace("$(", "$$("));
                 Some(format!("- name: {name}\n  value: {value}"))

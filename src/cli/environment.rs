@@ -174,7 +174,7 @@ mod tests {
     fn java_asks_for_the_same_hosts_itself_as_others_do() {
         let java = |hosts: &[&str]| found(&rules(hosts), "intra.example", "JAVA_TOOL_OPTIONS").unwrap();
         assert!(java(&["api.example.com"]).ends_with(" -Dhttp.nonProxyHosts=intra.example|*.intra.example"));
-        // Without any, not even loopback is asked directly.
+        // Without any entry, not even loopback is reached directly.
         assert!(java(&["127.0.0.1:80"]).ends_with(" -Dhttp.nonProxyHosts="));
     }
 

@@ -54,7 +54,7 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     match check(admin).await {
         Ok(()) => {
-            // A failed write does not matter: the exit code reports the same.
+            // A failed write is harmless: the exit code reports the same.
             let _ = writeln!(io::stdout(), "ready");
             ExitCode::SUCCESS
         }

@@ -210,7 +210,7 @@ impl<'a> ShownBucket<'a> {
 
 impl JsonNumber {
     fn of(number: f64) -> Self {
-        // Hints are neither negative nor beyond what is a whole number in either type.
+        // Hints are neither negative nor beyond the whole numbers of either type.
         if number.fract() == 0.0 { Self::Whole(number as u64) } else { Self::Broken(number) }
     }
 

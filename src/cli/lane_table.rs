@@ -110,7 +110,7 @@ pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
     [line(&TITLES.map(str::to_owned))].into_iter().chain(cells.iter().map(line)).collect()
 }
 
-/// `andante 0.1.0, up 3h 2m: 12 lanes, 1,204 waiting`.
+/// Headline: `andante 0.1.0, up 3h 2m: 12 lanes, 1,204 waiting`.
 pub(super) fn headline(status: &Status) -> String {
     let waiting = status.lanes.iter().map(|lane| lane.waiting).sum();
     let draining = if status.draining { ", draining" } else { "" };
@@ -119,7 +119,7 @@ pub(super) fn headline(status: &Status) -> String {
     plain(&text)
 }
 
-/// `  search: 40 waiting, 5/s 100% used, 2 of 2 in flight`.
+/// Line of a rule: `  search: 40 waiting, 5/s 100% used, 2 of 2 in flight`.
 fn of_rule(rule: &AddedRuleStatus) -> String {
     let used = |limit: &LimitStatus| limit.used_ratio().unwrap_or_default();
     let fullest = rule.limits.iter().max_by(|one, other| used(one).total_cmp(&used(other)));

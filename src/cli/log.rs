@@ -87,7 +87,7 @@ fn filter(text: &str) -> Result<EnvFilter, Failure> {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // The writer's thread ends first.
+        // The writer's thread ends before the report.
         drop(self.access.take());
         let lost = access_log::take_unreported();
         if lost > 0 {

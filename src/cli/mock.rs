@@ -41,7 +41,7 @@ pub struct Args {
     /// Time until every answer.
     #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = duration::parse)]
     latency: Duration,
-    /// Up to this much, at random, comes on top of the latency.
+    /// Largest random addition to the latency.
     #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = duration::parse)]
     jitter: Duration,
     /// Share of the accepted requests that is answered with 500; they still count against the limit.
@@ -122,7 +122,7 @@ fn report(stats: &Stats, limit: Option<Rate>) -> String {
         }
         None => report.push_str(&format!(", {worst} asked in the busiest second")),
     }
-    // A run shorter than a window has no meaningful share: the allowance may be spent at once.
+    // A run shorter than a window has no meaningful share: the whole quota may be spent at once.
     let measured = limit.is_some_and(|limit| stats.span_seconds >= limit.per.as_secs_f64());
     if let Some(share) = stats.used_share.filter(|_| measured) {
         report.push_str(&format!(", {:.1}% of the limit used", share * 100.0));

@@ -1,4 +1,4 @@
-//! Reports andante's state to a service manager that asks for it (sd_notify(3)).
+//! Reports andante's state to a service manager, if there is one (sd_notify(3)).
 
 use std::{
     env,
@@ -37,7 +37,7 @@ fn tell(state: &str) {
     }
 }
 
-/// A path, or a name in the abstract namespace, which begins with `@`.
+/// Address of the socket: a path, or a name in the abstract namespace, which begins with `@`.
 fn address(socket: &OsString) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = socket.as_bytes().strip_prefix(b"@") {

@@ -266,7 +266,7 @@ fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst)
     }
 }
 
-/// `09:31:12 UTC`, with the date if that is another one than today's.
+/// `09:31:12 UTC`, with the date if it is not today's.
 fn time_of_day(now: SystemTime, after: Duration) -> String {
     let (today, then) = (rfc3339(now, Duration::ZERO), rfc3339(now, after));
     match (today.split_once('T'), then.split_once('T')) {
@@ -350,7 +350,7 @@ faster, if the API allows it:
             plan(limits, count).faster.into_iter().map(|(limits, _)| limits.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(told("10/s, 500/min", 400), ["10/s, 1000/min", "10/s, 500/min burst 400"]);
-        // The window binds, not the spacing inside of it.
+        // The window binds, not its spacing.
         assert_eq!(told("10/s, 500/min burst 500", 30_000), ["10/s, 1000/min burst 500"]);
         assert_eq!(told("2/s strict", 100), ["4/s strict", "2/s"]);
         assert_eq!(told("50/s, in-flight 2", 100), ["50/s, in-flight 10"]);

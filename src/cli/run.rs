@@ -67,7 +67,7 @@ pub fn command(serve: clap::Command) -> clap::Command {
     with_defaults(serve, &[("listen", free), ("admin", free), ("intercept", "every host"), ("state", "off")])
 }
 
-/// `serve` with these defaults in its help.
+/// `serve` with these defaults in its help texts.
 pub(super) fn with_defaults(serve: clap::Command, defaults: &[(&'static str, &str)]) -> clap::Command {
     defaults.iter().fold(serve, |command, (flag, default)| {
         command.mut_arg(*flag, |arg| {

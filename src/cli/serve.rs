@@ -185,7 +185,7 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
     }
 }
 
-/// `andante 0.1.0 listening on http://127.0.0.1:3128, admin on http://127.0.0.1:9128`. Scripts wait for it.
+/// Ready line: `andante 0.1.0 listening on http://127.0.0.1:3128, admin on http://127.0.0.1:9128`. Scripts wait for it.
 fn ready_line(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
     let listen: Vec<String> = listen.iter().map(|address| format!("http://{address}")).collect();
     let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("on http://{address}"));
@@ -239,8 +239,8 @@ fn not_started(error: StartError) -> Failure {
 // === impl ServeArgs ===
 
 impl ServeArgs {
-    /// The configuration that flags, environment and file make, over `base`. Prints warnings, and on problems all of
-    /// them, with the exit code to return.
+    /// Loads the configuration from flags, environment and file over `base`. Prints warnings; on errors prints all
+    /// problems and returns the exit code.
     pub fn load(&self, base: Config) -> Result<Config, ExitCode> {
         let sources = self.sources();
         if Config::log_of(&sources) == LogFormat::Json {

@@ -6,7 +6,7 @@ use rustix::process;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 
-/// Receives the signals from its creation on: one that comes before [`next`](Self::next) is called is not lost.
+/// Receives signals from its creation on: a signal before [`next`](Self::next) is called is not lost.
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: Signal,
@@ -41,7 +41,7 @@ pub(super) enum Stop {
 // === impl Signals ===
 
 impl Signals {
-    /// Takes over the signals; none of them ends the process by itself any more. Needs a tokio runtime.
+    /// Takes over the signals, which then no longer end the process by themselves. Needs a tokio runtime.
     pub(super) fn listen() -> io::Result<Self> {
         let hangup = (!is_ignored(process::Signal::HUP)).then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Self {

@@ -38,7 +38,7 @@ pub(super) struct ListArgs {
     /// Column to sort by
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "waiting")]
     pub(super) sort: SortBy,
-    /// Only lanes with this in their names
+    /// Only lanes with this text in their names
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(super) filter: String,
     /// Print one JSON object instead of a table
@@ -90,7 +90,8 @@ pub(super) fn troubles(status: &Status) -> Vec<String> {
     lines.into_iter().map(|line| lane_table::plain(&line)).collect()
 }
 
-/// `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request may wait`.
+/// Line of an incident: `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request
+/// may wait`.
 fn of_incident(incident: &IncidentStatus) -> String {
     let (times, ago) = (wording::several(incident.total, "time"), wording::seconds(incident.last_s));
     let detail = incident.detail.trim_end_matches('.');

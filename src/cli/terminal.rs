@@ -187,7 +187,7 @@ fn json_object(label: LineLabel, message: &str) -> Map<String, Value> {
 }
 
 fn print_json(object: Map<String, Value>) {
-    // As with text, a closed standard error leaves the exit code.
+    // A closed standard error is ignored; the exit code still reports the failure.
     let _ = writeln!(io::stderr().lock(), "{}", json_text::line(&object));
 }
 

@@ -95,7 +95,7 @@ fn value_of<'a>(wrong: &'a str, words: &'a [OsString]) -> Option<&'a str> {
 /// Similarity of a flag to the flag that it probably misspells.
 const LIKELY_SLIP: f64 = 0.87;
 
-/// The command that a command line reaches.
+/// The command that a command line addresses.
 struct ReachedCommand {
     command: clap::Command,
     /// Name of the command, after the names of the commands above it.
@@ -159,7 +159,7 @@ impl ReachedCommand {
         })
     }
 
-    /// Replacement for `--config FILE` where the command takes its file without a flag.
+    /// Replacement for `--config FILE` for a command that takes its file without a flag.
     fn file(&self, flag: &str, value: Option<&str>) -> Option<String> {
         let takes = self.command.get_positionals().any(|arg| arg.get_id() == "file");
         let asks = matches!(flag, "--config" | "--file" | "-c" | "-f") && !self.has(flag);
@@ -238,7 +238,7 @@ mod tests {
         synonyms::names().map(|name| format!("--{name}")).chain(serve.flags()).collect()
     }
 
-    /// The commands, as words behind `andante`.
+    /// The commands, as words after `andante`.
     fn paths(command: &clap::Command, above: &[String], found: &mut Vec<Vec<String>>) {
         for below in command.get_subcommands() {
             let path = [above, &[below.get_name().to_owned()]].concat();

@@ -63,7 +63,7 @@ pub(super) fn proxy(url: &str) -> Vec<(&'static str, OsString)> {
     named.chain([NODE_PROXY, PERL_PROXY].map(|name| (name, "1".into()))).collect()
 }
 
-/// The hosts for which clients use no proxy, if there are any: the first list that is not empty.
+/// The hosts for which clients use no proxy: the first non-empty list, if there is one.
 pub(super) fn exceptions(current: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     let lists = EXCEPTIONS.iter().filter_map(|name| current(name));
     lists.map(|hosts| hosts.to_string_lossy().into_owned()).find(|hosts| !hosts.is_empty())

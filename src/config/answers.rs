@@ -15,9 +15,9 @@ pub(super) struct AnswerKeys {
     pub(super) spend: Option<Spend>,
     pub(super) trust: Option<Trust>,
     pub(super) retry: Option<bool>,
-    /// Bytes of a body that is kept. Apart from `retry`: `"on"` leaves the size to weaker sources.
+    /// Longest body that is kept. Separate from `retry`, because `"on"` leaves the size to weaker sources.
     pub(super) body: Option<u64>,
-    /// Attempts per request at most. Apart from `retry`, for the same reason.
+    /// Attempts per request at most. Separate from `retry` for the same reason.
     pub(super) tries: Option<NonZeroU32>,
     pub(super) breaker: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! The files that a configuration names. Reading the configuration leaves them alone; `andante check` looks into them.
+//! The files that a configuration names. Reading the configuration does not open them, but `andante check` does.
 
 use std::{fs, io, io::Read as _, path::PathBuf};
 
@@ -26,7 +26,7 @@ pub(super) enum PemKind {
     Authorities,
     RevocationLists,
     Key,
-    /// The admin token, which is no PEM.
+    /// The admin token, which is not in PEM.
     Token,
 }
 
@@ -96,7 +96,7 @@ impl FileRef {
 impl PemKind {
     /// Number of items of this kind in `bytes`.
     fn count(self, bytes: &[u8]) -> Result<usize, &'static str> {
-        // DER is one item, and a sequence; a key has to be PEM. As `tls` reads them.
+        // As in `tls`: DER is a single item and begins a sequence. A key must be PEM.
         if self != Self::Key && bytes.first() == Some(&0x30) {
             return Ok(1);
         }
@@ -127,7 +127,7 @@ impl PemKind {
     }
 }
 
-/// Errors without the text that they quote, which may be part of a key.
+/// Counts items; errors leave out the quoted text, which may be part of a key.
 fn counted<T>(items: impl Iterator<Item = Result<T, pem::Error>>) -> Result<usize, &'static str> {
     let mut count = 0;
     for item in items {

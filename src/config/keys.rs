@@ -41,7 +41,7 @@ use crate::{
 };
 
 const LIST: &[char] = &[',', ';', '\n'];
-/// Limits have commas in them.
+/// Separators of limits, which contain commas themselves.
 const LIST_OF_LIMITS: &[char] = &[';', '\n'];
 const ON_OFF: &[&str] = &["on", "off"];
 
@@ -207,7 +207,7 @@ pub(super) const TO: Key<GatewayTarget> = Key::new(
     "whose API it is; a path in it, `https://api.example.com/v1`, is put before the rest",
 );
 
-/// Tables have no grammar: their keys do. A flag gives a host its limits.
+/// A table's keys have grammars, but the table has none. The flag gives a host its limits.
 pub(super) const RULES: Key<(HostPattern, Limits)> =
     Key::new("rule", value::LIMIT_OF_HOST, Tables(&RULE), "one per budget; each host that matches has one of its own")
         .otherwise("none")

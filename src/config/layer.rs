@@ -331,7 +331,7 @@ impl SettingsReader<'_> {
             Ok(value) => Some(Spanned { value, text: text.to_owned(), key: None, place }),
             Err(wrong) => {
                 let at = Spanned { value: (), text: String::new(), key: None, place };
-                // Quotes belong into files; in a shell they would be taken literally or lost.
+                // Quotes belong into files: a shell would take them literally or remove them.
                 self.problems.push(Diagnostic::error(&at, wrong.what, wrong.hint.replace('"', "")));
                 None
             }

@@ -73,7 +73,7 @@ impl Config {
     pub fn check(sources: &Sources) -> Checked {
         let Loaded { config, mut problems, files, rules } = Self::read(Self::default(), sources);
         let mut looked: Vec<Diagnostic> = files.iter().filter_map(FileRef::look).collect();
-        // A certificate's file is opened once more for its key.
+        // A certificate's file may appear twice, because it may contain the key too.
         looked.dedup();
         problems.append(&mut looked);
         let errors = || problems.iter().filter(|problem| problem.is_error());
@@ -136,7 +136,7 @@ impl Config {
     ) -> Self {
         let listen = said.listen.unwrap_or_else(|| base.listen.iter().copied().map(Spanned::default).collect());
         let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
-        // A list of clients with a mistake in it is not a missing list: report the mistake alone.
+        // A list of clients with a mistake is not a missing list: only the mistake is reported.
         let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());
         let mistaken =
             problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
@@ -201,7 +201,7 @@ fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> 
     (flags.or(environment).or(std::mem::take(&mut file.common)), file)
 }
 
-/// Errors before warnings, which may follow from them; each in the order of the lines.
+/// Sorts errors before warnings, which may follow from them; each kind by line.
 fn in_order(mut problems: Vec<Diagnostic>) -> Vec<Diagnostic> {
     problems.sort_by(|a, b| b.is_error().cmp(&a.is_error()).then_with(|| a.place.cmp(&b.place)));
     problems

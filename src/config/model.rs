@@ -23,7 +23,7 @@ pub struct Config {
     pub admin_token: Option<PathBuf>,
     /// Runtime threads; `None` is one per core, four at most.
     pub threads: Option<NonZeroUsize>,
-    /// Memory that the process takes at most, in bytes; `None` is a part of what the system has.
+    /// Largest memory of the process, in bytes; `None` is a part of the system's memory.
     pub max_memory: Option<u64>,
     /// Format of the log.
     pub log: LogFormat,
@@ -37,15 +37,15 @@ pub struct Config {
     pub identity: ClientIdentity,
     /// Time in which queued and running requests may finish after SIGTERM.
     pub drain: Duration,
-    /// Bounds on everything that can hang.
+    /// Time limits for everything that can hang.
     pub timeouts: Timeouts,
     /// Rules with their limits.
     pub rules: Rules,
     /// Paths that stand for an API: `/openai` for `https://api.openai.com`.
     pub gateways: Vec<Gateway>,
-    /// PEM files with authorities that upstreams are verified by, besides the system's.
+    /// PEM files with authorities for verifying upstreams, besides the system's.
     pub upstream_ca: Vec<PathBuf>,
-    /// PEM files with lists of certificates that are revoked.
+    /// PEM files with revocation lists.
     pub upstream_crl: Vec<PathBuf>,
     /// Resolver of names.
     pub dns: Dns,
@@ -77,7 +77,7 @@ pub enum StatePlace {
     Usual,
     /// Nowhere.
     Off,
-    /// In this file.
+    /// This file.
     At(PathBuf),
 }
 
@@ -132,20 +132,20 @@ impl Clients {
     }
 }
 
-/// Bounds on everything that can hang.
+/// Time limits for everything that can hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Resolving and connecting to an upstream.
+    /// Time for resolving and connecting to an upstream.
     pub connect: Duration,
-    /// From the request's last byte to the answer's head.
+    /// Time from the request's last byte to the answer's head.
     pub answer: Duration,
-    /// Silence in the middle of a body or a tunnel, in either direction.
+    /// Silence within a body or a tunnel, in either direction.
     pub idle: Duration,
-    /// From the first byte of a request's head to its last.
+    /// Time from the first byte of a request's head to its last.
     pub head: Duration,
-    /// A worker's connection without a request.
+    /// Time that a worker's connection stays open without a request.
     pub keep_alive: Duration,
-    /// An unused connection to an upstream.
+    /// Time that an unused connection to an upstream stays open.
     pub upstream_keep_alive: Duration,
     /// Age of a connection to an upstream after which no new request uses it.
     pub upstream_max_age: Duration,

@@ -26,7 +26,7 @@ pub(super) struct Reader<'a> {
     pub(super) problems: Vec<Diagnostic>,
 }
 
-/// A table of that file.
+/// A table of a file.
 #[derive(Clone)]
 pub(super) struct Table<'a> {
     entries: &'a DeTable<'a>,
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
 
     fn read<T>(&mut self, item: &RawValue<'_>, key: &Key<T>) -> Option<Spanned<T>> {
         let grammar = &key.grammar;
-        // Whole numbers go through the same grammar: `threads = 4` is one, and `drain = 30` gets the hint "30s".
+        // Whole numbers go through the same grammar: `threads = 4` is valid, and `drain = 30` gets the hint "30s".
         let text = match item.value {
             DeValue::String(text) => text.as_ref(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
@@ -323,7 +323,7 @@ fn line_has_twin(text: &str, start: usize, key: &str) -> bool {
 // === impl Table ===
 
 impl<'a> Table<'a> {
-    /// The table that is the whole file.
+    /// The root table of the file.
     pub(super) fn root(root: &'a serde_spanned::Spanned<DeTable<'a>>) -> Self {
         Self { entries: root.get_ref(), prefix: "", span: root.span() }
     }

@@ -78,7 +78,7 @@ pub(super) fn overlay(
     let mut seen: Vec<Spanned<(HostPattern, Limits)>> = Vec::new();
     for limit in limits {
         if let Some(earlier) = seen.iter().find(|earlier| earlier.value.0 == limit.value.0) {
-            // The environment counts only where no flag names the host.
+            // The environment counts only for hosts that no flag names.
             if earlier.place == limit.place {
                 let both = format!("{},{}", earlier.text, limit.value.1);
                 problems.push(Diagnostic::error(
@@ -136,7 +136,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
 }
 
 /// Compares the list of intercepted hosts with the `https` of rules for exactly the same hosts. A wider and a narrower
-/// pattern do not contradict each other: see `Rules::https`.
+/// pattern are no contradiction: see `Rules::https`.
 pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>], problems: &mut Vec<Diagnostic>) {
     for draft in drafts {
         let word = match &draft.https {
@@ -381,7 +381,8 @@ fn cache<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CachePolicy> 
     bytes.map(|bytes| CachePolicy { bytes, always_revalidates })
 }
 
-/// A margin beyond a window makes the window at least twice as long, which is hardly ever meant.
+/// Reports a margin that exceeds a window. Such a margin makes the window at least twice as long, which is hardly ever
+/// meant.
 fn too_wide(policy: &Policy, margin: &Spanned<MarginSpec>) -> Option<Diagnostic> {
     let MarginSpec::Fixed(width) = margin.value else { return None };
     let limit = policy.limits.iter().find(|limit| limit.rate.per <= width)?;

@@ -14,7 +14,7 @@ use super::{
 /// All sources of a configuration. Flags win over environment, environment over file.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The configuration file, if one was named.
+    /// The configuration file, if one is given.
     pub file: Option<File>,
     /// Values of `ANDANTE_…` variables.
     pub environment: Settings,
@@ -22,7 +22,7 @@ pub struct Sources {
     pub flags: Settings,
 }
 
-/// A configuration file as it was found.
+/// A configuration file with its content.
 pub struct File {
     /// Name of the file as given.
     pub path: PathBuf,

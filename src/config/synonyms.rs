@@ -9,7 +9,7 @@ use super::keys::{self, Fallback, Form, KeyEntry, SECTIONS, Section};
 /// Meaning of a name that andante does not know.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// The key with this name, and a value for an example.
+    /// The key with this name, and an example value.
     Key(&'static str, &'static str),
     /// The flag with this name, and a value for it: there is no equivalent key.
     Flag(&'static str, &'static str),
@@ -81,7 +81,7 @@ pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Opt
 /// Example of the flag of `command` whose value is missing.
 pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
     let (entry, _) = keys::with_flags().find(|(_, known)| known.name == flag)?;
-    // A flag names a rule's host and its limits in one.
+    // A single flag contains a rule's host and its limits.
     let key = if entry.name == keys::RULES.entry.name { LIMITING[0] } else { entry.name };
     let example = entries().find(|entry| entry.name == key).map(example)?;
     let example = [command.default_of(flag), Some(flag_example(key, example)), Some(example.to_owned())];
@@ -124,7 +124,7 @@ fn sections() -> impl Iterator<Item = &'static Section> {
     SECTIONS.into_iter().chain([&keys::RETRY_TABLE])
 }
 
-/// A value of `entry` to show.
+/// An example value of `entry`.
 fn example(entry: &KeyEntry) -> &'static str {
     let of_default = match entry.default {
         Fallback::Value(toml) if !toml.starts_with(['{', '[']) => Some(toml.trim_matches('"')),
@@ -157,12 +157,12 @@ fn is_table(value: &str) -> bool {
     value.starts_with('{')
 }
 
-/// `--Log_Level` as `log-level`.
+/// Normalizes a name: `--Log_Level` becomes `log-level`.
 fn plain(name: &str) -> String {
     name.trim_start_matches('-').to_ascii_lowercase().replace('_', "-")
 }
 
-/// Limits stand in rules, and a flag names a rule's host and its limits in one.
+/// Flag key for `key`: limits are keys of rules, but a single flag contains a host and its limits.
 fn flagged(key: &str) -> &str {
     if LIMITING.contains(&key) { keys::RULES.entry.name } else { key }
 }
@@ -203,7 +203,7 @@ fn place(section: &Section) -> String {
     }
 }
 
-/// `listen = "127.0.0.1:3128"`, as it stands in a file.
+/// Assignment in a file: `listen = "127.0.0.1:3128"`.
 fn assignment(key: &str, example: &str) -> String {
     let form = entries().find(|entry| entry.name == key).map(|entry| entry.form);
     match form {

@@ -13,7 +13,7 @@ pub enum TokenFileError {
     /// No file has this name.
     #[error("there is no such file; its name is not shown here, because it may be the token itself")]
     Missing,
-    /// The file is there, and cannot be read.
+    /// The file exists, but cannot be read.
     #[error("could not read {}", file.display())]
     Unreadable {
         /// The file.
@@ -40,7 +40,7 @@ pub fn read(file: &Path) -> Result<String, TokenFileError> {
     }
 }
 
-/// The name of `file` for people.
+/// Form of `file`'s name that may be shown.
 pub fn shown(file: &Path) -> String {
     if file.exists() { file.display().to_string() } else { "a file that is not there".to_owned() }
 }

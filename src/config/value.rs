@@ -98,7 +98,7 @@ pub(super) const HOST: Grammar<HostPattern> = Grammar {
     example: "\"api.example.com\", \"*.example.com\", \"api.example.com:8443\" or \"*\"",
     read: host,
 };
-/// A host, or `none` of them.
+/// A host, or `none`.
 pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
     Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
@@ -116,7 +116,7 @@ const SEVERAL_HOSTS: &str = "write each host by itself: separated by ; in ANDANT
 pub(super) const IN_FLIGHT: Grammar<InFlightLimit> =
     Grammar { expected: "a whole number from 1, or \"auto\"", example: "20 or \"auto\"", read: in_flight };
 pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
-/// Without quotes: a reader of tables reads it.
+/// A boolean without quotes, which the reader of tables parses.
 pub(super) const BOOLEAN: Grammar<bool> =
     Grammar { expected: "true or false", example: "true or false, without quotes", read: boolean };
 pub(super) const NAME: Grammar<String> = Grammar { expected: "a name", example: "\"search API\"", read: name };

@@ -29,7 +29,7 @@ impl Exemplars {
         self.0.lock().insert(bucket, exemplar);
     }
 
-    /// The example of `bucket`, if there has been one.
+    /// The example of `bucket`, if there is one.
     pub(super) fn of(&self, bucket: usize) -> Option<Exemplar> {
         self.0.lock().get(&bucket).copied()
     }

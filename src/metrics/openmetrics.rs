@@ -1,5 +1,5 @@
-//! The [OpenMetrics 1.0 text format](https://prometheus.io/docs/specs/om/open_metrics_spec/): what `/metrics` says to those who
-//! ask for it, with an example of each bucket where requests are traced.
+//! The [OpenMetrics 1.0 text format](https://prometheus.io/docs/specs/om/open_metrics_spec/) of `/metrics`, for readers
+//! that ask for it. Buckets have exemplars where requests are traced.
 
 use std::{collections::HashSet, fmt::Write as _};
 
@@ -73,7 +73,7 @@ fn labels(own: &[LabelPair], bound: Option<f64>) -> String {
     if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
 }
 
-/// A number that is read as a float wherever it stands: `1.0`, as the bounds of buckets have to be written.
+/// A number that is a float everywhere: `1.0`, the form that bounds of buckets need.
 fn number(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),

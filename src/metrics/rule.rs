@@ -1,4 +1,4 @@
-//! The numbers of one rule, their handles resolved once.
+//! The numbers of one rule, with resolved handles.
 
 use std::{array, collections::BTreeMap, sync::OnceLock, time::Duration};
 
@@ -86,7 +86,7 @@ pub struct RuleMetrics {
     draws: OnceLock<IntCounter>,
     drawing: IntCounterVec,
     savings: [IntCounter; Saving::ALL.len()],
-    /// Looked up when it is counted: the dialects of an API are not known before.
+    /// Looked up at each use: the dialects of an API are not known in advance.
     hints: IntCounterVec,
     limit: GaugeVec,
     /// Requests that wait for a slot.
@@ -95,7 +95,7 @@ pub struct RuleMetrics {
     pub in_flight: InFlight,
     /// Waits of requests for a slot, in seconds; 0 for requests that passed at once.
     pub wait_seconds: Durations,
-    /// From sending a request to its answer's head, in seconds.
+    /// Time from sending a request to its answer's head, in seconds.
     pub upstream_seconds: Durations,
 }
 

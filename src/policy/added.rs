@@ -11,7 +11,7 @@ pub struct Added {
     pub path: Option<PathPattern>,
     /// Methods of the requests; empty means any.
     pub methods: Vec<Box<str>>,
-    /// Header fields that all must be there, in small letters.
+    /// Header fields that must all be present, in small letters.
     pub headers: Vec<Box<str>>,
     /// Parts of the key that tells the budgets apart, besides the host.
     pub key: Vec<KeyPart>,
@@ -253,7 +253,7 @@ impl fmt::Display for KeyPart {
 }
 
 impl fmt::Display for Added {
-    /// `POST /search with x-batch`: as it names a rule that has no name.
+    /// Default name of the rule: `POST /search with x-batch`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
         if !self.methods.is_empty() {

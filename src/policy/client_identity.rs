@@ -6,7 +6,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// memory, or of a limit for each client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientIdentity {
-    /// A machine: all loopback addresses are this one, and an IPv6 host has a whole /64 (RFC 6177 §2, RFC 8981).
+    /// A machine is a client: all loopback addresses belong to this one, and an IPv6 host has a whole /64 (RFC 6177
+    /// §2, RFC 8981).
     #[default]
     Machine,
     /// Every address is a client, for containers that share a /64 and programs that bind loopback addresses of their

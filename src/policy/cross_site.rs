@@ -1,4 +1,4 @@
-//! Pages of other sites: any page in a browser on this machine can send requests to loopback.
+//! Requests from pages of other sites: any page in a browser on this machine can send requests to loopback.
 
 use core::net::IpAddr;
 
@@ -9,7 +9,7 @@ use http::{
 
 use super::{Origin, Scheme};
 
-/// Set by browsers, and by no page (W3C Fetch Metadata).
+/// Field that browsers set and pages cannot (W3C Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Top-level domains in which outsiders cannot register names that point here (RFC 6761, RFC 6762, RFC 8375,
 /// ICANN's `internal`; `svc` is Kubernetes').
@@ -23,14 +23,14 @@ pub enum Names {
     Loopback,
     /// Also names that outsiders cannot register: without a dot, or below a private domain.
     Private,
-    /// All. andante cannot know the names that other machines use for it.
+    /// All names: andante cannot know the names that other machines use for it.
     Any,
 }
 
 /// Returns whether a browser sent this request for a page that is not ours. Any page can ask for a plain URL, and
 /// the answer would seem to be its own.
 ///
-/// `authority` is what the target itself names, as in HTTP/2; else `Host` does.
+/// `authority` is the target's own authority, as in HTTP/2; without one `Host` counts.
 pub fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, names: Names) -> bool {
     let own = |site: &HeaderValue| matches!(site.as_bytes(), b"none" | b"same-origin");
     let other_site = !fields.get_all(SEC_FETCH_SITE).iter().all(own);

@@ -11,15 +11,15 @@ use super::{Origin, Scheme};
 /// Way to reach upstreams. The default connects directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
-    /// Leaves as HTTPS although the worker asked for `http://`.
+    /// Sends requests as HTTPS although the worker asked for `http://`.
     pub secure: bool,
-    /// A parent proxy that everything goes through.
+    /// A parent proxy for all connections.
     pub via: Option<Parent>,
-    /// Requests and answers get no `Via` field.
+    /// Adds no `Via` field to requests and answers.
     pub unannounced: bool,
     /// Addresses to connect to, instead of resolving the host's name.
     pub resolve: Vec<IpAddr>,
-    /// Our own address to connect from.
+    /// Local address to connect from.
     pub source: Option<IpAddr>,
     /// Name to send and to verify in TLS, instead of the host's.
     pub sni: Option<String>,
@@ -29,7 +29,7 @@ pub struct Egress {
     pub timeouts: RuleTimeouts,
 }
 
-/// Bounds for the hosts of one rule; `None` leaves a bound to those of all.
+/// Time limits for the hosts of one rule; `None` uses the general limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleTimeouts {
     /// Resolving and connecting to an upstream.
@@ -49,7 +49,7 @@ pub struct Parent {
     pub host: Arc<str>,
     /// Port of the proxy.
     pub port: u16,
-    /// User name and password, as they were before they were percent-encoded.
+    /// User name and password without percent-encoding.
     pub credentials: Option<(String, String)>,
 }
 
@@ -65,7 +65,7 @@ pub enum ParentProtocol {
 /// A client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// PEM file with the certificate and what it is signed by.
+    /// PEM file with the certificate and its issuers.
     pub certificate: PathBuf,
     /// PEM file with its key; may be the same file.
     pub key: PathBuf,
@@ -91,7 +91,7 @@ impl Egress {
 // === impl Parent ===
 
 impl Parent {
-    /// `Proxy-Authorization`, if it wants one (RFC 7617); marked as what must not be shown.
+    /// `Proxy-Authorization`, if the proxy has credentials (RFC 7617); marked as sensitive.
     pub fn authorization(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;
         let mut value =
@@ -102,7 +102,7 @@ impl Parent {
     }
 }
 
-// Never with its password: it is printed where errors are.
+// Leaves out the password, because errors print the proxy.
 impl fmt::Display for Parent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.protocol {

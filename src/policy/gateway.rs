@@ -1,4 +1,4 @@
-//! Gateway routes: paths of ours that stand for an API.
+//! Gateway routes: paths of andante that stand for an API.
 
 use std::sync::Arc;
 

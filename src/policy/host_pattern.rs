@@ -14,7 +14,7 @@ pub struct HostPattern {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum HostMatch {
     Any,
-    /// Everything below this suffix, which is kept with its leading dot.
+    /// All names below this suffix, which includes its leading dot.
     Below(String),
     Exactly(String),
 }

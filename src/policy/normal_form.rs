@@ -29,7 +29,7 @@ pub struct PathReadings<'a> {
 // === impl PathReadings ===
 
 impl<'a> PathReadings<'a> {
-    /// The readings of `path`, which has no query.
+    /// The readings of `path`, which must have no query.
     pub fn of(path: &'a str) -> Self {
         let mut strict = Segments::new();
         path.split('/').for_each(|segment| push(&mut strict, unescaped(segment)));
@@ -66,7 +66,7 @@ fn push<'a>(segments: &mut Segments<'a>, segment: Cow<'a, str>) {
     }
 }
 
-/// `text` without its escapes. Malformed escapes stay.
+/// Undoes the escapes of `text`. Malformed escapes stay.
 pub fn unescaped(text: &str) -> Cow<'_, str> {
     match unescaped_bytes(text.as_bytes()) {
         Cow::Borrowed(_) => text.into(),
@@ -91,7 +91,7 @@ fn unescaped_bytes(text: &[u8]) -> Cow<'_, [u8]> {
     bytes.into()
 }
 
-/// The value of the parameter `name` of a query: name and value without escapes, `+` for a blank.
+/// The value of the parameter `name` of a query. Escapes in names and values are undone, and `+` is a blank.
 pub fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     let parameters = query.as_bytes().split(|byte| *byte == b'&').map(|parameter| {
         let end = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
@@ -119,7 +119,7 @@ pub fn field<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]>) -> Option<Co
 /// A credential (RFC 9110 §11.4) with its scheme in the usual case: `Bearer`.
 pub fn credential(line: &[u8]) -> Cow<'_, [u8]> {
     let line = with_single_blanks(line);
-    // A key alone has no scheme, and its case counts.
+    // A bare key has no scheme, and its case matters.
     let end = line.iter().position(|byte| *byte == b' ').unwrap_or_default();
     let is_written_so = |scheme: &[u8]| match scheme {
         [first, rest @ ..] => !first.is_ascii_lowercase() && !rest.iter().any(u8::is_ascii_uppercase),

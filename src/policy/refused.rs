@@ -25,7 +25,7 @@ enum AnswerPlace {
     Header(HeaderName),
     /// The body as text.
     Body,
-    /// The member of a JSON body at the end of these names; of a list, that of any item.
+    /// The member of a JSON body at the end of these names; in a list, the member of any item.
     Member(Box<[Box<str>]>),
 }
 

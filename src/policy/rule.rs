@@ -56,10 +56,10 @@ impl Https {
     }
 }
 
-/// A limit whose whole window is less than a request costs.
+/// A limit whose whole window is smaller than a request's cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooSmall {
-    /// The limit, as it would be written.
+    /// The limit, in its notation.
     pub limit: String,
     /// Cost of the request in the limit's unit: `11`, or `5000 tokens`.
     pub cost: String,
@@ -178,7 +178,7 @@ impl Policy {
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
-    /// The limit that never has room for a request of this cost, if one has not.
+    /// The limit that never has room for a request of this cost, if there is one.
     pub fn too_small_for(&self, cost: &Cost) -> Option<TooSmall> {
         let limits = self.limits.iter().map(|limit| (limit.unit, limit.rate.count, limit as &dyn fmt::Display));
         let calendar = self.calendar.iter().map(|limit| (limit.unit, limit.count, limit as &dyn fmt::Display));
@@ -203,7 +203,7 @@ impl Policy {
         self.usage.iter().any(|source| !cost.says(source.unit))
     }
 
-    /// The units that its limits count; some of them more than once.
+    /// Units that the limits count; some of them more than once.
     pub fn counted(&self) -> impl Iterator<Item = Unit> {
         self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit))
     }

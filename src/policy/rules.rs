@@ -130,7 +130,7 @@ impl Rules {
                 || self.added(origin).any(|rule| !unseen || rule.added.as_ref().is_some_and(Added::is_for_unseen))
         };
         if let Some(said) = policy.https {
-            // Without a limit there is nothing that turns could keep.
+            // Without a limit, turns have no effect.
             let is_unpaced = said == Https::Turns && !limited(true);
             return (if is_unpaced { Https::Tunnel } else { said }, HttpsReason::Rule);
         }

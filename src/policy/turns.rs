@@ -13,7 +13,7 @@ use super::{
 /// Permissions for urgent requests, and weights of clients and flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// The networks that may be more urgent than usual; `None` for all.
+    /// Networks that may use an urgency above the default; `None` for all.
     pub urgent: Option<Vec<IpNet>>,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
@@ -86,7 +86,7 @@ fn holds(network: &IpNet, address: IpAddr) -> bool {
 impl FromStr for AssignedWeight {
     type Err = BadShare;
 
-    /// `live=10`, `10.1.0.0/16=2`: what is not written like a network is the name of a flow.
+    /// Parses `live=10` or `10.1.0.0/16=2`: a name that does not look like a network is a flow.
     fn from_str(text: &str) -> Result<Self, BadShare> {
         let (of, weight) = text.rsplit_once('=').ok_or(BadShare::Form)?;
         let (of, weight) = (of.trim(), weight.trim());

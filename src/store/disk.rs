@@ -1,5 +1,5 @@
-//! A store in one file, by `redb`: a copy-on-write tree whose commits are whole or not there, after a kill and after a
-//! power failure.
+//! A store in one file, with `redb`: a copy-on-write tree whose commits are complete or absent, after a kill and after
+//! a power failure.
 //!
 //! The checksum of every page is verified on opening: in a file that something else has changed, redb may panic
 //! otherwise, at every start.
@@ -80,7 +80,7 @@ impl Store for Disk {
             Some(database) => database,
             None => (self.open)()?,
         };
-        // Closed if that fails.
+        // A failure drops the database, which closes the file.
         commit(&database, batch)?;
         self.database = Some(database);
         Ok(())

@@ -27,7 +27,7 @@ pub struct StateFile {
 /// A state that this process has locked.
 #[derive(Debug)]
 pub struct Opened {
-    /// The lock; given up with the process.
+    /// The lock; released with the process.
     pub file: StateFile,
     /// The store. The file is opened with the first commit, which is also when a full disk shows.
     pub store: Disk,
@@ -81,9 +81,9 @@ struct Heartbeat {
     begun: bool,
 }
 
-/// No state of andante's is nearly as large.
+/// Largest file that is read: no state is nearly as large.
 const MOST: u64 = 1 << 30;
-/// A heartbeat is shorter.
+/// Longest heartbeat that is read: a heartbeat is shorter.
 const LINE: u64 = 4096;
 
 // === impl StateFile ===
@@ -100,7 +100,7 @@ impl StateFile {
         let taken = |file: &File| match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
-                // Advisory: it can be read all the same.
+                // The lock is advisory, so its content is readable.
                 let pid = Some(Heartbeat::read(&lock).pid).filter(|pid| *pid != 0);
                 Err(OpenError::InUse { path: path.to_owned(), pid })
             }
@@ -114,7 +114,7 @@ impl StateFile {
         let mut aside = None;
         if forget {
             heartbeat = Heartbeat::default();
-            // On a full disk it is not longer than it was.
+            // The text does not grow, so a full disk has room for it.
             let _ = file.say(heartbeat.clone());
             if has_content(&file.state).map_err(failed)? {
                 aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: None });
@@ -167,7 +167,7 @@ impl StateFile {
     }
 }
 
-// A program that is being started has all our files for a moment, and would hold the lock on.
+// Unlocks explicitly: a program that is being started holds all open files for a moment, and with them the lock.
 impl Drop for StateFile {
     fn drop(&mut self) {
         let _ = self.lock.unlock();
@@ -229,7 +229,7 @@ fn regular(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        // A pipe would have to be waited for.
+        // Reading a pipe would block.
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no regular file", path.display())))
     }
 }
@@ -250,7 +250,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns when the name of the file at `path` outlives a loss of power: it stands in its folder, not in the file.
+/// Returns when the name of the file at `path` survives a power failure: the name is in the folder, not in the file.
 pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -82,7 +82,7 @@ impl TrustRoots {
         Ok(Self { named, revoked, provider, verifier: OnceCell::new() })
     }
 
-    /// Reads the system's trust store the first time.
+    /// The verifier; the first call reads the system's trust store.
     pub(super) async fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Untrusted> {
         self.verifier.get_or_try_init(|| self.verify()).await.cloned()
     }

@@ -29,7 +29,7 @@ pub(super) struct Board {
     status: String,
 }
 
-/// A lane as pages show it.
+/// A lane in the form of the pages.
 #[derive(Default)]
 struct ShownLane {
     /// Row of the lane, as JSON.
@@ -40,8 +40,7 @@ struct ShownLane {
     seen: u64,
 }
 
-/// A row of the page's table. Instants are in seconds since the start, so that a lane in which nothing happens does not
-/// change.
+/// A row of the page's table. Instants are in seconds since the start, so that an idle lane does not change.
 #[derive(Serialize)]
 struct LaneRow<'a> {
     rule: &'a str,
@@ -101,7 +100,7 @@ struct OpenedLane<'a> {
 // === impl Board ===
 
 impl Board {
-    /// The number of the newest event that is known.
+    /// The number of the newest known event.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }

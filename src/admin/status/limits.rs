@@ -57,7 +57,7 @@ pub struct AtOnceStatus {
     pub evidence: String,
 }
 
-/// A group of requests that has a limit of its own.
+/// A group of requests with a limit of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnLimitStatus {
     /// Name of the group: a method and a path (`GET /users/*`), or `credential 1`, whose value is nowhere.

@@ -81,7 +81,8 @@ async fn a_page_is_shown_all_lanes_first_and_then_those_that_change() {
     assert_eq!((first["whole"].as_bool(), hosts(&first)), (Some(true), vec!["a", "b"]));
     assert_eq!(first["news"][0]["text"], "<b>paused</b>");
     let quiet = events.next("turn").await.unwrap();
-    // Lane a gets older: its oldest request is not known here, so nothing of it changes.
+    // Lane a gets older, but the age of its oldest request is not known here, so nothing of the
+    // lane changes.
     assert_eq!((quiet["whole"].as_bool(), hosts(&quiet), &quiet["news"]), (Some(false), vec![], &Value::Array(vec![])));
     *world.state.lanes.lock() = vec![lane("api", "a", 4, (2, 8))];
     let changed = loop {

@@ -22,7 +22,8 @@ pub(super) struct FleetMetrics {
     lease: Gauge,
 }
 
-/// Times of a call, in seconds: from a store on the same machine to the time after which a call is given up.
+/// Buckets for the times of calls, in seconds: from a store on the same machine to the time after which a
+/// call is given up.
 const BUCKETS: &[f64] = &[0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
 
 // === impl FleetMetrics ===

@@ -1,4 +1,4 @@
-//! A member and a store that does what it likes, in virtual time.
+//! A member with a misbehaving store, in virtual time.
 
 use std::{
     io,

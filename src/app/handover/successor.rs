@@ -40,7 +40,7 @@ pub struct Successors(Option<Offer>);
 
 #[derive(Debug)]
 struct Offer {
-    /// The socket file, which is removed when this is dropped; empty once it belongs to the later process.
+    /// The socket file, which is removed when this is dropped; empty once the later process owns it.
     path: PathBuf,
     ready: mpsc::Receiver<Successor>,
     offering: JoinHandle<()>,

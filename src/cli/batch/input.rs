@@ -22,11 +22,11 @@ use crate::{
     policy::{Origin, Rules, Scheme},
 };
 
-/// A batch whose requests can all be read.
+/// A batch whose requests are all valid.
 pub(super) struct Prepared {
     path: PathBuf,
     format: Format,
-    /// Standard input as a file.
+    /// Copy of standard input in a file.
     _spooled: Option<NamedTempFile>,
     /// Number of requests.
     pub(super) total: u64,
@@ -42,7 +42,7 @@ pub(super) struct Prepared {
     origins: HashSet<Origin>,
 }
 
-/// The files of a batch, with what an earlier run has left in them.
+/// The files of a batch, with the results of an earlier run.
 pub(super) struct BatchFiles {
     pub(super) answers: AnswerFile,
     pub(super) journal: BatchJournal,
@@ -318,7 +318,7 @@ fn spool(file: &Path) -> Result<(PathBuf, Option<NamedTempFile>), Failure> {
     Ok((spooled.path().to_owned(), Some(spooled)))
 }
 
-/// Differs for inputs whose lines differ.
+/// An id of the input's lines.
 fn fingerprint(path: &Path) -> Result<String, Failure> {
     let failed = |error| Failure::new(format!("could not read {}", path.display())).because(error);
     let mut digest = [0; 32];

@@ -85,7 +85,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// Two decimals always, so that times stand below each other.
+/// Always two decimals, so that times align.
 fn seconds(duration: Duration) -> String {
     format!("{:.2} s", duration.as_secs_f64())
 }
@@ -109,7 +109,7 @@ impl Cell {
     }
 
     fn show(&self, style: Style) -> String {
-        // Padded before it is painted: escape codes have no width.
+        // Padded before it is coloured: escape codes have no width.
         let padded = format!("{:>CELL$}", self.text);
         match self.rating {
             Rating::Neutral => padded,

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(found(&all(&[])), [""; 0]);
         assert_eq!(found(&[]), [""; 0]);
         assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/16,.intra.test")])), [""; 0]);
-        // Elsewhere is elsewhere.
+        // Proxies on other hosts are not checked.
         let other_proxy =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].map(|name| (name, "http://andante:1"));
         assert_eq!(found(&other_proxy), [""; 0]);
@@ -223,7 +223,7 @@ mod tests {
             let found = found(&set);
             assert!(found.iter().any(|found| found.contains(words)), "{words}: {set:?}\n{found:#?}");
         }
-        // A password stays where it is.
+        // Passwords are not printed.
         let secret = all(&[("HTTP_PROXY", "https://me:hunter2@127.0.0.1:3128")]);
         let current = |name: &str| secret.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));
         let said = format!("{:?}", findings(&config(), current));

@@ -42,7 +42,7 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 impl FromStr for PlannedFlow {
     type Err = String;
 
-    /// `batch=20000`, `live=100@10`, `alarm=5,u=0`.
+    /// Parses `batch=20000`, `live=100@10`, `alarm=5,u=0`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |hint: &str| format!("expected a flow, found {text:?}; {hint}");
         let example = "write NAME=REQUESTS, as in live=100, live=100@10 for a weight, live=100,u=1 for an urgency";

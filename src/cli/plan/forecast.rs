@@ -23,7 +23,7 @@ pub(super) struct PlannedBurst {
 /// Forecast for a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BurstForecast {
-    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
+    /// Time from the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
     /// matter.
     pub(super) last_leaves: Duration,
     /// Requests per second in the long run, at most: the pace of the slowest limit; infinite without a limit.
@@ -43,7 +43,7 @@ pub(super) enum Brake {
     InFlight,
 }
 
-/// Spacing of one limit: GCRA. Times are kept × N, so that W/N is never rounded.
+/// Spacing of one limit: GCRA. Times are multiplied by N, so that W/N is never rounded.
 #[derive(Clone)]
 struct Spacing {
     count: u128,
@@ -229,7 +229,7 @@ fn limit_constraint(index: usize, limit: &LimitSpec, amount: Amount, latency: Du
 
 impl Spacing {
     fn earliest(&self) -> u64 {
-        // Rounded down: rounding up would push every later request, a nanosecond each.
+        // Rounded down: rounding up would delay every later request by a nanosecond each.
         u64::try_from(self.due.saturating_sub(self.tolerance) / self.count).unwrap_or(u64::MAX)
     }
 
@@ -329,7 +329,7 @@ mod tests {
             leaving.iter().map(Duration::as_millis).collect::<Vec<_>>()
         };
         assert_eq!(leaving("10/s", &[0, 0, 50, 1000, 1010]), [0, 100, 200, 1000, 1100]);
-        // The first two are answered at 200 and 250.
+        // The first two answers arrive at 200 and 250.
         assert_eq!(leaving("in-flight 2", &[0, 50, 60, 240, 900]), [0, 50, 200, 250, 900]);
     }
 

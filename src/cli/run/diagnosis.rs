@@ -133,7 +133,7 @@ fn advice(incident: &IncidentStatus) -> String {
     }
 }
 
-/// Errors with which APIs have answered.
+/// Error answers of APIs.
 fn answers(status: &Status) -> String {
     let errors = status.answers.iter().filter(|(code, _)| code.as_str() >= "400");
     let errors: Vec<String> = errors.map(|(code, count)| format!("{} × {code}", wording::count(*count))).collect();
@@ -143,7 +143,7 @@ fn answers(status: &Status) -> String {
     format!("  the API itself answered {}\n", errors.join(", "))
 }
 
-/// Breakers that are open at the end: requests that waited for one have not failed by themselves.
+/// Breakers that are open at the end: requests that waited for a breaker have not failed by themselves.
 fn breakers(status: &Status) -> String {
     let mut text = String::new();
     let is_open = |lane: &&LaneStatus| lane.gate.as_ref().is_some_and(|gate| gate.reason == Reason::Breaker.as_str());
@@ -183,7 +183,7 @@ pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
     }
     let lanes = status.lanes.iter();
     let queued: u64 = lanes.clone().map(|lane| lane.left_queued_total).sum();
-    // Lanes count turns, too: all of them in the queue.
+    // Lanes count turns too, always as queued.
     let queued = queued.saturating_sub(status.turns.left);
     let longest = lanes.clone().map(|lane| lane.left_seconds_max).fold(0.0, f64::max);
     // A user who ends a program needs no advice on its time-outs.

@@ -51,7 +51,7 @@ impl Footer {
         let _ = self.lines.try_send(line);
     }
 
-    /// Gives the row back.
+    /// Ends the thread, which frees the row.
     pub(in crate::cli) fn close(self) {
         drop(self.lines);
         let _ = self.thread.join();
@@ -94,7 +94,7 @@ fn take(size: Size) -> String {
     format!("\x1bD\x1bM\x1b7\x1b[1;{}r\x1b8", size.rows - 1)
 }
 
-/// Writes `line`, or as much of it as fits, to the last row.
+/// Writes `line`, cut to the row, to the last row.
 fn draw(size: Size, line: &str) -> String {
     // The terminal would wrap after its last column, so that column stays empty.
     let line: String = line.chars().filter(|c| !c.is_control()).take(usize::from(size.columns) - 1).collect();

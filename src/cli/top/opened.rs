@@ -59,7 +59,7 @@ pub(super) fn lines(lane: &LaneStatus) -> Vec<String> {
     lines.iter().map(|line| lane_table::plain(line)).collect()
 }
 
-/// `[#########-----------] 500/min, 226 used, learned: …`.
+/// Line of a limit: `[#########-----------] 500/min, 226 used, learned: …`.
 fn of_limit(limit: &LimitStatus) -> String {
     let all = limit.used + limit.room;
     let full = if all > 0 { (limit.used as f64 / all as f64 * BAR as f64).round() as usize } else { 0 }.min(BAR);

@@ -68,7 +68,7 @@ impl TopScreen {
         }
     }
 
-    /// Shows `view`, in the size that the terminal has now.
+    /// Draws `view` in the terminal's present size.
     pub(super) fn draw(&mut self, view: &TopView) -> io::Result<()> {
         let size = termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
         let (rows, columns) = size.map_or(USUAL, |size| (size.ws_row.into(), size.ws_col.into()));

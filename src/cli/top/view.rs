@@ -26,7 +26,7 @@ enum TopMode {
     Table,
     /// A filter is being typed.
     Filter,
-    /// A lane is open.
+    /// A lane is shown in detail.
     Lane(String, String),
     /// A change waits for confirmation by y.
     Confirm(TopAction),

@@ -54,7 +54,8 @@ pub(crate) fn direct(no_proxy: &str) -> Option<String> {
     (!patterns.is_empty()).then(|| patterns.join("|"))
 }
 
-/// A network, by its addresses' first bytes: Java's patterns may end with a star. A prefix within a byte makes up to 128.
+/// Patterns for a network, from its addresses' first bytes: Java's patterns may end with a star. A prefix within a byte
+/// takes up to 128 patterns.
 fn network(network: Ipv4Net) -> Vec<String> {
     let (whole, rest) = (usize::from(network.prefix_len()) / 8, network.prefix_len() % 8);
     let bytes = network.network().octets();

@@ -26,7 +26,7 @@ pub struct KeyEntry {
     pub secret: bool,
 }
 
-/// The shape of a value in a file. A text says more in prose than JSON Schema can.
+/// The shape of a value in a file. For texts, prose says more than JSON Schema can.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// A string.

@@ -23,7 +23,7 @@ pub struct OtlpUrl {
 pub struct OtlpEndpoint {
     /// The collector.
     pub origin: Origin,
-    /// The path, with its slash.
+    /// Path, including its slash.
     pub path: String,
     /// Fields of each request, including credentials.
     pub headers: HeaderMap,
@@ -99,7 +99,7 @@ impl fmt::Debug for OtlpUrl {
 // === impl OtlpEndpoint ===
 
 impl OtlpEndpoint {
-    /// The endpoint with these fields besides its own.
+    /// The endpoint with these fields in addition to its own.
     pub(super) fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers.extend(headers);
         self

@@ -1,5 +1,5 @@
-//! The variables of the environment that every OpenTelemetry SDK reads. A value that is invalid is ignored with a warning, as
-//! the specification asks.
+//! The variables of the environment that every OpenTelemetry SDK reads. An invalid value is ignored with a warning, as
+//! the specification requires.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;

@@ -52,7 +52,7 @@ pub(in crate::config) fn floors(drafts: &[RawRule], down: StoreDown, problems: &
     }
 }
 
-/// The limits of a rule that a store does not share, as they are written.
+/// The limits of a rule that a store does not share, in their notation.
 fn unshared(draft: &RawRule) -> Vec<String> {
     let policy = &draft.policy;
     let limits = policy.limits.iter().filter(|limit| !draft.policy.shares(limit)).map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! The table of synonyms. Names are separated by spaces; the first row that fits counts.
+//! The table of synonyms. Names are separated by spaces; the first matching row counts.
 
 use super::Meaning::{self, Advice, Flag, Key};
 

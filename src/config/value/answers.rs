@@ -35,10 +35,10 @@ pub(in crate::config) const PATIENCE: Grammar<bool> = Grammar {
         _ => Err(ParseHint::default()),
     },
 };
-/// Without the size of bodies, which has a key of its own.
+/// `retry` as a word; the size of bodies has a key of its own.
 pub(in crate::config) const RETRY: Grammar<bool> = Grammar { read: retry, ..SWITCH };
 pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;
-/// Bytes of a body that is kept to be sent again.
+/// Longest body that is kept for retries, in bytes.
 pub(in crate::config) const BODY: Grammar<u64> =
     Grammar { expected: "a size", example: "\"1MiB\", \"64KiB\" or \"0\"", read: body };
 
@@ -59,9 +59,10 @@ pub(in crate::config) const RESERVE: Grammar<Option<Reserve>> =
 /// Bytes of answers that are stored for reuse.
 pub(in crate::config) const CACHE: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"64MiB\" or \"off\"", read: cache };
-/// Bytes of a request's body that are read before its turn.
+/// Bound on andante's memory, in bytes.
 pub(in crate::config) const MAX_MEMORY: Grammar<Option<u64>> =
     Grammar { expected: "a size or \"auto\"", example: "\"512MiB\" or \"auto\"", read: max_memory };
+/// Bytes of a request's body that are read before its turn.
 pub(in crate::config) const READ_BODY: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"8KiB\" or \"off\"", read: read_body };
 /// `true` validates every use.
@@ -87,7 +88,8 @@ pub(in crate::config) const NOT_MODIFIED: Grammar<bool> = Grammar {
 
 const SWITCH: Grammar<bool> = Grammar { expected: "\"on\" or \"off\"", example: "\"on\" or \"off\"", read: switch };
 
-/// The largest number of tries: more would be a mistake, and 100 with back-off take the better part of an hour.
+/// The largest number of attempts: more would be a mistake, and 100 with back-off take the better part of an
+/// hour.
 const MOST_TRIES: u32 = 100;
 
 /// The largest body that is kept. Every request in flight may hold this much memory: a hundred of them 6.4 GB.
@@ -212,7 +214,7 @@ fn size(text: &str) -> Result<Option<u64>, ParseHint> {
     })
 }
 
-/// Hint for a size without a unit: a large number is one of bytes.
+/// Hint for a size without a unit: a large number is probably in bytes.
 fn unitless(number: &str) -> ParseHint {
     let bytes: Option<u64> = number.parse().ok();
     ParseHint::hint(match bytes {

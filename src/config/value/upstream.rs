@@ -68,7 +68,6 @@ fn upstream(text: &str) -> Result<bool, ParseHint> {
     }
 }
 
-/// Reads a parent proxy. Quotes nothing of it: whatever is wrong, a password may be anywhere in it.
 fn via_field(text: &str) -> Result<bool, ParseHint> {
     match text {
         "on" => Ok(true),
@@ -77,6 +76,7 @@ fn via_field(text: &str) -> Result<bool, ParseHint> {
     }
 }
 
+/// Parses a parent proxy. Quotes nothing of it, because a password may be anywhere in it.
 fn via(text: &str) -> Result<Option<Parent>, ParseHint> {
     if text == "direct" {
         return Ok(None);
@@ -136,7 +136,7 @@ fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String),
         ParentProtocol::Http if user.contains(':') => {
             Err(ParseHint::said("the user name has a colon in it", "name a user without one: HTTP cannot say it"))
         }
-        // RFC 1929 §2: each has a length of one byte, and is at least one byte long.
+        // RFC 1929 §2: the length of each is written in one byte, and is at least 1.
         ParentProtocol::Socks5 if ![&user, &password].iter().all(|text| (1..=255).contains(&text.len())) => {
             let hint = "write both, as in socks5://user:password@corp.example:1080, or none";
             Err(ParseHint::said("user name and password of a SOCKS proxy have 1 to 255 bytes each", hint))

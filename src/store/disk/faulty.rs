@@ -21,7 +21,7 @@ struct Content {
     fails: bool,
     /// Reports synchronisations that did not happen.
     lies: bool,
-    /// The power fails after so many more operations; from then on nothing reaches the disk.
+    /// Operations until the power fails; from then on nothing reaches the disk.
     lasts: Option<u32>,
 }
 

@@ -35,8 +35,8 @@ fn commit(store: &mut dyn Store, commits: u64, lanes: &[(u8, u16)], gone: &[Arc<
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whenever the power fails, and whatever sectors of the unsynchronised writes have reached the disk: what was
-    /// committed is there, as a whole.
+    /// Committed data is complete after a power failure at any time, whichever unsynchronised sectors have reached
+    /// the disk.
     #[test]
     fn what_was_committed_survives_any_power_failure(
         batches in proptest::collection::vec(proptest::collection::vec((0u8..30, 0u16..2000), 0..20), 1..12),
@@ -75,7 +75,7 @@ proptest! {
             std::mem::forget(store);
         }
         let mut damaged = file.seen();
-        // The first bytes say where all others are.
+        // The first bytes lead to all others.
         let length = if narrow { 512 } else { damaged.len() };
         flips.iter().for_each(|(at, with)| damaged[at % length] ^= with);
         if let Some(cut) = cut {

@@ -11,7 +11,7 @@ use crate::{
     fleet::{Book, MemberId, Reply, Sync, WakeUp, micros},
 };
 
-/// A ledger in this process. Clones are the same one.
+/// A ledger in this process. Clones share the same data.
 #[derive(Clone, Debug)]
 pub struct InMemoryLedger {
     clock: Clock,
@@ -29,7 +29,7 @@ struct LedgerState {
 // === impl InMemoryLedger ===
 
 impl InMemoryLedger {
-    /// A ledger that knows nothing.
+    /// An empty ledger.
     pub fn new(clock: Clock) -> Self {
         Self { clock, shared: Arc::default() }
     }

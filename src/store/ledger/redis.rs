@@ -1,4 +1,4 @@
-//! The ledger in a Redis or a Valkey, by one script. Everything is in one slot of a cluster.
+//! The ledger in a Redis or a Valkey, as one script. All keys are in one slot of a cluster.
 
 mod bounded;
 mod hints;
@@ -70,7 +70,7 @@ const DECLARE: &str = concat!(include_str!("server.lua"), include_str!("declare.
 // === impl RedisLedger ===
 
 impl RedisLedger {
-    /// The ledger at `url`. Connects when it is used.
+    /// The ledger at `url`. Connects on first use.
     pub fn new(url: &StoreUrl) -> Result<Self, LedgerError> {
         let primary = Primary::new(url.clone());
         let (decides, _) = watch::channel(primary.given()?);
@@ -134,13 +134,13 @@ impl RedisLedger {
         Ok(connected)
     }
 
-    /// Executes a call; `given` are the time and the process that the script is to believe, for tests.
+    /// Executes a call. In tests `given` replaces the script's time and process.
     pub(super) async fn run(&mut self, call: &Sync, given: Option<(Micros, &str)>) -> Result<Vec<String>, LedgerError> {
         let hash = self.script.get_hash().to_owned();
         let ask = |requirement, form| {
             let (name, script) = match form {
                 ScriptForm::Hash => ("EVALSHA", hash.as_str()),
-                // Not by SCRIPT LOAD: proxies before managed servers refuse that.
+                // Not with SCRIPT LOAD, which proxies in front of managed servers refuse.
                 ScriptForm::Text => ("EVAL", SYNC),
             };
             let mut ask = redis::cmd(name);

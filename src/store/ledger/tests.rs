@@ -216,7 +216,7 @@ async fn what_a_redis_refuses_is_said_and_goes_by_when_it_is_mended() {
         };
         server.ledger().sync(&first_call()).await.unwrap();
         tell(breaks).await;
-        // A connection that has said its password once need not do so again.
+        // A connection that has sent its password once need not send it again.
         let mut ledger = server.ledger();
         for seq in 2..4 {
             let error = ledger.sync(&Sync { seq, ..first_call() }).await.unwrap_err().to_string();
@@ -251,7 +251,8 @@ async fn a_server_that_was_a_replica_meanwhile_begins_anew_though_it_has_forgott
     assert_eq!(epoch(4).await, second);
 }
 
-/// A server that says `greets` to the first commands of a connection, and this `reply` to each script.
+/// A server that sends `greets` as its answer to the first commands of a connection, and this `reply` to
+/// each script.
 fn says(reply: Vec<u8>) -> RedisLedger {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -52,7 +52,7 @@ impl Authority {
         TestLeaf { certificate: params.signed_by(&key, &self.0).unwrap(), key }
     }
 
-    /// A list with the certificate of this serial number on it.
+    /// A revocation list with this serial number.
     pub(super) fn revoke(&self, serial: u64) -> rcgen::CertificateRevocationList {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(serial),

@@ -38,7 +38,7 @@ pub(super) async fn listen(
         // A single place suffices: a second notice adds nothing.
         let (ends, mut ended) = mpsc::channel(1);
         let (to, known) = (sender.clone(), channels.clone());
-        // Read where it comes in, so that a store that floods its channels fills no queue.
+        // Parsed on arrival, so that a store that floods its channels fills no queue.
         let unread = UnreadReply::default();
         let understood = unread.clone();
         let push = move |push: PushInfo| -> Result<(), SendError> {
@@ -81,7 +81,7 @@ impl Channels {
         [&self.own, &self.pools, &self.pauses]
     }
 
-    /// A message as it was pushed: its channel, and the name of a pool, or of the member that has told of a pause.
+    /// Parses a pushed message: its channel, and the name of a pool, or of the member that has reported a pause.
     fn hint(&self, data: &[Value]) -> Option<StoreHint> {
         let [channel, said] = data else { return None };
         let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();

@@ -36,10 +36,10 @@ pub(super) enum Requirement {
 
 /// Default of `cluster-node-timeout`.
 const NODE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A Sentinel answers within this time, or the next one is asked.
+/// Time after which the next Sentinel is asked.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// A connection to `url` that speaks the protocol in which messages are pushed.
+/// A client for `url` with the protocol version that supports pushed messages.
 fn client(url: &str) -> Result<Client, RedisError> {
     let info = url.into_connection_info()?;
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -99,7 +99,7 @@ impl Primary {
         let mut problem = LedgerError(String::new());
         for _ in self.url.hosts() {
             let at = self.next;
-            // Should the caller lose its patience, the next call asks another one.
+            // If the caller gives up, the next call asks another Sentinel.
             self.next = (at + 1) % self.url.hosts().len();
             let host = &self.url.hosts()[at];
             let mut answered = self.ask_sentinel(host, false).await;
@@ -124,14 +124,14 @@ impl Primary {
         Err(problem)
     }
 
-    /// The server's address, and how many replicas it has or had.
+    /// Address of the server, and the number of replicas that it has or had.
     async fn ask_sentinel(&self, host: &str, says_password: bool) -> Result<(String, u32), RedisError> {
         let client = Client::open(self.url.sentinel(host, says_password))?;
         let config = AsyncConnectionConfig::new();
         let config = config.set_response_timeout(Some(PATIENCE));
         let mut sentinel = bounded::connect(&client, config, UnreadReply::default(), PATIENCE).await?;
         let (mut question, service) = (redis::pipe(), self.url.service());
-        // The second names a new server later, when all of its replicas follow it.
+        // The second command names a new server later than the first, when all of its replicas follow it.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
         question.cmd("SENTINEL").arg("MASTER").arg(service);
         let ((name, port), facts): ((String, u16), HashMap<String, String>) =
@@ -149,7 +149,8 @@ fn bracketed(host: &str) -> String {
 // === impl Requirement ===
 
 impl Requirement {
-    /// For a server that has or had so many replicas: two servers cannot both have more than half.
+    /// Requirement for a server with this many replicas, present or former: two servers cannot both have more than
+    /// half.
     fn of(replicas: u32) -> Self {
         Self::Replicas(replicas.div_ceil(2))
     }

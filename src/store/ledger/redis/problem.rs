@@ -9,7 +9,7 @@ use super::super::LedgerError;
 /// Characters of a store's message that are shown.
 const SHOWN: usize = 120;
 
-/// The beginning of what a store says, for people.
+/// The beginning of a store's message, for people.
 pub(super) fn shown(said: &[impl AsRef<str>]) -> String {
     let words = said.iter().flat_map(|word| word.as_ref().chars().chain([' ']));
     let shown: String = words.take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
@@ -34,7 +34,8 @@ pub(super) fn failed(error: &RedisError) -> LedgerError {
     })
 }
 
-/// No answer in time. A server without TLS waits for the end of a line in the greeting of TLS.
+/// Describes a missing answer. A server without TLS waits for the end of a line in the greeting of
+/// TLS.
 pub(super) fn silent(client: &Client, what: &str) -> LedgerError {
     let is_secure = matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. });
     let words = if is_secure { format!("no TLS: {what}: is it spoken on this port?") } else { what.to_owned() };

@@ -8,7 +8,7 @@ use crate::{
     store::ledger::{Ledger as _, RedisLedger},
 };
 
-/// A member that always has something to send: each call gives back what it held, and wants more.
+/// A member with constant demand: each call returns its tokens, and asks for more.
 struct Presser {
     id: MemberId,
     seq: u64,
@@ -111,7 +111,7 @@ async fn a_call_takes_as_long_with_a_thousand_members_as_with_ten() {
         }
         return;
     }
-    // A busy machine can only add.
+    // Other load can only increase the time, so the least counts.
     let (mut few, mut many) = (f64::MAX, f64::MAX);
     for _ in 0..4 {
         for (least, members) in [(&mut few, 10), (&mut many, 1000)] {
