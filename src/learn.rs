@@ -274,7 +274,7 @@ impl Learned {
                     self.estimator.too_many(seen.crowd);
                 }
             }
-            // Only other requests are refused, so the lane stays open.
+            // The refusal concerns another scope, not the whole lane.
             Cause::Quota if other_scope && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.seq) {
                     self.open(&mut changes);

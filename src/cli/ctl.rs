@@ -205,7 +205,7 @@ fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Map<Strin
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Form of the admin API: seconds and nanoseconds are separate, so that every length can be written.
+/// Form of the admin API: seconds and milliseconds are separate, so that every length can be written.
 fn written(length: Duration) -> Value {
     match (length.as_secs(), length.subsec_millis()) {
         (seconds, 0) => format!("{seconds}s").into(),

@@ -1,4 +1,4 @@
-//! Sets up logging to standard error, because standard output belongs to the command, and the access log.
+//! Sets up the log and the access log. The log goes to standard error, because standard output belongs to the command.
 
 use std::{env, io};
 

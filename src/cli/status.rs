@@ -90,8 +90,8 @@ pub(super) fn troubles(status: &Status) -> Vec<String> {
     lines.into_iter().map(|line| lane_table::plain(&line)).collect()
 }
 
-/// Line of an incident: `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request
-/// may wait`.
+/// Line of an incident:
+/// `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request may wait`.
 fn of_incident(incident: &IncidentStatus) -> String {
     let (times, ago) = (wording::several(incident.total, "time"), wording::seconds(incident.last_s));
     let detail = incident.detail.trim_end_matches('.');

@@ -15,8 +15,8 @@ pub(super) fn count(number: u64) -> String {
     grouped
 }
 
-/// A duration in its two largest units: `0 s`, `120 ms`, `14.02 s`, `59 min 59.9 s`, `3 h 12 min`, `9 d 4
-/// h`.
+/// A duration in its two largest units: `0 s`, `120 ms`, `14.02 s`, `59 min 59.9 s`, `3 h 12 min`,
+/// `9 d 4 h`.
 pub(super) fn duration(duration: Duration) -> String {
     let secs = duration.as_secs();
     match secs {
