@@ -34,7 +34,7 @@ const WHILE: Duration = Duration::from_secs(60);
 const ALIKE: f64 = 0.75;
 /// Least likeness of a host that is named beside a rule: at most a third of it differs.
 const SOMEWHAT_ALIKE: f64 = 2.0 / 3.0;
-/// Most rules that are logged, and most rules that are compared with hosts.
+/// Most rules that are logged or compared with hosts, and most hosts that each rule is compared with.
 const MOST_RULES: usize = 20;
 const MOST_HOSTS: usize = 1000;
 

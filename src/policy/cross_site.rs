@@ -18,8 +18,8 @@ const PRIVATE: &[&str] = &["localhost", "local", "internal", "test", "svc", "hom
 /// The names by which a browser may address andante.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Addresses, and names that always mean this machine. For listeners on loopback: outsiders pointed any other
-    /// name here, so that a foreign page shares an origin with andante (DNS rebinding).
+    /// Addresses, and names that always mean this machine. For listeners on loopback: any other name was pointed here
+    /// from outside, so that a foreign page shares an origin with andante (DNS rebinding).
     Loopback,
     /// Also names that outsiders cannot register: without a dot, or below a private domain.
     Private,
