@@ -1,8 +1,9 @@
-//! The pages for operators and monitoring: the live page, metrics, health, status. Changes nothing but by `/api/v1`, with the token.
+//! The pages for operators and monitoring: the live page, metrics, health, status. Changes nothing except through
+//! `/api/v1`, with the token.
 //!
-//! One request per connection: monitoring asks every few seconds, and no client can occupy the few connections there
-//! are. When all are taken, a new connection replaces the one that has been silent for longest. One descriptor is kept
-//! in reserve for when the process has none left. So probes are answered whatever else happens.
+//! Serves one request per connection: monitoring asks every few seconds, and no client can occupy the few connections
+//! there are. When all are taken, a new connection replaces the one that has been silent for longest. A file descriptor
+//! is reserved for the case that the process has none left. So probes are answered in any situation.
 
 use std::{
     convert::Infallible,
@@ -51,24 +52,25 @@ pub use source::{FlowName, LaneChoice, StatusSource, Steered, Steering};
 pub use status::Status;
 pub use token::{BadToken, Token};
 
-/// How many may look at once.
+/// Connections at a time.
 const CONNECTIONS: usize = 64;
-/// From so many on each further one ends another where it takes one of the last file descriptors, which are kept for requests to
-/// APIs.
+/// Connections at a time while new ones get the last file descriptors, which are kept for requests to APIs. Each
+/// further connection ends another one.
 const FEW: usize = 4;
-/// From accepting a connection to the end of its request's head.
+/// Time from accepting a connection to the end of its request's head.
 const HEAD: Duration = Duration::from_secs(5);
-/// A whole connection; one of a live page is given as long again whenever it goes on.
+/// Lifetime of a connection. A live page gets another such period if it has read anything in the last one.
 const WHOLE: Duration = Duration::from_secs(30);
-/// How often andante checks for a new connection while it has no descriptors.
+/// Interval of checks for a new connection while the process has no descriptors.
 const RECHECK: Duration = Duration::from_millis(50);
-/// How long answers may take to finish once we stop.
+/// Time for unfinished answers after the shutdown began.
 const STOP: Duration = Duration::from_secs(1);
 
-/// Answers on `listener` until `shutdown` is done, about `state` and `metrics`. Who has the `token` may change things.
+/// Answers on `listener` until `shutdown` is done, about `state` and `metrics`. Clients with the `token` may change
+/// settings.
 ///
-/// Adds what is worked out from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics once
-/// only.
+/// Adds values computed from `state`, such as `andante_slots_used_ratio`, to `metrics`: serve the same metrics only
+/// once.
 pub async fn serve<S>(
     listener: TcpListener,
     state: Arc<dyn StatusSource>,
@@ -81,7 +83,7 @@ pub async fn serve<S>(
     metrics.register(Box::new(lanes::OfLanes::new(Arc::downgrade(&state))));
     let names = match listener.local_addr() {
         Ok(at) if at.ip().is_loopback() => Names::Loopback,
-        // Nobody outside can point a name of theirs here.
+        // Outsiders cannot point a name of their own at a private address.
         _ => Names::Private,
     };
     let live = Arc::new(live::Live::new(Arc::clone(&state)));
@@ -141,11 +143,11 @@ pub async fn serve<S>(
     }
     live.close();
     drop((listener, stop, live_turns));
-    // Whoever is not done by then is cut off with the set.
+    // Dropping the set ends all connections that are still open.
     let _ = time::timeout(STOP, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// The next connection, for which `reserve` is given up if there is no other descriptor.
+/// Accepts the next connection, and gives up `reserve` for it if there is no other descriptor.
 async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Result<TcpStream> {
     loop {
         match listen::accept(listener).await {
@@ -153,7 +155,8 @@ async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Re
             Err(error) if reserve.take().is_none() => return Err(error),
             Err(_) => {}
         }
-        // At once, before anybody else can take it. The system says that there is none also where nobody waits.
+        // Accepts at once, before another thread takes the descriptor. The system also reports exhaustion while no
+        // client is waiting.
         let mut next = pin!(listen::accept(listener));
         if let Poll::Ready(Ok((stream, _))) = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
             return Ok(stream);
@@ -165,7 +168,7 @@ async fn accept(listener: &TcpListener, reserve: &mut Option<OwnedFd>) -> io::Re
 /// A connection.
 struct Open {
     task: AbortHandle,
-    /// Its request is here.
+    /// The request has arrived.
     asked: Arc<AtomicBool>,
 }
 
@@ -175,13 +178,14 @@ fn make_room(open: &mut Vec<Open>) {
     open.remove(silent.unwrap_or_default()).task.abort();
 }
 
-/// Whether a connection waits to be accepted. `accept` cannot tell: without descriptors it fails before it looks.
+/// Returns whether a connection waits to be accepted. `accept` cannot tell: without descriptors it fails before it
+/// looks.
 fn is_called(listener: &TcpListener) -> bool {
     let mut listener = [PollFd::new(listener, PollFlags::IN)];
     event::poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// A descriptor that can be given up for a connection.
+/// A descriptor to give up for a connection.
 fn spare(listener: &TcpListener) -> Option<OwnedFd> {
     listener.as_fd().try_clone_to_owned().ok()
 }

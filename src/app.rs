@@ -1,4 +1,4 @@
-//! Assembly: puts the parts together, starts them, and ends them in order.
+//! Assembly: builds the parts, starts them, and ends them in order.
 
 mod accept;
 mod closing;
@@ -61,7 +61,7 @@ use crate::{
     tls::Tls,
 };
 
-/// A started andante.
+/// A running andante.
 pub struct Running {
     proxy: Arc<Proxy>,
     view: Arc<View>,
@@ -69,32 +69,32 @@ pub struct Running {
     admin: Option<SocketAddr>,
     drain: Duration,
     configured: Configured,
-    /// Accept connections until the drain begins; aborted when dropped.
+    /// Tasks that accept connections until the drain begins; aborted when dropped.
     acceptors: JoinSet<()>,
-    /// Housekeeping; aborted when dropped.
+    /// Housekeeping tasks; aborted when dropped.
     tasks: JoinSet<()>,
     workers: WorkerThreads,
-    /// Takes over from the process before, while that sends what waits in it.
+    /// Takes over from the previous process, while that one sends its queued requests.
     taking_over: TakingOver,
-    /// Where the next process asks for the sockets.
+    /// Socket at which the next process asks for the listening sockets.
     successors: Successors,
     closing: Closing,
 }
 
-/// What `serve` starts with, beside its configuration.
+/// Options of `serve` besides its configuration.
 #[derive(Debug, Default)]
 pub struct StartOptions {
     /// Sockets that a service manager has opened.
     pub given: Given,
-    /// Sets aside what was kept of lanes.
+    /// Sets the persisted state of lanes aside.
     pub forget: bool,
     /// Takes over from the process that has the same state, if there is one.
     pub take_over: bool,
 }
 
-/// How often unused lanes and connections are looked for.
+/// Interval of the sweep for unused lanes and connections.
 const SWEEP: Duration = Duration::from_secs(5);
-/// After the drain's deadline the last answers (503) are still written, for this long.
+/// Time after the drain's deadline in which the last answers (503) are still written.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 // === impl Running ===
@@ -102,13 +102,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 impl Running {
     /// Starts andante. Must be called on a tokio runtime, which accepts connections and sweeps from then on.
     ///
-    /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of
-    /// intercepted hosts; without it this installation's does, if any host is intercepted.
+    /// Sockets that are `given` replace the configured addresses. `ca` signs the certificates of intercepted hosts.
+    /// Without it this installation's CA signs them, if any host is intercepted.
     pub async fn start(config: Config, given: Given, ca: Option<Ca>) -> Result<Self, StartError> {
         Self::begin(config, ca, StartOptions { given, ..StartOptions::default() }).await
     }
 
-    /// The same with this installation's certificate authority, and with more `options`.
+    /// Starts andante with this installation's certificate authority, and with more `options`.
     pub async fn start_keeping(config: Config, options: StartOptions) -> Result<Self, StartError> {
         Self::begin(config, None, options).await
     }
@@ -119,7 +119,7 @@ impl Running {
         raise_descriptor_limit();
         let token = config.admin_token.as_deref().map(admin_token).transpose()?;
         let metrics = Metrics::new();
-        // A service manager's sockets outlive this process.
+        // Sockets of a service manager outlive this process.
         let ours = given.workers.is_empty();
         let mut predecessor = if take_over { find_predecessor(&config)? } else { None };
         if let Some(predecessor) = &mut predecessor {
@@ -132,7 +132,7 @@ impl Running {
         warn_of_useless(&config.upstream_ca);
         let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules)?;
         let own = listen.iter().copied().chain(admin).collect();
-        // Whatever can fail comes before the process before gives its place.
+        // All steps that can fail come before the previous process gives up its place.
         let ledger = ledger(&config)?;
         let replacing = Clock::start();
         let awaited = predecessor.as_mut().map(Predecessor::replace).transpose()?.unwrap_or_default();
@@ -211,17 +211,17 @@ impl Running {
         })
     }
 
-    /// Where workers connect.
+    /// Addresses for workers.
     pub fn listen(&self) -> &[SocketAddr] {
         &self.listen
     }
 
-    /// Where the admin pages are.
+    /// Address of the admin pages.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// andante as it stands.
+    /// The present status.
     pub fn status(&self) -> Status {
         self.view.status()
     }
@@ -231,7 +231,8 @@ impl Running {
         unmatched::with_nearest(&self.proxy)
     }
 
-    /// Says that whoever started it is its only client: nobody else is told if requests are taken back.
+    /// Declares that the process that started andante is its only client. No warning about clients that leave is logged
+    /// then.
     pub fn serves_own_clients(&self) {
         self.proxy.serves_own_clients();
     }
@@ -242,7 +243,7 @@ impl Running {
         let _ = tokio::time::timeout(at_most, self.proxy.emptied()).await;
     }
 
-    /// Counts the connections that are open, for as long as anybody asks.
+    /// Returns a counter of open connections, which may be called at any later time.
     pub fn open_connections(&self) -> impl Fn() -> usize + use<> {
         let proxy = self.proxy.clone();
         move || proxy.open()
@@ -272,7 +273,7 @@ impl Running {
     }
 }
 
-/// The store of the fleet that `config` names, with its address as people may see it.
+/// The store of the fleet that `config` names, with its address in a form fit to show.
 fn ledger(config: &Config) -> Result<Option<(RedisLedger, String)>, StartError> {
     let Some(url) = &config.fleet.store else { return Ok(None) };
     let store = url.to_string();
@@ -280,8 +281,8 @@ fn ledger(config: &Config) -> Result<Option<(RedisLedger, String)>, StartError> 
     Ok(Some((ledger, store)))
 }
 
-/// Logs which of these files vouch for no API: all of their certificates have expired, or none is an authority's. They are no
-/// reason not to start: APIs that others vouch for are reached.
+/// Logs files that vouch for no API: all of their certificates have expired, or none is an authority's. andante still
+/// starts, because other authorities may vouch for the APIs.
 fn warn_of_useless(files: &[PathBuf]) {
     for file in files {
         let Ok(bytes) = std::fs::read(file) else { continue };
@@ -293,14 +294,14 @@ fn warn_of_useless(files: &[PathBuf]) {
     }
 }
 
-/// What this andante is called on its pages: the machine, and where workers connect.
+/// Name of this andante on its pages: the machine, and the address for workers.
 fn instance_name(listen: &[SocketAddr]) -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let address = listen.first().map(ToString::to_string).unwrap_or_default();
     format!("{} {address}", machine.trim()).trim().to_owned()
 }
 
-/// Sockets to listen on, each with its address: those that were given, else one for each address that was asked for.
+/// Sockets to listen on, each with its address: the given ones, or else one for each address in `asked`.
 fn open(given: Vec<std::net::TcpListener>, asked: &[SocketAddr]) -> Result<Vec<(SocketAddr, TcpListener)>, StartError> {
     if !given.is_empty() {
         let take = |listener: std::net::TcpListener| Ok((listener.local_addr()?, TcpListener::from_std(listener)?));
@@ -318,7 +319,7 @@ async fn sweep(proxy: Arc<Proxy>) {
     let mut watch = unmatched::UnmatchedWatch::default();
     loop {
         turns.tick().await;
-        // Before the lanes are swept: they know which hosts were asked for.
+        // Runs before the lanes are swept, because lanes know which hosts were requested.
         watch.look(&proxy, proxy.clock.now()).iter().for_each(Unmatched::say);
         proxy.lanes.sweep();
         proxy.forget_answers();

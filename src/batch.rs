@@ -1,11 +1,12 @@
-//! A file of requests, each of which is answered once, whatever happens in between.
+//! A file of requests. Each request is answered exactly once despite crashes.
 //!
-//! [`input`] reads the requests, [`journal`] remembers which of them have begun, [`answers`] keeps what came of them, and
-//! [`work`] sends what is left through an andante, by its gateway addresses. After a crash the same batch goes on: what
-//! was answered is not sent again; what had begun is, unless it may have been done and must not be done twice.
+//! [`input`] reads the requests, [`journal`] records which of them have begun, and [`answers`] keeps their results.
+//! [`work`] sends the remaining requests through an andante, by its gateway addresses. After a crash the batch
+//! continues. Answered requests are not sent again. Requests that had begun are sent again, unless they may have been
+//! executed and must not be executed twice.
 //!
-//! A request with a body is announced first (`Expect: 100-continue`, RFC 9110 §10.1.1), and andante asks for the body when
-//! the request has its slot. So the journal knows of each that it had not begun while it waited, however long that was.
+//! A request with a body is announced first (`Expect: 100-continue`, RFC 9110 §10.1.1), and andante asks for the body
+//! when the request has its slot. So the journal knows that a waiting request has not begun, however long it waits.
 
 pub mod answers;
 pub mod counts;

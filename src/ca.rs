@@ -1,7 +1,7 @@
 //! The certificate authority (CA) that lets andante speak for the hosts it intercepts.
 //!
 //! A holder of its key can impersonate any host towards every client that trusts the CA. So the key stays in this
-//! process and in one file of mode 0600; it is never logged, and hosts' certificates have a key of their own. Knows
+//! process and in one file of mode 0600, and is never logged. Hosts' certificates have a key of their own. Knows
 //! nothing of connections.
 
 mod bundle;
@@ -39,7 +39,7 @@ pub struct Ca {
 // === impl Ca ===
 
 impl Ca {
-    /// A CA in memory only, for hosts that match `constraints` (any host, if there are none).
+    /// A CA that lives in memory only, for hosts that match `constraints` (any host, if there are none).
     ///
     /// # Errors
     /// If a pattern cannot be a constraint, or there is no randomness.
@@ -55,7 +55,7 @@ impl Ca {
         Self::assemble(StoredCa::read(dir, now)?)
     }
 
-    /// The CA in `dir`; if there is none, one for any host is made. Processes that start at once get the same one.
+    /// The CA in `dir`; a missing one is created, for any host. Processes that start at the same time get the same CA.
     ///
     /// # Errors
     /// As [`Ca::open`], and if `dir` cannot be written to.
@@ -65,14 +65,14 @@ impl Ca {
                 let new = StoredCa::generate(&Constraints::default(), now)?;
                 match new.write(dir) {
                     Ok(()) => new,
-                    // Somebody was quicker.
+                    // Another process has created the CA first.
                     Err(CaError::Exists { .. }) => StoredCa::read(dir, now)?,
                     Err(error) => return Err(error),
                 }
             }
             found => found?,
         };
-        // Also if it is not new: whoever made it may not have come to this yet, or not have lived to do it.
+        // An existing CA is published too: its maker may not have done so yet, or may have died before.
         stored.publish(dir)?;
         Self::assemble(stored)
     }
@@ -93,12 +93,12 @@ impl Ca {
         Ok(Self { leaf_cache: LeafCache::new(&certificate, key)?, certificate })
     }
 
-    /// The public part: what it is called, until when it is good, for which hosts.
+    /// The public part: its name, its expiry, and its hosts.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// What workers must trust.
+    /// The certificate that workers must trust.
     pub fn certificate_pem(&self) -> &str {
         self.certificate.pem()
     }
@@ -108,8 +108,9 @@ impl Ca {
         self.certificate.fingerprint()
     }
 
-    /// How to be `host` (in its canonical spelling, an IPv6 address without brackets) towards a worker. The certificate
-    /// is made on the first call and kept, as long as no more than a thousand others are asked for.
+    /// TLS configuration for acting as `host` towards a worker. `host` has its canonical spelling, an IPv6 address
+    /// without brackets. The certificate is made on the first call and kept, as long as no more than a thousand others
+    /// are asked for.
     ///
     /// # Errors
     /// If `host` cannot be in a certificate, or the CA may not sign for it.
@@ -117,7 +118,7 @@ impl Ca {
         self.leaf_cache.server_config(host, alpn, now, &self.certificate)
     }
 
-    /// How many certificates have been signed.
+    /// Number of signed certificates.
     pub fn minted(&self) -> u64 {
         self.leaf_cache.minted()
     }

@@ -1,4 +1,4 @@
-//! The command line. One file per command; this one only tells them apart.
+//! The command line. Each command has a file of its own; this file only selects the command.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -47,8 +47,8 @@ pub use self::failure::Failure;
 
 /// Keeps a fleet of workers inside the rate limits of the APIs they call
 ///
-/// Workers set HTTP_PROXY and HTTPS_PROXY and change nothing else. Their requests wait in andante's queue and leave at
-/// the pace that each API allows.
+/// Workers set HTTP_PROXY and HTTPS_PROXY and change nothing else. andante queues their requests and sends them at the
+/// pace that each API allows.
 #[derive(Debug, clap::Parser)]
 #[command(name = "andante", version, after_help = EXAMPLES)]
 pub struct Cli {
@@ -105,16 +105,16 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage; `andante run` returns its command's.";
 
-/// Failed: something outside of the command line was not as it should be.
+/// A problem outside of the command line.
 const FAILED: u8 = 1;
-/// The command line itself is wrong.
+/// An error in the command line itself.
 const USAGE: u8 = 2;
 
 // === impl Cli ===
 
 impl Cli {
-    /// Reads the command line of this process; on a mistake, or when asked for help, prints what there is to say and
-    /// returns the exit code.
+    /// Reads the command line of this process. On a mistake or a request for help, prints the message and returns the
+    /// exit code.
     pub fn read() -> Result<Self, ExitCode> {
         let words: Vec<OsString> = std::env::args_os().collect();
         if usage::asks_for_json(&words, std::env::var_os("ANDANTE_LOG_FORMAT").as_deref()) {
@@ -129,7 +129,7 @@ impl Cli {
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
-    /// Does what was asked for. Needs a tokio runtime.
+    /// Executes the command. Needs a tokio runtime.
     pub async fn run(self) -> ExitCode {
         let done = match self.command {
             Command::Serve(args) => return serve::run(args).await,
@@ -155,7 +155,7 @@ impl Cli {
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
-            // The reader of the output has seen enough: `andante plan … | head -1`.
+            // The reader of the output needs no more: `andante plan … | head -1`.
             Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
             Err(failure) => terminal::failure(&failure),
         }
@@ -270,7 +270,7 @@ mod tests {
                     "{name}: a paragraph is one line, and this is broken: {line}"
                 );
             }
-            // As wide as clap makes it at most.
+            // Largest width of clap's help.
             let wide = text.lines().find(|line| line.starts_with(' ') && line.chars().count() > 100);
             assert_eq!(wide, None, "{name}");
             command.get_subcommands().for_each(look);

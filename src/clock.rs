@@ -1,4 +1,4 @@
-//! The one place that reads time. Everything else is told it, so that every test can run in virtual time.
+//! The only module that reads time. All others receive it, so that every test can run in virtual time.
 
 use std::{
     fmt,
@@ -8,8 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made, or since the first of the
-/// clocks was that it [goes on from](Clock::resume).
+/// A point on andante's monotonic clock, in nanoseconds since the process' [`Clock`] was made. A clock that
+/// [continues](Clock::resume) others counts from the making of the first of them.
 ///
 /// Eight bytes, unlike the standard library's sixteen: a lane keeps hundreds of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Instant(u64);
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: tokio::time::Instant,
-    /// What it showed when it was made.
+    /// Reading at the time it was made.
     began: Instant,
 }
 
@@ -29,7 +29,7 @@ pub struct Clock {
 impl Instant {
     /// The instant at which the clock was made.
     pub const START: Self = Self(0);
-    /// Later than anything that happens: "not before something else changes".
+    /// Later than any event: "not before something else changes".
     pub const FAR: Self = Self(u64::MAX);
 
     /// `nanos` nanoseconds after the clock's start.
@@ -77,12 +77,12 @@ impl Clock {
         Self { start: tokio::time::Instant::now(), began: Instant::START }
     }
 
-    /// A clock that shows `past` since [`Instant::START`] now: it goes on where that of a process before this one ended.
+    /// A clock that shows `past` since [`Instant::START`] now: it continues where a previous process' clock ended.
     pub fn resume(past: Duration) -> Self {
         Self { began: Instant(nanos(past)), ..Self::start() }
     }
 
-    /// When it was made.
+    /// Reading at the time the clock was made.
     pub fn began(&self) -> Instant {
         self.began
     }
@@ -98,17 +98,17 @@ impl Clock {
         wall()
     }
 
-    /// The time since 1970 at [`Instant::START`], by what the system's clock says now: it changes when that clock is set.
+    /// The time since 1970 at [`Instant::START`], according to the system's clock now: changes when that clock is set.
     pub fn epoch(&self) -> Duration {
         self.time_of_day().saturating_sub(self.now().since(Instant::START))
     }
 
-    /// `at` as tokio's timers want it; thirty years ahead at most.
+    /// `at` for tokio's timers; thirty years ahead at most.
     pub fn to_tokio(&self, at: Instant) -> tokio::time::Instant {
         self.start + at.since(self.began()).min(Duration::from_secs(1_000_000_000))
     }
 
-    /// Sleeps until `at`; for ever if that is [`Instant::FAR`].
+    /// Sleeps until `at`; without end if that is [`Instant::FAR`].
     pub async fn sleep_until(&self, at: Instant) {
         match self.start.checked_add(at.since(self.began())) {
             Some(deadline) if at != Instant::FAR => tokio::time::sleep_until(deadline).await,
@@ -127,8 +127,8 @@ pub fn monotonic() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// The time since this machine was started, which goes on while it sleeps and does not jump when its clock is set; and
-/// which of its starts that was, if the system says.
+/// Time since this machine was started, and the id of that start, if the system knows it. The time also passes while
+/// the machine sleeps, and does not jump when its clock is set.
 pub fn since_boot() -> (Duration, Option<String>) {
     let since = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Boottime)).unwrap_or_default();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
@@ -141,7 +141,7 @@ pub fn cpu_time() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
-/// The processor time that `work` takes in this thread: other tests and other processes do not count.
+/// Processor time of `work` in this thread, without other tests and other processes.
 #[cfg(test)]
 pub(crate) fn cpu_time_of(work: impl FnOnce()) -> Duration {
     let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -150,14 +150,15 @@ pub(crate) fn cpu_time_of(work: impl FnOnce()) -> Duration {
     Duration::try_from(used()).unwrap() - before
 }
 
-/// Asserts that `work` takes time linear in its input: on eight times as much at most 20 times as long. A pass over all
-/// pairs would take 64 times as long. `most` is the size of the larger input. The least of several runs counts.
+/// Asserts that `work` takes time linear in its input: an eight times larger input takes at most 20 times as long. A
+/// pass over all pairs would take 64 times as long. `most` is the size of the larger input. The least of several runs
+/// counts.
 #[cfg(test)]
 pub(crate) fn assert_linear<I>(case: &str, most: usize, input: impl Fn(usize) -> I, mut work: impl FnMut(&I)) {
     const FACTOR: usize = 8;
     const MOST_TIMES: u32 = 20;
     const RUNS: usize = 5;
-    // The bounds of the clock are some tens of nanoseconds: shorter work is not compared.
+    // The clock is exact to some tens of nanoseconds, so shorter work is not compared.
     const RESOLUTION: Duration = Duration::from_micros(20);
     let inputs = [input(most / FACTOR), input(most)];
     let mut least = [Duration::MAX; 2];

@@ -1,8 +1,7 @@
 //! Resolves and connects. Decides which addresses may be reached; knows nothing of requests.
 //!
-//! Addresses are classified *after* names are resolved, and the very addresses that were classified are dialled: a
-//! second look-up could answer differently. All addresses of a name are tried, each a little after the one before
-//! (RFC 8305).
+//! Addresses are classified *after* names are resolved, and the same addresses are dialled: a second look-up could
+//! answer differently. All addresses of a name are tried, each a little after the one before (RFC 8305).
 
 mod address_policy;
 mod addresses;
@@ -40,9 +39,9 @@ use crate::{
 #[derive(Clone)]
 pub struct Dialer {
     timeout: Duration,
-    /// Whether private addresses need a rule's permission.
+    /// Requires a rule's permission for private addresses.
     guarded: bool,
-    /// Our own listening addresses, which must not be reached through us.
+    /// Listening addresses of this andante, which must not be reached through it.
     own: Vec<SocketAddr>,
     names: Arc<NameResolver>,
 }
@@ -55,10 +54,10 @@ impl Dialer {
         Self { timeout, guarded, own, names: Arc::new(NameResolver::new(dns, timeout)) }
     }
 
-    /// Connects to `origin`, the way that `egress` says. `allow_private` is a rule's permission for guarded addresses.
+    /// Connects to `origin` according to `egress`. `allow_private` is a rule's permission for guarded addresses.
     ///
-    /// Through a parent proxy the stream is `origin`'s own as well, with one exception: where
-    /// [`Egress::absolute_form`] says so it is the parent's, and wants requests in the absolute form.
+    /// Through a parent proxy, too, the stream leads to `origin` itself, with one exception. If
+    /// [`Egress::absolute_form`] returns true, the stream leads to the parent, and requests need the absolute form.
     pub async fn connect(&self, origin: &Origin, egress: &Egress, allow_private: bool) -> Result<TcpStream, Error> {
         let mut resolved = false;
         let reaching = self.reach(origin, egress, self.guarded && !allow_private, &mut resolved);
@@ -71,8 +70,8 @@ impl Dialer {
         }
     }
 
-    /// The addresses at which a new connection to `origin` would end now: those of its name, or of the parent proxy's.
-    /// Asks a name server only if the last answer's TTL is over.
+    /// The present addresses for a new connection to `origin`: those of its name, or of the parent proxy's. Asks a
+    /// name server only if the last answer's TTL is over.
     ///
     /// `None` if no name is resolved on the way: the address is literal, or pinned by a rule.
     pub async fn addresses(&self, origin: &Origin, egress: &Egress) -> Option<Result<Addresses, Error>> {
@@ -96,18 +95,18 @@ impl Dialer {
         resolved: &mut bool,
     ) -> Result<TcpStream, Error> {
         if guarded {
-            // Nobody resolves these, and a parent proxy would reach them for us.
+            // Covers hosts that need no look-up, and that a parent proxy would otherwise reach for us.
             admit(origin, egress.resolve.is_empty().then(|| literal(&origin.host)).flatten())?;
         }
         let Some(parent) = &egress.via else {
             let found = match egress.resolve.as_slice() {
                 [] => self.resolve(&origin.host, origin).await?.list,
-                // What the operator wrote needs no permission.
+                // The operator's own addresses need no permission.
                 pins => pins.to_vec(),
             };
             *resolved = true;
             if guarded && egress.resolve.is_empty() {
-                // One forbidden address among public ones is a sign of rebinding: none of them is used.
+                // A forbidden address among public ones is a sign of rebinding: none of them is used.
                 admit(origin, found.iter().find_map(|address| special_purpose(*address)))?;
             }
             let stream = race::connect(found, origin.port, egress.source).await;
@@ -164,7 +163,7 @@ impl Dialer {
         if self.is_own(&stream) { Err(Error::SelfTarget { origin }) } else { Ok(stream) }
     }
 
-    /// Whether this connection ends at ourselves: at one of our ports, on an address of this machine.
+    /// Returns whether this connection ends at andante itself: at one of its ports, on an address of this machine.
     fn is_own(&self, stream: &TcpStream) -> bool {
         let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return false };
         // The system gives a connection to one of its own addresses the same address on both ends.
@@ -173,7 +172,7 @@ impl Dialer {
     }
 }
 
-/// What is forbidden about a host that no look-up is needed for.
+/// Reason why a host is forbidden, as far as that is clear without a look-up.
 fn literal(host: &str) -> Option<&'static str> {
     match host.parse() {
         Ok(address) => special_purpose(address),
@@ -189,7 +188,7 @@ fn refused(parent: &Parent, origin: &Origin, source: BoxError) -> Error {
     Error::Parent { parent: parent.to_string(), origin: origin.to_string(), source }
 }
 
-/// Whether a socket that listens on `own` is reached at `address`.
+/// Returns whether a socket that listens on `own` is reached at `address`.
 fn covers(own: IpAddr, address: IpAddr) -> bool {
     own.is_unspecified() || own.to_canonical() == address.to_canonical()
 }

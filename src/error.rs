@@ -1,4 +1,4 @@
-//! What can go wrong with a request, and who has to act on it. Becomes an answer in `proxy::respond`, and only there.
+//! Errors of requests, and who has to act on them. `proxy::respond` turns them into answers, and no other code does.
 
 mod causes;
 mod facts;

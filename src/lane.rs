@@ -1,4 +1,5 @@
-//! Lanes: the queue, the limits and the gate of one budget behind one door. Knows of HTTP only what a hint says.
+//! Lanes: the queue, the limits and the gate of one budget behind one interface. Knows of HTTP only what a hint
+//! says.
 
 mod capacity;
 mod departures;

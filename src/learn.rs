@@ -1,4 +1,4 @@
-//! What answers teach a lane: how much is left, when to pause, and how fast it may go where no answer tells. Pure.
+//! State that a lane learns from answers: remaining quota, pauses, and a rate where no answer reports one. Pure.
 
 mod allowance;
 mod breaker;
@@ -47,55 +47,55 @@ use crate::{
     policy::{Policy, Spend, Trust},
 };
 
-/// What a lane has learned from its answers.
+/// State that a lane has learned from its answers.
 #[derive(Clone, Debug)]
 pub struct Learned {
     spend: Spend,
     trust: Trust,
-    /// `None`: a failing upstream is not left alone.
+    /// Breaker; `None` keeps sending to a failing upstream.
     breaker: Option<Breaker>,
     gate: Gate,
-    /// Refusals that the API explains itself, one after the other.
+    /// Pauses from refusals that the API explains itself, in succession.
     waits: u32,
-    /// The budgets that the API tells of.
+    /// Budgets that the API reports.
     told: Quotas,
-    /// The kinds of requests that it refuses although its budgets have room.
+    /// Kinds of requests that the API refuses although its budgets have room.
     routes: Routes,
     estimator: RateEstimator,
-    /// The kinds of requests, and credentials, that it limits by themselves and does not tell.
+    /// Kinds of requests, and credentials, that the API limits by themselves without reporting it.
     kinds: OwnLimits,
-    /// The rate it had found when people were told last.
+    /// Estimated rate at the last report.
     reported_rate: Option<f64>,
-    /// How many at once it had found when people were told last.
+    /// Estimated concurrency at the last report.
     reported_at_once: Option<f64>,
-    /// Requests under way that no answer has reported on yet.
+    /// Requests in flight that no answer has accounted for yet.
     unanswered: u32,
-    /// When the last request was taken.
+    /// Time at which the last request was taken.
     taken: Instant,
-    /// Whether the upstream has ever answered.
+    /// The upstream has answered at least once.
     answered: bool,
-    /// How many requests may be sent again on top of those sent for the first time.
+    /// Requests that may be sent again, on top of first attempts.
     retry_budget: f64,
 }
 
 /// The first pause after a refusal that names no time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The shortest one, if the pace is known.
+/// The shortest pause, if the pace is known.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest one.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A ban that names no end.
+/// Pause after a ban that names no end.
 const BAN: Duration = Duration::from_secs(900);
-/// A reset told in whole seconds may be this much later.
+/// A reset reported in whole seconds may be this much later.
 const SECOND: Duration = Duration::from_secs(1);
-/// For each request that is sent, so much of one may be sent again because the upstream fails.
+/// Retries that each sent request allows while the upstream fails.
 const RETRY_SHARE: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const RETRY_BUDGET_MOST: f64 = 1000.0;
-/// With this many unanswered requests, more would be sent if they could.
+/// From this number of unanswered requests on, more would be sent if possible.
 const CROWDED: u32 = 3;
 
-/// How long to wait for what an answer says.
+/// Wait that an answer asks for, with the slack of its resolution.
 pub fn wait(hint: &Hint) -> Option<Duration> {
     let coarse = hint.retry_after.is_none() && hint.buckets.iter().any(|bucket| bucket.coarse);
     let later = if coarse { SECOND } else { hint.later };
@@ -104,7 +104,7 @@ pub fn wait(hint: &Hint) -> Option<Duration> {
 
 // === impl Learned ===
 impl Learned {
-    /// Nothing learned yet.
+    /// State of a lane without answers.
     pub fn new(policy: &Policy) -> Self {
         Self {
             spend: policy.spend,
@@ -125,7 +125,7 @@ impl Learned {
         }
     }
 
-    /// `policy` holds from here on; what was learned stays.
+    /// Applies `policy` from now on; learned state stays.
     pub fn reconfigure(&mut self, policy: &Policy) {
         (self.spend, self.trust) = (policy.spend, policy.trust);
         if policy.breaker != self.breaker.is_some() {
@@ -134,67 +134,68 @@ impl Learned {
         self.estimator.reconfigure(configured(policy));
     }
 
-    /// So large a part of what the fleet sends is sent from here: of what is left, as the API reports, it uses that.
+    /// Sets the share of the fleet's requests that this andante sends. The same share of the reported quota is used.
     pub fn set_part(&mut self, part: f64) {
         self.told.set_part(part);
     }
 
-    /// How many requests are under way, and no answer tells of them yet.
+    /// Requests in flight that no answer has accounted for yet.
     pub fn unanswered(&self) -> u32 {
         self.unanswered
     }
 
-    /// The budgets of the API that a request of `kind` draws on.
+    /// Budgets of the API on which a request of `kind` draws.
     pub fn scope(&self, kind: &RouteKey) -> Scope {
         self.told.scope(kind)
     }
 
-    /// The budgets of the API that most requests draw on.
+    /// Budgets of the API on which most requests draw.
     pub fn usual_scope(&self) -> Scope {
         self.told.usual()
     }
 
-    /// Changes whenever a kind of request turns out to draw on other budgets than [`scope`](Self::scope) had said.
+    /// Version that changes whenever a kind of request turns out to draw on other budgets than [`scope`](Self::scope)
+    /// had said.
     pub fn scopes_version(&self) -> u64 {
         self.told.version()
     }
 
-    /// Until when requests of `kind` pause, if that kind alone does.
+    /// End of the pause of `kind`, if that kind pauses alone.
     pub fn pause(&self, kind: &RouteKey) -> Option<Instant> {
         self.routes.pause(kind).max(self.kinds.pause(kind))
     }
 
-    /// What pauses together with requests of `kind`, if that kind alone does.
+    /// Key of the requests that pause together with `kind`, if that kind pauses alone.
     pub fn line(&self, kind: &RouteKey) -> Option<RouteKey> {
         self.kinds.line(kind, self.routes.pause(kind).is_some())
     }
 
-    /// How long one of `kind` has to wait after the other, if that kind alone does.
+    /// Interval between requests of `kind`, if that kind has a pace of its own.
     pub fn slot(&self, kind: &RouteKey) -> Duration {
         self.kinds.slot(kind)
     }
 
-    /// The first instant, not before `now`, at which all that was learned lets a request of `cost` and `scope` leave, if
-    /// its kind does not pause; [`Instant::FAR`] if an answer must come first.
+    /// The first instant, not before `now`, at which learned limits let a request of `cost` and `scope` leave, if its
+    /// kind does not pause. [`Instant::FAR`] if an answer must come first.
     pub fn earliest(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Instant {
         let opens = self.gate.earliest(now).max(self.told.earliest(now, cost, scope, self.spend));
-        // What hangs does not hold up all others for ever.
+        // Hanging requests do not block the others without end.
         let crowded = self.gate.is_open() && !self.estimator.has_room(self.unanswered);
         if crowded { opens.max(self.taken + self.estimator.hangs()) } else { opens }
     }
 
-    /// Until when nothing of `scope` leaves, as far as is known, and why.
+    /// End and reason of the pause of `scope`, as far as they are known.
     pub fn closed(&self, now: Instant, scope: Scope) -> Option<(Instant, Reason)> {
         let told = self.told.closed(now, scope);
         self.gate.until().into_iter().chain(told).max_by_key(|(until, _)| *until)
     }
 
-    /// A request of `kind` asks to be taken.
+    /// Records that a request of `kind` asks for a slot.
     pub fn asked(&mut self, kind: &RouteKey, now: Instant) {
         self.kinds.asked(kind, now);
     }
 
-    /// A request of `kind` was taken; `waited` says that it had to wait for that.
+    /// Records that a request of `kind` got a slot; `waited` tells that it had to wait.
     pub fn take(
         &mut self,
         now: Instant,
@@ -209,7 +210,7 @@ impl Learned {
         self.gate.take(now, charge.seq);
         self.routes.take(kind, charge.seq, now);
         self.told.take(now, charge);
-        // What has a limit of its own says nothing of how fast the lane may go.
+        // A kind with a limit of its own does not show the lane's rate.
         if !self.kinds.is_own(kind) {
             self.estimator.take(now, waited);
         }
@@ -219,7 +220,7 @@ impl Learned {
         changes
     }
 
-    /// An answer is here. Teaches `budget` what it says.
+    /// Records an answer. Teaches `budget` the limits that it reports.
     pub fn heard(&mut self, seen: &Observation<'_>, budget: &mut Budget) -> Changes {
         let &Observation { heard: AnswerReport { hint, failed, .. }, charge, kind, sent, at: now, .. } = seen;
         if hint.signal == Signal::FatalQuota {
@@ -228,9 +229,9 @@ impl Learned {
         if hint.is_hearsay() {
             return self.hear_words(seen);
         }
-        // Either the hint says so, or others are served all the time.
+        // Either the hint says so, or other requests are served all the time.
         let quota = hint.cause == Cause::Quota;
-        // Others are served, and it does not say that it lacks capacity for whatever it is asked.
+        // The API serves other requests, and the answer does not report a general lack of capacity.
         let limits = hint.cause == Cause::Overload && hint.strength != Strength::Code && self.is_alive();
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
         let buckets = if tells { &hint.buckets[..] } else { &[] };
@@ -238,14 +239,14 @@ impl Learned {
         self.unanswered = self.unanswered.saturating_sub(1);
         let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
         let refused = quota && hint.signal != Signal::Banned || limits;
-        // All kinds are looked through for that: only where it matters.
+        // Searches all kinds, so only where it matters.
         let unseen = (matters || refused) && claims.believed && self.is_elsewhere(hint, &kind);
         let own = self.kinds.is_own(&kind);
         let alone = quota && !unseen && !claims.explains && !own && self.routes.is_alone(&kind);
         let inexplicable = refused && !unseen && !claims.explains && !own;
         let short = inexplicable && self.is_short(seen);
         let split = inexplicable && !short && self.splits(seen, alone);
-        // Where all kinds are refused it is no matter of theirs.
+        // If all kinds are refused, the kind is not the cause.
         let other_scope = matters && (unseen || alone && !split && !short) && self.routes.has_room(&kind, now);
         self.answered = true;
         let tries = self.gate.is_probe(charge.seq);
@@ -273,7 +274,7 @@ impl Learned {
                     self.estimator.too_many(seen.crowd);
                 }
             }
-            // The lane is not to blame.
+            // The refusal concerns another scope, not the whole lane.
             Cause::Quota if other_scope && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.seq) {
                     self.open(&mut changes);
@@ -289,7 +290,7 @@ impl Learned {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
         self.found(now, &kind, budget, &mut changes);
-        // Whatever it said, it does not try any more.
+        // A probe ends with any answer.
         self.gate.ended(charge.seq);
         self.kinds.ended(&kind, charge.seq);
         if !quota {
@@ -298,9 +299,9 @@ impl Learned {
         if other_scope && (quota || hint.signal == Signal::Exhausted) {
             let asked = hint.asked().filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
             match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
-                // The budget holds back all that draw on it.
+                // The budget itself holds back all requests that draw on it.
                 None if claims.explains => {}
-                // It is about a budget, and all that draw on it.
+                // The pause applies to a budget, and to all requests that draw on it.
                 Some((wait, news)) => changes.extend(news.then_some(LearnedChange::Route(wait))),
                 None => {
                     let pause = self.routes.refused(&kind, wait(hint), sent, now);
@@ -311,7 +312,7 @@ impl Learned {
             if !claims.explains {
                 budget.refused(now, sent, charge.cost, tries, hint.wait);
             }
-            // A ban has nothing to do with limits.
+            // A ban is unrelated to limits.
             if hint.signal != Signal::Banned {
                 changes.push(LearnedChange::Unexplained { sent, at: now });
             }
@@ -319,14 +320,16 @@ impl Learned {
         changes
     }
 
-    /// The request `seq` could not be sent, broke off, or was not answered in time: the upstream has failed.
+    /// Records a failure of the upstream: the request `seq` could not be sent, broke off, or was not answered in
+    /// time.
     pub fn broke(&mut self, now: Instant, seq: Seq) -> Changes {
         let mut changes = Changes::new();
         self.fail(now, seq, &mut changes);
         changes
     }
 
-    /// A request of `kind` will not be answered any more. `sent` tells that the API may have counted it nevertheless.
+    /// Records that a request of `kind` will not be answered any more. `sent` tells that the API may have counted it
+    /// nevertheless.
     pub fn ended(&mut self, now: Instant, charge: Charge, kind: &RouteKey, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.gate.ended(charge.seq);
@@ -337,18 +340,18 @@ impl Learned {
         }
     }
 
-    /// Whether the upstream is left alone because it fails.
+    /// Returns whether the breaker pauses the upstream.
     pub fn is_broken(&self) -> bool {
         self.gate.until().is_some_and(|(_, reason)| reason == Reason::Breaker)
     }
 
-    /// Whether requests are served, or were until they were refused.
+    /// Returns whether requests are served, or were served until the API refused them.
     pub fn is_alive(&self) -> bool {
         self.estimator.is_alive()
     }
 
-    /// Whether one more request may be sent again although the upstream is in trouble: a share of all that are sent, so
-    /// that an outage is not multiplied.
+    /// Takes the right to retry one request although the upstream is in trouble. Retries are a share of all requests,
+    /// so that an outage is not multiplied.
     pub fn may_retry(&mut self) -> bool {
         let may = self.retry_budget >= 1.0 + RETRY_SHARE;
         if may {
@@ -357,22 +360,22 @@ impl Learned {
         may
     }
 
-    /// How many of the last requests failed, and of how many; `None` without a breaker.
+    /// Failures among the last requests, and the number of these requests; `None` without a breaker.
     pub fn failures(&self) -> Option<(u32, u32)> {
         self.breaker.as_ref().map(Breaker::failures)
     }
 
-    /// What is left of each budget that the API tells of.
+    /// Remainder of each budget that the API reports.
     pub fn budgets(&self, now: Instant) -> Vec<QuotaSnapshot> {
         self.told.left(now)
     }
 
-    /// Whether nothing was learned.
+    /// Returns whether nothing was learned.
     pub fn is_blank(&self) -> bool {
         self.told.is_empty() && self.gate.is_open() && self.estimator.is_blank() && self.kinds.is_empty()
     }
 
-    /// The end of the longest pause that was asked for: nothing may leave before it.
+    /// The end of the longest pause that an answer asked for: no request may leave before it.
     pub fn last_pause(&self) -> Option<Instant> {
         self.gate
             .until()
@@ -388,7 +391,7 @@ fn answered(seen: &Observation<'_>) -> AnsweredRequest {
     AnsweredRequest { seq: charge.seq, sent, at, crowd }
 }
 
-/// How many requests a second are configured, at most.
+/// Smallest configured rate, in requests per second.
 fn configured(policy: &Policy) -> Option<f64> {
     if policy.trust == Trust::Waits {
         return Some(f64::INFINITY);

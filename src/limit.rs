@@ -1,4 +1,5 @@
-//! What an API allows, and when the next request fits into it. Pure: told the time, never reads it.
+//! Limits of an API, and the earliest time at which the next request fits. Pure: told the time,
+//! never reads it.
 
 mod ahead;
 mod amount;

@@ -1,4 +1,4 @@
-//! Listening sockets, and what becomes of errors of `accept`.
+//! Listening sockets, and the handling of errors of `accept`.
 
 mod given;
 mod passing;
@@ -23,34 +23,34 @@ pub use self::{
     passing::{receive as receive_sockets, send as send_sockets},
 };
 
-/// How many connections may wait for `accept`: a burst of workers starts at once.
+/// Connections that may wait for `accept`: a burst of workers starts at once.
 pub const BACKLOG: u32 = 8192;
 /// A client's connection is probed after this long without a segment: NATs and load balancers forget silent ones after 120
 /// to 350 s, and a request may wait for hours.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 /// A probe without an answer is repeated after this long.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
-/// Number of unanswered probes that end the connection, two minutes after its last segment. A machine that has died loses
-/// its place in the queue. TCP_USER_TIMEOUT would end those of slow readers, too.
+/// Number of unanswered probes that end the connection, two minutes after its last segment. A machine that has died
+/// loses its place in the queue. TCP_USER_TIMEOUT would end connections of slow readers, too.
 const MAX_LOST_PROBES: u32 = 4;
-/// How long to pause when the system has no file descriptor left.
+/// Pause while the system has no file descriptor left.
 const EXHAUSTED: Duration = Duration::from_millis(100);
-/// So many file descriptors, or such a part of them if those are fewer, are kept from clients that come: those that are there
-/// need one each for the API, and would be refused for want of it.
+/// File descriptors that new clients may not use: this number, or this part of all descriptors if that is fewer. Each
+/// present client needs one for its API, and its request would fail without one.
 const KEPT: u64 = 64;
 const PART: u64 = 8;
 
 /// Listens on `addr`.
 pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restarted proxy must not wait for the last one's connections to be forgotten.
+    // A restarted proxy must not wait until the system forgets the last process' connections.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     probe_silent_clients(&socket)?;
     socket.listen(BACKLOG)
 }
 
-/// Has the system probe connections that are accepted from `listener` (TCP keep-alive): they inherit its options.
+/// Lets the system probe connections that are accepted from `listener` (TCP keep-alive): they inherit its options.
 fn probe_silent_clients(listener: &impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_keepidle(listener, PROBE_AFTER)?;
     sockopt::set_tcp_keepintvl(listener, PROBE_INTERVAL)?;
@@ -58,13 +58,13 @@ fn probe_silent_clients(listener: &impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
-/// The next connection. Errors of single connections are passed over; when descriptors run out the caller has to free some, and
-/// to pause, so that it neither spins nor dies.
+/// The next connection. Ignores errors of single connections. When descriptors run out, the caller must free some and
+/// pause, so that it neither spins nor dies.
 pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Without it an answer's last segment waits for the client's delayed acknowledgement.
+                // Without this option an answer's last segment waits for the client's delayed acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
                     warn!(%error, "could not set TCP_NODELAY");
                 }
@@ -76,14 +76,14 @@ pub async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr
     }
 }
 
-/// Whether `stream` was given one of the last file descriptors, which are not for clients that come. The lowest that is free is
-/// always given first.
+/// Returns whether `stream` was given one of the last file descriptors, which new clients may not use. The system
+/// always gives the lowest free descriptor first.
 pub fn is_among_the_last(stream: &impl AsRawFd) -> bool {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     u64::try_from(stream.as_raw_fd()).is_ok_and(|number| number >= most - (most / PART).min(KEPT))
 }
 
-/// Whether the next one would be given one of these.
+/// Returns whether the next descriptor would be one of the last.
 pub fn is_nearly_exhausted(any: &impl AsFd) -> bool {
     fcntl_dupfd_cloexec(any, 0).map_or(true, |next| is_among_the_last(&next))
 }

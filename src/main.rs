@@ -1,10 +1,11 @@
-//! The binary: everything is in the library.
+//! The binary. All code is in the library.
 
 use std::{io::Write as _, process::ExitCode};
 
 use andante::cli::Cli;
 
-/// glibc's malloc keeps 8 KiB more of a waiting connection resident (docs/decisions/allocator.md).
+/// jemalloc, because glibc's malloc keeps 8 KiB more of a waiting connection resident
+/// (docs/decisions/allocator.md).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

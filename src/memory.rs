@@ -1,9 +1,9 @@
 //! The process's memory account: how much memory it may take (`max-memory`), and which holder has how much of it.
 //!
-//! Charges are coarse: a connection reserves a few KiB at once, so that a small request touches no shared counter. What is
-//! not charged is still counted: the resident memory is read again while charges grow. A holder may take as much as is
-//! left free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So the largest
-//! holder is refused first, and one that holds little is served while others fill the memory.
+//! Charges are coarse: a connection reserves a few KiB at once, so that a small request touches no shared counter.
+//! Uncharged memory is still counted: the resident memory is read again while charges grow. A holder may take as much
+//! as is left free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So the
+//! largest holder is refused first, and one that holds little is served while others fill the memory.
 
 mod machine;
 
@@ -14,15 +14,15 @@ use parking_lot::{Mutex, MutexGuard};
 pub use self::machine::default_bytes;
 use crate::clock::{Clock, Instant};
 
-/// The part of the memory that no holder is given: an allocator keeps freed pages for a while, and the kernel's page tables,
-/// threads and small values are charged to nobody.
+/// Part of the memory that no holder is given. An allocator keeps freed pages for a while, and the kernel's page
+/// tables, threads and small values are charged to no holder.
 const RESERVE_PART: u64 = 8;
-/// The part of the memory that is left when clients with little are refused. Only charges count for that: memory that nobody is
-/// charged for refuses no client with little.
+/// Part of the memory that is left when clients with little are refused. Only charges count for that: uncharged memory
+/// refuses no client with little.
 const BRIM_PART: u64 = 16;
-/// A holder with less than this part of the memory counts as one with little.
+/// A holder with less than this part of the memory has little.
 const LITTLE_PART: u64 = 64;
-/// A holder with less than this part of the memory is not ended: an allocator may keep as much that is free.
+/// A holder with less than this part of the memory is not ended: an allocator may keep that much free memory.
 const LARGE_PART: u64 = 8;
 /// A charge of up to this many bytes is refused only when nothing is left: a connection with up to three usual requests.
 pub const SMALL_BYTES: u64 = 16 * 1024;
@@ -30,12 +30,12 @@ pub const SMALL_BYTES: u64 = 16 * 1024;
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const SAMPLE_PART: u64 = 64;
 
-/// A party that memory is charged to.
+/// Owner of charged memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// The requests of a client, by its address or the first one of its network.
     Client(IpAddr),
-    /// Stored answers, and those that readers have in their hands.
+    /// Stored answers, including those that are being sent.
     Cache,
     /// Pages of the admin address.
     Pages,
@@ -52,19 +52,19 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct Account {
     holders: HashMap<Holder, u64>,
-    /// The sum over all holders.
+    /// Sum of the charges of all holders.
     charged: u64,
     /// The resident memory when nothing was charged.
     base: u64,
-    /// The resident memory as it was read last, the charges of that time, and the time.
+    /// The resident memory at the last reading, with the charges and the time of that reading.
     resident: u64,
     charged_then: u64,
     read: Option<Instant>,
-    /// Whether somebody reads it at the moment.
+    /// A thread is reading the resident memory.
     reading: bool,
 }
 
-/// Memory that a holder has. Dropped, it is given back.
+/// Memory that a holder has. Dropping the charge returns the memory.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<Memory>,
@@ -97,8 +97,8 @@ impl Memory {
         self.account.lock().charged
     }
 
-    /// Whether the connections of `holder` are to end: the process has more memory than its bound, and `holder` most of it. The
-    /// resident memory counts, too, so this is how memory that nobody is charged for becomes free.
+    /// Returns whether the connections of `holder` are to end: the process has more memory than its bound, and `holder`
+    /// most of it. The resident memory counts, too, so that uncharged memory becomes free this way.
     pub fn is_to_end(&self, holder: Holder) -> bool {
         let mut account = self.account.lock();
         self.sample(&mut account);
@@ -123,7 +123,7 @@ impl Memory {
         true
     }
 
-    /// Reads the resident memory, unless it was read only just now. The account is unlocked meanwhile.
+    /// Reads the resident memory, unless the last reading is recent. The account is unlocked meanwhile.
     fn sample(&self, account: &mut MutexGuard<'_, Account>) {
         let Some(charged) = account.begin_sample(self.bytes, self.clock.now()) else { return };
         let resident = MutexGuard::unlocked(account, machine::resident_bytes).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Memory {
 // === impl Account ===
 
 impl Account {
-    /// Begins to read the resident memory if that is due. Returns the charges of this time.
+    /// Begins a reading of the resident memory if it is due. Returns the present charges.
     fn begin_sample(&mut self, bytes: u64, now: Instant) -> Option<u64> {
         let grown = self.charged.saturating_sub(self.charged_then);
         let recent = self.read.is_some_and(|read| now.since(read) < SAMPLE_EVERY);
@@ -145,13 +145,13 @@ impl Account {
         Some(self.charged)
     }
 
-    /// Memory in use: as it was read plus what was charged since then, and at least the charges.
+    /// Memory in use: the last reading plus later charges, and at least the charges.
     fn used(&self) -> u64 {
         let since = self.charged.saturating_sub(self.charged_then);
         (self.resident + since).max(self.base + self.charged)
     }
 
-    /// Whether `holder` may take `more` bytes for a charge of `after` bytes.
+    /// Returns whether `holder` may take `more` bytes for a charge of `after` bytes.
     fn fits(&self, bytes: u64, holder: Holder, more: u64, after: u64) -> bool {
         let (used, held) = (self.used() + more, self.holders.get(&holder).copied().unwrap_or_default() + more);
         let free = (bytes - bytes / RESERVE_PART).saturating_sub(used);
@@ -159,7 +159,7 @@ impl Account {
         held <= free || little || (after <= SMALL_BYTES && free > 0)
     }
 
-    /// Whether more memory than `bytes` is in use, and `holder` is the largest and has a large part of it.
+    /// Returns whether more memory than `bytes` is in use, and `holder` is the largest and has a large part of it.
     fn is_to_end(&self, bytes: u64, holder: Holder) -> bool {
         let held = self.holders.get(&holder).copied().unwrap_or_default();
         self.used() > bytes && held >= bytes / LARGE_PART && self.holders.values().all(|other| *other <= held)
@@ -169,7 +169,7 @@ impl Account {
 // === impl Charge ===
 
 impl Charge {
-    /// Makes this a charge of `bytes`. Returns `false`, and changes nothing, if the account has no room for more.
+    /// Changes this charge to `bytes`. Returns `false`, and changes nothing, if the account has no room for more.
     pub fn resize(&mut self, bytes: u64) -> bool {
         let done = bytes == self.bytes || self.memory.change(self.holder, self.bytes, bytes);
         if done {
@@ -196,7 +196,7 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    /// An account of 64 MiB whose process has no memory of its own: `resident` is what is charged.
+    /// An account of 64 MiB whose process has no memory of its own: `resident` equals the charges.
     fn account() -> Account {
         Account::default()
     }

@@ -1,4 +1,5 @@
-//! What andante counts, and how Prometheus reads it. Owns a registry of its own; reads no clock and answers no request.
+//! andante's metrics, and the form in which Prometheus reads them. Owns a registry of its own; reads no clock and
+//! answers no request.
 //!
 //! The code on the way of a request holds a [`RuleMetrics`] with resolved handles: counting is an atomic addition,
 //! never a look-up.
@@ -37,7 +38,7 @@ use self::{
     reuse::BothSides,
 };
 
-/// Named as Prometheus names its own.
+/// Names and help texts, named like Prometheus' own metrics.
 const CONFIG: [[&str; 2]; 2] = [
     ["andante_config_last_reload_successful", "Whether the configuration that was loaded last holds."],
     [
@@ -46,7 +47,7 @@ const CONFIG: [[&str; 2]; 2] = [
     ],
 ];
 
-/// Everything that andante counts. Clones share the same numbers.
+/// All metrics of andante. Clones share the same numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     shared: Arc<MetricsState>,
@@ -56,13 +57,13 @@ pub struct Metrics {
     pub upstream_connections: IntGauge,
     /// Requests of workers by their connection.
     pub client_reuse: Reuse,
-    /// Tries by their connection to the API.
+    /// Attempts by their connection to the API.
     pub upstream_reuse: Reuse,
     /// Requests to the admin API with a wrong token.
     pub wrong_tokens: IntCounter,
-    /// Whether the configuration that was loaded last holds, and when the one that holds was loaded.
+    /// Success of the last load of a configuration, and the time of the last successful load.
     config: [Gauge; 2],
-    /// Whether what is sent is written down.
+    /// 1 while the state is persisted, else 0.
     state: Gauge,
 }
 
@@ -83,14 +84,14 @@ struct Known {
 // === impl Metrics ===
 
 impl Metrics {
-    /// How many hosts without a rule get a label of their own.
+    /// Number of hosts without a rule that get a label of their own.
     pub const UNRULED_HOSTS: usize = 100;
     /// The label that all further hosts without a rule share.
     pub const OTHER: &str = "other";
-    /// What the pace of a limit is called, and what it means: what was learned is added to what is configured.
+    /// Name and help text of the pace of a limit: learned limits are added to configured ones.
     pub const PACE: [&str; 2] = families::PACE;
 
-    /// Numbers of its own, all at zero, with `andante_build_info` and the process' own metrics.
+    /// New metrics, all at zero, with `andante_build_info` and the process' own metrics.
     pub fn new() -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry);
@@ -132,8 +133,8 @@ impl Metrics {
         self.shared.rules.lock().rule(name, &self.shared.families)
     }
 
-    /// The numbers of a `host` that no rule is for. The first [`Self::UNRULED_HOSTS`] of them have numbers of their
-    /// own, all others share those of [`Self::OTHER`]: a worker that crawls the web must not grow `/metrics` without
+    /// The numbers of a `host` without a rule. The first [`Self::UNRULED_HOSTS`] hosts have numbers of their own,
+    /// all others share those of [`Self::OTHER`]. So a worker that crawls the web cannot grow `/metrics` without
     /// bound.
     pub fn unruled(&self, host: &str) -> Arc<RuleMetrics> {
         let mut known = self.shared.rules.lock();
@@ -148,7 +149,7 @@ impl Metrics {
         known.rule(label, &self.shared.families)
     }
 
-    /// How many requests ended this way so far, over all rules and hosts.
+    /// Number of requests that ended with `outcome` so far, over all rules and hosts.
     pub fn counted(&self, outcome: CallOutcome) -> u64 {
         self.shared.rules.lock().rules.values().map(|rule| rule.counted(outcome)).sum()
     }
@@ -158,12 +159,12 @@ impl Metrics {
         drop(self.rule(name));
     }
 
-    /// Tunnels that were intercepted so far, over all rules and hosts, by what came of them.
+    /// Intercepted tunnels so far, over all rules and hosts, by outcome.
     pub fn interceptions(&self) -> BTreeMap<String, u64> {
         sums(&self.shared.families.interceptions, "outcome")
     }
 
-    /// Turns inside of tunnels so far, over all rules and hosts, by [`TurnOutcome`].
+    /// Turns inside tunnels so far, over all rules and hosts, by [`TurnOutcome`].
     pub fn turns(&self) -> BTreeMap<String, u64> {
         sums(&self.shared.families.turns, "outcome")
     }
@@ -173,12 +174,12 @@ impl Metrics {
         sums(&self.shared.families.answers, "code")
     }
 
-    /// How many times a request was sent again so far, over all rules and hosts.
+    /// Number of retries so far, over all rules and hosts.
     pub fn retried(&self) -> u64 {
         sums(&self.shared.families.retries, "reason").into_values().sum()
     }
 
-    /// How many requests needed no slot so far, over all rules and hosts.
+    /// Number of requests that needed no slot so far, over all rules and hosts.
     pub fn saved(&self) -> u64 {
         sums(&self.shared.families.savings, "by").into_values().sum()
     }
@@ -191,7 +192,7 @@ impl Metrics {
         }
     }
 
-    /// A configuration was loaded at `at`, since 1970; `good` says that it holds.
+    /// Records that a configuration was loaded at `at`, since 1970; `good` tells that it was valid.
     pub fn config_loaded(&self, good: bool, at: Duration) {
         let [successful, timestamp] = &self.config;
         successful.set(f64::from(u8::from(good)));
@@ -200,22 +201,22 @@ impl Metrics {
         }
     }
 
-    /// Whether what is sent is written down, from now on as long as nothing else is said.
+    /// Records whether the state is persisted, until the next call.
     pub fn state_written(&self, written: bool) {
         self.state.set(f64::from(u8::from(written)));
     }
 
-    /// Shows whether what is sent is written down.
+    /// Shows the metric of [`state_written`](Self::state_written).
     pub fn show_state(&self) {
         self.register(Box::new(self.state.clone()));
     }
 
-    /// All numbers, as they are now.
+    /// Present values of all metrics.
     pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
         self.shared.registry.gather()
     }
 
-    /// All numbers, in the [text exposition format 0.0.4][format].
+    /// All metrics, in the [text exposition format 0.0.4][format].
     ///
     /// [format]: https://prometheus.io/docs/instrumenting/exposition_formats/
     pub fn render(&self) -> String {
@@ -228,7 +229,7 @@ impl Metrics {
 }
 
 impl Metrics {
-    /// All numbers, in the [OpenMetrics text format 1.0][format].
+    /// All metrics, in the [OpenMetrics text format 1.0][format].
     ///
     /// [format]: https://prometheus.io/docs/specs/om/open_metrics_spec/
     pub fn render_openmetrics(&self) -> String {
@@ -375,7 +376,7 @@ mod tests {
             line.unwrap().parse::<f64>().unwrap()
         };
         let before = used();
-        // Rendering takes time of its own.
+        // Rendering takes processor time itself.
         let after = (0..1000).map(|_| used()).find(|after| *after > before).unwrap();
         assert!(before > 0.0 && after - before < 1.0, "{before} {after}");
     }

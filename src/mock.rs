@@ -1,7 +1,7 @@
-//! An API that really enforces its limit: what andante is tried against, because a real one must not be.
+//! An API that really enforces its limit, for trying andante without a real API.
 //!
 //! [`Limiter`] decides and is pure; [`Api`] serves its decisions over HTTP, in the [`MockDialect`] of a real provider.
-//! Control pages below `/__mock/` tell what it saw, and change its world while it runs.
+//! Control pages below `/__mock/` report its counts, and change its behaviour while it runs.
 
 mod api;
 mod control;

@@ -1,4 +1,4 @@
-//! Which rule a request falls under. Pure: canonical hosts in, a policy out.
+//! The rule for each request. Pure: canonical hosts in, a policy out.
 
 mod added;
 mod answers;

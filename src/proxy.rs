@@ -1,9 +1,9 @@
 //! The proxy: from a worker's connection to the upstream's answer.
 //!
-//! `stack` shows the way of a request, top to bottom. The sub-modules are layers, each of which knows only those before
-//! it: `message` (fields and bodies), `outbound` (connections to upstreams), `call` with `session` and `exchange` (a
-//! request at each stage of its way), `steps`, `explain` (what they would make of a request), `stack`, `inbound` (workers'
-//! connections).
+//! `stack` shows the way of a request, top to bottom. The sub-modules are layers, and each one knows only the layers
+//! before it: `message` (fields and bodies), `outbound` (connections to upstreams), `call` with `session` and
+//! `exchange` (a request at each stage of its way), `steps`, `explain` (their effect on a request), `stack`, `inbound`
+//! (workers' connections).
 
 mod cache;
 mod call;

@@ -1,7 +1,8 @@
-//! What outlives the process: the port, and the places that implement it. Knows of lanes only their names and bytes.
+//! State that outlives the process: the port, and its implementations. Knows only the names and bytes of lanes.
 //!
-//! A store takes a batch as a whole or not at all, and has it when [`Store::commit`] returns, whatever happens to the
-//! process or the machine afterwards. It keeps a [`Header`] beside the lanes, which says until when it is complete.
+//! A store takes a batch as a whole or not at all. When [`Store::commit`] returns, the batch survives any failure of
+//! the process or the machine. A store keeps a [`Header`] beside the lanes, with the time until which the store is
+//! complete.
 
 mod disk;
 mod file;
@@ -25,70 +26,71 @@ pub use self::{
 };
 use crate::{clock::Instant, limit::Gap};
 
-/// A place that keeps lanes.
+/// A place that persists lanes.
 pub trait Store: Send {
-    /// All that was committed; the header is `None` if nothing ever was.
+    /// Everything that was committed; the header is `None` if nothing ever was.
     fn read(&self) -> Result<Stored, StoreError>;
 
-    /// Replaces the lanes that are in `batch`, and the header. Returns when that is sure to last.
+    /// Replaces the lanes that are in `batch`, and the header. Returns when the change is durable.
     fn commit(&mut self, batch: &Batch<'_>) -> Result<(), StoreError>;
 }
 
-/// What a store has.
+/// Contents of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored {
-    /// Of whom it is the memory, and until when.
+    /// Owner of the contents, and the time until which they are complete.
     pub header: Option<Header>,
     /// Lanes by their names.
     pub lanes: Vec<(String, Vec<u8>)>,
 }
 
-/// What is committed together.
+/// Changes that are committed together.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// How the store stands after it.
+    /// Header after the commit.
     pub header: &'a Header,
-    /// The lanes that have changed.
+    /// Lanes that have changed.
     pub lanes: &'a [(Arc<str>, Vec<u8>)],
-    /// The lanes that are to be forgotten.
+    /// Lanes to forget.
     pub gone: &'a [Arc<str>],
 }
 
-/// How a store stands.
+/// Header of a store: its format and its completeness.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// Of the form in which all is written: [`VERSION`](Self::VERSION).
+    /// Version of the format: [`VERSION`](Self::VERSION).
     pub version: u32,
-    /// Counts the commits.
+    /// Number of commits.
     pub commits: u64,
-    /// All that happened until then is in the store.
+    /// Time until which the store contains everything that happened.
     pub stamp: Stamp,
-    /// Nothing happened afterwards: the process has ended as it should.
+    /// Set if nothing happened afterwards, because the process ended properly.
     pub clean: bool,
-    /// The last time of which nobody knows what was sent in it.
+    /// Last period for which the requests sent are unknown.
     pub gap: Option<Gap>,
-    /// Before then, nothing is known of lanes that are not in the store: an earlier one could not be read.
+    /// Set if an earlier store could not be read: before this instant nothing is known of lanes that are not in the
+    /// store.
     pub lost: Option<Instant>,
-    /// What hashes of clients' words are keyed with that the records have; zeros if there is none yet.
+    /// Key of the records' hashes of clients' words; zeros if there is none yet.
     pub secret: [u64; 2],
 }
 
-/// Why a store does not do what it should.
+/// Reason why a store fails.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// What is there cannot be read, or is not ours.
+    /// The contents cannot be read, or are not andante's.
     #[error("{0}")]
     Corrupt(String),
-    /// A later andante wrote it.
+    /// A later version of andante wrote it.
     #[error("it was written by a later andante, in version {0} of its form; this one knows {known}", known = Header::VERSION)]
     Newer(u32),
-    /// The disk, or whatever is below.
+    /// The disk, or a layer below, fails.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Header {
-    /// What this andante writes and reads.
+    /// Version of the format that this andante writes and reads.
     pub const VERSION: u32 = 1;
 }

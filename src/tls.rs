@@ -1,7 +1,7 @@
-//! TLS towards upstreams: whom to believe, who we are, which protocol. Opens no connection and decides no route.
+//! TLS towards upstreams: trust, client certificates, and protocols. Opens no connection and decides no route.
 //!
-//! Upstreams are verified against the host that was asked for, or the name that a rule gives: by the system's trust
-//! store and `upstream-ca`, with the lists of `upstream-crl`. There is no way to switch that off.
+//! Upstreams are verified against the requested host, or the name that a rule gives. The system's trust store,
+//! `upstream-ca` and the lists of `upstream-crl` decide. There is no way to switch that off.
 
 mod date;
 mod der;
@@ -34,38 +34,38 @@ use crate::{
     policy::{Egress, Identity, Origin, Policy, Rules},
 };
 
-/// How many upstreams' sessions can be resumed, for each way of [`TlsClient`].
+/// Upstreams whose sessions can be resumed, for each [`TlsClient`].
 const SESSIONS: usize = 1024;
 
-/// All that is known about TLS towards upstreams. One for a process.
+/// TLS settings towards upstreams, one value for the process.
 pub struct Tls {
-    /// The ways that rules ask for, besides the plain one.
+    /// Clients for rules with settings of their own; all other rules use the plain client.
     ways: Vec<TlsClient>,
     plain: TlsClient,
 }
 
-/// Speaks TLS the way that one rule says. Cheap to clone.
+/// TLS with the settings of one rule. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsClient(Arc<Way>);
 
-/// Which protocol the upstream agreed to.
+/// Protocol that the upstream agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1, or an upstream that agrees to nothing.
+    /// HTTP/1.1, also for an upstream that agrees on nothing.
     Http1,
     /// HTTP/2.
     Http2,
 }
 
 struct Way {
-    /// By what rules ask for it.
+    /// Settings of the rules.
     identity: Option<Identity>,
     sni: Option<String>,
-    /// The same, read.
+    /// Parsed form of these settings.
     certificate: Option<Arc<SingleCertAndKey>>,
     name: Option<ServerName<'static>>,
     shared: Arc<ClientBasis>,
-    /// Made at the first connection, for it needs the trust store.
+    /// Made at the first connection, because it needs the trust store.
     configs: OnceCell<Configs>,
 }
 
@@ -74,7 +74,7 @@ struct Configs {
     http1: Arc<ClientConfig>,
 }
 
-/// What all ways have in common.
+/// Parts that all clients share.
 struct ClientBasis {
     provider: Arc<CryptoProvider>,
     trust: TrustRoots,
@@ -83,8 +83,8 @@ struct ClientBasis {
 // === impl Tls ===
 
 impl Tls {
-    /// Reads what `rules` name, and the files with authorities (`ca`) and with lists of revoked certificates (`crl`).
-    /// The system's trust store is read later, at the first connection: it is large.
+    /// Reads the files that `rules` name, the authorities (`ca`), and the lists of revoked certificates (`crl`). The
+    /// system's trust store is read later, at the first connection: it is large.
     pub fn new(ca: &[PathBuf], crl: &[PathBuf], rules: &Rules) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let shared = Arc::new(ClientBasis { trust: TrustRoots::new(ca, crl, provider.clone())?, provider });
@@ -98,13 +98,13 @@ impl Tls {
         Ok(Self { ways, plain })
     }
 
-    /// How upstreams under `policy` are spoken to, which is a rule's, or none's. To be remembered by the route.
+    /// TLS client for upstreams under `policy`, whether a rule's or the default. The route keeps it.
     pub fn client(&self, policy: &Policy) -> TlsClient {
         let found = self.ways.iter().find(|way| way.is_for(&policy.egress));
         found.unwrap_or(&self.plain).clone()
     }
 
-    /// How a server is spoken to that no rule is for.
+    /// TLS client for servers without a rule.
     pub fn plain(&self) -> TlsClient {
         self.plain.clone()
     }
@@ -131,10 +131,11 @@ impl TlsClient {
         self.0.identity == egress.identity && self.0.sni == egress.sni
     }
 
-    /// Speaks TLS over `stream`, which leads to `origin`, and says what was agreed on. `http1_only` is for upgrades.
+    /// Performs a TLS handshake over `stream`, which leads to `origin`, and returns the agreed protocol. `http1_only`
+    /// is for upgrades.
     ///
-    /// Not bounded in time: the caller knows how long it may take. An alert may also come later, with the first bytes
-    /// that are read: [`failure`] tells it from other failures.
+    /// Has no time limit: the caller sets one. An alert may also come later, with the first bytes that are read:
+    /// [`failure`] tells it from other failures.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         origin: &Origin,
@@ -155,7 +156,7 @@ impl TlsClient {
     }
 }
 
-/// The name that certificates are looked through for.
+/// The name that is looked up in certificates.
 fn server_name(host: &str) -> Option<ServerName<'static>> {
     match host.parse::<std::net::IpAddr>() {
         Ok(address) => Some(ServerName::IpAddress(IpAddr::from(address))),
@@ -170,7 +171,7 @@ impl Way {
         let verifier = self.shared.trust.verifier().await.map_err(|untrusted| untrusted.about(origin))?;
         let both =
             self.config(verifier).map_err(|error| Error::Tls { origin: origin.to_string(), source: error.into() })?;
-        // They share what is known about sessions.
+        // The copies share stored sessions.
         let mut http1 = both.clone();
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Configs { both: Arc::new(both), http1: Arc::new(http1) })
@@ -178,7 +179,7 @@ impl Way {
 
     fn config(&self, verifier: Arc<dyn ServerCertVerifier>) -> Result<ClientConfig, rustls::Error> {
         let builder = ClientConfig::builder_with_provider(self.shared.provider.clone());
-        // "Dangerous" is the door to any verifier of one's own; see `trust` for what ours adds.
+        // rustls calls every custom verifier "dangerous"; see `trust` for what this one adds.
         let builder =
             builder.with_safe_default_protocol_versions()?.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &self.certificate {

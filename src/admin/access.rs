@@ -23,8 +23,8 @@ pub(super) struct Access {
 
 /// Lifetime of the record of a wrong token. Each address is logged once in that time.
 const MEMORY: Duration = Duration::from_secs(60);
-/// While a wrong token is remembered, each further one is looked at after this long: with 64 connections that is 64
-/// guesses a second, and an operator with the right token waits a second.
+/// Delay of each further token while a wrong one is remembered. With 64 connections that is 64 guesses a second,
+/// and an operator with the right token waits a second.
 const PENALTY: Duration = Duration::from_secs(1);
 /// Wrong tokens from further addresses are only counted.
 const MAX_LOGGED_ADDRESSES: usize = 100;
@@ -90,7 +90,7 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef";
 
-    /// Whether a request with this `Authorization` is let in, and after how long.
+    /// Returns whether a request with this `Authorization` is let in, and the delay.
     async fn asks(access: &Access, authorization: Option<&str>) -> (bool, Duration) {
         let value = authorization.map(|said| (header::AUTHORIZATION, HeaderValue::from_str(said).unwrap()));
         let clock = Clock::start();

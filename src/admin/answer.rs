@@ -1,4 +1,4 @@
-//! What an answer of the admin address is made of.
+//! Building blocks of the admin address's answers.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{Either, Full};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::live::Streamed;
 
-/// An answer: whole, or one that goes on.
+/// An answer: complete, or a stream.
 pub(super) type PageAnswer = Response<Either<Full<Bytes>, Streamed>>;
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -21,12 +21,12 @@ struct Problem<'a> {
     detail: String,
 }
 
-/// A page that is whole.
+/// A complete page.
 pub(super) fn page(status: StatusCode, kind: HeaderValue, text: impl Into<Bytes>) -> PageAnswer {
     respond(status, kind, Either::Left(Full::new(text.into())))
 }
 
-/// A page that browsers must not cache, and whose type they must not guess.
+/// An answer that browsers must not cache, and whose type they must not guess.
 pub(super) fn respond(status: StatusCode, kind: HeaderValue, body: Either<Full<Bytes>, Streamed>) -> PageAnswer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -37,7 +37,7 @@ pub(super) fn respond(status: StatusCode, kind: HeaderValue, body: Either<Full<B
     answer
 }
 
-/// A refusal of the API's.
+/// A refusal by the API.
 pub(super) fn problem(status: StatusCode, title: &str, detail: String) -> PageAnswer {
     let mut answer = json(status, &Problem { title, status: status.as_u16(), detail });
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

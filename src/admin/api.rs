@@ -1,4 +1,4 @@
-//! `/api/v1`: what operators change while andante runs. Every change needs the token, and is logged with who made it.
+//! `/api/v1`: changes by operators while andante runs. Every change needs the token, and is logged with its author.
 
 mod changes;
 
@@ -18,16 +18,16 @@ use super::{
 };
 use crate::limit::{Limits, Unit};
 
-/// What the API takes and gives, for programs and people.
+/// Description of the API, for programs and people.
 const DESCRIPTION: &str = include_str!("api/openapi.json");
-/// More than any change needs.
+/// Longest body: more than any change needs.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// Who asks.
+/// Sender of a request.
 pub(super) struct Caller<'a> {
     pub(super) fields: &'a HeaderMap,
     pub(super) peer: Option<SocketAddr>,
-    /// Whether the pages are on loopback.
+    /// The pages are on loopback.
     pub(super) near: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn answer(
     body: Incoming,
 ) -> PageAnswer {
     let reads = *method == Method::GET || *method == Method::HEAD;
-    // Comes as a POST so that no credential is in a URL, and changes nothing.
+    // Uses POST so that no credential is in a URL, and changes nothing.
     let explains = *method == Method::POST && path == "/api/v1/explain";
     if !((reads || explains) && caller.near)
         && let Some(refusal) = access.refusal(caller.fields, caller.peer.map(|peer| peer.ip())).await
@@ -67,17 +67,17 @@ pub(super) async fn answer(
     }
 }
 
-/// The request that is asked about, and who sends it.
+/// The request to explain, and its client.
 async fn question(fields: &HeaderMap, body: Incoming) -> Result<(Request<()>, IpAddr), PageAnswer> {
     let question: Question = read(fields, body).await?;
     let request = question.request().map_err(|error| bad(error.to_string()))?;
     Ok((request, question.client()))
 }
 
-/// The JSON that was sent.
+/// The JSON in the request's body.
 async fn read<T: DeserializeOwned>(fields: &HeaderMap, body: Incoming) -> Result<T, PageAnswer> {
     let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    // Forms of other sites cannot say this.
+    // Forms of other sites cannot send this type.
     if !kind.to_ascii_lowercase().starts_with(b"application/json") {
         let detail = "send JSON, and say `Content-Type: application/json`".to_owned();
         return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no JSON", detail));
@@ -127,7 +127,7 @@ fn steer(source: &dyn StatusSource, lanes: &LaneChoice, steering: &Steering, cal
     json(StatusCode::OK, &steered)
 }
 
-/// The names of the rules whose lanes are of this `host`: people who take a host for the name of its rule are told them.
+/// Names of the rules whose lanes have this `host`. Helps people who take a host for the name of its rule.
 fn rules_of(source: &dyn StatusSource, host: &str) -> Vec<String> {
     let lanes = source.status().lanes.into_iter().filter(|lane| lane.host == host);
     let mut rules: Vec<String> = lanes.map(|lane| format!("{:?}", lane.rule)).collect();
@@ -135,8 +135,8 @@ fn rules_of(source: &dyn StatusSource, host: &str) -> Vec<String> {
     rules
 }
 
-/// What is wrong with other `limits` for `rule`, which counts `units` beside requests: its requests say what they take of these,
-/// and would be refused.
+/// Problem with new `limits` for `rule`, whose requests state costs in `units`. A limit in another unit would refuse
+/// all requests.
 fn slip(rule: &str, limits: &Limits, units: &[Unit]) -> Option<String> {
     let unknown = |unit: &Unit| *unit != Unit::REQUESTS && !units.contains(unit);
     let slip = limits.units().find(unknown).filter(|_| !units.is_empty())?;

@@ -1,4 +1,4 @@
-//! The live page's files, which are part of the program, and what a browser may do with them.
+//! The live page's files, which are part of the program, and the restrictions on browsers that show it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -11,7 +11,7 @@ pub(super) struct Asset {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// All of them.
+/// All files of the page.
 const ASSETS: &[Asset] = &[
     Asset { path: "/", kind: "text/html; charset=utf-8", text: include_str!("page/index.html") },
     Asset { path: "/page/style.css", kind: "text/css; charset=utf-8", text: include_str!("page/style.css") },
@@ -26,8 +26,8 @@ const ASSETS: &[Asset] = &[
     Asset { path: "/page/words.js", kind: SCRIPT, text: include_str!("page/words.js") },
 ];
 
-/// Nothing from elsewhere, nothing written into the page itself, and no page around this one: what an API or a worker says
-/// can do nothing here even if it gets into the page.
+/// Forbids foreign resources, inline scripts and framing. So text from an API or a worker cannot do anything even if it
+/// gets into the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
@@ -37,7 +37,7 @@ pub(super) fn at(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// Tells browsers how little they may do with a page.
+/// Limits what browsers may do with a page.
 pub(super) fn confine(fields: &mut HeaderMap) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),

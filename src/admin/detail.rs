@@ -1,4 +1,4 @@
-//! What the live page shows beside `/status`: one lane opened, and what happened lately.
+//! Data of the live page besides `/status`: one opened lane, and recent events.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
@@ -6,56 +6,56 @@ use serde::Serialize;
 
 use super::status::LaneStatus;
 
-/// Which lane: a rule's name and a host. Written with a space between them, which no host has.
+/// Name of a lane: a rule's name and a host. Written with a space between them, which no host has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneName {
-    /// The rule's name, as [`LaneStatus::rule`] has it.
+    /// The rule's name, as in [`LaneStatus::rule`].
     pub rule: Arc<str>,
     /// The host.
     pub host: Arc<str>,
 }
 
-/// How many wait in a lane.
+/// Number of requests that wait in a lane.
 #[derive(Clone, Debug)]
 pub struct QueueLength {
-    /// Which lane.
+    /// The lane.
     pub lane: LaneName,
-    /// So many.
+    /// Waiting requests.
     pub waiting: u64,
 }
 
-/// One lane, with what is counted of its rule.
+/// A lane, with the counts of its rule.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LaneDetail {
     /// The lane.
     pub lane: LaneStatus,
-    /// How long requests of its rule waited for a slot, the shortest waits first.
+    /// Waits for a slot of the rule's requests, the shortest waits first.
     pub waits: Vec<WaitBucket>,
     /// Answers to requests of its rule so far, by status code.
     pub answers: BTreeMap<String, u64>,
 }
 
-/// Requests that waited about as long.
+/// Requests with waits in one range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WaitBucket {
-    /// So many seconds at most; `null` in the last one, which has no bound.
+    /// Upper bound of the wait in seconds; `null` in the last bucket, which has no bound.
     pub at_most_s: Option<f64>,
-    /// How many waited so long, and longer than the bucket before says.
+    /// Requests in this bucket and in no shorter one.
     pub count: u64,
 }
 
-/// Something that happened in a lane.
+/// An event in a lane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct News {
-    /// Counts up from 1.
+    /// Number of the event, counted from 1.
     pub number: u64,
-    /// When, in seconds since the start.
+    /// Time in seconds since the start.
     pub at_s: f64,
     /// The rule's name.
     pub rule: String,
     /// The host.
     pub host: String,
-    /// What happened, in a sentence.
+    /// Description of the event in a sentence.
     pub text: String,
 }
 

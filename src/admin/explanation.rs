@@ -1,4 +1,4 @@
-//! What `andante explain` and `/api/v1/explain` say of a request, which is a contract. Times are in seconds.
+//! Answer of `andante explain` and `/api/v1/explain` about a request, which is a contract. Times are in seconds.
 
 use std::{net::IpAddr, str::FromStr as _};
 
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 use super::status::{LaneStatus, LimitStatus};
 use crate::policy::HostPattern;
 
-/// A request that is asked about.
+/// A request to explain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// Its URL, or a path of a gateway.
+    /// URL of the request, or a path of a gateway.
     pub url: String,
-    /// Its method; GET unless said otherwise.
+    /// Method of the request; GET by default.
     #[serde(default = "get")]
     pub method: String,
-    /// Its header fields, as in `Name: value`.
+    /// Header fields, in the form `Name: value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// Who sends it; a client on this machine unless said otherwise.
+    /// Client that sends the request; by default a client on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<IpAddr>,
 }
 
-/// What a question is not, and what to write instead.
+/// Reason why a question is invalid, with advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {instead}")]
 pub struct BadQuestion {
@@ -33,126 +33,126 @@ pub struct BadQuestion {
     instead: String,
 }
 
-/// What would become of a request.
+/// Explanation of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What andante sees: a method and a URL, or `CONNECT` and the host of a tunnel.
+    /// View of andante: a method and a URL, or `CONNECT` and the host of a tunnel.
     pub seen: String,
-    /// What becomes of the tunnel in which a client sends it; `null` if it sends it in none.
+    /// Handling of the client's tunnel; `null` if the request needs no tunnel.
     pub https: Option<HttpsExplanation>,
-    /// The lane; `null` if it gets to none.
+    /// Lane of the request; `null` if it reaches none.
     pub lane: Option<LaneStatus>,
-    /// Whether requests have come to the lane before.
+    /// Earlier requests have opened the lane.
     pub open: bool,
-    /// Whether a rule is for the host; otherwise the defaults hold.
+    /// A rule matches the host; otherwise the defaults hold.
     pub ruled: bool,
-    /// The rules for some of the requests to the host, in their order, whether they are for this one or not.
+    /// Added rules for the host in their order, whether they match this request or not.
     pub rules: Vec<RuleExplanation>,
-    /// What it costs; empty if it gets to no lane.
+    /// Cost of the request; empty if it reaches no lane.
     pub cost: String,
-    /// What its rule says that it costs, as it is written, if that depends on what a request shows; `null` if not.
+    /// Cost as its rule states it, if it depends on the request's content; else `null`.
     pub rule_cost: Option<String>,
-    /// Answers that its rule declares to be refusals, as it is written.
+    /// Declarations of its rule that make answers refusals, as they are written.
     #[serde(default)]
     pub refused: Vec<String>,
-    /// By what it claims its turn.
+    /// Inputs that decide the request's turn.
     pub turn: TurnExplanation,
-    /// For how long it may wait.
+    /// Longest wait of the request.
     pub max_wait_s: f64,
-    /// What would happen to it now.
+    /// Outcome if the request were sent now.
     pub now: OutcomeExplanation,
 }
 
-/// What becomes of a tunnel.
+/// Handling of a tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpsExplanation {
-    /// Whether andante sees the requests inside.
+    /// andante sees the requests inside.
     pub seen: bool,
     /// `tunnel`, `intercept` or `refuse`.
     pub handling: String,
-    /// What says so.
+    /// The setting that decides the handling.
     pub because: String,
 }
 
 /// A rule for some of the requests to a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RuleExplanation {
-    /// Its name.
+    /// The rule's name.
     pub rule: String,
-    /// Which requests it is for.
+    /// Requests that the rule matches.
     pub is_for: String,
-    /// Why it is not for this one; `null` if it is.
+    /// Reason why the rule does not match this request; `null` if it matches.
     pub mismatch: Option<String>,
-    /// What its key says of the request.
+    /// Parts of the rule's key for the request.
     pub key: Vec<KeyExplanation>,
-    /// What tells the budget that the request draws on from all others, as a hash that means nothing elsewhere.
+    /// Id of the budget on which the request draws, as a hash that means nothing elsewhere.
     pub budget: Option<String>,
     /// The limits of this budget.
     pub limits: Vec<LimitStatus>,
-    /// How many requests wait for this budget.
+    /// Requests that wait for this budget.
     pub waiting: u64,
-    /// How many of them are on their way.
+    /// Requests of this budget that are in flight.
     pub in_flight: u64,
 }
 
 /// A part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyExplanation {
-    /// As the rule has it.
+    /// The part in the rule's notation.
     pub part: String,
-    /// A hash of its value, which means nothing elsewhere; `null` if the request says nothing of it.
+    /// A hash of the value, which means nothing elsewhere; `null` if the request has no such value.
     pub hash: Option<String>,
 }
 
-/// By what a request claims its turn.
+/// Inputs that decide the turn of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnExplanation {
-    /// Whose it is: an address, or an IPv6 /64.
+    /// Owner: an address, or an IPv6 /64.
     pub client: String,
-    /// Its weight among the clients.
+    /// Weight among the clients.
     pub client_weight: u16,
     /// A hash of the flow's name, which means nothing elsewhere; `null` if the request names none.
     pub flow: Option<String>,
-    /// Its weight among the client's flows.
+    /// Weight among the client's flows.
     pub flow_weight: u16,
-    /// How urgent it is, from 0 to 7.
+    /// Urgency, from 0 to 7.
     pub urgency: u8,
 }
 
-/// What would happen to a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutcomeExplanation {
-    /// What.
+    /// The decision.
     pub decision: DecisionExplanation,
-    /// Time until it leaves, if it does and that is known.
+    /// Time until the request leaves, if it leaves and the time is known.
     pub leaves_in_s: Option<f64>,
-    /// How many leave before it, of those that wait.
+    /// Waiting requests that leave before it.
     pub ahead: Option<u32>,
-    /// The status that andante would answer itself.
+    /// Status of andante's own answer.
     pub status: Option<u16>,
-    /// What lets nothing leave at the moment, beside limits that are used up.
+    /// Reason why no request leaves at the moment, other than limits that are used up.
     #[serde(default)]
     pub because: Option<String>,
-    /// Why it is refused.
+    /// Reason for a refusal.
     pub detail: Option<String>,
-    /// What to do about that.
+    /// Advice about the refusal.
     pub hint: Option<String>,
-    /// When to try again.
+    /// Time until a retry is worthwhile.
     pub retry_after_s: Option<f64>,
 }
 
-/// What would happen to a request.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DecisionExplanation {
-    /// It would leave at once.
+    /// The request would leave at once.
     #[default]
     Sent,
-    /// It would wait.
+    /// The request would wait.
     Waits,
-    /// andante would refuse it for lack of slots.
+    /// andante would refuse the request for lack of slots.
     Refused,
-    /// andante would answer it itself for another reason.
+    /// andante would answer the request itself for another reason.
     Rejected,
 }
 
@@ -163,7 +163,7 @@ fn get() -> String {
 // === impl BadQuestion ===
 
 impl BadQuestion {
-    /// What is wrong, and what to write instead.
+    /// The problem, and the advice.
     pub fn into_parts(self) -> (String, String) {
         (self.what, self.instead)
     }
@@ -175,13 +175,13 @@ impl Question {
     /// The request.
     ///
     /// # Errors
-    /// What of it is none.
+    /// The part that is invalid.
     pub fn request(&self) -> Result<Request<()>, BadQuestion> {
         let bad = |what: String, instead: &str| BadQuestion { what, instead: instead.to_owned() };
-        // Clients keep a fragment to themselves.
+        // Clients never send a fragment.
         let url = self.url.split('#').next().unwrap_or_default();
         let whole = "write https://HOST/PATH, http://HOST/PATH, or the path of a gateway";
-        // `api.example.com/v1`, as people copy it.
+        // `api.example.com/v1`, which people copy without a scheme.
         let host = url.split('/').next().unwrap_or_default();
         if !url.contains("://") && host.contains('.') && host.parse::<HostPattern>().is_ok() {
             return Err(bad(format!("{url:?} is no URL: it has no scheme"), &format!("write https://{url}")));
@@ -200,7 +200,7 @@ impl Question {
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
         for field in &self.headers {
-            // Its value may be a secret.
+            // The value may be a secret.
             let wrong = |name: &str| bad(format!("the field {name:?} is none"), "write 'Name: value'");
             let (name, value) =
                 field.split_once(':').ok_or_else(|| wrong(field.split(' ').next().unwrap_or_default()))?;
@@ -211,7 +211,7 @@ impl Question {
         Ok(request)
     }
 
-    /// Who sends it.
+    /// The client that sends the request.
     pub fn client(&self) -> IpAddr {
         self.client.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST))
     }

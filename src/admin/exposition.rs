@@ -1,4 +1,4 @@
-//! The format in which `/metrics` is written, as its reader asks for it.
+//! The format of `/metrics`, which depends on the reader's `Accept`.
 
 use http::{HeaderMap, HeaderValue, header::ACCEPT};
 
@@ -9,17 +9,18 @@ use crate::metrics::Metrics;
 pub(super) enum Exposition {
     /// Prometheus' text format 0.0.4.
     Text,
-    /// OpenMetrics 1.0, which has examples.
+    /// OpenMetrics 1.0, which supports exemplars.
     OpenMetrics,
 }
 
-/// The versions of OpenMetrics whose text is the same as that of 1.0.
+/// Versions of OpenMetrics with the same text as 1.0.
 const VERSIONS: [&str; 2] = ["1.0.0", "0.0.1"];
 
 // === impl Exposition ===
 
 impl Exposition {
-    /// The format that these fields ask for: OpenMetrics where it is named, and nothing is wanted more.
+    /// The format that these fields ask for: OpenMetrics where it is named, and no other format has a higher
+    /// weight.
     pub(super) fn accepted(fields: &HeaderMap) -> Self {
         let ranges =
             || fields.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -28,7 +29,7 @@ impl Exposition {
         if openmetrics > 0.0 && openmetrics >= text { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// As `Content-Type` has it.
+    /// Value of `Content-Type`.
     pub(super) fn kind(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -45,7 +46,7 @@ impl Exposition {
     }
 }
 
-/// How much a range of `Accept` wants `kind` (RFC 9110 §12.5.1), if it is for it, in a version that is known.
+/// Weight of a range of `Accept` for `kind` (RFC 9110 §12.5.1), if the range includes it, in a known version.
 fn weight(range: &str, kind: &str) -> Option<f32> {
     let mut parts = range.split(';').map(str::trim);
     parts.next().filter(|name| name.eq_ignore_ascii_case(kind))?;

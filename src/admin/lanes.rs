@@ -1,4 +1,4 @@
-//! Metrics that are computed from the lanes at each scrape: of each rule's lanes the one that matters most.
+//! Metrics that are computed from the lanes at each scrape; each rule shows its most significant lane.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -41,8 +41,7 @@ const HTTPS: Family = Family {
     help: "Lanes of the rule, by what becomes of HTTPS to their hosts: intercept, turns, tunnel or refuse.",
     labels: &["rule", "https"],
 };
-/// The registry merges these with the metrics of configured limits. They have no description: one name has one
-/// description.
+/// The registry merges these with the metrics of configured limits, so both need the same description.
 const PACE: Family = Family { name: Metrics::PACE[0], help: Metrics::PACE[1], labels: &["rule", "source"] };
 
 const TOKENS: Family = Family {
@@ -56,17 +55,17 @@ const DUE: Family = Family {
     labels: &["rule", "limit"],
 };
 
-/// A metric of ours.
+/// A metric of andante.
 struct Family {
     name: &'static str,
     help: &'static str,
     labels: &'static [&'static str],
 }
 
-/// Asks the source whenever metrics are read.
+/// Reads the source whenever metrics are read.
 pub(super) struct OfLanes {
     descs: Vec<Desc>,
-    // Weak, because the source may own the metrics that own this.
+    // Weak, because the source may own the metrics, which own this collector.
     source: Weak<dyn StatusSource>,
 }
 
@@ -82,7 +81,7 @@ struct Rule {
     https: BTreeMap<String, u32>,
 }
 
-/// Of a limit that is shared, over the rule's lanes.
+/// Tokens of a shared limit, over the rule's lanes.
 #[derive(Default)]
 struct Tokens {
     free: u32,

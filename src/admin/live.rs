@@ -1,5 +1,5 @@
-//! The stream behind the live page. What has changed is worked out once a second for all pages together, and only while
-//! one is open; how many wait is remembered always.
+//! The stream behind the live page. Changes are computed once a second for all pages together, and only while one is
+//! open. Queue lengths are always sampled.
 
 mod board;
 mod history;
@@ -21,20 +21,20 @@ use super::{
     source::StatusSource,
 };
 
-/// How often pages are told what has changed.
+/// Interval of updates to pages.
 const TURN: Duration = Duration::from_secs(1);
-/// How often it is written down how many wait.
+/// Interval of samples of the queues' lengths.
 const SAMPLE: Duration = Duration::from_secs(5);
-/// How many pages may be open at once. Probes need connections too.
+/// Pages that may be open at once. Probes need connections too.
 const PAGES: usize = 32;
-/// A page that is more turns behind than this is shown everything anew.
+/// A page that is further behind than this number of turns gets the complete content again.
 const BEHIND: usize = 4;
 
-/// What pages are told.
+/// State of the live page's streams.
 pub(super) struct Live {
     source: Arc<dyn StatusSource>,
     shared: Mutex<LiveState>,
-    /// A page was opened, and has nothing to show yet.
+    /// Signals a new page without content.
     joined: Notify,
 }
 
@@ -44,18 +44,18 @@ struct LiveState {
     /// `None` once andante stops.
     turns: Option<broadcast::Sender<Arc<LiveUpdate>>>,
     pages: usize,
-    /// The lanes that pages have opened, and how many pages have.
+    /// The lanes that pages have opened, with the number of pages.
     opened: HashMap<LaneName, usize>,
 }
 
-/// What pages are told at one instant.
+/// Data for the pages at one instant.
 struct LiveUpdate {
     number: u64,
     changes: Bytes,
     opened: HashMap<LaneName, Bytes>,
 }
 
-/// A page that is open.
+/// An open page.
 struct Page {
     live: Arc<Live>,
     lane: Option<LaneName>,
@@ -75,7 +75,7 @@ impl Live {
         Self { source, shared: Mutex::new(shared), joined: Notify::new() }
     }
 
-    /// Works out what pages are told, for ever.
+    /// Computes updates for the pages, without end.
     pub(super) async fn run(self: Arc<Self>) {
         let (mut turns, mut samples) = (time::interval(TURN), time::interval(SAMPLE));
         turns.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
@@ -92,13 +92,14 @@ impl Live {
             }
             if self.shared.lock().pages > 0 {
                 let live = Arc::clone(&self);
-                // On a thread of its own: the present one may have slots to hand out.
+                // Uses a blocking thread, because the present one may have slots to hand out.
                 let _ = tokio::task::spawn_blocking(move || live.turn()).await;
             }
         }
     }
 
-    /// The stream of a page that has `lane` opened; `None` if there are too many pages. Ends once andante stops.
+    /// The stream of a page that shows `lane` in detail; `None` if there are too many pages. Ends once andante
+    /// stops.
     pub(super) fn open(self: &Arc<Self>, lane: Option<LaneName>, progress: StreamProgress) -> Option<Streamed> {
         let mut shared = self.shared.lock();
         if shared.pages >= PAGES {
@@ -122,7 +123,7 @@ impl Live {
         self.shared.lock().turns = None;
     }
 
-    /// Works out what has changed, and tells it.
+    /// Computes the changes, and sends them.
     fn turn(&self) {
         let (after, opened) = {
             let shared = self.shared.lock();
@@ -148,7 +149,7 @@ impl Live {
 // === impl Page ===
 
 impl Page {
-    /// Hands on each turn, beginning with all there is.
+    /// Sends each turn, after the complete content.
     async fn show(self, mut turns: broadcast::Receiver<Arc<LiveUpdate>>, frames: stream::FrameSender) {
         let mut shown = None;
         loop {

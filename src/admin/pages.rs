@@ -22,7 +22,7 @@ use crate::{
     policy::{self, Names},
 };
 
-/// Everything that the pages are about.
+/// Sources of the pages.
 pub(super) struct Pages {
     pub(super) state: Arc<dyn StatusSource>,
     pub(super) metrics: Metrics,
@@ -30,12 +30,12 @@ pub(super) struct Pages {
     pub(super) names: Names,
     pub(super) live: Arc<Live>,
     pub(super) access: Access,
-    /// `/status`, by how many lanes it lists, and `/metrics`.
+    /// `/status`, by the number of lanes that it lists, and `/metrics`.
     pub(super) status: SharedPage<usize>,
     pub(super) exposition: SharedPage<Exposition>,
 }
 
-/// How many lanes `/status` lists unless `?limit=` says otherwise.
+/// Default number of lanes in `/status`.
 const LANES: usize = 1000;
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -65,7 +65,7 @@ machines also by a name without a dot, or below .internal, .local or .svc)
 // === impl Pages ===
 
 impl Pages {
-    /// The answer to `request`. One that goes on says so to `progress`.
+    /// The answer to `request`. A stream reports its progress to `progress`.
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -79,7 +79,7 @@ impl Pages {
         self.page(&request, progress).await
     }
 
-    /// What is asked of the API, if it is asked by nobody else's page.
+    /// Answers a request to the API, unless it comes from a foreign page.
     async fn api(&self, request: &Parts, peer: Option<SocketAddr>, body: Incoming) -> PageAnswer {
         let authority = request.uri.authority().map(http::uri::Authority::as_str);
         if policy::is_page_of_others(&request.headers, authority, self.names) {
@@ -142,7 +142,7 @@ impl Pages {
         }
     }
 
-    /// What the live page shows, from now on; with `?lane=NAME` what it shows of this lane, too.
+    /// Updates of the live page from now on; with `?lane=NAME` also the data of this lane.
     fn events(&self, query: Option<&str>, progress: StreamProgress) -> PageAnswer {
         let lane = last(query, "lane").and_then(|name| name.parse().ok());
         match self.live.open(lane, progress) {
@@ -152,7 +152,7 @@ impl Pages {
     }
 }
 
-/// A page that readers share, or why there is none.
+/// A page that readers share, or the reason why there is none.
 fn shared(kind: HeaderValue, text: Result<Bytes, NoPage>) -> PageAnswer {
     match text {
         Ok(text) => page(StatusCode::OK, kind, text),
@@ -172,24 +172,24 @@ fn status(status: Status, limit: usize) -> Vec<u8> {
     json
 }
 
-/// Whether a browser asks, and not a script.
+/// Returns whether the client is a browser, and not a script.
 fn takes_html(fields: &HeaderMap) -> bool {
     let accepts = |value: &HeaderValue| value.as_bytes().windows(9).any(|part| part.eq_ignore_ascii_case(b"text/html"));
     fields.get_all(header::ACCEPT).iter().any(accepts)
 }
 
-/// How many lanes the query asks for; what is wrong with it otherwise.
+/// Number of lanes that the query asks for, or the invalid value.
 fn limit(query: Option<&str>) -> Result<usize, String> {
     last(query, "limit").map_or(Ok(LANES), |value| value.parse().map_err(|_| value))
 }
 
-/// What the query says last of `wanted`.
+/// Last value of `wanted` in the query.
 fn last(query: Option<&str>, wanted: &str) -> Option<String> {
     let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     pairs.filter(|(name, _)| name == wanted).last().map(|(_, value)| value.into_owned())
 }
 
-/// What is at this address depends on who asks.
+/// Marks an answer whose content depends on the client.
 fn vary(mut answer: PageAnswer) -> PageAnswer {
     answer.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     answer

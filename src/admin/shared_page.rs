@@ -1,4 +1,4 @@
-//! A long page that many readers want: one thread writes it at a time, and those who ask meanwhile share the next one.
+//! A long page for many readers: one thread writes it at a time, and readers that arrive meanwhile share the next one.
 
 use std::sync::{
     Arc,
@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 
 use crate::memory::{Charge, Holder, Memory};
 
-/// The latest writing of a page. `V` is the variant of it that was asked for.
+/// The latest version of a page. `V` is the requested variant.
 pub(super) struct SharedPage<V> {
     latest: Arc<Mutex<Option<WrittenPage<V>>>>,
-    /// How often it was begun.
+    /// Number of writings that have begun.
     begun: Arc<AtomicU64>,
 }
 
@@ -23,18 +23,18 @@ struct WrittenPage<V> {
     text: Bytes,
 }
 
-/// Bytes of a page, charged until the last of its readers has them.
+/// Bytes of a page, charged until its last reader has them.
 struct ChargedText {
     text: Vec<u8>,
     _charge: Option<Charge>,
 }
 
-/// Why there is no page.
+/// Reason why there is no page.
 #[derive(Debug)]
 pub(super) enum NoPage {
-    /// Readers that do not read hold too many.
+    /// Slow readers hold too much memory.
     Memory,
-    /// It could not be written.
+    /// Writing the page failed.
     Unwritten,
 }
 
@@ -45,8 +45,8 @@ impl<V: PartialEq + Send + 'static> SharedPage<V> {
         Self { latest: Arc::default(), begun: Arc::default() }
     }
 
-    /// The page in this `variant`, no older than the call unless its readers hold all memory that pages may have. On a
-    /// thread of its own: the present thread may have slots to hand out.
+    /// The page in this `variant`, no older than the call unless its readers hold all memory that pages may have.
+    /// Written on a blocking thread, because the present thread may have slots to hand out.
     pub(super) async fn read(
         &self,
         variant: V,
@@ -54,7 +54,7 @@ impl<V: PartialEq + Send + 'static> SharedPage<V> {
         write: impl FnOnce() -> Vec<u8> + Send + 'static,
     ) -> Result<Bytes, NoPage> {
         let asked = self.begun.load(Ordering::Acquire);
-        // Who leaves meanwhile has nothing written.
+        // Dropping the call here causes no writing.
         let mut latest = self.latest.clone().lock_owned().await;
         let shared = |page: &WrittenPage<V>| page.variant == variant && page.number > asked;
         if let Some(page) = latest.as_ref().filter(|page| shared(page)) {

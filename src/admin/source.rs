@@ -1,4 +1,4 @@
-//! What the pages ask andante for.
+//! Interface between the pages and andante.
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -16,96 +16,96 @@ use crate::{
     policy::AssignedWeight,
 };
 
-/// What an operator does.
+/// Command of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// Nothing leaves for so long, or until somebody resumes it.
+    /// Pauses for this time, or until an operator resumes.
     Pause(Option<Duration>),
     /// Ends such a pause.
     Resume,
-    /// What was learned from answers is forgotten.
+    /// Forgets all learned state.
     Forget,
-    /// These limits hold in the place of the rule's own, for so long.
+    /// Replaces the rule's limits for a time.
     Limit {
         /// The rule's name.
         rule: Arc<str>,
-        /// What holds meanwhile.
+        /// Limits for that time.
         limits: Limits,
-        /// For how long.
+        /// Duration.
         length: Duration,
     },
-    /// These weights hold in the place of the rule's own, until the next reload.
+    /// Replaces the rule's weights until the next reload.
     Weights {
         /// The rule's name.
         rule: Arc<str>,
-        /// What holds from now on.
+        /// New weights.
         weights: Vec<AssignedWeight>,
     },
-    /// The requests that wait are refused.
+    /// Refuses the waiting requests.
     Drop(FlowName),
-    /// The oldest request that waits goes before all others.
+    /// Moves the oldest waiting request before all others.
     First(FlowName),
-    /// What is here is finished, and nothing new is taken, as at SIGTERM.
+    /// Finishes present requests and accepts no new ones, as at SIGTERM.
     Drain,
 }
 
-/// Whose requests, as `/status` says it.
+/// Owner of requests, in the notation of `/status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowName {
     /// The client.
     pub client: String,
-    /// The hash of the flow; `None` is all requests of the client.
+    /// The hash of the flow; `None` means all requests of the client.
     pub flow: Option<String>,
 }
 
-/// Which lanes a change is of.
+/// Lanes that a change affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneChoice {
-    /// Every one.
+    /// All lanes.
     All,
-    /// All of a host, whatever their rules.
+    /// All lanes of a host, whatever their rules.
     OfHost(Arc<str>),
-    /// One.
+    /// A single lane.
     One(LaneName),
 }
 
-/// What a change has done.
+/// Effect of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Steered {
-    /// How many lanes it concerns.
+    /// Number of affected lanes.
     pub lanes: usize,
-    /// How many requests that waited it concerns.
+    /// Number of affected waiting requests.
     pub requests: usize,
 }
 
 /// Provides the state of andante. All methods are called often, and from any thread.
 pub trait StatusSource: Send + Sync {
-    /// The account that pages draw on, if there is one.
+    /// The memory account of the pages, if there is one.
     fn memory(&self) -> Option<Arc<Memory>> {
         None
     }
 
-    /// andante now, with all its lanes in any order.
+    /// The present status, with all lanes in any order.
     fn status(&self) -> Status;
-    /// How many wait in each lane: far cheaper than all of [`Self::status`].
+    /// Queue length of each lane: far cheaper than all of [`Self::status`].
     fn queues(&self) -> Vec<QueueLength>;
-    /// All there is to say of one lane; `None` if there is none of this name.
+    /// Everything about one lane; `None` if there is none of this name.
     fn lane(&self, name: &LaneName) -> Option<LaneDetail>;
-    /// What happened after the event of number `after`, the oldest first, as far as it is remembered.
+    /// Events after the one with number `after`, the oldest first, as far as they are remembered.
     fn news(&self, after: u64) -> Vec<News>;
-    /// What would become of `request`, if the client at `client` sent it now.
+    /// Explains `request`, as if the client at `client` sent it now.
     fn explain(&self, request: &Request<()>, client: IpAddr) -> Explanation;
-    /// The units other than requests that the limits of this rule count, as it is configured.
+    /// The units other than requests that the limits of this rule count in the configuration.
     fn units(&self, rule: &str) -> Vec<Unit>;
-    /// Does this to these lanes. `None` if there are none of this name.
+    /// Applies `steering` to these lanes. `None` if there are none of this name.
     fn steer(&self, lanes: &LaneChoice, steering: &Steering) -> Option<Steered>;
-    /// Whether requests are welcome.
+    /// Returns whether andante accepts requests.
     fn ready(&self) -> bool;
-    /// What is not as it should be although requests are welcome.
+    /// Problem that exists although andante accepts requests.
     fn caveat(&self) -> Option<&'static str> {
         None
     }
-    /// Why they are not, in a few words.
+    /// Reason why andante accepts no requests, in a few words.
     fn unready(&self) -> &'static str {
         "draining"
     }
@@ -126,7 +126,7 @@ impl fmt::Display for LaneChoice {
 // === impl Steering ===
 
 impl Steering {
-    /// As the log says it.
+    /// Form for the log.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Pause(_) => "pause",
@@ -140,7 +140,7 @@ impl Steering {
         }
     }
 
-    /// For how long.
+    /// Duration of the change.
     pub fn length(&self) -> Option<Duration> {
         match self {
             Self::Pause(length) => *length,
@@ -149,7 +149,7 @@ impl Steering {
         }
     }
 
-    /// What else there is to say of it.
+    /// Parameters of the command, for the log.
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Limit { limits, .. } => Some(limits.written().join(", ")),
@@ -163,7 +163,7 @@ impl Steering {
         }
     }
 
-    /// The rule that it is of, if it is of a rule and not of lanes.
+    /// The rule that the change is for, unless it is for lanes.
     pub fn rule(&self) -> Option<&Arc<str>> {
         match self {
             Self::Limit { rule, .. } | Self::Weights { rule, .. } => Some(rule),

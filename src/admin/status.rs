@@ -20,21 +20,21 @@ use crate::metrics::{CallOutcome, Metrics, TunnelContent, TurnOutcome};
 pub struct Status {
     /// andante's version.
     pub version: String,
-    /// Which andante this is: the machine's name, and where workers connect.
+    /// Name of this andante: the machine's name, and the address for workers.
     #[serde(default)]
     pub instance: String,
     /// Time since the start.
     pub uptime_s: f64,
-    /// Whether it finishes what it has and takes nothing new.
+    /// andante finishes present requests and accepts no new ones.
     pub draining: bool,
-    /// The configuration, and how the last reload of it went.
+    /// The configuration, and the result of its last reload.
     pub config: ConfigStatus,
-    /// What outlives this andante, and how writing it goes; `None` if nothing does.
+    /// Persisted state, and the success of writing it; `None` if nothing is persisted.
     pub state: Option<StateStatus>,
-    /// How writing the access log goes; `None` if there is none.
+    /// State of the access log; `None` if there is none.
     #[serde(default)]
     pub access_log: Option<AccessLogStatus>,
-    /// How budgets are shared with other andantes; `None` if they are not.
+    /// Sharing of budgets with other andantes; `None` if budgets are not shared.
     #[serde(default)]
     pub fleet: Option<FleetStatus>,
     /// Open connections.
@@ -43,62 +43,62 @@ pub struct Status {
     pub tunnels: i64,
     /// Certificates made for intercepted hosts.
     pub certificates: u64,
-    /// Requests that ended so far, by how they ended.
+    /// Requests that ended so far, by outcome.
     pub requests: Requests,
     /// Answers of APIs that reached workers so far, by status code.
     pub answers: BTreeMap<String, u64>,
-    /// Tunnels that were intercepted so far, by what came through them.
+    /// Intercepted tunnels so far, by content.
     pub interceptions: Interceptions,
-    /// Turns inside of tunnels that are paced by turns so far, by what became of them.
+    /// Turns inside tunnels that are paced by turns so far, by outcome.
     #[serde(default)]
     pub turns: Turns,
-    /// How many times a request was sent again so far.
+    /// Number of retries so far.
     pub retries_total: u64,
-    /// How many requests needed no slot so far, since they shared the answer of another one.
+    /// Requests that needed no slot so far, because they shared the answer to another one.
     #[serde(default)]
     pub slots_saved_total: u64,
-    /// What went wrong so far, the most frequent first.
+    /// Problems so far, the most frequent first.
     pub incidents: Vec<IncidentStatus>,
     /// The names of the rules that no request has matched so far.
     pub unmatched_rules: Vec<String>,
-    /// How many lanes there are, listed below or not.
+    /// Number of lanes, listed below or not.
     pub lanes_total: u64,
     /// The lanes.
     pub lanes: Vec<LaneStatus>,
 }
 
-/// The configuration that holds.
+/// The configuration in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConfigStatus {
-    /// The file that it was read from, if it was.
+    /// The file with the configuration, if there is one.
     pub file: Option<String>,
-    /// How many times it was taken over while andante ran.
+    /// Number of successful reloads.
     pub reloads_total: u64,
-    /// Whether what was loaded last holds. If not, what held before still does.
+    /// The last load succeeded. Otherwise the earlier configuration stays in force.
     pub last_reload_successful: bool,
-    /// Time since the configuration that holds was loaded.
+    /// Time since the present configuration was loaded.
     pub loaded_s: f64,
-    /// Why what was loaded last does not hold.
+    /// Reasons why the last load failed.
     pub problems: Vec<String>,
 }
 
-/// What outlives this andante.
+/// State that outlives this andante.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StateStatus {
-    /// The file that it is in.
+    /// The file with the state.
     pub file: String,
-    /// How many times it was written, ever.
+    /// Number of commits, over all processes.
     pub commits_total: u64,
-    /// Why it cannot be written at the moment, if so.
+    /// Reason why the state cannot be written at the moment, if so.
     pub problem: Option<String>,
 }
 
 /// The access log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccessLogStatus {
-    /// Lines that were not written so far.
+    /// Lines that were lost so far.
     pub lost_total: u64,
-    /// Why it cannot be written at the moment, if so.
+    /// Reason why the log cannot be written at the moment, if so.
     pub problem: Option<String>,
 }
 
@@ -131,11 +131,11 @@ pub struct Requests {
 /// Tunnels that were intercepted so far, by [`TunnelContent`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interceptions {
-    /// TLS, with a certificate of ours that the worker took.
+    /// TLS, with a certificate of andante's that the worker accepted.
     pub tls: u64,
     /// HTTP in the clear.
     pub plain: u64,
-    /// TLS, but the worker did not trust our certificate.
+    /// TLS, but the worker did not trust andante's certificate.
     pub untrusted: u64,
     /// TLS that failed for another reason.
     pub failed: u64,
@@ -143,93 +143,93 @@ pub struct Interceptions {
     pub stranger: u64,
 }
 
-/// Turns inside of tunnels so far, by [`TurnOutcome`]. A turn is what a worker sends before the API answers: with HTTP/1.1 a
-/// request.
+/// Turns inside tunnels so far, by [`TurnOutcome`]. A turn is everything that a worker sends before the API answers:
+/// with HTTP/1.1 a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turns {
-    /// It had its slot and was sent.
+    /// The turn had its slot and was sent.
     pub sent: u64,
-    /// It could not have a slot in time, and its tunnel was closed.
+    /// The turn got no slot in time, and its tunnel was closed.
     pub refused: u64,
-    /// One side left while it waited.
+    /// Either side left while the turn waited.
     pub left: u64,
-    /// The API closed the connection while it waited.
+    /// The API closed the connection while the turn waited.
     pub closed: u64,
     /// The API had closed the connection, or closed it with an answer.
     #[serde(default)]
     pub ended: u64,
 }
 
-/// One thing that went wrong, however often.
+/// A kind of problem, with its number of occurrences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IncidentStatus {
-    /// What kind of thing: an error type of RFC 9209, or one of [`Incidents`](crate::proxy::Incidents).
+    /// Type of the problem: an error type of RFC 9209, or one of [`Incidents`](crate::proxy::Incidents).
     pub kind: String,
-    /// What happened, and on which host.
+    /// Description of the problem, with the host.
     pub detail: String,
-    /// What to do about it.
+    /// Advice about the problem.
     pub hint: String,
-    /// Who has to do it: `client`, `proxy` or `upstream`.
+    /// Party that has to act: `client`, `proxy` or `upstream`.
     pub blame: String,
-    /// How many requests it has cost, or tunnels.
+    /// Number of requests or tunnels that failed because of it.
     pub total: u64,
-    /// Time since it happened last.
+    /// Time since the last occurrence.
     pub last_s: f64,
 }
 
-/// One lane at one instant.
+/// A lane at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaneStatus {
     /// The rule's name; `default` for a host without one.
     pub rule: String,
     /// The host.
     pub host: String,
-    /// What metrics call its rule.
+    /// Label of its rule in metrics.
     #[serde(skip)]
     pub label: String,
-    /// Handling of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. Inside of turns and tunnels andante sees no
+    /// Handling of HTTPS to the host: `intercept`, `turns`, `tunnel` or `refuse`. In turns and tunnels andante sees no
     /// requests: turns are paced, tunnels are not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub https: String,
-    /// The limits, all of which hold.
+    /// Limits, which all hold.
     pub limits: Vec<LimitStatus>,
-    /// How many requests the API was found to allow at once, if that is limited.
+    /// Concurrency that the API was found to allow, if that is limited.
     #[serde(default)]
     pub at_once: Option<AtOnceStatus>,
-    /// The groups of requests that were found to have limits of their own, beside those of the lane.
+    /// Groups of requests with learned limits of their own, besides the lane's.
     #[serde(default)]
     pub own_limits: Vec<OwnLimitStatus>,
-    /// The budgets of rules for some of its requests, a row each rule.
+    /// Budgets of added rules, one row for each rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<AddedRuleStatus>,
-    /// Requests on their way or being answered.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// How many of them there may be.
+    /// Limit on requests in flight.
     pub in_flight_limit: Option<u32>,
-    /// What that rests on, in a line for people, if it is found out (`in-flight = "auto"`).
+    /// Evidence for a learned in-flight limit (`in-flight = "auto"`), in a line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_evidence: Option<String>,
-    /// This andante's share of that, if a fleet shares it.
+    /// This andante's share of the in-flight limit, if a fleet shares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_share: Option<ShareStatus>,
     /// Requests that wait for a slot.
     pub waiting: u64,
-    /// The flows of which most wait, the longest first.
+    /// The flows with the most waiting requests, the longest queue first.
     #[serde(default)]
     pub flows: Vec<FlowStatus>,
-    /// How long the oldest of them has been waiting for it.
+    /// Wait of the oldest request in the queue.
     pub oldest_waiting_s: Option<f64>,
-    /// Why nothing leaves at the moment, if so.
+    /// Reason why no request leaves at the moment, if so.
     pub gate: Option<GateStatus>,
-    /// What the API says is left.
+    /// Budgets that the API reports.
     pub budgets: Vec<BudgetStatus>,
-    /// How many of the last requests failed; `null` if a failing upstream is not left alone.
+    /// Failures among the last requests; `null` if a failing upstream is never paused.
     pub failures: Option<Failures>,
-    /// How a request, or a try of it, failed last.
+    /// Last failure of a request, or of one attempt.
     pub last_error: Option<LastError>,
     /// Time until the next slot; `null` if that depends on an answer.
     pub next_slot_s: Option<f64>,
-    /// Time until all that wait now are sent.
+    /// Time until all requests that wait now are sent.
     pub drain_eta_s: Option<f64>,
     /// Requests sent per second over the last ten seconds, or since the first one if that is more recent.
     #[serde(default)]
@@ -242,66 +242,67 @@ pub struct LaneStatus {
     pub answered_429_total: u64,
     /// Requests whose clients left before an answer so far.
     pub left_total: u64,
-    /// Those of them that were waiting for a slot.
+    /// Requests among these that were waiting for a slot.
     pub left_queued_total: u64,
-    /// From their arrival to their departure, together.
+    /// Sum of their times from arrival to departure.
     pub left_seconds_total: f64,
-    /// The longest of these times.
+    /// Longest of these times.
     pub left_seconds_max: f64,
-    /// The time after which most of the last ones left, if there is such a time: mostly a time-out of their own.
+    /// The time after which most of the last ones left, if there is such a time: usually their own time-out.
     pub left_after_s: Option<f64>,
-    /// How long requests waited so far, together.
+    /// Sum of all waits so far.
     pub wait_seconds_total: f64,
-    /// The longest of these waits.
+    /// Longest of these waits.
     pub wait_seconds_max: f64,
-    /// From the first request sent to the last one: the time by which a pace is judged.
+    /// Time from the first request sent to the last one, for computing the average pace.
     pub active_s: f64,
 }
 
-/// A flow that waits.
+/// A flow with waiting requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowStatus {
-    /// Whose it is: an address, or an IPv6 /64.
+    /// Owner: an address, or an IPv6 /64.
     pub client: String,
-    /// What tells it from the client's other flows, for as long as this process lives; `null` for requests that name none.
+    /// Id of the flow among the client's flows, for the life of this process; `null` for requests without a flow.
     pub flow: Option<String>,
-    /// How urgent it is, from 0 to 7.
+    /// Urgency, from 0 to 7.
     pub urgency: u8,
-    /// How many of its requests wait.
+    /// Waiting requests of the flow.
     pub waiting: u32,
 }
 
-/// What became of the last requests to an upstream.
+/// Outcomes of the last requests to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// So many failed.
+    /// Failed requests.
     pub failed: u32,
-    /// Of so many.
+    /// Counted requests.
     pub of: u32,
 }
 
 /// The last failure of an upstream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LastError {
-    /// What happened.
+    /// Description of the failure.
     pub detail: String,
-    /// Time since.
+    /// Time since the failure.
     pub last_s: f64,
 }
 
 /// A pause of a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateStatus {
-    /// Why.
+    /// Reason for the pause.
     pub reason: String,
-    /// Time until it ends; `null` if only an operator ends it.
+    /// Time until the pause ends; `null` if only an operator ends it.
     pub opens_in_s: Option<f64>,
 }
 
 // === impl Status ===
 
 impl Status {
-    /// The same with `limit` lanes at most: those where most wait, then the rest by name. Sets [`Self::lanes_total`].
+    /// The status with at most `limit` lanes: the ones with the most waiting requests, then the rest by name. Sets
+    /// [`Self::lanes_total`].
     pub fn waiting_first(mut self, limit: usize) -> Self {
         self.lanes_total = self.lanes.len() as u64;
         self.lanes.sort_unstable_by(|a, b| {
@@ -315,7 +316,7 @@ impl Status {
 // === impl Requests ===
 
 impl Requests {
-    /// What `metrics` counted, over all rules.
+    /// Counts of `metrics`, over all rules.
     pub fn counted(metrics: &Metrics) -> Self {
         Self {
             answered: metrics.counted(CallOutcome::Answered),
@@ -331,7 +332,7 @@ impl Requests {
 // === impl Interceptions ===
 
 impl Interceptions {
-    /// What `metrics` counted, over all rules.
+    /// Counts of `metrics`, over all rules.
     pub fn counted(metrics: &Metrics) -> Self {
         let counted = metrics.interceptions();
         let of = |outcome: TunnelContent| counted.get(outcome.as_str()).copied().unwrap_or(0);
@@ -348,7 +349,7 @@ impl Interceptions {
 // === impl Turns ===
 
 impl Turns {
-    /// What `metrics` counted, over all rules.
+    /// Counts of `metrics`, over all rules.
     pub fn counted(metrics: &Metrics) -> Self {
         let counted = metrics.turns();
         let of = |outcome: TurnOutcome| counted.get(outcome.as_str()).copied().unwrap_or(0);
@@ -365,13 +366,12 @@ impl Turns {
 // === impl LaneStatus ===
 
 impl LaneStatus {
-    /// How far the fullest limit's window is used, from 0 to 1; `None` without limits.
+    /// Used part of the fullest limit's window, from 0 to 1; `None` without limits.
     pub fn used_ratio(&self) -> Option<f64> {
         self.limits.iter().filter_map(LimitStatus::used_ratio).reduce(f64::max)
     }
 
-    /// Until the first of the limits that an operator has set for a while is over, those of rules for some requests
-    /// included.
+    /// Time until the first temporary limit ends, limits of added rules included.
     pub fn limits_end_in_s(&self) -> Option<f64> {
         let limits = self.limits.iter().chain(self.rules.iter().flat_map(|rule| &rule.limits));
         limits.filter_map(|limit| limit.ends_in_s).reduce(f64::min)

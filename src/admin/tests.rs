@@ -1,4 +1,4 @@
-//! The pages, asked for over a real connection.
+//! The pages over a real connection.
 
 mod api;
 mod largest_requests;

@@ -6,24 +6,24 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Token(Box<[u8]>);
 
-/// Why a text is no token.
+/// Reason why a text is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// It is too short.
+    /// The text is too short.
     #[error("it is too short: it has {0} characters, and needs {LEAST} at least")]
     Short(usize),
-    /// It has what no token has (RFC 6750 §2.1).
+    /// The text has a character that no token has (RFC 6750 §2.1).
     #[error("it has a space, or another character that no token has")]
     Character,
 }
 
-/// Shorter ones can be guessed.
+/// Least length: shorter tokens can be guessed.
 const LEAST: usize = 16;
 
 // === impl Token ===
 
 impl Token {
-    /// The token that is written in `text`.
+    /// Parses the token in `text`.
     pub fn new(text: &str) -> Result<Self, BadToken> {
         let text = text.trim();
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -35,7 +35,8 @@ impl Token {
         Ok(Self(text.as_bytes().into()))
     }
 
-    /// Whether this value of `Authorization` has it (RFC 6750 §2.1). Takes as long for any wrong one of its length.
+    /// Returns whether this value of `Authorization` has the token (RFC 6750 §2.1). Takes the same time for any
+    /// wrong token of its length.
     pub(super) fn is_said_by(&self, value: &[u8]) -> bool {
         let Some((scheme, said)) = value.split_at_checked(7) else { return false };
         let differs = said.iter().zip(&self.0).fold(0, |differs, (said, own)| differs | (said ^ own));

@@ -7,9 +7,10 @@ use tokio::net::TcpListener;
 use super::worker_threads::WorkerThreads;
 use crate::{listen, proxy::Proxy};
 
-/// Accepts connections until the drain begins. What connects to a socket that is not `ours` is the next process'.
+/// Accepts connections until the drain begins. Connections to a socket that is not `ours` belong to the next process.
 pub(super) async fn accept(listener: TcpListener, ours: bool, workers: WorkerThreads, proxy: Arc<Proxy>) {
-    // Whether the last descriptors have been near: from then on it is asked before each connection which one it would be given.
+    // Set once a connection has got one of the last descriptors. From then on the next descriptor is checked before
+    // each connection.
     let mut scarce = false;
     loop {
         if proxy.is_draining() {
@@ -39,9 +40,9 @@ pub(super) async fn accept(listener: TcpListener, ours: bool, workers: WorkerThr
     }
 }
 
-/// Accepts the connections that the system has made already, and closes the socket: with it they would be reset.
+/// Accepts the connections that the system has already made, and closes the socket: closing it first would reset them.
 fn accept_rest(listener: TcpListener, workers: &WorkerThreads) {
-    // What cannot be accepted any more is reset in any case.
+    // Connections that cannot be accepted any more are reset in any case.
     let Ok(listener) = listener.into_std() else { return };
     for (stream, peer) in (0..listen::BACKLOG).map_while(|_| listener.accept().ok()) {
         let _ = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));

@@ -1,4 +1,4 @@
-//! What ends after the last request.
+//! Parts of the process that end after its last request.
 
 use tokio::task::JoinHandle;
 
@@ -7,18 +7,18 @@ use crate::otlp::Exporting;
 
 /// The parts of a process that end after its last request.
 pub(super) struct Closing {
-    /// Talks to the store that budgets are shared by.
+    /// Task that talks to the store that shares budgets.
     pub(super) talking: Option<Talking>,
-    /// Writes what outlives this process.
+    /// Writer of the persisted state.
     pub(super) writer: Option<Writer>,
-    /// Exports traces and metrics.
+    /// Exporter of traces and metrics.
     pub(super) exporting: Option<Exporting>,
     /// The admin pages, which show the drain too.
     pub(super) pages: Option<JoinHandle<()>>,
 }
 
 impl Closing {
-    /// Ends them in order. Nothing may leave any more.
+    /// Ends the parts in order. No request may leave any more.
     pub(super) async fn finish(self) {
         let Self { talking, writer, exporting, pages } = self;
         if let Some(talking) = talking {

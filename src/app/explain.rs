@@ -1,4 +1,4 @@
-//! What would become of a request, as people and programs read it.
+//! Explains andante's decision about a request, for people and programs.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     proxy::{self, ExplainContext, Explained, ExplainedRule},
 };
 
-/// What would become of `request`, if the client at `client` were the first to send one to an andante with this `config`.
+/// Explains `request` as if the client at `client` were the first to send one to an andante with this `config`.
 pub fn explain_by(config: &Config, request: &Request<()>, client: IpAddr) -> Explanation {
     let clock = Clock::start();
     let lanes = Lanes::new(config.rules.clone(), Metrics::new(), clock);
@@ -39,7 +39,8 @@ pub fn explain_by(config: &Config, request: &Request<()>, client: IpAddr) -> Exp
     explanation(proxy::explain(&context, request, client), &HashMap::new(), clock.now())
 }
 
-/// What was `explained` at `now`, in words and numbers. `ends` says until when the limits of which rules are not their own.
+/// Describes `explained` at `now`, in words and numbers. `ends` has the rules with temporary limits, and the end of
+/// these limits.
 pub(super) fn explanation(
     explained: Result<Explained, Error>,
     ends: &HashMap<Arc<str>, Instant>,
@@ -101,7 +102,7 @@ fn https_explanation(https: Https, because: HttpsReason) -> HttpsExplanation {
     HttpsExplanation { seen: https == Https::Intercept, handling: handling.into(), because: because.into() }
 }
 
-/// The rules, those that the request draws on with the budgets of theirs that it would find.
+/// The rules. Rules on which the request draws have the budget that it would use.
 fn rule_explanations(
     rules: Vec<ExplainedRule>,
     asked: Option<&(AdmitRequest, Preview)>,
@@ -132,7 +133,7 @@ fn key_explanation((part, value): (KeyPart, Option<u64>)) -> KeyExplanation {
     KeyExplanation { part: part.to_string(), hash: value.map(hash) }
 }
 
-/// As flows are shown.
+/// Form in which flows are shown.
 fn hash(of: u64) -> String {
     format!("{:08x}", of as u32)
 }
@@ -166,7 +167,7 @@ fn outcome(preview: &Preview, now: Instant) -> OutcomeExplanation {
     }
 }
 
-/// What andante would answer itself.
+/// An error that andante would answer itself.
 fn rejected(error: &Error) -> OutcomeExplanation {
     OutcomeExplanation {
         decision: DecisionExplanation::Rejected,

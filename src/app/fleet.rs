@@ -1,4 +1,4 @@
-//! Shares budgets with other andantes: talks to the store for all lanes, one call at a time.
+//! Shares budgets with other andantes: calls the store for all lanes, one call at a time.
 
 mod metrics;
 mod report;
@@ -35,7 +35,7 @@ use crate::{
     store::{Ledger, LedgerError, StoreHint},
 };
 
-/// What talks to the store, before anything is sent.
+/// The task's state before any request is sent.
 pub(super) struct FleetMember<L> {
     ledger: L,
     member: Member,
@@ -44,9 +44,9 @@ pub(super) struct FleetMember<L> {
     wakes: mpsc::UnboundedReceiver<Arc<Lane>>,
     told: mpsc::Receiver<StoreHint>,
     lanes: HashMap<u64, Weak<Lane>>,
-    /// The lanes whose pools were spoken of.
+    /// Lanes by the pools that were reported for them.
     pools: HashMap<Arc<str>, u64>,
-    /// When each lane is to be looked at.
+    /// Times at which each lane is due.
     due: BTreeSet<(Instant, u64)>,
     next: HashMap<u64, Instant>,
     /// The next call has to report everything.
@@ -54,17 +54,17 @@ pub(super) struct FleetMember<L> {
     next_beat: Instant,
     not_before: Instant,
     failures: u32,
-    /// So many replies in a row have led to nothing.
+    /// Number of successive replies that led to nothing.
     astray: u32,
     began: Instant,
-    /// How many andantes are said to be in the fleet.
+    /// Configured number of andantes in the fleet.
     size: Option<NonZeroU32>,
-    /// The pauses that other members were asked for.
+    /// Pauses that APIs asked of other members.
     pauses: RunningPauses,
     report: Arc<FleetReport>,
 }
 
-/// What a call says of one lane.
+/// Report about one lane in a call.
 struct SpokenLane {
     number: u64,
     lane: Arc<Lane>,
@@ -72,35 +72,36 @@ struct SpokenLane {
     pauses: Vec<Pause>,
 }
 
-/// The task that talks to the store.
+/// The task that calls the store.
 pub(super) struct Talking {
     leave: oneshot::Sender<()>,
     task: JoinHandle<()>,
     pub(super) report: Arc<FleetReport>,
 }
 
-/// A call that is not answered by then is given up.
+/// Time after which an unanswered call is given up.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After a failure the next call waits, longer each time.
+/// Pause after a failure; it grows with each further one.
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// Calls keep this distance at least, whatever the store says.
+/// Least distance between calls, whatever the store replies.
 const GAP: Duration = Duration::from_millis(2);
-/// A store that has forgotten asks for a report, and may not know it: more replies in a row that lead to nothing are failures.
+/// Replies that may lead to nothing. A store that has forgotten its data asks for a report, and may then not know it.
+/// More such replies in a row are failures.
 const ASTRAY: u32 = 2;
-/// As the store's scripts have it.
+/// Time that the store's scripts count between two calls of an unknown member.
 const UNKNOWN: Duration = Duration::from_millis(400);
-/// So many pools are spoken of in one call, unless everything has to be reported.
+/// Pools that one call may report, unless everything has to be reported.
 const MOST: usize = 500;
-/// While the store does not answer, lanes look this often at what may leave.
+/// Interval at which lanes check what may leave while the store does not answer.
 const RECHECK: Duration = Duration::from_secs(1);
-/// The store is told that a process leaves for so long at most.
+/// Longest time for telling the store that a process leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 // === impl FleetMember ===
 
 impl<L: Ledger> FleetMember<L> {
-    /// A member as `config` has it, and how its lanes wake it.
+    /// Creates a member according to `config`, and the handle by which lanes wake it.
     pub(super) fn new(mut ledger: L, store: String, config: &FleetConfig, clock: Clock) -> (Self, Sharing) {
         let floor = if let StoreDown::Floor(floor) = config.down { floor.percent } else { 0 };
         let division = Division { members: config.size.map_or(0, NonZeroU32::get), floor };
@@ -133,7 +134,7 @@ impl<L: Ledger> FleetMember<L> {
         (member, sharing)
     }
 
-    /// Talks for the lanes of `proxy` from now on, and counts that in `metrics`.
+    /// Makes calls for the lanes of `proxy` from now on, and counts them in `metrics`.
     pub(super) fn start(self, proxy: &Arc<Proxy>, metrics: &Metrics) -> Talking {
         metrics.register(Box::new(OfFleet(self.report.clone())));
         let (leave, left) = oneshot::channel();
@@ -148,7 +149,7 @@ impl<L: Ledger> FleetMember<L> {
             let first = self.due.first().map_or(Instant::FAR, |(at, _)| *at);
             let work = if self.member.has_joined() && !self.reports { first } else { Instant::FAR };
             let at = if self.reports { now } else { work.min(self.next_beat) }.max(self.not_before);
-            // What may be used without the lease changes with time.
+            // Budgets without a lease change with time.
             let recheck = if self.lease.holds(now) { self.lease.until() } else { now + RECHECK };
             tokio::select! {
                 biased;
@@ -159,11 +160,11 @@ impl<L: Ledger> FleetMember<L> {
                 () = self.clock.sleep_until(recheck) => self.recheck(),
             }
         }
-        // What is said to be free now must not be used any more.
+        // Tokens that the last call reports as free must not be used afterwards.
         self.lease.end();
         let entries: Vec<Entry> = self.alive().iter().flat_map(|(_, lane)| lane.leave()).collect();
         let call = self.member.call(self.clock.now(), Extent::Leaving, entries, Vec::new());
-        // Else it is withheld until the lease is over, and a window.
+        // Without this call the store withholds the tokens until the lease has ended, and for one window more.
         let _ = tokio::time::timeout(FAREWELL, self.ledger.sync(&call)).await;
     }
 
@@ -196,7 +197,7 @@ impl<L: Ledger> FleetMember<L> {
         self.due.insert((at, number));
     }
 
-    /// Lanes look anew what may leave without the lease.
+    /// Lets lanes check again what may leave without the lease.
     fn recheck(&self) {
         self.stand(None);
         self.alive().iter().for_each(|(_, lane)| lane.leased());
@@ -206,7 +207,7 @@ impl<L: Ledger> FleetMember<L> {
         self.lanes.iter().filter_map(|(number, lane)| Some((*number, lane.upgrade()?))).collect()
     }
 
-    /// Makes one call, if there is anything to say.
+    /// Makes one call, if there is anything to report.
     async fn talk(&mut self, proxy: &Weak<Proxy>) {
         let now = self.clock.now();
         let beat = now >= self.next_beat;
@@ -244,7 +245,8 @@ impl<L: Ledger> FleetMember<L> {
         match outcome {
             ReplyOutcome::Granted { given, pauses } => {
                 (self.reports, self.astray) = (false, 0);
-                // A store that is learning does not know yet how many there are. What it gives is a part among these.
+                // A store that is learning does not know yet how many members there are. The store's grants assume
+                // the configured number.
                 if self.member.mode() == Mode::Member {
                     self.take_seat(heard, self.member.members(), self.member.differing());
                 }
@@ -278,7 +280,7 @@ impl<L: Ledger> FleetMember<L> {
                 self.not_before = heard + LONGEST_PAUSE;
             }
         }
-        // These say themselves what is wrong.
+        // Each of these modes describes its own problem.
         let refused = matches!(self.member.mode(), Mode::Deposed | Mode::NotYet(_) | Mode::Disagreed(_));
         if self.astray > ASTRAY && !refused {
             let problem = "it lets this andante begin anew, report or repeat itself, and no more";
@@ -286,7 +288,7 @@ impl<L: Ledger> FleetMember<L> {
         }
         match self.member.mode() {
             Mode::Learning(_) => self.next_beat = self.next_beat.min(heard + Duration::from_secs(1)),
-            // Between two calls of somebody whom it does not know yet no more time passes for it.
+            // Between two calls of an unknown member the store counts at most this much time.
             Mode::NotYet(left) => {
                 let soon = heard + left.min(UNKNOWN);
                 (self.next_beat, self.not_before) = (self.next_beat.min(soon), soon);
@@ -306,7 +308,7 @@ impl<L: Ledger> FleetMember<L> {
         }
     }
 
-    /// A call was of no use: the next one waits, longer each time.
+    /// Handles a failed call: the next one waits, longer each time.
     fn failed(&mut self, heard: Instant, spoken: &[SpokenLane], why: &LedgerError) {
         self.failures = (self.failures + 1).max(self.astray);
         let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
@@ -315,7 +317,7 @@ impl<L: Ledger> FleetMember<L> {
         self.stand(Some(why));
     }
 
-    /// What is to be said of the lanes that are due; of all, if everything has to be reported.
+    /// Reports of the lanes that are due, or of all lanes if everything has to be reported.
     fn gather(&mut self, now: Instant) -> Vec<SpokenLane> {
         let mut spoken = Vec::new();
         if !self.member.has_joined() {
@@ -356,15 +358,15 @@ impl<L: Ledger> FleetMember<L> {
         }
     }
 
-    /// Others were asked for these pauses: lanes that there are keep them, and those to come.
+    /// Passes on pauses that APIs asked of other members, to present lanes and to new ones.
     fn pause(&mut self, heard: Instant, proxy: &Weak<Proxy>, pauses: &[Pause]) {
-        // In this order: a lane that is opened meanwhile finds them by itself, or is found.
+        // The order matters: a lane that opens meanwhile either reads the pauses itself, or is found here.
         self.pauses.told(heard, pauses);
         self.find_lanes(proxy);
         self.alive().iter().for_each(|(_, lane)| lane.told_of_pauses(pauses));
     }
 
-    /// A reload makes other lanes of the same budgets.
+    /// Finds new lanes; a reload makes other lanes for the same budgets.
     fn find_lanes(&mut self, proxy: &Weak<Proxy>) {
         let Some(proxy) = proxy.upgrade() else { return };
         for lane in proxy.lanes.all() {
@@ -377,19 +379,19 @@ impl<L: Ledger> FleetMember<L> {
     }
 }
 
-/// A name that no other member has.
+/// An id that no other member has.
 fn fresh() -> MemberId {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    // Scripts reckon in numbers of 53 bits; this is a name, and never reckoned with.
+    // Scripts compute with numbers of 53 bits; this id is never part of a computation.
     MemberId(RandomState::new().build_hasher().finish())
 }
 
 // === impl Talking ===
 
 impl Talking {
-    /// Leaves the fleet. Nothing may leave any more.
+    /// Leaves the fleet. No request may leave any more.
     pub(super) async fn finish(self) {
-        // The task ends before only with the runtime.
+        // Before that, the task ends only with the runtime.
         let _ = self.leave.send(());
         let _ = self.task.await;
     }

@@ -1,5 +1,5 @@
-//! What outlives the process: opens the state, writes what has changed behind every second, blocks of long quotas at
-//! once, and the rest at the end.
+//! Persists the state of lanes. Opens it, writes changes every second, blocks of long quotas at once, and the rest at
+//! the end.
 
 #[cfg(test)]
 mod power_failures;
@@ -30,7 +30,7 @@ use crate::{
     store::{Aside, Batch, Header, OpenError, Opened, Reading, StateFile, Store, StoreError, Stored},
 };
 
-/// The state of this process, before anything is sent.
+/// The state of this process, before any request is sent.
 pub(super) struct Keeping {
     file: StateFile,
     store: Box<dyn Store>,
@@ -42,17 +42,17 @@ pub(super) struct Keeping {
     report: Arc<StateReport>,
 }
 
-/// How the machine's clocks are read.
+/// Source of the readings of the machine's clocks.
 type Readings = Box<dyn Fn() -> Reading + Send>;
 
-/// The thread that writes.
+/// Handle of the writing thread.
 pub(super) struct Writer {
     requests: mpsc::Sender<KeepRequest>,
     thread: JoinHandle<()>,
     pub(super) report: Arc<StateReport>,
 }
 
-/// How it goes, for people.
+/// State of the writing, for people.
 #[derive(Debug)]
 pub(super) struct StateReport {
     path: PathBuf,
@@ -65,14 +65,14 @@ struct LastCommit {
     problem: Option<String>,
 }
 
-/// What has changed is written this often.
+/// Interval of writing changes.
 const EVERY: Duration = Duration::from_secs(1);
 
 // === impl Keeping ===
 
 impl Keeping {
-    /// Opens the state that `config` names for a process that listens on `listen`, and what is kept of lanes in it.
-    /// Without one there is only a clock that begins now.
+    /// Opens the state that `config` names for a process that listens on `listen`, with its lanes. Without a state,
+    /// returns only a clock that begins now.
     pub(super) fn open(
         config: &Config,
         listen: &[SocketAddr],
@@ -82,7 +82,7 @@ impl Keeping {
         let usual = matches!(config.state, StatePlace::Usual);
         let opened = match StateFile::open(&path, forget) {
             Ok(opened) => opened,
-            // Nobody has asked for it.
+            // The user did not ask for a state here.
             Err(OpenError::Io { path, source }) if usual => {
                 warn!(
                     path = %path.display(), error = %source,
@@ -97,7 +97,7 @@ impl Keeping {
         Ok((keeping.clock, Some((keeping, kept))))
     }
 
-    /// Where the state is that `config` names for a process that listens on `listen`; `None` if none is kept.
+    /// Path of the state that `config` names for a process that listens on `listen`; `None` if none is kept.
     pub(super) fn path(config: &Config, listen: &[SocketAddr]) -> Option<PathBuf> {
         match &config.state {
             StatePlace::Off => None,
@@ -116,7 +116,7 @@ impl Keeping {
         };
         let now = clock.now();
         let gap = before.as_ref().and_then(|header| {
-            // An earlier one ends in this one: lanes that nobody has asked for since have both.
+            // An earlier gap is merged into this one: lanes that were not requested since then have both.
             let stamp = Some(header.stamp.at);
             let from = header.gap.map_or(stamp, |gap| gap.from.min(stamp));
             if header.clean { header.gap } else { Some(Gap { from, until: now }) }
@@ -152,7 +152,7 @@ impl Keeping {
         let stamp = readings().stamp(now);
         let secret = before.as_ref().map(|header| header.secret).filter(|secret| *secret != [0; 2]);
         let secret = secret.unwrap_or_else(proxy::new_secret);
-        // Before any request: what is kept of budgets is found by it.
+        // Must come before any request, because budgets are looked up with this secret.
         proxy::set_secret(secret);
         let header = Header { version: Header::VERSION, commits, stamp, clean: false, gap, lost, secret };
         let report = Arc::new(StateReport { path, last: Mutex::default() });
@@ -162,25 +162,25 @@ impl Keeping {
         (keeping, kept)
     }
 
-    /// Whether what was to be written last could not be.
+    /// Returns whether the last write failed.
     fn fails(&self) -> bool {
         self.report.last.lock().problem.is_some()
     }
 
-    /// Commits `lanes`, and that others are `gone`, after which the store stands as in `header`; says whether that is sure
-    /// to last.
+    /// Commits `lanes` and removes `gone`, with `header` as the store's new header. Returns whether the commit is
+    /// durable.
     fn commit(&mut self, header: Header, lanes: &[(Arc<str>, Vec<u8>)], gone: &[Arc<str>]) -> bool {
         let header = Header { commits: header.commits + 1, ..header };
         let done = self.store.commit(&Batch { header: &header, lanes, gone });
         if done.is_ok() {
-            // If it cannot be said, the next one believes the store.
+            // On failure the next process uses the store's own header.
             let _ = self.file.beat(&header);
             self.header = header;
         }
         self.tell(done.err())
     }
 
-    /// Says that nothing has changed up to the stamp of `header`.
+    /// Records that nothing has changed up to the stamp of `header`.
     fn beat(&mut self, header: Header) -> bool {
         let done = self.file.beat(&header).map_err(|error| StoreError::Failed(error.to_string()));
         if done.is_ok() {
@@ -189,7 +189,7 @@ impl Keeping {
         self.tell(done.err())
     }
 
-    /// Tells people when it begins to fail, and when that is over. Returns whether it goes well.
+    /// Logs when writing begins to fail, and when it works again. Returns whether it works.
     fn tell(&self, failed: Option<StoreError>) -> bool {
         let mut last = self.report.last.lock();
         last.commits = self.header.commits;
@@ -207,11 +207,12 @@ impl Keeping {
         failed.is_none()
     }
 
-    /// Gives the store up. Lanes that need blocks of their long quotas go on without: their records are the next process'.
+    /// Gives the store up. Lanes that need blocks of their long quotas continue without: their records belong to the
+    /// next process.
     fn release(self, done: oneshot::Sender<()>) {
         let Self { file, store, requests, .. } = self;
         drop((file, store));
-        // Whoever asked waits for it.
+        // The requester waits for this message.
         let _ = done.send(());
         for request in requests {
             match request {
@@ -222,7 +223,7 @@ impl Keeping {
         }
     }
 
-    /// Writes what the lanes of `proxy` do, from now on.
+    /// Starts writing changes of the lanes of `proxy`.
     pub(super) fn start(self, proxy: &Arc<Proxy>, metrics: &Metrics) -> std::io::Result<Writer> {
         let (requests, handle, report) = (self.sender.clone(), Handle::current(), self.report.clone());
         metrics.state_written(!self.fails());
@@ -230,7 +231,7 @@ impl Keeping {
         metrics.show_state();
         let proxy = Arc::downgrade(proxy);
         let thread = thread::Builder::new().name("state".to_owned()).spawn(move || {
-            // Lanes whose blocks are written go on from here.
+            // Lanes whose blocks are written continue in this runtime.
             let _runtime = handle.enter();
             writing.run(|| proxy.upgrade());
         })?;
@@ -239,23 +240,24 @@ impl Keeping {
 }
 
 impl Writer {
-    /// Writes the rest, and gives the store to the next process. What leaves from here on is that process' to write.
+    /// Writes the rest, and gives the store to the next process. Requests that leave afterwards are recorded by that
+    /// process.
     pub(super) async fn release(&self) {
         let (done, released) = oneshot::channel();
-        // The thread ends before only if it failed, which it has told.
+        // Before that, the thread ends only after a failure, which it has logged.
         let _ = self.requests.send(KeepRequest::Release(done));
         let _ = released.await;
     }
 
-    /// Writes the rest, and that nothing comes after it. Nothing may leave any more.
+    /// Writes the rest, and marks it as final. No request may leave any more.
     pub(super) async fn finish(self) {
-        // The thread ends before only if it failed, which it has told.
+        // Before that, the thread ends only after a failure, which it has logged.
         let _ = self.requests.send(KeepRequest::End);
         let _ = tokio::task::spawn_blocking(move || self.thread.join()).await;
     }
 }
 
-/// What the thread has.
+/// State of the writing thread.
 struct Writing {
     keeping: Keeping,
     metrics: Metrics,
@@ -298,15 +300,15 @@ impl Writing {
         }
     }
 
-    /// Writes the lanes that have asked for it; when it is `due`, all that have changed as well.
+    /// Writes the lanes in `asked`; when a write is `due`, also all lanes that have changed.
     fn write(&mut self, lanes: &Lanes, asked: &[Arc<Lane>], due: bool, last: bool) {
         let keeping = &mut self.keeping;
         let failing = keeping.fails();
-        // Before the lanes are looked at: what happens from here on is not surely in it.
-        // The clocks in this order: the next process' clock may be late, and must not be early.
+        // Read before the lanes: later events may be missing from the records. The order of the clocks matters: the
+        // next process' clock may be late, and must not be early.
         let at = keeping.clock.now();
         let stamp = (keeping.readings)().stamp(at);
-        // Before that, too: a lane that is asked for again in between is written after it is removed.
+        // Read before the lanes, too: a lane that is requested again in between is written after its removal.
         let gone = if due { lanes.gone() } else { Vec::new() };
         let mut written: Vec<_> = write_down(asked.iter(), true, last).collect();
         if due {
@@ -318,7 +320,8 @@ impl Writing {
         }
         header.clean = last;
         let done = if failing && !due {
-            // Once a second is often enough to find out whether the disk is full: opening the store reads all of it.
+            // A single attempt per second is enough to notice that the disk is full: opening the store reads all of
+            // it.
             false
         } else if !written.is_empty() || !gone.is_empty() || last || failing {
             let rows: Vec<_> = written.iter().map(|lane| (lane.id.clone(), lane.text.clone())).collect();
@@ -341,15 +344,15 @@ impl StateReport {
     }
 }
 
-/// Where the state is if nobody says: in the folder for such things, under the address on which this andante listens, so
-/// that several have one each. `None` if a port is picked each time, or there is no such folder.
+/// Default place of the state: a file in the folder for state, named after andante's first listening address, so that
+/// several andantes have one each. `None` if a port is picked each time, or there is no such folder.
 fn usual_path(config: &Config, listen: &[SocketAddr]) -> Option<PathBuf> {
     let first = *listen.first()?;
     if config.listen.iter().any(|asked| asked.port() == 0) {
         return None;
     }
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // systemd separates several by colons; the first is ours.
+    // systemd separates several folders by colons; the first is andante's.
     let of_systemd =
         || env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute());
     let of_user = || {

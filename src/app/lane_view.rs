@@ -1,4 +1,4 @@
-//! What `/status` shows of one lane.
+//! `/status` entries for one lane.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     policy::Https,
 };
 
-/// The lane as it stands. `ends` says until when the limits of which rules are not their own.
+/// Entry of a lane. `ends` has the rules with temporary limits, and the end of these limits.
 pub(super) fn lane_status(
     lane: &Lane,
     https: Option<Https>,
@@ -76,7 +76,7 @@ pub(super) fn lane_status(
     }
 }
 
-/// Why nothing leaves: an operator's pause goes before all others.
+/// Reason why no request leaves: an operator's pause precedes all others.
 fn gate_status(lane: &Snapshot) -> Option<GateStatus> {
     let (reason, opens_in) = match (lane.held, lane.gate) {
         (Some(held), _) => (Reason::Operator, held.remaining),
@@ -106,12 +106,12 @@ fn own_limit_status(own: &OwnLimit) -> OwnLimitStatus {
     }
 }
 
-/// How long the limits of `rule` are still not its own.
+/// Seconds until the temporary limits of `rule` end.
 fn ends_in_s(ends: &HashMap<Arc<str>, Instant>, rule: &Arc<str>, now: Instant) -> Option<f64> {
     ends.get(rule).map(|until| until.since(now).as_secs_f64())
 }
 
-/// The budgets of a rule for some requests. `ends` says until when the limits of which rules are not their own.
+/// Budgets of an added rule. `ends` has the rules with temporary limits, and the end of these limits.
 pub(super) fn added_rule_status(
     usage: &NarrowUsage,
     ends: &HashMap<Arc<str>, Instant>,

@@ -1,4 +1,4 @@
-//! Another configuration for a running andante: what can change does so at once, or nothing does.
+//! Applies another configuration to a running andante: all changes at once, or none.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::{
     tls::Tls,
 };
 
-/// What the running andante was configured with.
+/// Configuration of the running andante.
 pub(super) struct Configured {
-    /// What holds now. What cannot change is as it was at the start.
+    /// Configuration in force. Settings that cannot change keep their values from the start.
     config: Config,
-    /// Whether a listener is reachable from other machines.
+    /// A listener is reachable from other machines.
     exposed: bool,
-    /// Our own addresses.
+    /// Own addresses.
     own: Vec<SocketAddr>,
     reports: Arc<ReloadReports>,
 }
 
-/// How reloads went, for people.
+/// Results of reloads, for people.
 pub(super) struct ReloadReports {
     clock: Clock,
     metrics: Metrics,
@@ -38,7 +38,7 @@ pub(super) struct ReloadReports {
 struct LastReload {
     file: Option<String>,
     total: u64,
-    /// When the configuration that holds was loaded; at the start, if it was not reloaded.
+    /// Time at which the present configuration was loaded: the start, if there was no reload.
     loaded: Instant,
     problems: Vec<String>,
 }
@@ -60,9 +60,9 @@ impl Configured {
         Dialer::new(config.timeouts.connect, guarded, self.own.clone(), config.dns.clone())
     }
 
-    /// Whether connections to upstreams are made as `other` has it.
+    /// Returns whether `other` has the same settings for connections to upstreams.
     fn connects_as(&self, other: &Config) -> bool {
-        // A rule that reaches its hosts as all others do is none of these, whatever it is called.
+        // Skips rules with the default way to their hosts, whatever their names.
         let ways = |config: &Config| -> Vec<_> {
             let rules = config.rules.iter().chain([config.rules.unruled()]);
             let own = rules.filter(|rule| rule.egress != Egress::default() || rule.allow_private);
@@ -81,15 +81,15 @@ impl Configured {
 // === impl Running ===
 
 impl Running {
-    /// What holds now.
+    /// Configuration in force.
     pub fn config(&self) -> &Config {
         &self.configured.config
     }
 
-    /// Goes on with `config`. What cannot change while andante runs stays as it is. `files` says that files which the
-    /// configuration names have changed: they are read anew.
+    /// Applies `config`. Settings that cannot change while andante runs stay the same. `files` tells that files named
+    /// in the configuration have changed, so that they are read again.
     ///
-    /// On an error nothing has changed.
+    /// Changes nothing on an error.
     pub fn reload(&mut self, config: &Config, files: bool) -> Result<(), StartError> {
         let configured = &mut self.configured;
         let connects = !files && configured.connects_as(config);
@@ -115,7 +115,7 @@ impl Running {
         Ok(())
     }
 
-    /// A configuration was not taken over, because of `problems`.
+    /// Records that a configuration was rejected because of `problems`.
     pub fn not_reloaded(&self, problems: Vec<String>) {
         self.configured.reports.failed(problems);
     }
@@ -143,7 +143,7 @@ impl ReloadReports {
         self.metrics.config_loaded(false, self.clock.time_of_day());
     }
 
-    /// How the last one went.
+    /// Result of the last reload.
     pub(super) fn status(&self) -> ConfigStatus {
         let LastReload { file, total, loaded, problems } = self.last.lock().clone();
         ConfigStatus {

@@ -1,4 +1,4 @@
-//! Why andante could not start, and what to do about it.
+//! Reasons why andante could not start, with advice.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
@@ -11,64 +11,64 @@ use crate::{
     tls::TlsError,
 };
 
-/// Why andante could not start.
+/// Reason why andante could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// andante cannot listen on an address.
     #[error("could not listen on {addr}")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The files that TLS towards upstreams needs are not in order.
+    /// The files for TLS towards upstreams are unusable.
     #[error("could not prepare TLS towards upstreams")]
     Tls(#[from] TlsError),
-    /// There is no certificate authority to intercept with.
+    /// There is no usable certificate authority for interception.
     #[error("could not prepare the certificate authority that interception needs")]
     Ca(#[from] CaError),
-    /// The file with the token for changes is not in order.
+    /// The file with the token for changes is unusable.
     #[error("could not use the token in {}", token_file::shown(file))]
     Token {
         /// The file.
         file: PathBuf,
-        /// Why it cannot be read, or what is wrong with what it says.
+        /// Reason why the file cannot be read, or why its content is invalid.
         source: BoxError,
     },
-    /// No folder is named for it.
+    /// No folder is configured for the certificate authority.
     #[error("there is no place for the certificate authority that interception needs")]
     NoData,
-    /// A socket that we were started with cannot be listened on.
+    /// andante cannot listen on a socket that it was started with.
     #[error("could not listen on a socket that andante was started with")]
     Given {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// What was kept of the andante before cannot be had.
+    /// The previous andante's state cannot be opened.
     #[error("could not take over what was sent so far")]
     State(#[from] OpenError),
-    /// The process that serves does not give its place.
+    /// The running process does not give up its place.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
-    /// The store of the fleet cannot be used at all.
+    /// The store of the fleet is unusable.
     #[error("could not use the store {store}")]
     Store {
-        /// Where it is.
+        /// Address of the store.
         store: String,
-        /// What is wrong.
+        /// The problem.
         source: LedgerError,
     },
-    /// A thread or its runtime could not be made.
+    /// A thread or its runtime could not be created.
     #[error("could not start a worker thread")]
     Thread {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl StartError {
-    /// What to do about it, where that is known here.
+    /// Advice, as far as there is any for this error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Ca(error) => error.hint(),

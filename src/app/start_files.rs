@@ -1,5 +1,5 @@
 //! Files that a start reads: the admin token, the certificate authority, and the certificates and keys for upstreams.
-//! `andante check` and `andante doctor` read them in the same way, and make none.
+//! `andante check` and `andante doctor` read them in the same way, and create none.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use crate::{
     tls::Tls,
 };
 
-/// Reasons in the files that `config` names for which andante would not start with it. Changes nothing.
+/// Errors in the files that `config` names with which andante would not start. Changes nothing.
 pub fn unusable_files(config: &Config) -> Vec<StartError> {
     let token = config.admin_token.as_deref().map(admin_token).transpose().err();
     let tls = Tls::new(&config.upstream_ca, &config.upstream_crl, &config.rules).err().map(StartError::from);
@@ -35,7 +35,7 @@ pub(super) fn admin_token(file: &Path) -> Result<Token, StartError> {
     Token::new(&text).map_err(|error| unusable(error.into()))
 }
 
-/// This installation's certificate authority: the one in its place, or a new one.
+/// This installation's certificate authority, which is created if it is missing.
 pub(super) fn authority(config: &Config) -> Result<Ca, StartError> {
     let place = authority_place(config)?;
     let ca = Ca::find_or_create(&place, SystemTime::now())?;
@@ -45,7 +45,7 @@ pub(super) fn authority(config: &Config) -> Result<Ca, StartError> {
     Ok(ca)
 }
 
-/// Looks at the certificate authority that there is. A start makes a missing one.
+/// Checks an existing certificate authority. A start creates a missing one.
 fn existing_authority(config: &Config) -> Result<(), StartError> {
     match Ca::open(&authority_place(config)?, SystemTime::now()) {
         Ok(ca) => Ok(may_sign(ca.certificate().constraints(), &config.rules)?),
@@ -59,7 +59,7 @@ fn authority_place(config: &Config) -> Result<PathBuf, StartError> {
     place.ok_or(StartError::NoData)
 }
 
-/// Whether a CA bound by `constraints` may sign for the hosts that are named for interception.
+/// Returns an error if a CA bound by `constraints` may not sign for the hosts that are named for interception.
 fn may_sign(constraints: &Constraints, rules: &Rules) -> Result<(), CaError> {
     let of_rules = rules.iter().flat_map(|rule| rules.https_of(rule));
     let of_rules = of_rules.filter(|(_, https)| *https == Https::Intercept).map(|(host, _)| host);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::policy::{Egress, Identity, Interception, Policy};
 
-    /// The causes for which `config` is of no use.
+    /// Causes that make `config` unusable.
     fn causes(config: &Config) -> Vec<String> {
         let cause = |error: &StartError| error.source().map(ToString::to_string).unwrap_or_default();
         unusable_files(config).iter().map(cause).collect()

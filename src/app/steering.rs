@@ -1,4 +1,4 @@
-//! What operators do to a running andante.
+//! Applies operators' commands to a running andante.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use crate::{
     proxy::Proxy,
 };
 
-/// Steers a proxy.
+/// Executes operators' commands on a proxy.
 pub(super) struct Steerer {
     proxy: Arc<Proxy>,
     changed: Arc<Mutex<ChangedRules>>,
@@ -31,22 +31,22 @@ pub(super) struct Steerer {
 #[derive(Default)]
 struct ChangedRules {
     rules: HashMap<Arc<str>, ChangedRule>,
-    /// Numbers the changes, so that the end of one does not end another.
+    /// Number of changes so far: the end of one change does not end another.
     serial: u64,
 }
 
 struct ChangedRule {
-    /// As the configuration has it.
+    /// Rule in the configuration.
     original: Arc<Policy>,
-    /// As it is now.
+    /// Rule in force.
     current: Arc<Policy>,
     limits: Option<TemporaryLimits>,
     weights: Option<Vec<AssignedWeight>>,
 }
 
-/// The limits that hold for a while.
+/// Limits that hold temporarily.
 struct TemporaryLimits {
-    /// The number of the change that has set them.
+    /// Number of the change that set them.
     number: u64,
     limits: Limits,
     until: Instant,
@@ -59,7 +59,7 @@ impl Steerer {
         Self { proxy, changed: Arc::default() }
     }
 
-    /// The units other than requests that the limits of the rule called `name` count, as it is configured.
+    /// The units other than requests that the limits of the rule called `name` count in the configuration.
     pub(super) fn units(&self, name: &str) -> Vec<Unit> {
         let (changed, rules) = (self.changed.lock(), self.proxy.lanes.rules());
         let rule = rules.iter().find(|rule| *rule.name == *name);
@@ -67,7 +67,7 @@ impl Steerer {
         rule.into_iter().flat_map(|rule| known(rule).map_or(rule, |known| &known.original).units()).collect()
     }
 
-    /// Does this to these lanes; `None` if there are none. Must be called on a tokio runtime.
+    /// Applies `steering` to the chosen lanes; `None` if there are none. Must be called on a tokio runtime.
     pub(super) fn steer(&self, choice: &LaneChoice, steering: &Steering) -> Option<Steered> {
         let lanes = &self.proxy.lanes;
         let found = match choice {
@@ -101,7 +101,7 @@ impl Steerer {
                 Some(self.note(rule, "given other weights by an operator"))
             }
             Steering::Drain => {
-                // As a service manager would: whoever started us sees to the rest.
+                // Acts like a service manager: the process that started andante handles the rest.
                 let sent = kill_process(getpid(), Signal::TERM);
                 sent.is_ok()
                     .then_some(Steered { lanes: found.len(), requests: found.iter().map(|lane| lane.waiting()).sum() })
@@ -109,7 +109,7 @@ impl Steerer {
         }
     }
 
-    /// Changes the rule called `name` beside what else was changed of it. Returns the number of this change.
+    /// Changes the rule called `name`, and keeps its other changes. Returns the number of this change.
     fn change(&self, name: &Arc<str>, change: impl FnOnce(&mut ChangedRule, u64)) -> Option<u64> {
         let mut changed = self.changed.lock();
         changed.serial += 1;
@@ -117,7 +117,7 @@ impl Steerer {
         let mut next = None;
         self.proxy
             .change_rule(name, |now| {
-                // What a reload has brought is what the configuration says.
+                // A rule that a reload replaced counts as configured.
                 let known = changed.rules.remove(name).filter(|known| Arc::ptr_eq(&known.current, now));
                 let mut rule = known.unwrap_or_else(|| ChangedRule::of(now));
                 change(&mut rule, number);
@@ -132,15 +132,15 @@ impl Steerer {
             })
     }
 
-    /// Until when the limits of each rule are not its own.
+    /// Ends of temporary limits, by rule.
     pub(super) fn ends(&self) -> HashMap<Arc<str>, Instant> {
         let (changed, rules) = (self.changed.lock(), self.proxy.lanes.rules());
-        // A reload has ended what others say.
+        // A reload has ended changes of rules that it replaced.
         let hold = changed.rules.iter().filter(|(_, rule)| rules.iter().any(|now| Arc::ptr_eq(now, &rule.current)));
         hold.filter_map(|(name, rule)| Some((name.clone(), rule.limits.as_ref()?.until))).collect()
     }
 
-    /// Ends the change of limits with this `number` then.
+    /// Ends the change of limits with this `number` at `until`.
     fn end_later(&self, name: &Arc<str>, number: u64, until: Instant) {
         let (proxy, changed, name) = (Arc::downgrade(&self.proxy), self.changed.clone(), name.clone());
         let clock = self.proxy.clock;
@@ -150,7 +150,7 @@ impl Steerer {
         });
     }
 
-    /// Writes into the journal of each lane of a rule. Says how many there are.
+    /// Writes `text` into the journal of each lane of a rule. Returns the number of lanes.
     fn note(&self, rule: &str, text: &str) -> Steered {
         let lanes = self.proxy.lanes.all();
         let lanes = lanes.iter().filter(|lane| *lane.policy().name == *rule);
@@ -158,7 +158,7 @@ impl Steerer {
     }
 }
 
-/// The limits of the rule called `name` are its own again, if the change with this `number` still holds.
+/// Restores the configured limits of the rule called `name`, if the change with this `number` still holds.
 fn end(proxy: &Weak<Proxy>, changed: &Mutex<ChangedRules>, name: &Arc<str>, number: u64) {
     let Some(proxy) = proxy.upgrade() else { return };
     let mut changed = changed.lock();
@@ -173,12 +173,12 @@ fn end(proxy: &Weak<Proxy>, changed: &Mutex<ChangedRules>, name: &Arc<str>, numb
             rule.current = current;
             info!(rule = &**name, "the limits that an operator has set are over");
         }
-        // A reload has ended it before.
+        // A reload has already ended it.
         None => drop(changed.rules.remove(name)),
     }
 }
 
-/// Whether `claim` is one of the `flow`'s, as `/status` names that.
+/// Returns whether `claim` belongs to the `flow`, which has a name of `/status`.
 fn is(flow: &FlowName, claim: &Claim) -> bool {
     let named = |hash: &String| claim.flow != FlowId::default() && *hash == claim.flow.shown();
     claim.client.to_string() == flow.client && flow.flow.as_ref().is_none_or(named)
@@ -191,7 +191,7 @@ impl ChangedRule {
         Self { original: policy.clone(), current: policy.clone(), limits: None, weights: None }
     }
 
-    /// The rule with all that was changed of it.
+    /// The rule with all changes.
     fn policy(&self) -> Policy {
         let mut policy = Policy::clone(&self.original);
         if let Some(TemporaryLimits { limits, until, .. }) = &self.limits {

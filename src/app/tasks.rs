@@ -1,4 +1,4 @@
-//! How many asynchronous tasks are alive, over all threads: tasks that leak show here.
+//! Number of live asynchronous tasks in all threads: leaked tasks show here.
 
 use prometheus::{
     IntGauge,
@@ -7,7 +7,7 @@ use prometheus::{
 };
 use tokio::runtime::Handle;
 
-/// Asks the runtimes whenever metrics are read.
+/// Reads the runtimes whenever metrics are read.
 pub(super) struct Tasks {
     runtimes: Vec<Handle>,
     alive: IntGauge,

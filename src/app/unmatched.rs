@@ -15,47 +15,45 @@ use crate::{
 pub struct Unmatched {
     /// The rule's name.
     pub rule: Arc<str>,
-    /// The host that is most like one of its hosts, of those that were asked for and have no rule to themselves, if one is
-    /// like them at all.
+    /// The most similar of the requested hosts that have no rule of their own, if one is similar enough.
     pub nearest: Option<Arc<str>>,
-    /// How alike they are, from 0 to 1.
+    /// Likeness of the two, from 0 to 1.
     pub likeness: f64,
 }
 
-/// Logs once which rules have not been matched, a while after the first request that matched another rule.
+/// Logs unmatched rules once, a while after the first request that matched another rule.
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedWatch {
     since: Option<Instant>,
     said: bool,
 }
 
-/// How long requests match other rules only before the log names the rules without a request.
+/// Time from the first request that matches another rule to the log line about unmatched rules.
 const WHILE: Duration = Duration::from_secs(60);
-/// Names that are this much alike may have been meant to be the same.
+/// Names at least this much alike may have been meant to be the same.
 const ALIKE: f64 = 0.75;
-/// A host that is less like those of a rule than this, of which more than a third differs, is not named beside it.
+/// Least likeness of a host that is named beside a rule: at most a third of it differs.
 const SOMEWHAT_ALIKE: f64 = 2.0 / 3.0;
-/// The most rules that are logged, the most that are compared with hosts, and the most hosts that each is compared
-/// with.
+/// Most rules that are logged or compared with hosts, and most hosts that each rule is compared with.
 const MOST_RULES: usize = 20;
 const MOST_HOSTS: usize = 1000;
 
 /// The rules that no request has matched so far.
 pub(super) fn rules(proxy: &Proxy) -> Vec<Arc<Policy>> {
     let used: HashSet<_> = proxy.lanes.all().iter().map(|lane| Arc::as_ptr(lane.policy())).collect();
-    // Lanes may have been forgotten since.
+    // Lanes of used rules may have been forgotten.
     let unused = |rule: &&Arc<Policy>| !used.contains(&Arc::as_ptr(rule)) && proxy.metrics.rule(&rule.name).is_unused();
     proxy.lanes.rules().iter().filter(unused).cloned().collect()
 }
 
-/// The same, each with the host that may have been meant.
+/// The unmatched rules, each with the host that may have been meant.
 pub(super) fn with_nearest(proxy: &Proxy) -> Vec<Unmatched> {
     let hosts = hosts_without_a_rule(proxy);
     let compared = |at| if at < MOST_RULES { &hosts[..] } else { &[] };
     rules(proxy).iter().enumerate().map(|(at, rule)| nearest(rule, compared(at))).collect()
 }
 
-/// Hosts that were asked for, and that no rule names as such.
+/// Requested hosts that no rule names exactly.
 fn hosts_without_a_rule(proxy: &Proxy) -> Vec<Arc<str>> {
     let rules = proxy.lanes.rules();
     let mut hosts: Vec<_> = proxy.lanes.all().iter().map(|lane| lane.host().clone()).collect();
@@ -81,7 +79,7 @@ fn nearest(rule: &Policy, hosts: &[Arc<str>]) -> Unmatched {
 // === impl UnmatchedWatch ===
 
 impl UnmatchedWatch {
-    /// The rules to log now, if it is time to. To be called periodically.
+    /// The rules to log now, if it is time. To be called periodically.
     pub(super) fn look(&mut self, proxy: &Proxy, now: Instant) -> Vec<Unmatched> {
         if self.said || self.since.is_none() && hosts_without_a_rule(proxy).is_empty() {
             return Vec::new();
@@ -96,7 +94,7 @@ impl UnmatchedWatch {
 // === impl Unmatched ===
 
 impl Unmatched {
-    /// Rules that none of `origins` has, each with the most similar host among them.
+    /// Rules that match none of `origins`, each with the most similar host among them.
     pub fn by(rules: &Rules, origins: &[&Origin]) -> Vec<Self> {
         let mut hosts: Vec<_> = origins.iter().map(|origin| origin.host.clone()).collect();
         hosts.retain(|host| !is_named(rules, host));
@@ -107,7 +105,7 @@ impl Unmatched {
         unasked.map(|rule| nearest(rule, &hosts)).collect()
     }
 
-    /// Writes it to the log.
+    /// Logs the rule.
     pub(super) fn say(&self) {
         let (rule, nearest) = (&self.rule, self.nearest.as_deref().unwrap_or("none"));
         if self.likeness >= ALIKE {
@@ -136,7 +134,7 @@ mod tests {
         proxy.lanes.find(&Origin::parse(Scheme::Http, host, Some(80)).unwrap());
     }
 
-    /// What is said at these seconds, as rule and nearest host.
+    /// Rules and nearest hosts that are logged at these seconds.
     fn said(
         watch: &mut UnmatchedWatch,
         proxy: &Proxy,

@@ -1,4 +1,4 @@
-//! What `/status` shows, read off the running parts.
+//! The content of `/status`, read from the running parts.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -23,14 +23,14 @@ use crate::{
     proxy::{Incident, Proxy},
 };
 
-/// The view of a running proxy.
+/// The data source of the admin pages for a running proxy.
 pub(super) struct View {
     proxy: Arc<Proxy>,
     reports: Arc<ReloadReports>,
     state: Option<Arc<StateReport>>,
     fleet: Option<Arc<FleetReport>>,
     steerer: Steerer,
-    /// What this andante is called on pages.
+    /// Name of this andante on pages.
     instance: String,
 }
 
@@ -61,7 +61,8 @@ impl StatusSource for View {
 
     fn status(&self) -> Status {
         let (proxy, now) = (&self.proxy, self.proxy.clock.now());
-        // Before the lanes: the requests of a closed connection are counted in its lanes by then.
+        // Read before the lanes: by then the requests of a closed connection are counted in their
+        // lanes.
         let connections = Connections {
             client: proxy.metrics.client_connections.get(),
             upstream: proxy.metrics.upstream_connections.get(),

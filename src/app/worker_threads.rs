@@ -31,10 +31,10 @@ struct WorkerThread {
     runtime: Handle,
 }
 
-/// More threads gain nothing: a proxy that paces needs little, and shares its machine.
+/// More threads gain nothing: a proxy that paces needs little processor time, and shares its machine.
 const MOST_THREADS: usize = 4;
 
-/// How often it is looked whether a thread has begun to serve what it was handed.
+/// Interval of checks whether a thread has begun to serve its connection.
 const LOOK: Duration = Duration::from_millis(1);
 
 // === impl WorkerThreads ===
@@ -53,17 +53,18 @@ impl WorkerThreads {
         Ok(Self(workers))
     }
 
-    /// Where each of them runs its tasks.
+    /// Runtimes of the threads.
     pub(super) fn runtimes(&self) -> impl Iterator<Item = Handle> {
         self.0.iter().map(|worker| worker.runtime.clone())
     }
 
-    /// Whether any were handed over that have not ended.
+    /// Returns whether any dispatched connection has not ended.
     pub(super) fn have_connections(&self) -> bool {
         self.0.iter().any(|worker| worker.open.load(Ordering::Relaxed) > 0)
     }
 
-    /// Waits until no worker is connected, nor is one handed to a thread that has not looked at it yet.
+    /// Waits until no worker is connected, and no thread has a connection that it has not begun to
+    /// serve.
     pub(super) async fn emptied(&self, proxy: &Proxy) {
         proxy.emptied().await;
         while self.have_connections() {
@@ -72,12 +73,13 @@ impl WorkerThreads {
         }
     }
 
-    /// To the thread with the fewest: long-lived connections must not pile up on one core.
+    /// Gives a connection to the thread with the fewest: long-lived connections must not pile up on one
+    /// core.
     pub(super) fn dispatch(&self, stream: std::net::TcpStream, peer: IpAddr) {
         let idlest = self.0.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed));
         let worker = idlest.expect("there is at least one");
         worker.open.fetch_add(1, Ordering::Relaxed);
-        // A thread ends only after the tasks that accept, so this fails only at the very end.
+        // A thread ends only after the accepting tasks, so this fails only at the very end.
         let _ = worker.connections.send((stream, peer));
     }
 }
@@ -95,10 +97,10 @@ impl WorkerThread {
     }
 }
 
-/// A connection that its thread counts as open until this is dropped.
+/// A connection that its thread counts as open until this value is dropped.
 struct OpenConnection(Arc<AtomicUsize>);
 
-/// Serves the connections that are handed over, until no more can come.
+/// Serves the dispatched connections, until no more can come.
 async fn work(
     mut connections: mpsc::UnboundedReceiver<(std::net::TcpStream, IpAddr)>,
     proxy: Arc<Proxy>,
@@ -117,7 +119,7 @@ async fn work(
                     Err(error) => warn!(%error, "could not take a connection over"),
                 }
             }
-            // Who comes needs their descriptors more.
+            // New clients need the descriptors more than idle connections do.
             _ = sweep.tick() => if proxy.is_full() { pool.clear() } else { pool.sweep() },
         }
     }

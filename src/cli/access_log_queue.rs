@@ -13,10 +13,10 @@ use super::{
     queued_bytes::{MAX_QUEUED_BYTES, QueuedBytes},
 };
 
-/// No line is shorter, so the bound in bytes is reached before the library's in lines.
+/// Least length of a line, so that the bound in bytes is reached before the library's bound in lines.
 const MIN_LINE_BYTES: usize = 64;
 
-/// The end of the queue that lines are written to.
+/// The writing end of the queue.
 #[derive(Clone)]
 pub(super) struct LineQueue {
     lines: NonBlocking,
@@ -26,7 +26,7 @@ pub(super) struct LineQueue {
 // === impl LineQueue ===
 
 impl LineQueue {
-    /// A queue to `sink`. Dropped, the guard waits until it is empty.
+    /// Starts a queue to `sink`. Dropping the guard waits until the queue is empty.
     pub(super) fn start(sink: Sink) -> (Self, WorkerGuard) {
         let queued = Arc::<QueuedBytes>::default();
         let (lines, guard) = NonBlockingBuilder::default()
@@ -46,7 +46,7 @@ impl<'a> MakeWriter<'a> for LineQueue {
 }
 
 impl Write for LineQueue {
-    /// Takes all of `line`, queued or not: a request has nobody to report to.
+    /// Accepts all of `line`, queued or not, because a request cannot report the loss.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.queued.add(line.len()) {
             self.lines.write_all(line)?;

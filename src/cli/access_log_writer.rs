@@ -1,5 +1,5 @@
-//! Writes the access log, and notices when that does not work: a full disk, a file or folder that was removed, a pipe that
-//! nobody reads any more. Lines that are lost are counted, and the log says so once a minute. Never holds up a request.
+//! Writes the access log, and detects failures: a full disk, a removed file or folder, a pipe without a reader. Lost
+//! lines are counted, and the log reports them once a minute. Never delays a request.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,20 +15,20 @@ use tracing::{info, warn};
 use super::queued_bytes::{OVERFLOW, QueuedBytes};
 use crate::{clock, metrics::access_log};
 
-/// The log says at most once in this time that lines are lost.
+/// Shortest time between two reports of lost lines.
 const WARNING_PERIOD: Duration = Duration::from_secs(60);
-/// How often it is checked whether the file is still the one that its name leads to.
+/// Interval of checks whether the path still leads to the open file.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Where lines go.
+/// Destination of lines.
 pub(super) enum Sink {
     /// Standard output or standard error.
     Stream(Box<dyn Write + Send>),
-    /// A file that was opened by its name.
+    /// A file opened by its path.
     File(LogFile),
 }
 
-/// A file, and how it is opened anew.
+/// A file that can be reopened by its path.
 pub(super) struct LogFile {
     path: PathBuf,
     file: File,
@@ -42,7 +42,7 @@ pub(super) struct AccessLogWriter {
     queued: Arc<QueuedBytes>,
 }
 
-/// Whether lines are lost, and when that was reported.
+/// State of the reports about lost lines.
 #[derive(Debug, Default)]
 struct Loss {
     reported: Option<Duration>,
@@ -52,13 +52,13 @@ struct Loss {
 // === impl AccessLogWriter ===
 
 impl AccessLogWriter {
-    /// A writer to `sink` of the lines that `queued` counts.
+    /// A writer to `sink` for lines that `queued` counts.
     pub(super) fn new(sink: Sink, queued: Arc<QueuedBytes>) -> Self {
         access_log::started();
         Self { sink, loss: Loss::default(), queued }
     }
 
-    /// Reports that lines found no room in the queue since the last call. Returns whether there were any.
+    /// Reports lines that found no room in the queue since the last call. Returns whether there were any.
     fn report_lost(&mut self) -> bool {
         let overflowed = self.queued.take_overflowed();
         if overflowed {
@@ -69,7 +69,7 @@ impl AccessLogWriter {
 }
 
 impl Write for AccessLogWriter {
-    /// Takes all of `lines`, written or not: the thread that calls has nobody to report to.
+    /// Accepts all of `lines`, written or not, because the calling thread cannot report the loss.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         let drops = self.report_lost();
         let appended = self.sink.append(lines);
@@ -98,7 +98,7 @@ impl Write for AccessLogWriter {
 // === impl Sink ===
 
 impl Sink {
-    /// The file at `path`, which is made if it is not there.
+    /// The file at `path`, which is created if it is missing.
     pub(super) fn open(path: &std::path::Path) -> io::Result<Self> {
         let file = open(path)?;
         Ok(Self::File(LogFile { path: path.to_owned(), file, checked: clock::monotonic() }))
@@ -136,19 +136,19 @@ impl LogFile {
         Ok(())
     }
 
-    /// Takes half a line back, if it is the last thing in the file: readers of JSON lines stumble over it.
+    /// Removes the written half of a line from the end of the file: it would break readers of JSON lines.
     fn give_up(&mut self, written: usize, error: io::Error) -> io::Result<()> {
         if written > 0
             && let Ok(metadata) = self.file.metadata()
             && metadata.is_file()
         {
-            // Nothing more can be done about a file that cannot even be cut.
+            // A file that cannot be truncated keeps its half line.
             let _ = self.file.set_len(metadata.len().saturating_sub(written as u64));
         }
         Err(error)
     }
 
-    /// Opens the file anew if its name leads elsewhere: it was rotated, or removed.
+    /// Reopens the file if its path leads elsewhere, after a rotation or a removal.
     fn reopen_if_moved(&mut self) -> io::Result<()> {
         let own = self.file.metadata()?;
         let is_same =

@@ -22,41 +22,42 @@ use crate::config::{
     token_file::{self, TOKEN_FILE_HINT},
 };
 
-/// Which andante is asked.
+/// The running andante that a command asks.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct AdminArgs {
-    /// Configuration file of the andante that is asked [env: ANDANTE_CONFIG]
+    /// Configuration file of the running andante [env: ANDANTE_CONFIG]
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// Its admin address, as in 127.0.0.1:9128 or http://127.0.0.1:9128 [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
+    /// Admin address of the running andante, as in 127.0.0.1:9128 or http://127.0.0.1:9128 [env: ANDANTE_ADMIN]
+    /// [default: 127.0.0.1:9128]
     #[arg(long, value_name = "URL", global = true)]
     admin: Option<String>,
-    /// File with its token, which changes need, and on other machines all
+    /// File with the admin token; changes need it, and on other machines all requests do
     #[arg(long, value_name = "FILE", global = true, env = "ANDANTE_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<PathBuf>,
 }
 
-/// Asks one andante.
+/// Client of one andante's admin address.
 pub(super) struct AdminClient {
     at: SocketAddr,
     token: Option<PathBuf>,
     agent: HeaderValue,
 }
 
-/// More than `/status` has of a thousand lanes.
+/// Largest answer in bytes: more than `/status` has for a thousand lanes.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// From connecting to the last byte.
+/// Time from connecting to the last byte.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 // === impl AdminArgs ===
 
 impl AdminArgs {
-    /// The one at `admin`, and nothing else.
+    /// Arguments for the andante at `admin`.
     pub(super) fn of(config: Option<PathBuf>, admin: Option<String>, token: Option<PathBuf>) -> Self {
         Self { config, admin, token }
     }
 
-    /// Asks the andante that they name, in the name of `command`. What is wrong with them is printed.
+    /// Makes a client for the named andante, on behalf of `command`. Prints problems with the arguments.
     pub(super) async fn client(&self, command: &str) -> Result<AdminClient, ExitCode> {
         let failed = |failure| terminal::failure(&failure);
         let admin = match &self.admin {
@@ -76,22 +77,22 @@ impl AdminArgs {
 // === impl AdminClient ===
 
 impl AdminClient {
-    /// Where it asks.
+    /// URL of `path` at the admin address.
     pub(super) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.at)
     }
 
-    /// What is at `path`.
+    /// Gets the JSON at `path`.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.ask(Method::GET, path, Bytes::new()).await
     }
 
-    /// What it answers when it is sent `value`.
+    /// Sends `value` to `path`, and returns the answer.
     pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, value: &Value) -> Result<T, Failure> {
         self.ask(Method::POST, path, Bytes::from(value.to_string())).await
     }
 
-    /// The same with the token, without which it is not asked.
+    /// Sends a change with the token; fails without one.
     pub(super) async fn change<T: DeserializeOwned>(&self, path: &str, value: &Value) -> Result<T, Failure> {
         if self.token.is_none() {
             let hint = "name the file that it is in: --token FILE or ANDANTE_ADMIN_TOKEN";
@@ -137,7 +138,7 @@ impl AdminClient {
     }
 }
 
-/// An answer that is not what was asked for. Another program may listen there and send anything.
+/// Describes an unexpected answer. The answer may come from another program, with any content.
 fn refused(url: &str, answer: &Response<Bytes>) -> Failure {
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     let said = body["title"].as_str().map_or(&**answer.body(), str::as_bytes);
@@ -152,13 +153,13 @@ fn refused(url: &str, answer: &Response<Bytes>) -> Failure {
     }
 }
 
-/// What says where the admin pages are, and nothing else that could be wrong.
+/// Sources that contain only the place of the admin pages, and no other setting that could be wrong.
 pub(super) fn sources(config: Option<&PathBuf>, admin: Option<String>) -> Sources {
     let only = |admin| Settings { admin, ..Settings::default() };
     Sources { file: serve::config_file(config), environment: only(serve::environment().admin), flags: only(admin) }
 }
 
-/// The address that a URL names, or a host with a port; what else it is stays as it is, to be complained about.
+/// Address in a URL, or a host with a port. Returns other text unchanged, so that its parser reports the problem.
 async fn address_of(admin: &str) -> Result<String, Failure> {
     if let Some(rest) = admin.strip_prefix("https://") {
         let hint = format!(
@@ -177,13 +178,13 @@ async fn address_of(admin: &str) -> Result<String, Failure> {
     let found =
         found.map_err(|error| Failure::new(format!("could not look {host} up")).because(error).hinting(hint))?;
     let mut found: Vec<_> = found.collect();
-    // Most listen there alone.
+    // Most andantes listen on this address alone.
     found.sort_by_key(|address| address.is_ipv6());
     let none = || Failure::new(format!("{host} has no address")).hinting(hint);
     found.first().map(ToString::to_string).ok_or_else(none)
 }
 
-/// Where the andante that has its pages at `admin` is asked.
+/// Address at which to ask the andante that has its pages at `admin`.
 pub(super) fn address(admin: Option<SocketAddr>) -> Result<SocketAddr, Failure> {
     let Some(admin) = admin else {
         return Err(Failure::new("cannot ask: the admin pages are off").hinting("name an address: --admin or `admin`"));
@@ -195,7 +196,7 @@ pub(super) fn address(admin: Option<SocketAddr>) -> Result<SocketAddr, Failure> 
     Ok(reachable(admin))
 }
 
-/// Where to ask a server that listens on `address`: "any" is no place to connect to everywhere.
+/// Address at which to ask a server that listens on `address`: some systems cannot connect to the unspecified address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -205,7 +206,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The answer of `admin` to `request`, whose target is a path.
+/// Sends `request`, whose target is a path, to `admin`, and returns the answer.
 pub(super) async fn ask(
     admin: SocketAddr,
     mut request: Request<Full<Bytes>>,
@@ -220,7 +221,7 @@ pub(super) async fn ask(
     Ok(Response::from_parts(parts, body))
 }
 
-/// One line of what was answered. Another program may listen there and send anything: without control characters.
+/// First line of an answer, without control characters. The answer may come from another program, with any content.
 pub(super) fn line(body: &[u8]) -> String {
     let said = String::from_utf8_lossy(body);
     said.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(1000).collect()

@@ -1,4 +1,4 @@
-//! `andante batch FILE`: hand over a file of requests, get a file of answers, whatever happens in between.
+//! `andante batch FILE`: sends a file of requests, and writes a file of answers, despite crashes in between.
 
 mod input;
 mod report;
@@ -38,7 +38,7 @@ use crate::{
     listen::Given,
 };
 
-/// What `--help` ends with.
+/// End of `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   andante batch urls.txt --out answers.jsonl --limit api.example.com=500/min
@@ -57,79 +57,79 @@ Idempotency-Key), is not sent again: it is listed, and --resend-unknown sends it
 
 Exit codes: 0 all answered with a status below 400, 1 not all, 130 interrupted.";
 
-/// What `batch` takes besides the flags of `serve`.
+/// Arguments of `batch` besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BatchOptions {
-    /// The requests; `-` reads them from standard input. What comes from a pipe is sent as it comes
+    /// The requests; `-` reads them from standard input. Requests from a pipe are sent as they arrive
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where the answers go, a line of JSON each
+    /// File for the answers, one line of JSON each
     #[arg(long, short, value_name = "ANSWERS")]
     pub out: PathBuf,
-    /// What URLs in FILE are relative to: the API's scheme and host
+    /// Base of relative URLs in FILE: the API's scheme and host
     #[arg(long, value_name = "URL")]
     pub base_url: Option<Url>,
-    /// The address for each row of a .csv FILE, with {COLUMN} where its value belongs
+    /// URL for each row of a .csv FILE, with {COLUMN} for the row's value
     #[arg(long, value_name = "TEMPLATE")]
     pub url: Option<String>,
-    /// The body for each row of a .csv FILE, with {COLUMN} where its value belongs, as in '{"q": "{name}"}'; values are
-    /// escaped as JSON if it is JSON. @FILE reads it from a file
+    /// Body for each row of a .csv FILE, with {COLUMN} for the row's value, as in '{"q": "{name}"}'; values are escaped
+    /// as JSON if the body is JSON. @FILE reads the body from a file
     #[arg(long, value_name = "TEMPLATE", requires = "url")]
     pub body: Option<String>,
     /// The column of a .csv FILE that names its rows in ANSWERS [default: id or custom_id if there is one, else the line]
     #[arg(long, value_name = "COLUMN")]
     pub id: Option<String>,
-    /// The method where FILE names none [default: GET, or POST with a body]
+    /// Method of requests for which FILE names none [default: GET, or POST with a body]
     #[arg(long, value_name = "METHOD")]
     pub method: Option<Method>,
-    /// A field for each request that has none of this name, as in 'Accept: text/csv', or @FILE with one a line; may be
-    /// repeated
+    /// A header field for each request that has none of this name, as in 'Accept: text/csv', or @FILE with one field
+    /// per line; may be repeated
     #[arg(long, value_name = "FIELD|@FILE")]
     pub header: Vec<String>,
-    /// How FILE is written, where its name does not say it
+    /// Format of FILE, where its name does not show it
     #[arg(long, value_name = "jsonl|csv|urls", value_parser = ["jsonl", "csv", "urls"])]
     pub format: Option<String>,
-    /// Send through a running andante instead of an own one
+    /// Send through a running andante instead of a private one
     #[arg(long, value_name = "URL", conflicts_with_all = ["limit", "config", "listen"], value_parser = proxy)]
     pub proxy: Option<Url>,
-    /// How many requests wait or are under way at a time
+    /// Number of requests that wait or are in flight at a time
     #[arg(long, value_name = "N", default_value = "1000")]
     pub parallel: NonZeroUsize,
-    /// Send requests that are the same once, and give all of them the answer
+    /// Send equal requests once, and give all of them the same answer
     #[arg(long)]
     pub dedupe: bool,
-    /// Stop when so many have failed [default: never]
+    /// Stop after this many failures [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
-    /// Send again what may have been done before a crash
+    /// Send requests again that may have been executed before a crash
     #[arg(long)]
     pub resend_unknown: bool,
     /// Show neither progress nor a summary
     #[arg(long, short)]
     pub quiet: bool,
-    /// In the place of these, end with the summary as one line of JSON on standard error
+    /// Instead of these, end with the summary as one line of JSON on standard error
     #[arg(long)]
     pub json: bool,
 }
 
-/// How often the line is refreshed.
+/// Interval of updates of the progress line.
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// The most rules that a warning names.
+/// Rules that a warning names at most.
 const RULES: usize = 5;
 
-/// Flags of `serve` that mean nothing here. They are taken nevertheless, as a file or a variable may say the same.
+/// Flags of `serve` without a meaning here. `batch` accepts them, because a file or a variable may set the same keys.
 const UNUSED: [&str; 3] = ["listen", "clients", "admin_token"];
 
-/// The command line of `batch`: the help of its flags of `serve` says what holds here.
+/// The command line of `batch`: the help of the flags of `serve` shows the defaults of `batch`.
 pub fn command(serve: clap::Command) -> clap::Command {
     let free = "a free port of 127.0.0.1";
     let serve = with_defaults(serve, &[("listen", free), ("admin", free), ("state", "ANSWERS.state")]);
-    // Nobody connects to the andante of a batch.
+    // No other client connects to the andante of a batch.
     UNUSED.into_iter().fold(serve, |serve, name| serve.mut_arg(name, |arg| arg.hide(true)))
 }
 
-/// What holds for `batch` where neither flag nor environment nor file says otherwise.
+/// Configuration of `batch` without flags, environment and file.
 pub fn base(options: &BatchOptions) -> Config {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let state = StatePlace::At(beside(&options.out, "state"));
@@ -144,7 +144,7 @@ pub async fn run(config: Config, options: BatchOptions) -> ExitCode {
     }
 }
 
-/// Where andante is, and whether it is our own.
+/// The andante that sends the requests, and whether the batch owns it.
 struct Through {
     proxy: String,
     own: Option<Running>,
@@ -200,7 +200,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     let done = report.is_done();
     if done {
         work.finish().map_err(not_removed)?;
-        // What counts against limits is forgotten with them: the next batch begins with all of its limits.
+        // The state is removed together with its counts: the next batch begins with all of its limits.
         let of_state = own_state.iter().flat_map(|state| [state.clone(), beside(state, "lock")]);
         of_state.chain([stream::kept(&options)]).for_each(|file| {
             let _ = std::fs::remove_file(file);
@@ -212,7 +212,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
             let why = stopped.as_ref().map(ToString::to_string).unwrap_or_default();
             let hint = "the same command goes on where it was, once that is mended";
             let mut failure = Failure::new(why).hinting(hint);
-            // The system's own words, such as a full disk.
+            // Adds the system's own message, such as a full disk.
             if let Some(cause) = stopped.as_ref().and_then(|stopped| stopped.source()) {
                 failure = failure.because(cause.to_string());
             }
@@ -229,7 +229,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
 /// Ends the batch's own andante, if there is one. Returns its last status, and the rules that no request matched.
 async fn end(own: Option<Running>, given_up: u64) -> (Option<Status>, Vec<Unmatched>) {
     let Some(own) = own else { return (None, Vec::new()) };
-    // The proxy is about to notice which requests were given up.
+    // The proxy will notice in a moment which requests were given up.
     own.settled(LAST_NEWS).await;
     let (mut status, unmatched) = (own.status(), own.unmatched_rules());
     report::take_back(&mut status, given_up);
@@ -237,7 +237,7 @@ async fn end(own: Option<Running>, given_up: u64) -> (Option<Status>, Vec<Unmatc
     (Some(status), unmatched)
 }
 
-/// Names the rules whose limits hold for no request of the batch, before it is sent without them.
+/// Warns of rules that match no request of the batch, before the batch is sent without their limits.
 fn warn_of_unasked(unasked: &[Unmatched]) {
     if !unasked.is_empty() {
         let rules: Vec<&str> = unasked.iter().take(RULES).map(|unmatched| &*unmatched.rule).collect();
@@ -250,7 +250,7 @@ fn warn_of_unasked(unasked: &[Unmatched]) {
     }
 }
 
-/// Sends, shows how it goes, and listens to signals, until the end.
+/// Sends the requests, shows the progress, and reacts to signals, until the end.
 async fn follow(
     work: &Arc<Work>,
     through: &Through,
@@ -288,7 +288,7 @@ async fn follow(
     stopped
 }
 
-/// What holds for each request.
+/// Settings for each request.
 fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
     let mut defaults = Defaults {
         method: options.method.clone(),
@@ -315,7 +315,7 @@ fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {
             let field = line.split_once(':').ok_or_else(|| "it has no colon".to_owned());
             let field = field.and_then(|(name, value)| crate::batch::input::header(name, value));
-            // Not the line itself: its value may be a secret.
+            // Leaves out the line itself, whose value may be a secret.
             let (name, value) = field.map_err(|why| {
                 Failure::new(format!("a field of --header cannot be sent: {why}")).hinting("write 'Name: value'")
             })?;
@@ -334,7 +334,7 @@ fn not_removed(error: JournalError) -> Failure {
     Failure::new("could not remove what is no longer needed").because(error)
 }
 
-/// `path` with a further ending.
+/// `path` with one more ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -345,7 +345,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 // === impl Through ===
 
 impl Through {
-    /// The andante at `proxy`, or else an own one.
+    /// The andante at `proxy`, or else a private one.
     async fn start(config: Config, proxy: Option<&Url>) -> Result<Self, Failure> {
         if let Some(url) = proxy {
             let wrong = || Failure::new("--proxy names no andante").hinting("write it as in http://127.0.0.1:3128");

@@ -1,4 +1,4 @@
-//! `andante ca`: makes a CA, shows it, and helps workers to trust it.
+//! `andante ca`: creates and shows a CA, and helps workers to trust it.
 
 mod store;
 
@@ -21,8 +21,9 @@ use crate::{
 
 /// The CA with which andante speaks for the hosts that it intercepts
 ///
-/// Workers must trust it, or they refuse to talk. Its key never leaves this machine. `andante serve` finds or makes it
-/// in its data folder if it is to intercept; `andante run` has one of its own, in memory, and needs none of this.
+/// Workers must trust the CA, or they refuse to connect. The CA's key never leaves this machine. `andante serve` uses
+/// or creates the CA in its data folder if it is to intercept; `andante run` has a CA of its own, in memory, and needs
+/// none of this.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -39,18 +40,18 @@ enum CaCommand {
     Trust(store::Args),
 }
 
-/// Makes the CA, unless there is one
+/// Creates the CA, unless there is one
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = INIT_EXAMPLES)]
 struct Init {
     #[command(flatten)]
     data: DataArgs,
-    /// A host that it may speak for, with all below it; may be repeated [default: any host]
+    /// A host that the CA may sign for, with all names below it; may be repeated [default: any host]
     #[arg(long, value_name = "HOST")]
     only: Vec<HostPattern>,
 }
 
-/// What the CA is called, until when it is good, for which hosts, and where its files are
+/// Shows the CA's name, its expiry, its hosts, and the folder of its files
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = SHOW_EXAMPLES)]
 struct Show {
@@ -63,20 +64,20 @@ struct Show {
 
 /// The system's root certificates and the CA in one PEM file
 ///
-/// Along with those that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now.
+/// Includes the roots that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = BUNDLE_EXAMPLES)]
 struct BundleArgs {
     #[command(flatten)]
     data: DataArgs,
-    /// Where to write it [default: standard output]
+    /// File to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// The variables of `andante env`, for a CA that must be there
+/// The variables of `andante env`, for a CA that must exist
 ///
-/// Leaves NO_PROXY out for containers; `andante env` has it.
+/// Leaves out NO_PROXY for containers; `andante env` includes it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = ENV_EXAMPLES)]
 struct Env {
@@ -113,7 +114,7 @@ Examples:
   andante ca bundle --out roots.pem
   curl --cacert roots.pem -x http://127.0.0.1:3128 https://api.example.com/";
 
-/// Does what was asked for.
+/// Executes the subcommand.
 ///
 /// # Errors
 /// If there is no CA, its files cannot be read or written, or output finds no reader.
@@ -160,7 +161,7 @@ fn bundle(args: &BundleArgs) -> Result<(), Failure> {
     let not_made = |error| failed("no bundle was made", error);
     let text = ca::Bundle::gather(&certificate, &also).map_err(not_made)?.pem();
     match &args.out {
-        // Not in place of the file: it may be a pipe, or a mount.
+        // Writes into the file instead of replacing it, because it may be a pipe, or a mount.
         Some(out) => fs::write(out, text).map_err(|error| {
             Failure::new(format!("could not write {}", out.display()))
                 .because(error)
@@ -170,7 +171,7 @@ fn bundle(args: &BundleArgs) -> Result<(), Failure> {
     }
 }
 
-/// For people.
+/// Description for people.
 fn description(certificate: &Certificate, dir: &Path) -> String {
     let time = |at| humantime::format_rfc3339_seconds(at).to_string();
     let mut text = String::new();

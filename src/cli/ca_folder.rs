@@ -1,4 +1,4 @@
-//! The folder of the CA as commands name it, and how they report failures of the CA.
+//! The folder of the CA in the commands, and their reports of the CA's failures.
 
 use std::{
     io::{self, Write as _},
@@ -8,7 +8,7 @@ use std::{
 use super::Failure;
 use crate::ca::{self, CaError, Certificate};
 
-/// Which CA is meant.
+/// Choice of the CA.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct DataArgs {
     /// The folder of the CA [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante or ~/.local/share/andante]
@@ -23,7 +23,7 @@ impl DataArgs {
         data_dir(self.data.as_deref())
     }
 
-    /// What all may read of the CA that there is, and where it is. Needs no access to its key.
+    /// The public part of the existing CA, and its folder. Needs no access to its key.
     pub(super) fn certificate(&self) -> Result<(PathBuf, Certificate), Failure> {
         let dir = self.dir()?;
         let certificate = Certificate::open(&dir).map_err(|error| failed("the CA cannot be read", error))?;
@@ -31,7 +31,7 @@ impl DataArgs {
     }
 }
 
-/// The folder that was named, else the one that ANDANTE_DATA names, else the usual one.
+/// The given folder, else the folder in ANDANTE_DATA, else the default one.
 pub(super) fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let dir = named.map(Path::to_owned).or_else(|| variable("ANDANTE_DATA").map(PathBuf::from));
@@ -43,7 +43,7 @@ pub(super) fn data_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(std::path::absolute(&dir).unwrap_or(dir))
 }
 
-/// A failure: what was not done, and why.
+/// A failure, with the action that failed and the reason.
 pub(super) fn failed(what: &str, error: CaError) -> Failure {
     let hint = error.hint();
     let failure = Failure::new(what).because(error);

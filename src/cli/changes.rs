@@ -1,4 +1,4 @@
-//! What is different between two configurations, key by key: for `andante check --diff`, and for the log of a reload.
+//! Differences between two configurations, key by key: for `andante check --diff`, and for the log of a reload.
 
 mod order;
 
@@ -11,31 +11,31 @@ use crate::{
     policy::Policy,
 };
 
-/// One difference between two configurations.
+/// A difference between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConfigChange {
-    /// The name of the rule, if it is about one.
+    /// Name of the rule, for a difference in a rule.
     pub(super) rule: Option<String>,
     pub(super) what: ConfigDifference,
-    /// Whether only a restart brings it about.
+    /// The change needs a restart.
     pub(super) restart: bool,
 }
 
-/// What is different.
+/// Kind of the difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ConfigDifference {
-    /// There is a rule that was not there.
+    /// A new rule.
     RuleAdded,
-    /// A rule is gone.
+    /// A removed rule.
     RuleRemoved,
-    /// A key has another value; `None` if it has none.
+    /// A key with another value; `None` if the key is missing.
     Key { key: String, old: Option<String>, new: Option<String> },
 }
 
 /// A key and its value, as text.
 type KeyRow = (String, String);
 
-/// Keys that only a restart changes.
+/// Keys that need a restart to change.
 const AT_START: [&str; 16] = [
     "listen",
     "admin",
@@ -55,7 +55,7 @@ const AT_START: [&str; 16] = [
     "timeouts.upstream-max-age",
 ];
 
-/// What `new` has otherwise than `old`: keys of all first, then those of rules, in their order.
+/// Differences of `new` from `old`: common keys first, then those of rules, in their order.
 pub(super) fn between(old: &Config, new: &Config) -> Vec<ConfigChange> {
     let mut of_all: Vec<_> = rows(&common(old), &common(new)).collect();
     let other_store = old.fleet.store != new.fleet.store;
@@ -104,14 +104,15 @@ fn rows(old: &[KeyRow], new: &[KeyRow]) -> impl Iterator<Item = ConfigDifference
     all.into_iter()
 }
 
-/// `key`, where what `differs` in its values is this `part` of them, which is not shown: none of the changes that are `told` says so.
+/// Reports a hidden difference in the value of `key`: this `part` of the value `differs`, but is never shown. Skipped
+/// if `told` already reports a change of the key.
 fn unshown(told: &[ConfigDifference], key: &str, part: &str, differs: bool) -> Option<ConfigDifference> {
     let is_told = told.iter().any(|what| matches!(what, ConfigDifference::Key { key: told, .. } if told == key));
     let [old, new] = [part, "another"].map(|text| Some(text.to_owned()));
     (differs && !is_told).then(|| ConfigDifference::Key { key: key.to_owned(), old, new })
 }
 
-/// What is not about a rule.
+/// Keys outside of rules.
 fn common(config: &Config) -> Vec<KeyRow> {
     let timeouts = &config.timeouts;
     let time = |key: &str, value| (key.to_owned(), wording::duration(value));
@@ -270,7 +271,7 @@ mod tests {
             ["~ rule v: place: before w → behind z"],
             "w stays behind v"
         );
-        // What is new, or gone, moves nobody; nor is a rule for a whole host ever before another.
+        // New and removed rules move no other rule, and the order of rules for whole hosts is irrelevant.
         assert_eq!(told(&["x", "gone", "y"], &["new", "x", "y"]), ["+ rule new", "- rule gone"]);
         let [b, c] = ["b", "c"].map(|host| format!("[[rule]]\nhost = '{host}'\nlimits = '9/s'\n"));
         assert_eq!(lines(&format!("{b}{}{c}", rule("x")), &format!("{c}{b}{}", rule("x"))), [""; 0]);

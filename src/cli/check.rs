@@ -1,4 +1,4 @@
-//! `andante check`: all that is wrong with a configuration, or how it was understood.
+//! `andante check`: reports all problems of a configuration, or its interpretation.
 
 use std::{
     fmt::Write as _,
@@ -27,21 +27,21 @@ use crate::{
     policy::{Https, Policy, Rules},
 };
 
-/// Checks a configuration: every problem at once, or how it was understood
+/// Checks a configuration: every problem at once, or how andante understands it
 ///
-/// Starts nothing. What ANDANTE_… variables say is checked along with the file, as `andante serve` would use them, and
-/// certificates, keys and lists that are named are looked into.
+/// Starts nothing. ANDANTE_… variables are checked along with the file, as `andante serve` would use them. Named
+/// certificates, keys and lists are opened.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Configuration file [env: ANDANTE_CONFIG]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Print one JSON object instead of text, with the problems and how the rules were understood
+    /// Print one JSON object instead of text, with the problems and andante's understanding of the rules
     #[arg(long)]
     json: bool,
-    /// Say what would change against this file instead: rules that are new or gone, keys with the old value and the new
-    /// one, and what needs a restart
+    /// Print the changes against this file instead: new and removed rules, keys with their old and new values, and what
+    /// needs a restart
     #[arg(long, value_name = "OLD", conflicts_with = "json")]
     diff: Option<PathBuf>,
 }
@@ -90,11 +90,11 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Errors that a start with `config` would find in files whose form is right.
+/// Errors that a start with `config` would find in well-formed files.
 fn unstartable(config: &Config) -> Vec<Diagnostic> {
     let name = config.file.as_ref().map(|file| file.display().to_string().into());
     let place = name.map_or(Place::Default, |name| Place::File { name, at: None });
-    // Another user may check it than the one that serves.
+    // The user who checks may differ from the one who serves.
     let is_denied = |error: &StartError| matches!(error, StartError::Ca(CaError::Read { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied);
     let diagnostic = |error: StartError| Diagnostic {
         severity: Severity::Error,
@@ -106,7 +106,7 @@ fn unstartable(config: &Config) -> Vec<Diagnostic> {
     unusable_files(config).into_iter().filter(|error| !is_denied(error)).map(diagnostic).collect()
 }
 
-/// What `config` has otherwise than the file at `old`, a line each.
+/// Differences of `config` from the file at `old`, one per line.
 fn differences(old: &PathBuf, config: &Config) -> Result<String, ExitCode> {
     let (file, environment) = (Some(File::read(old)), serve::environment());
     let old = match Config::load(&Sources { file, environment, flags: Settings::default() }) {
@@ -129,7 +129,7 @@ fn counts(problems: &[Diagnostic]) -> String {
     format!("{}, {}", counted(errors, "error"), counted(problems.len() - errors, "warning"))
 }
 
-/// The rules without errors, a line each, if the file has others.
+/// The rules without errors, one per line, if the file has other rules too.
 fn fine(rules: &[(Arc<str>, bool)]) -> String {
     rules.iter().filter(|(_, good)| *good).map(|(name, _)| format!("fine: the rule {name}\n")).collect()
 }
@@ -138,7 +138,7 @@ fn errors(problems: &[Diagnostic]) -> usize {
     problems.iter().filter(|problem| problem.is_error()).count()
 }
 
-/// How `config` was understood.
+/// andante's understanding of `config`.
 fn summary(config: &Config) -> String {
     let mut text = match &config.file {
         Some(file) => format!("{} is good\n", file.display()),
@@ -195,7 +195,7 @@ fn summary(config: &Config) -> String {
     text
 }
 
-/// What each andante of a fleet owns of the limits of `rule`, whatever becomes of the store.
+/// Floors of the limits of `rule`: amounts that each andante of a fleet keeps without the store.
 fn floors(text: &mut String, rule: &Policy, fleet: &FleetConfig) {
     let (Some(_), StoreDown::Floor(floor)) = (&fleet.store, fleet.down) else { return };
     let windows =
@@ -249,7 +249,7 @@ fn describe(text: &mut String, rule: &Policy) {
     turns.iter().chain(&sharing).chain(&egress(&rule.egress)).for_each(|(key, value)| row(text, 2, key, value));
 }
 
-/// Describes how HTTPS to the hosts of a limited rule is handled, and which keys of the rule have no effect then.
+/// Describes the handling of HTTPS to the hosts of a limited rule, and the rule's keys that have no effect then.
 fn unseen(text: &mut String, rule: &Policy, rules: &Rules) {
     let mut ways: Vec<Https> = rules.https_of(rule).map(|(_, way)| way).collect();
     ways.dedup();

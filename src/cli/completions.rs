@@ -1,4 +1,5 @@
-//! `andante completions` and `andante man`: what shells and people look up, made of the command line itself.
+//! `andante completions` and `andante man`: shell completions and manual pages, generated from the command
+//! line itself.
 
 use std::{
     fs,
@@ -10,11 +11,11 @@ use clap_complete::Shell;
 
 use super::{Failure, command};
 
-/// Completions of the command line, for a shell
+/// Shell completions of the command line
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Completions {
-    /// Which shell
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -23,7 +24,7 @@ pub struct Completions {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub struct Man {
-    /// Where to write all the pages
+    /// Folder for all the pages
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -43,9 +44,9 @@ Examples:
 /// Prints the completions.
 ///
 /// # Errors
-/// If nobody reads them.
+/// If standard output has no reader.
 pub fn completions(args: &Completions) -> Result<(), Failure> {
-    // Into memory first: the generator panics where it cannot write.
+    // Generated into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "andante", &mut script);
     io::stdout().write_all(&script).map_err(Failure::writing)
@@ -61,7 +62,7 @@ pub fn man(args: &Man) -> Result<(), Failure> {
         let made = clap_mangen::Man::new(command()).render(&mut page);
         return made.and_then(|()| io::stdout().write_all(&page)).map_err(Failure::writing);
     };
-    // The `help` of each command has a page of its own otherwise.
+    // Without this, the `help` of each command would get a page of its own.
     let command = command().disable_help_subcommand(true);
     fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder)).map_err(|error| {
         Failure::new(format!("could not write the manual into {}", folder.display()))

@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use super::{admin_client::AdminArgs, terminal, wording};
 use crate::config::duration;
 
-/// Changes an andante that runs
+/// Changes a running andante
 ///
-/// Needs the token of its `admin-token`. Each change is in its log, with who made it.
+/// Needs the token of its `admin-token`. Each change is logged with its author.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -26,84 +26,85 @@ pub struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum SteeringCommand {
-    /// Lets nothing leave; what waits keeps its place
+    /// Stops sending; queued requests keep their places
     Pause {
         #[command(flatten)]
         lane: LaneArgs,
-        /// For how long, as in 10m; until it is resumed without it
+        /// Duration of the pause, as in 10m; without it until `resume`
         #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
         length: Option<Duration>,
     },
-    /// Ends pauses that were made so
+    /// Ends pauses of `pause`
     Resume {
         #[command(flatten)]
         lane: LaneArgs,
     },
-    /// Sets the limits of a rule for a while; then its own hold again
+    /// Sets the limits of a rule for a while; then the rule's own limits hold again
     Limit {
-        /// The rule, as `/status` names it
+        /// Name of the rule in `/status`
         #[arg(value_name = "RULE")]
         rule: String,
-        /// What holds meanwhile, as in 100/min,in-flight 5
+        /// Limits for that time, as in 100/min,in-flight 5
         #[arg(value_name = "LIMITS")]
         limits: String,
-        /// For how long, as in 10m; 0s ends what was set so before
+        /// Duration, as in 10m; 0s ends earlier temporary limits
         #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
         length: Duration,
     },
-    /// Sets the weights of a rule, until the configuration is loaded again
+    /// Sets the weights of a rule until the configuration is loaded again
     Weights {
-        /// The rule, as `/status` names it
+        /// Name of the rule in `/status`
         #[arg(value_name = "RULE")]
         rule: String,
-        /// A flow or a network of clients, and its weight, as in batch=2 or 10.1.0.0/16=5
+        /// A flow or a network of clients, with its weight, as in batch=2 or 10.1.0.0/16=5
         #[arg(value_name = "NAME=WEIGHT", required = true)]
         weights: Vec<String>,
     },
-    /// Forgets what answers have taught; what was sent still counts
+    /// Forgets what answers have taught; requests already sent still count
     Forget {
         #[command(flatten)]
         lane: LaneArgs,
     },
-    /// Refuses the requests of a client, or of one of its flows, that wait in a lane
+    /// Refuses waiting requests of a client, or of one of its flows
     Drop(FlowArgs),
-    /// Lets the oldest request of a client, or of one of its flows, go before all that wait in a lane
+    /// Moves the oldest waiting request of a client, or of one of its flows, before all others in its
+    /// lane
     First(FlowArgs),
-    /// Finishes what is here and takes nothing new, as at SIGTERM
+    /// Finishes present requests and accepts no new ones, as at SIGTERM
     Drain,
 }
 
-/// Whose requests, as `/status` lists them under `flows`.
+/// Owner of the requests, as listed in `/status` under `flows`.
 #[derive(Clone, Debug, clap::Args)]
 struct FlowArgs {
     /// The host of the lane
     #[arg(value_name = "HOST")]
     host: String,
-    /// Its rule, as `/status` names it; all lanes of the host without it
+    /// Rule of the lane, by its name in `/status`; without it all lanes of the host
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// The client
     #[arg(long, value_name = "IP")]
     client: String,
-    /// The hash of the flow; all of the client's without it
+    /// Hash of the flow; without it all requests of the client
     #[arg(long, value_name = "HASH")]
     flow: Option<String>,
 }
 
-/// What a change has done.
+/// Effect of a change.
 #[derive(Deserialize)]
 struct Done {
     lanes: u64,
     requests: u64,
 }
 
-/// Which lane; every one without it.
+/// Choice of lanes; all lanes by default.
 #[derive(Clone, Debug, clap::Args)]
 struct LaneArgs {
-    /// The host of the lane; of every lane without it
+    /// Host of the lane; without it all lanes
     #[arg(value_name = "HOST")]
     host: Option<String>,
-    /// Its rule, as `/status` names it; all lanes of the host without it
+    /// Rule of the lane, by its name in `/status`; without it all lanes of the host
     #[arg(long, value_name = "NAME", requires = "host")]
     rule: Option<String>,
 }
@@ -118,7 +119,7 @@ Examples:
 
 Exit codes: 0 done, 1 not done, 2 wrong usage.";
 
-/// Prints how many lanes are changed.
+/// Sends the change, and prints the number of changed lanes.
 pub async fn run(args: &Args) -> ExitCode {
     let client = match args.admin.client("ctl").await {
         Ok(client) => client,
@@ -128,7 +129,7 @@ pub async fn run(args: &Args) -> ExitCode {
     match client.change::<Done>(path, &Value::Object(change)).await {
         Ok(Done { lanes, requests }) => {
             let done = match args.change {
-                // It holds for what is to come, too.
+                // The change also applies to future lanes.
                 SteeringCommand::Pause { .. } | SteeringCommand::Limit { .. } | SteeringCommand::Weights { .. }
                     if lanes == 0 =>
                 {
@@ -151,7 +152,7 @@ pub async fn run(args: &Args) -> ExitCode {
 // === impl SteeringCommand ===
 
 impl SteeringCommand {
-    /// Where it is asked for, and how.
+    /// Path and parameters of the request.
     fn request(&self) -> (&'static str, Map<String, Value>) {
         match self {
             Self::Pause { lane, length } => {
@@ -204,7 +205,7 @@ fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Map<Strin
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// As the admin API reads it; seconds and their rest apart, so that no length is too long to be written.
+/// Form of the admin API: seconds and milliseconds are separate, so that every length can be written.
 fn written(length: Duration) -> Value {
     match (length.as_secs(), length.subsec_millis()) {
         (seconds, 0) => format!("{seconds}s").into(),

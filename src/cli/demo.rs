@@ -1,4 +1,4 @@
-//! `andante demo`: the whole story, offline: the same burst without andante and with it.
+//! `andante demo`: the same burst without andante and with it, offline.
 
 mod burst;
 mod burst_outcome;
@@ -37,19 +37,19 @@ use crate::{
 
 /// The whole story in under a minute, offline: one burst, without andante and with it, side by side.
 ///
-/// Starts an API on loopback that enforces its limit exactly, and many workers that all have requests for it. First
-/// they call it directly and do what worker programs do when they are refused: sleep for Retry-After plus a little, try
-/// again. Then the same workers go through andante. Nothing leaves this machine.
+/// Starts an API on loopback that enforces its limit exactly, and many workers that all have requests for it. First the
+/// workers call the API directly and react to refusals like worker programs: they sleep for Retry-After plus a little,
+/// and try again. Then the same workers go through andante. All traffic stays on this machine.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The limit that the API enforces, in a sliding window.
     #[arg(long, value_name = "N/W", default_value = "50/s", value_parser = super::mock::rate)]
     limit: Rate,
-    /// How many requests there are.
+    /// Number of requests.
     #[arg(long, value_name = "N", default_value_t = 700, value_parser = clap::value_parser!(u64).range(2..=100_000))]
     requests: u64,
-    /// How many workers send them, with a connection each.
+    /// Number of workers that send them, with a connection each.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=5000))]
     workers: u64,
 }
@@ -63,10 +63,10 @@ Examples:
       more workers, more refusals";
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// What a quick API over a network takes to answer.
+/// Answer time of a quick API over a network.
 const LATENCY: Duration = Duration::from_millis(20);
 const JITTER: Duration = Duration::from_millis(5);
-/// How often the live line is drawn.
+/// Interval of drawing the live line.
 const FRAME: Duration = Duration::from_millis(100);
 
 /// Sends both bursts, then prints the two side by side.
@@ -92,11 +92,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The API, on a thread of its own as a real one is on a machine of its own: it counts requests when they arrive, and
-/// not when sixty workers leave it the time to.
+/// The API, on a thread of its own. A real API counts requests when they arrive, and not when sixty workers leave it
+/// time.
 struct OwnApi {
     api: Api,
-    /// Ends the thread when it is dropped.
+    /// Dropping this ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
@@ -161,13 +161,13 @@ async fn send(
         never = stalls.watch(clock) => match never {},
     };
     if on_terminal {
-        // The live line is not needed any more.
+        // The live line ends here.
         show("");
     }
     Ok(BurstOutcome { stats: api.stats(), took, stalls })
 }
 
-/// Draws the live line until it is dropped.
+/// Draws the live line until the future is dropped.
 async fn live(name: &str, requests: u64, progress: &BurstProgress, clock: Clock) -> Infallible {
     let began = clock.now();
     loop {
@@ -186,7 +186,7 @@ fn live_line(name: &str, requests: u64, progress: &BurstProgress, elapsed: Durat
     format!("{name:<16} {bar} {done:>6}/{requests}  429s {refused:<6} {:>4.1} s", elapsed.as_secs_f64())
 }
 
-/// Replaces the live line; that it cannot be drawn is no reason to fail.
+/// Replaces the live line; failures to draw are ignored.
 fn show(line: &str) {
     let _ = write!(io::stderr().lock(), "\r\x1b[K{line}");
 }

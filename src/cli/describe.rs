@@ -1,4 +1,4 @@
-//! Values of a configuration in words: for `andante check`, and for what is different between two configurations.
+//! Values of a configuration in words: for `andante check`, and for differences between two configurations.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, RuleTimeouts, Turns},
 };
 
-/// `off`; `on, with bodies up to 64 KiB`.
+/// Retries: `off`; `on, with bodies up to 64 KiB`.
 pub(super) fn again(retry: Option<RetryPolicy>) -> String {
     let Some(RetryPolicy { body, tries }) = retry else { return "off".to_owned() };
     let tries = tries.map(|tries| format!(", {tries} tries at most")).unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn again(retry: Option<RetryPolicy>) -> String {
     }
 }
 
-/// Where the state is.
+/// Place of the state.
 pub(super) fn state(state: &StatePlace) -> String {
     match state {
         StatePlace::Usual => "the user's own, one for each address".to_owned(),
@@ -30,12 +30,12 @@ pub(super) fn state(state: &StatePlace) -> String {
     }
 }
 
-/// Where budgets are shared.
+/// Store of shared budgets.
 pub(super) fn store(fleet: &FleetConfig) -> String {
     fleet.store.as_ref().map_or_else(|| "off".to_owned(), ToString::to_string)
 }
 
-/// What happens without the store.
+/// Behaviour without the store.
 pub(super) fn store_down(down: StoreDown) -> String {
     match down {
         StoreDown::Wait => "wait".to_owned(),
@@ -44,29 +44,29 @@ pub(super) fn store_down(down: StoreDown) -> String {
     }
 }
 
-/// What becomes of a CONNECT.
+/// Handling of a CONNECT.
 pub(super) fn https(https: Https) -> &'static str {
     https.as_str()
 }
 
-/// Whose word on patience counts, as it is written.
+/// Value of `patience`.
 pub(super) fn patience(rule: &Policy) -> &'static str {
     if rule.learns_patience { "learn" } else { "stated" }
 }
 
-/// How much is read of bodies before their turn.
+/// Body bytes that are read before a request's turn.
 pub(super) fn read_body(rule: &Policy) -> String {
     rule.read_body.map_or_else(|| "off".to_owned(), |bytes| wording::size(bytes as u64))
 }
 
-/// What requests cost that do not say it, if it is not simply one request: `tokens=300`; `hits=1, as nothing says it`.
+/// Cost of requests that state none, unless it is simply one request: `tokens=300`; `hits=1, as nothing says it`.
 pub(super) fn cost(rule: &Policy) -> Option<String> {
     let uncosted = rule.uncosted.iter().map(|unit| format!("{unit}=1, as nothing says it"));
     let parts: Vec<_> = rule.cost.iter().map(ToString::to_string).chain(uncosted).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// `auto`; `20 ms`.
+/// Margin: `auto`; `20 ms`.
 pub(super) fn margin(margin: MarginSpec) -> String {
     match margin {
         MarginSpec::Auto => "auto".to_owned(),
@@ -74,7 +74,7 @@ pub(super) fn margin(margin: MarginSpec) -> String {
     }
 }
 
-/// The settings on the way out that differ from a direct connection, by their keys.
+/// The settings for reaching upstreams that differ from a direct connection, by their keys.
 pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
     let Egress { secure, via, unannounced, resolve, source, sni, identity, timeouts } = egress;
     let mut rows = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn egress(egress: &Egress) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// Which of its hosts' requests a rule is for, if not for all, by its keys.
+/// Conditions of a rule for some of its hosts' requests, by their keys.
 pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
     let Some(Added { path, methods, headers, key, only, patient: _ }) = added else { return Vec::new() };
     let mut rows = Vec::new();
@@ -120,7 +120,7 @@ pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The settings on whose turn it is, as far as a rule has them, by their keys.
+/// The settings for the order of requests, as far as a rule has them, by their keys.
 pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
     let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
     let weights = (!turns.weights.is_empty()).then(|| ("weights", listed(&turns.weights, "none")));
@@ -128,7 +128,7 @@ pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
     urgent.into_iter().chain(weights).chain(reserve).collect()
 }
 
-/// The settings on what requests share, as far as a rule has them, by their keys.
+/// The settings for sharing between requests, as far as a rule has them, by their keys.
 pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
     let cache = policy.cache.map(|cache| {
         let always = if cache.always_revalidates { ", each use validated" } else { "" };
@@ -146,13 +146,13 @@ pub(super) fn sharing(policy: &Policy) -> Vec<(&'static str, String)> {
     cache.into_iter().chain(free).chain(coalesce).chain(keep).chain(equal).collect()
 }
 
-/// `http://corp:3128, with user name and password`, and never these themselves.
+/// Parent proxy: `http://corp:3128, with user name and password`, which are never shown.
 fn between(parent: &Parent) -> String {
     let credentials = if parent.credentials.is_some() { ", with user name and password" } else { "" };
     format!("{parent}{credentials}")
 }
 
-/// `/openai is https://api.openai.com:443/v1`.
+/// Gateway: `/openai is https://api.openai.com:443/v1`.
 pub(super) fn route(gateway: &Gateway) -> String {
     let Gateway { path, to, base } = gateway;
     format!("{path} is {}://{to}{base}", to.scheme.as_str())
@@ -167,7 +167,7 @@ pub(super) fn access_log(to: Option<&AccessLog>) -> String {
     }
 }
 
-/// Where traces and metrics are exported to: one place if that is the collector's for both.
+/// Endpoints for traces and metrics: the collector's URL alone if both use its default paths.
 pub(super) fn otlp(config: Option<&OtlpConfig>) -> String {
     let Some(config) = config else { return "off".to_owned() };
     let place = |what, endpoint: &Option<OtlpEndpoint>| Some(format!("{what} to {}", endpoint.as_ref()?));
@@ -207,7 +207,7 @@ pub(super) fn listed(items: &[impl ToString], none: &str) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// `500/min (one every 120 ms)`.
+/// Limit with its spacing: `500/min (one every 120 ms)`.
 pub(super) fn pace(limit: &LimitSpec) -> String {
     let (written, burst) =
         (LimitSpec { burst: limit.burst.filter(|burst| *burst < limit.rate.count), ..*limit }, limit.burst().get());

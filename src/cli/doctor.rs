@@ -1,5 +1,4 @@
-//! `andante doctor`: whether everything that andante and its workers need is as it should be, and what to do where it is
-//! not.
+//! `andante doctor`: checks everything that andante and its workers need, and gives advice on problems.
 
 mod machine;
 mod trial;
@@ -23,8 +22,9 @@ use crate::{
 
 /// Checks what andante and its workers need: ports, the CA, variables, clock, files, store, and a paced request each way
 ///
-/// Takes the flags of `andante serve` and looks at what that would use: those of an andante that runs are not read. Sends nothing to anybody but a mock API of its own
-/// on loopback, and the store if there is one. The variables are those of this shell: run it where the workers run, too.
+/// Takes the flags of `andante serve` and checks the settings of such a start; it does not read a running andante's.
+/// Sends requests only to a mock API of its own on loopback, and to the store if there is one. Reads the variables of
+/// this shell: run it where the workers run, too.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -43,15 +43,15 @@ Examples:
 
 Exit codes: 0 everything is ok, 1 something is not, 2 wrong usage.";
 
-/// What was found of one thing.
+/// Result of one check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// What was looked at.
+    /// Subject of the check.
     name: &'static str,
     ok: bool,
-    /// What was tried, on what, and what came of it.
+    /// The check's action, its object, and its result.
     detail: String,
-    /// What to do.
+    /// Advice.
     hint: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Finding {
     fn lines(&self) -> String {
         let mark = match (self.ok, &self.hint) {
             (true, None) => "ok    ",
-            // Neither good nor bad: it depends on where workers run.
+            // A neutral result: whether it is good depends on where workers run.
             (true, Some(_)) => "note  ",
             (false, _) => "not ok",
         };
@@ -78,7 +78,7 @@ impl Finding {
     }
 }
 
-/// Prints what was found, each as soon as it is.
+/// Prints each finding as soon as it is known.
 pub async fn run(args: &Args) -> ExitCode {
     let config = match args.serve.load(Config::default()) {
         Ok(config) => config,
@@ -92,7 +92,7 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     let mut found = Finding::ok("config", format!("{file}: {rules}"));
     if machine::andante_runs(&config).await {
-        // Its file and its variables may be the same; its flags are known to it alone.
+        // The running andante may have the same file and variables, but only that process knows its flags.
         found.detail += "; the flags of the andante that runs here are not read";
         found.hint =
             Some("give doctor the flags that it was started with, such as --config, --limit, --intercept".into());
@@ -116,7 +116,7 @@ fn unstartable(error: &StartError) -> Finding {
     Finding::not_ok("files", format!("andante would not start: {}", in_one_line(error)), hint)
 }
 
-/// What was found so far.
+/// Findings so far.
 struct DoctorReport {
     findings: Vec<Finding>,
     json: bool,

@@ -1,5 +1,5 @@
-//! `andante env`: the variables by which workers find the proxy and trust it, in the format of the program that sets
-//! them.
+//! `andante env`: prints the variables by which workers find the proxy and trust it, in the format of the program that
+//! sets them.
 
 use std::{ffi::OsString, fmt::Write as _, net::SocketAddr, path::PathBuf, time::SystemTime};
 
@@ -15,33 +15,33 @@ use crate::{
     config::{Config, Settings, Sources},
 };
 
-/// The variables that workers need: where the proxy is, and whom to trust
+/// The variables that workers need: the proxy's address, and the roots to trust
 ///
-/// The address is the one on which `andante serve` listens with the same file and environment. CA variables are among
-/// them if there is a CA in the data folder, as there is once a host was intercepted. Then bundle.pem and bundle.p12
-/// (the system's roots and the CA) and andante.ini (for PHP) beside it are brought up to date.
+/// The address is the one on which `andante serve` listens with the same file and environment. CA variables are
+/// included if there is a CA in the data folder, which exists once a host was intercepted. In this case the command
+/// also updates bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA.
 ///
-/// With `sh`, NO_PROXY stays as it is, except that a rule for a loopback host takes the loopback hosts out of it; and
-/// certificates that SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like name now stay trusted.
+/// With `sh`, NO_PROXY stays unchanged, except that a rule for a loopback host removes the loopback hosts from it.
+/// Certificates in SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like stay trusted.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Format of the program that sets them
     #[arg(long, value_enum, default_value_t = EnvFormat::Sh)]
     format: EnvFormat,
-    /// Where workers reach andante, if not where it listens
+    /// URL at which workers reach andante, if it differs from the listening address
     #[arg(long, value_name = "URL", value_parser = proxy)]
     proxy: Option<String>,
     /// Configuration file of that andante [env: ANDANTE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where that andante listens; may be repeated [env: ANDANTE_LISTEN] [default: 127.0.0.1:3128]
+    /// Listening address of that andante; may be repeated [env: ANDANTE_LISTEN] [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
     /// The folder of the CA [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante or ~/.local/share/andante]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The folder in which workers find these files, if it is another for them (containers)
+    /// The folder in which workers find these files, if it differs for them (containers)
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
 }
@@ -64,11 +64,11 @@ enum EnvFormat {
     Json,
 }
 
-/// The CA that workers are to trust, or why there is none for them.
+/// The CA that workers should trust, or the reason why there is none.
 enum FoundCa {
-    /// Its certificate, and where its files are.
+    /// Folder of the CA's files, and its certificate.
     At(PathBuf, Certificate),
-    /// There is none in this folder; `None` if there is no folder either.
+    /// The folder contains no CA; `None` if there is no folder either.
     Absent(Option<PathBuf>),
 }
 
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say(&args.format.text(set, &found.comment())?)
 }
 
-/// Prints the variables for a CA that must be there.
+/// Prints the variables for a CA that must exist.
 ///
 /// # Errors
 /// As [`run`], and if there is no CA.
@@ -131,7 +131,7 @@ pub(super) fn with_ca(args: &Args) -> Result<(), Failure> {
     say(&args.format.text(set, &found.comment())?)
 }
 
-/// Whether no other machine or container reaches a URL made of this address.
+/// Returns whether a URL with this address is out of reach for other machines and containers.
 fn is_local(address: &SocketAddr) -> bool {
     address.ip().is_loopback() || address.ip().is_unspecified()
 }
@@ -146,7 +146,7 @@ pub(super) fn proxy(text: &str) -> Result<String, String> {
 // === impl Args ===
 
 impl Args {
-    /// The configuration of the andante that is meant, as `serve` would read it.
+    /// The configuration of the andante in question, as `serve` would read it.
     fn config(&self) -> Result<Config, Failure> {
         let data = self.data.as_ref().map(|dir| dir.to_string_lossy().into_owned());
         let sources = Sources {
@@ -161,7 +161,8 @@ impl Args {
         })
     }
 
-    /// Returns the URL at which workers reach an andante with these listen addresses. Containers prefer one that is not local.
+    /// Returns the URL at which workers reach an andante with these listen addresses. Prefers an address that
+    /// containers can reach.
     fn url(&self, addresses: &[SocketAddr]) -> Result<String, Failure> {
         if let Some(url) = &self.proxy {
             return Ok(url.clone());
@@ -175,8 +176,8 @@ impl Args {
         Ok(environment::url(*address))
     }
 
-    /// The variables for workers of `config` that reach it at `url`; `direct` are the hosts that they reach without the proxy, where their own
-    /// environment is not known.
+    /// The variables for workers of `config` that reach it at `url`. `direct` has the hosts that they reach without the
+    /// proxy, if their own environment is unknown.
     fn variables(
         &self,
         url: &str,
@@ -184,8 +185,8 @@ impl Args {
         found: &FoundCa,
         direct: Option<&str>,
     ) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        // A shell shares its variables with the workers. Readers of a file are on the same network and reach the same hosts
-        // without a proxy.
+        // A shell's workers inherit its variables. Workers with a file of variables are on the same network, and reach
+        // the same hosts without a proxy.
         let is_exception = |name: &str| EXCEPTIONS.contains(&name);
         let current = |name: &str| match direct {
             Some(hosts) if is_exception(name) => Some(hosts.into()),
@@ -230,7 +231,7 @@ impl FoundCa {
         }
     }
 
-    /// One line for readers of the shell form. Quoted, so that a path does not end the line.
+    /// A comment for readers of the shell form. Paths are quoted, so that they do not end the line.
     fn comment(&self) -> String {
         match self {
             Self::At(dir, certificate) => {
@@ -248,7 +249,7 @@ impl FoundCa {
 // === impl EnvFormat ===
 
 impl EnvFormat {
-    /// Whether workers that read it run on a network of their own.
+    /// Returns whether workers with this format run on a network of their own.
     fn is_container(self) -> bool {
         self == Self::Docker || self.is_kubernetes()
     }
@@ -257,7 +258,7 @@ impl EnvFormat {
         matches!(self, Self::Kubernetes | Self::ConfigMap)
     }
 
-    /// All variables; a shell also finds the `comment`.
+    /// Text with all variables; for a shell also with the `comment`.
     fn text(self, set: Vec<(&'static str, OsString)>, comment: &str) -> Result<String, Failure> {
         let (mut text, mut object) = (String::new(), serde_json::Map::new());
         if self == Self::ConfigMap {
@@ -275,7 +276,7 @@ impl EnvFormat {
         }
         match self {
             Self::Json => text = format!("{:#}\n", serde_json::Value::from(object)),
-            // At the end: `eval $(andante env)` without quotes makes one line of all.
+            // The comment is last: `eval $(andante env)` without quotes joins all lines.
             Self::Sh => {
                 let _ = writeln!(text, "# {comment}");
             }
@@ -284,14 +285,15 @@ impl EnvFormat {
         Ok(text)
     }
 
-    /// One variable, or `None` if the format has no way to say it.
+    /// Line for a variable, or `None` if the format cannot express it.
     fn line(self, name: &str, value: &str) -> Option<String> {
-        // An env-file has no quotes, and readers of .env files disagree about them.
+        // An env-file has no quotes, and readers of .env files disagree about quoting, so control characters cannot be
+        // written.
         let plain = !value.contains(char::is_control);
         match self {
             Self::Sh => Some(format!("export {name}={}", single_quoted(value))),
             Self::Docker => plain.then(|| format!("{name}={value}")),
-            // JSON's strings are YAML's; Kubernetes expands $(…) unless its dollar is doubled.
+            // JSON strings are valid YAML; Kubernetes expands $(…) unless its dollar is doubled.
             Self::Kubernetes => {
                 let value = serde_json::Value::from(value.replace("$(", "$$("));
                 Some(format!("- name: {name}\n  value: {value}"))

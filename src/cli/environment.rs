@@ -1,4 +1,4 @@
-//! The environment in which workers find the proxy and the roots to trust: for `run`, `env` and `ca env`. Pure.
+//! Environment in which workers find the proxy and the roots to trust: for `run`, `env` and `ca env`. Pure.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::policy::Rules;
 
-/// Variables that lead a worker to the proxy at `url`, and make it trust the proxy where that intercepts; `current`
-/// reads the worker's environment as it is.
+/// Variables that lead a worker to the proxy at `url`, and make it trust the proxy's interception. `current` reads the
+/// worker's present environment.
 pub(super) fn variables(
     url: &str,
     rules: &Rules,
@@ -57,26 +57,26 @@ pub(super) fn url(address: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// The hosts that a worker in a container reaches without a proxy: its own loopback, which is another one than
-/// andante's, and the metadata service of clouds. `rules` that name a loopback host mean a sidecar, which shares it.
+/// Hosts that a worker in a container reaches without a proxy: its own loopback, which is not andante's, and the
+/// metadata service of clouds. A sidecar shares its loopback with andante: `rules` that name a loopback host show that.
 pub(super) fn outside_of_proxy(rules: &Rules) -> Vec<&'static str> {
     let loopback: &[_] = if names_loopback(rules) { &[] } else { &["localhost", "127.0.0.1", "::1"] };
     [loopback, &["169.254.169.254"]].concat()
 }
 
-/// Whether a rule is for a loopback host; `*` names nothing.
+/// Returns whether a rule names a loopback host; `*` names none.
 fn names_loopback(rules: &Rules) -> bool {
     rules.iter().flat_map(|rule| &rule.hosts).any(|pattern| pattern.name().is_some_and(is_loopback))
 }
 
-/// The list without its loopback hosts; `None` if there are none in it, or if nobody can read it.
+/// The list without its loopback hosts; `None` if it has none, or is not UTF-8.
 fn without_loopback(hosts: &OsStr) -> Option<OsString> {
     let hosts = hosts.to_str()?;
     let kept: Vec<&str> = hosts.split(',').filter(|host| !is_loopback(host.trim())).collect();
     (kept.len() < hosts.split(',').count()).then(|| kept.join(",").into())
 }
 
-/// `localhost`, what is below it, `127.0.0.1`, `127.0.0.0/8`, `::1`, each with or without a port.
+/// Recognizes `localhost`, names below it, `127.0.0.1`, `127.0.0.0/8` and `::1`, each with or without a port.
 fn is_loopback(host: &str) -> bool {
     if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
         return address.is_loopback();
@@ -174,7 +174,7 @@ mod tests {
     fn java_asks_for_the_same_hosts_itself_as_others_do() {
         let java = |hosts: &[&str]| found(&rules(hosts), "intra.example", "JAVA_TOOL_OPTIONS").unwrap();
         assert!(java(&["api.example.com"]).ends_with(" -Dhttp.nonProxyHosts=intra.example|*.intra.example"));
-        // Without any, not even loopback is asked directly.
+        // Without any entry, not even loopback is reached directly.
         assert!(java(&["127.0.0.1:80"]).ends_with(" -Dhttp.nonProxyHosts="));
     }
 

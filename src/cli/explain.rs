@@ -1,4 +1,4 @@
-//! `andante explain`: what would become of a request, by a configuration or in a running andante.
+//! `andante explain`: predicts the handling of a request, by a configuration or in a running andante.
 
 mod text;
 
@@ -16,39 +16,39 @@ use crate::{
     config::{Config, Settings, Sources},
 };
 
-/// Says what would become of a request: which rules and limits hold for it, and whether it would leave
+/// Predicts the handling of a request: its rules and limits, and whether it would leave
 ///
-/// Sends nothing. Without --admin it goes by the configuration: then nothing waits, and nothing has been learned yet. With
-/// --admin the andante that runs there says what it would do with such a request now, and when it would leave. ANDANTE_ADMIN
-/// counts as --admin where no --config, --limit or --intercept is given.
+/// Sends nothing. Without --admin the answer follows from the configuration: then no request waits, and nothing has
+/// been learned yet. With --admin the andante at that address reports what it would do with such a request now, and
+/// when the request would leave. ANDANTE_ADMIN counts as --admin unless --config, --limit or --intercept is given.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The URL of the request, or the path of a gateway, as in /openai/v1/models
     #[arg(value_name = "URL")]
     url: String,
-    /// Its method
+    /// Method of the request
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     method: String,
-    /// A header field of it; may be repeated. What values say is told apart by hashes, and shown nowhere
+    /// Header field of the request; may be repeated. Values are only compared by hashes, and shown nowhere
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// Who sends it [default: 127.0.0.1]
+    /// Client that sends the request [default: 127.0.0.1]
     #[arg(long, value_name = "IP")]
     client: Option<IpAddr>,
     /// Configuration file [env: ANDANTE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
+    /// Limits of a host, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
     #[arg(long, value_name = "HOST=LIMITS", conflicts_with = "admin")]
     limit: Vec<String>,
     /// A host whose HTTPS is intercepted; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
     #[arg(long, value_name = "HOST|none", conflicts_with = "admin")]
     intercept: Vec<String>,
-    /// Ask the andante that has its admin pages here, as in 127.0.0.1:9128 or http://127.0.0.1:9128 [env: ANDANTE_ADMIN]
+    /// Ask the andante with this admin address, as in 127.0.0.1:9128 or http://127.0.0.1:9128 [env: ANDANTE_ADMIN]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     admin: Option<String>,
-    /// File with its token, which is needed on other machines
+    /// File with the admin token, which is needed on other machines
     #[arg(long, value_name = "FILE", env = "ANDANTE_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<PathBuf>,
     /// Print one JSON object instead of text
@@ -66,7 +66,7 @@ Examples:
 
 Exit codes: 0 explained, also where andante would refuse the request; 1 not explained, 2 wrong usage.";
 
-/// Prints what would become of the request.
+/// Prints the prediction.
 pub async fn run(args: &Args) -> ExitCode {
     let question = Question {
         url: args.url.clone(),
@@ -110,14 +110,14 @@ async fn ask(admin: &str, args: &Args, question: &Question) -> Result<Explanatio
 // === impl Args ===
 
 impl Args {
-    /// The admin address of the andante that is asked; `None` if it goes by the configuration.
+    /// Admin address of the andante to ask; `None` to use the configuration.
     fn admin(&self) -> Option<String> {
         let names_config = self.config.is_some() || !self.limit.is_empty() || !self.intercept.is_empty();
         let named = || serve::environment().admin.filter(|admin| !names_config && !admin.is_empty() && admin != "off");
         self.admin.clone().or_else(named)
     }
 
-    /// The configuration that it goes by. Warnings are no matter here.
+    /// The configuration for the prediction. Warnings are ignored.
     fn load(&self) -> Result<Config, ExitCode> {
         let flags = Settings { limits: self.limit.clone(), intercept: self.intercept.clone(), ..Settings::default() };
         let file = serve::config_file(self.config.as_ref());

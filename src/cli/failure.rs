@@ -1,8 +1,8 @@
-//! Why a command failed, in the three lines that a terminal shows.
+//! Failure of a command, in the three lines that a terminal shows.
 
 use std::{error::Error, fmt, io};
 
-/// What was tried and on what, why it failed (`source`), and what to do next.
+/// A failed action with its object, the cause (`source`), and advice.
 #[derive(Debug)]
 pub struct Failure {
     what: String,
@@ -11,35 +11,35 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that was caused by nothing below it.
+    /// A failure without a further cause.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None, cause: None }
     }
 
-    /// Adds why.
+    /// Adds the cause.
     #[must_use]
     pub fn because(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: Some(cause.into()), ..self }
     }
 
-    /// Adds what to do next.
+    /// Adds advice.
     #[must_use]
     pub fn hinting(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// What to do next.
+    /// Advice on the next step.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Whether nobody reads our output any more.
+    /// Returns whether the reader of the output has gone.
     pub(super) fn is_broken_pipe(&self) -> bool {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<io::Error>());
         cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Output that found no reader.
+    /// A failure to write the output.
     pub(super) fn writing(cause: io::Error) -> Self {
         Self::new("could not write to standard output").because(cause).hinting("check where the output is piped to")
     }

@@ -1,4 +1,4 @@
-//! `andante fleet`: what several andantes share.
+//! `andante fleet`: prepares the store that several andantes share.
 
 use std::io::{self, Write as _};
 
@@ -11,7 +11,7 @@ use crate::{
     store::{LedgerError, RedisLedger},
 };
 
-/// Prepares the store by which several andantes share their limits
+/// Prepares the store through which several andantes share their limits
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -21,10 +21,10 @@ pub struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum FleetCommand {
-    /// Declares that a store is new: no andante holds anything of its limits
+    /// Declares a store to be new: no andante holds any part of its limits
     ///
-    /// Without that a store that knows nothing could be one that has forgotten: whatever no member reports is given out
-    /// only after a lease and a window. Does nothing if the store knows of a fleet already.
+    /// Without this declaration an empty store may have forgotten its data. For a lease and a window the store then
+    /// withholds all amounts that no member reports. Does nothing if the store already knows a fleet.
     Init(InitArgs),
 }
 
@@ -33,7 +33,7 @@ struct InitArgs {
     /// The Redis or Valkey, as in redis://store.example:6379 [env: ANDANTE_STORE]
     #[arg(long, value_name = "URL", env = "ANDANTE_STORE", hide_env = true, hide_env_values = true)]
     store: String,
-    /// The lease of the fleet, as its configuration has it [default: 10s]
+    /// Lease of the fleet, as in its configuration [default: 10s]
     #[arg(long, value_name = "DURATION")]
     lease: Option<String>,
 }
@@ -43,7 +43,7 @@ Examples:
   andante fleet init --store redis://store.example:6379
   ANDANTE_STORE=rediss://:PASSWORD@store.example:6380 andante fleet init";
 
-/// Does what was asked for.
+/// Executes the subcommand.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let FleetCommand::Init(InitArgs { store, lease }) = args.command;
     let url: StoreUrl =
@@ -68,7 +68,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     writeln!(io::stdout(), "{url} {said}").map_err(Failure::writing)
 }
 
-/// What people have to know if the limits are not shared as they should be, in one line.
+/// Problem with the sharing of limits, in one line for people.
 pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
     let FleetStatus { store, standing, lease_left_s, problem, .. } = fleet;
     let problem = problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));

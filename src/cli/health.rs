@@ -1,4 +1,4 @@
-//! `andante health`: whether an andante on this machine takes requests, for health checks without curl.
+//! `andante health`: reports whether an andante on this machine accepts requests, for health checks without curl.
 
 use std::{
     io::{self, Write as _},
@@ -15,17 +15,17 @@ use tokio::time;
 use super::{Failure, admin_client, serve, terminal};
 use crate::config::Config;
 
-/// Asks the andante on this machine whether it takes requests
+/// Asks the andante on this machine whether it accepts requests
 ///
-/// Looks at /readyz on the admin address, for 2 seconds at most. The address is found as `andante serve` finds it, so
-/// that in a container with the same variables, or beside the same file, nothing needs to be named.
+/// Reads /readyz on the admin address, for 2 seconds at most. Finds the address like `andante serve`, so that a
+/// container with the same variables needs no arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Configuration file of the andante that is asked [env: ANDANTE_CONFIG]
+    /// Configuration file of the running andante [env: ANDANTE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its admin address [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
+    /// Admin address of the running andante [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 }
@@ -40,7 +40,7 @@ In a Dockerfile: HEALTHCHECK CMD [\"andante\", \"health\"]
 
 Exit codes: 0 it takes requests, 1 it does not, or nobody answers.";
 
-/// From connecting to the last byte: health checks are asked often, and give up themselves.
+/// Time from connecting to the last byte: health checks are frequent, and have time-outs of their own.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Prints `ready` to standard output, or the reason to standard error.
@@ -54,7 +54,7 @@ pub async fn run(args: &Args) -> ExitCode {
     };
     match check(admin).await {
         Ok(()) => {
-            // A failed write does not matter: the exit code reports the same.
+            // A failed write is harmless: the exit code reports the same.
             let _ = writeln!(io::stdout(), "ready");
             ExitCode::SUCCESS
         }

@@ -1,4 +1,4 @@
-//! `andante hint`: what andante concludes from one answer.
+//! `andante hint`: shows andante's conclusions from one answer.
 
 mod raw;
 
@@ -20,21 +20,21 @@ use crate::{
     policy::RefusedAnswer,
 };
 
-/// What andante concludes from one answer: whether it would wait, how long, and for what
+/// Shows andante's conclusions from one answer: whether to wait, how long, and for what
 ///
-/// Reads an HTTP answer as it came: status line, fields, an empty line, and the body if there is one. Prints one JSON
-/// object: times in seconds, null for what the answer does not tell. `buckets` are the budgets that it speaks of, the
-/// binding one first; its numbers are repeated at the top.
+/// Reads an HTTP answer in its raw form: status line, fields, an empty line, and the body if there is one. Prints one
+/// JSON object: times in seconds, null for values that the answer does not report. `buckets` are the budgets that the
+/// answer describes, the binding one first; its numbers are repeated at the top.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The answer; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// When the answer came, for resets that are told as a time of day [default: now]
+    /// Time of the answer, for resets that are times of day [default: now]
     #[arg(long, value_name = "RFC3339", value_parser = instant)]
     now: Option<Duration>,
-    /// What makes an answer a refusal, as the key `refused` of a rule has it; may be repeated
+    /// Condition that makes an answer a refusal, as in the key `refused` of a rule; may be repeated
     #[arg(long, value_name = "PLACE = VALUE", value_parser = declared)]
     refused: Vec<RefusedAnswer>,
     /// Configuration file, whose rules may declare refusals by `refused`
@@ -54,13 +54,13 @@ Examples:
 
 Exit codes: 0 understood, 1 no HTTP answer, or it could not be read, 2 wrong usage.";
 
-/// An answer that is longer than this was not meant.
+/// Longest answer: a longer one was not meant.
 const LONGEST: u64 = 1024 * 1024;
 
 /// Prints the conclusion.
 ///
 /// # Errors
-/// If the answer cannot be read or is none, or output finds no reader.
+/// If the answer cannot be read or is invalid, or output finds no reader.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let text = read(args)?;
     let raw = Raw::parse(&text).map_err(|error| {
@@ -123,7 +123,7 @@ impl Args {
         self.file.as_os_str() == "-"
     }
 
-    /// What the flags, and the rules of the configuration, declare to be refusals.
+    /// Refusals that the flags and the configuration's rules declare.
     fn declared(&self) -> Result<Vec<RefusedAnswer>, Failure> {
         let mut declared = self.refused.clone();
         if let Some(file) = &self.config {
@@ -143,7 +143,7 @@ impl Args {
     }
 }
 
-/// What is printed.
+/// The printed object.
 #[derive(Debug, Serialize)]
 struct Conclusion<'a> {
     signal: Signal,
@@ -155,7 +155,7 @@ struct Conclusion<'a> {
     wait_s: Option<JsonNumber>,
     scope: Option<&'a str>,
     dialect: &'static str,
-    /// Why waiting does not help, where it does not.
+    /// Reason why waiting does not help, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Hopeless>,
     buckets: Vec<ShownBucket<'a>>,
@@ -171,7 +171,7 @@ struct ShownBucket<'a> {
     window_s: Option<JsonNumber>,
 }
 
-/// Without a fraction where there is none.
+/// A whole number without a fraction, or a number with one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 enum JsonNumber {
@@ -220,7 +220,7 @@ impl<'a> ShownBucket<'a> {
 
 impl JsonNumber {
     fn of(number: f64) -> Self {
-        // Hints are neither negative nor beyond what is a whole number in either type.
+        // Hints are neither negative nor beyond the whole numbers of either type.
         if number.fract() == 0.0 { Self::Whole(number as u64) } else { Self::Broken(number) }
     }
 

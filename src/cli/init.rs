@@ -1,4 +1,4 @@
-//! `andante init`: a configuration to begin with, for the hosts that are named.
+//! `andante init`: writes a first configuration for the given hosts.
 
 use std::{
     fmt::Write as _,
@@ -13,25 +13,25 @@ use crate::{
     policy::HostPattern,
 };
 
-/// Writes a configuration to begin with, with a rule for each host that is named
+/// Writes a first configuration, with a rule for each given host
 ///
-/// Comments say what each key is for. What an API allows is in its documentation: give it along with the host, or write it
-/// into the file; until then andante goes by what the API answers.
+/// Comments explain each key. The documentation of an API states its limits: give them along with the host, or write
+/// them into the file. Until then andante follows the API's answers.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A host, or a URL of it, and its limits if they are known, as in api.example.com=10/s,500/min
     #[arg(value_name = "HOST[=LIMITS]", value_parser = host)]
     hosts: Vec<Host>,
-    /// Where to write it; - is standard output
+    /// File to write; - is standard output
     #[arg(long, value_name = "FILE", default_value = "andante.toml")]
     out: PathBuf,
-    /// Replace the file if it is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
 
-/// One host, and what is known of it.
+/// A host with its known limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     pattern: HostPattern,
@@ -47,7 +47,7 @@ Examples:
 /// Writes the file.
 ///
 /// # Errors
-/// If it is there already, or cannot be written.
+/// If the file exists already, or cannot be written.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(twice) = twice(&args.hosts) {
         let hint = "name each host once, with all its limits, as in api.example.com=10/s,500/min";
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     ))
 }
 
-/// A host that is named more than once.
+/// A host that is given more than once.
 fn twice(hosts: &[Host]) -> Option<&HostPattern> {
     let before = |at: usize| hosts[..at].iter().any(|other| other.pattern == hosts[at].pattern);
     (0..hosts.len()).find(|at| before(*at)).map(|at| &hosts[at].pattern)
@@ -80,7 +80,7 @@ fn twice(hosts: &[Host]) -> Option<&HostPattern> {
 
 fn host(text: &str) -> Result<Host, String> {
     let split = if text.contains("://") && text.contains('?') {
-        // The query has equals signs of its own; what is behind the last one counts if it is a limit.
+        // The query has equals signs of its own; text behind the last one counts if it is a limit.
         text.rsplit_once('=').filter(|(_, limits)| limits.parse::<Limits>().is_ok())
     } else {
         text.split_once('=')
@@ -140,7 +140,7 @@ const LIMITS: &str = "\
 # What the API allows, as its documentation says; all of it holds. Without limits andante goes by what the API answers.
 ";
 
-/// Hosts whose answers a preset knows, whatever they are asked for.
+/// Hosts with a preset that fits all of their requests.
 const PRESETS: [(&str, &str); 2] = [("api.openai.com", "openai"), ("api.anthropic.com", "anthropic")];
 
 const PRESET: &str = "\

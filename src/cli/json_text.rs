@@ -1,5 +1,5 @@
-//! JSON for terminals. Escapes the control characters that JSON allows as they are: an API's words may hold U+009B, which
-//! terminals take for the beginning of a command.
+//! JSON for terminals. Escapes the control characters that JSON allows unescaped: an API's text may contain U+009B,
+//! which terminals take for the beginning of a command.
 
 use std::{
     borrow::Cow,
@@ -9,10 +9,10 @@ use std::{
 use serde::Serialize;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Makes writers that escape the JSON that is written to them.
+/// Makes writers that escape JSON.
 pub(super) struct MakeEscaping<M>(pub(super) M);
 
-/// Escapes the JSON that is written to it, whole characters at a time.
+/// Escapes the JSON written to it, in whole characters.
 pub(super) struct Escaping<W>(W);
 
 /// `value` in one line.
@@ -25,7 +25,7 @@ pub(super) fn pretty(value: &impl Serialize) -> String {
     escaped(&serde_json::to_string_pretty(value).unwrap_or_default()).into_owned()
 }
 
-/// `json` with DEL and the C1 controls as escapes. Outside of its strings it has none of them.
+/// `json` with DEL and the C1 controls as escapes. Outside of strings JSON contains none of them.
 fn escaped(json: &str) -> Cow<'_, str> {
     let is_raw = |c: &char| ('\u{7f}'..='\u{9f}').contains(c);
     if !json.chars().any(|c| is_raw(&c)) {
@@ -54,7 +54,7 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for MakeEscaping<M> {
 // === impl Escaping ===
 
 impl<W: Write> Write for Escaping<W> {
-    /// Takes all of `buf`: the subscriber writes a line at once.
+    /// Accepts all of `buf`: the subscriber writes a line at once.
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.write_all(escaped(&String::from_utf8_lossy(buf)).as_bytes())?;
         Ok(buf.len())

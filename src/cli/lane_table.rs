@@ -1,4 +1,4 @@
-//! The lanes of a running andante as rows of a table: which, in which order, and how wide. Pure.
+//! The lanes of a running andante as rows of a table: their columns, order and widths. Pure.
 
 use crate::{
     admin::status::{AddedRuleStatus, LaneStatus, LimitStatus, Status},
@@ -13,25 +13,25 @@ pub(super) struct LaneRow {
     pub(super) waiting: u64,
     /// Requests sent per second, over the last ten seconds.
     pub(super) pace: f64,
-    /// How far the fullest limit is used, from 0 to 1.
+    /// Used part of the fullest limit, from 0 to 1.
     pub(super) used: Option<f64>,
-    /// Why nothing leaves, and for how long yet if that is known.
+    /// Reason why no request leaves, and the remaining time if it is known.
     pub(super) gate: Option<(String, Option<f64>)>,
-    /// How many are on their way, and how many may be at the moment, if that is limited.
+    /// Requests in flight, and the present limit on them, if there is one.
     pub(super) in_flight: Option<(u64, u32)>,
-    /// Until all that wait now are sent.
+    /// Time until all requests that wait now are sent.
     pub(super) eta_s: Option<f64>,
-    /// How long the oldest has waited.
+    /// Wait of the oldest request.
     pub(super) oldest_s: Option<f64>,
-    /// Until limits that an operator has set for a while are over.
+    /// Time until an operator's temporary limits end.
     pub(super) limits_end_s: Option<f64>,
-    /// How HTTPS to its host is handled; empty if that is not known.
+    /// Handling of HTTPS to the host; empty if it is unknown.
     pub(super) https: &'static str,
-    /// The rules for some of its requests that some of them wait for, a line each.
+    /// The added rules for which requests wait, one line each.
     rules: Vec<String>,
 }
 
-/// In which order lanes are listed: the most first, and names from A on.
+/// Order of the lanes: largest values first, names from A on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum SortBy {
     #[default]
@@ -43,18 +43,18 @@ pub(super) enum SortBy {
     Lane,
 }
 
-/// The titles of the columns. The first is as wide as the longest name.
+/// Titles of the columns. The first column is as wide as the longest name.
 const TITLES: [&str; 10] = ["LANE", "WAITING", "PACE", "USED", IN_FLIGHT, "ETA", "OLDEST", LIMITS_END, HTTPS, "PAUSED"];
-/// The title of a column that is there only if a lane has a limit on what is on its way.
+/// Title of a column that is shown only if a lane has an in-flight limit.
 const IN_FLIGHT: &str = "IN FLIGHT";
-/// The title of a column that is there only while an operator's limits hold.
+/// Title of a column that is shown only while an operator's limits hold.
 const LIMITS_END: &str = "LIMITS END";
-/// The title of a column that is there only if andante handles HTTPS of a lane.
+/// Title of a column that is shown only if andante handles HTTPS of a lane.
 const HTTPS: &str = "HTTPS";
-/// A name that is longer is cut.
+/// Longest name that is shown uncut.
 const LONGEST_NAME: usize = 48;
 
-/// Those of the lanes of `status` whose name has `filter` in it, in this order.
+/// The lanes of `status` whose name contains `filter`, in this order.
 pub(super) fn rows(status: &Status, filter: &str, by: SortBy) -> Vec<LaneRow> {
     let wanted = filter.to_ascii_lowercase();
     let rows = status.lanes.iter().map(LaneRow::of);
@@ -74,7 +74,7 @@ pub(super) fn rows(status: &Status, filter: &str, by: SortBy) -> Vec<LaneRow> {
     rows
 }
 
-/// The title and a line each row, and below it those of its narrower rules.
+/// The title, one line for each row, and below each row the lines of its narrower rules.
 pub(super) fn lines_with_rules(rows: &[LaneRow]) -> Vec<String> {
     let rules = [[].as_slice()].into_iter().chain(rows.iter().map(|row| &*row.rules));
     lines(rows)
@@ -84,7 +84,7 @@ pub(super) fn lines_with_rules(rows: &[LaneRow]) -> Vec<String> {
         .collect()
 }
 
-/// The title and a line each row.
+/// The title, and one line for each row.
 pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
     let cells: Vec<[String; TITLES.len()]> = rows.iter().map(LaneRow::cells).collect();
     let is_there = |title: &str| match title {
@@ -110,7 +110,7 @@ pub(super) fn lines(rows: &[LaneRow]) -> Vec<String> {
     [line(&TITLES.map(str::to_owned))].into_iter().chain(cells.iter().map(line)).collect()
 }
 
-/// `andante 0.1.0, up 3h 2m: 12 lanes, 1,204 waiting`.
+/// Headline: `andante 0.1.0, up 3h 2m: 12 lanes, 1,204 waiting`.
 pub(super) fn headline(status: &Status) -> String {
     let waiting = status.lanes.iter().map(|lane| lane.waiting).sum();
     let draining = if status.draining { ", draining" } else { "" };
@@ -119,7 +119,7 @@ pub(super) fn headline(status: &Status) -> String {
     plain(&text)
 }
 
-/// `  search: 40 waiting, 5/s 100% used, 2 of 2 in flight`.
+/// Line of a rule: `  search: 40 waiting, 5/s 100% used, 2 of 2 in flight`.
 fn of_rule(rule: &AddedRuleStatus) -> String {
     let used = |limit: &LimitStatus| limit.used_ratio().unwrap_or_default();
     let fullest = rule.limits.iter().max_by(|one, other| used(one).total_cmp(&used(other)));
@@ -130,7 +130,7 @@ fn of_rule(rule: &AddedRuleStatus) -> String {
     plain(&format!("  {}: {} waiting{fullest}{flying}", rule.rule, wording::count(rule.waiting)))
 }
 
-/// How HTTPS to a host is handled, in a word: a blind tunnel is not paced.
+/// Handling of HTTPS to a host, in a word: a blind tunnel is not paced.
 pub(super) fn https(way: &str) -> &'static str {
     match way {
         "intercept" => "intercepted",
@@ -141,7 +141,7 @@ pub(super) fn https(way: &str) -> &'static str {
     }
 }
 
-/// Text from elsewhere, without what a terminal would obey.
+/// Foreign text without the characters that control a terminal.
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
@@ -166,7 +166,7 @@ impl LaneRow {
         }
     }
 
-    /// The host, and the rule before it if that is called otherwise.
+    /// The host, preceded by the rule's name if it differs.
     pub(super) fn name(&self) -> String {
         if self.rule == self.host { self.host.clone() } else { format!("{} {}", self.rule, self.host) }
     }
@@ -200,7 +200,7 @@ impl LaneRow {
 // === impl SortBy ===
 
 impl SortBy {
-    /// The next one, round and round.
+    /// The next order, cyclically.
     pub(super) fn next(self) -> Self {
         match self {
             Self::Waiting => Self::Pace,
@@ -212,7 +212,7 @@ impl SortBy {
         }
     }
 
-    /// As it is written.
+    /// Form on the command line.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(names("", SortBy::Waiting), ["batch b.test", "c.test", "a.test"]);
         assert_eq!(names("", SortBy::Used), ["batch b.test", "a.test", "c.test"]);
         assert_eq!(names("", SortBy::Lane), ["a.test", "batch b.test", "c.test"]);
-        // Of nothing that waits there is no time until it has left.
+        // An empty queue has no time until it is sent.
         assert_eq!(names("", SortBy::Eta), ["batch b.test", "c.test", "a.test"]);
         assert_eq!(names("BATCH", SortBy::Waiting), ["batch b.test"]);
     }

@@ -1,5 +1,4 @@
-//! Sets up logging: to standard error, so that standard output stays the command's own; and the access log, to where
-//! that is wanted.
+//! Sets up the log and the access log. The log goes to standard error, because standard output belongs to the command.
 
 use std::{env, io};
 
@@ -20,13 +19,13 @@ use crate::{
     proxy::ACCESS,
 };
 
-/// What has to live for as long as there is something to log.
+/// Guard that must live as long as the log is used.
 #[must_use = "what is still to be written is lost without it"]
 pub(super) struct Logging {
     access: Option<WorkerGuard>,
 }
 
-/// Starts logging as `config` says; `level` holds unless `ANDANTE_LOG` says otherwise.
+/// Starts logging according to `config`; `ANDANTE_LOG` overrides `level`.
 pub(super) fn start(config: &Config, level: &str) -> Result<Logging, Failure> {
     let said = env::var("ANDANTE_LOG").unwrap_or_default();
     let filter = filter(if said.trim().is_empty() { level } else { said.trim() })?;
@@ -57,8 +56,8 @@ where
     }
 }
 
-/// Writes by a thread of its own: a disk that hangs, or a reader that has stopped, must not hold up requests. When it
-/// is too far behind, lines are lost.
+/// Writes on a thread of its own: a disk that hangs, or a reader that has stopped, must not delay requests. Lines are
+/// lost when the thread is too far behind.
 fn writer(to: &AccessLog) -> Result<(LineQueue, WorkerGuard), Failure> {
     let sink = match to {
         AccessLog::Stdout => Sink::Stream(Box::new(io::stdout())),
@@ -72,7 +71,7 @@ fn writer(to: &AccessLog) -> Result<(LineQueue, WorkerGuard), Failure> {
     Ok(LineQueue::start(sink))
 }
 
-/// h2 logs every frame for its own developers, and a peer could fill a disk with that. So it must be asked for by name.
+/// h2 logs every frame for its own developers, so a peer could fill a disk. Such lines must be requested by name.
 /// Requests have a log of their own.
 const QUIET: &str = "h2=info,access=off";
 
@@ -88,7 +87,7 @@ fn filter(text: &str) -> Result<EnvFilter, Failure> {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // The writer's thread ends first.
+        // The writer's thread ends before the report.
         drop(self.access.take());
         let lost = access_log::take_unreported();
         if lost > 0 {

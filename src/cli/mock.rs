@@ -19,31 +19,32 @@ use crate::{
 /// An API that really enforces its limit, for tests that must not touch a real one.
 ///
 /// Every path answers every method with a small JSON object; uploads are read, measured and thrown away. Past the limit
-/// it refuses in the dialect chosen. What it accepted and refused, and how close together requests came, is at
-/// /__mock/stats, and printed when SIGINT or SIGTERM ends it. PUT on /__mock/limit, /__mock/next and /__mock/down
-/// changes the limit, lays down answers, and takes it down: whoever reaches it may do so, so let it listen on loopback.
+/// it refuses in the dialect chosen. /__mock/stats has the numbers of accepted and refused requests, and the closest
+/// distances between requests. andante prints the same report when SIGINT or SIGTERM ends the mock. PUT on
+/// /__mock/limit, /__mock/next and /__mock/down changes the limit, prepares answers, and takes the API down. Any client
+/// may do so, so let it listen on loopback.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where it listens; port 0 picks a free one.
+    /// Address to listen on; port 0 picks a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9100", value_parser = address)]
     listen: SocketAddr,
     /// The limit it enforces, e.g. 50/s or 500/min; without one it accepts everything.
     #[arg(long, value_name = "N/W", value_parser = rate)]
     limit: Option<Rate>,
-    /// How it counts [default: as the dialect does, mostly sliding]
+    /// Way of counting [default: as the dialect does, mostly sliding]
     #[arg(long, value_enum, hide_default_value = true)]
     window: Option<CountingWindow>,
-    /// In whose words it tells about its limit; some are about how it counts.
+    /// Dialect in which it reports its limit; some dialects also decide the way of counting.
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     dialect: MockDialect,
-    /// How long every answer takes.
+    /// Time until every answer.
     #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = duration::parse)]
     latency: Duration,
-    /// Up to this much, at random, comes on top of the latency.
+    /// Largest random addition to the latency.
     #[arg(long, value_name = "DURATION", default_value = "0ms", value_parser = duration::parse)]
     jitter: Duration,
-    /// How many of the accepted requests are answered with 500; they count against the limit all the same.
+    /// Share of the accepted requests that is answered with 500; they still count against the limit.
     #[arg(long, value_name = "PERCENT", default_value = "0%")]
     fail: Percent,
 }
@@ -103,7 +104,7 @@ fn ready_line(options: &Options) -> String {
     }
 }
 
-/// What the API saw, for people.
+/// Report of the API's counts, for people.
 fn report(stats: &Stats, limit: Option<Rate>) -> String {
     let (accepted, refused) = (wording::count(stats.accepted), wording::count(stats.refused));
     let mut report = format!("accepted {accepted}, refused {refused}");
@@ -121,7 +122,7 @@ fn report(stats: &Stats, limit: Option<Rate>) -> String {
         }
         None => report.push_str(&format!(", {worst} asked in the busiest second")),
     }
-    // A run shorter than a window has no meaningful share: the allowance may be spent at once.
+    // A run shorter than a window has no meaningful share: the whole quota may be spent at once.
     let measured = limit.is_some_and(|limit| stats.span_seconds >= limit.per.as_secs_f64());
     if let Some(share) = stats.used_share.filter(|_| measured) {
         report.push_str(&format!(", {:.1}% of the limit used", share * 100.0));
@@ -149,7 +150,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     listen_address(text, 9100)
 }
 
-/// Reads a rate from the command line; what is wrong comes with what to write instead.
+/// Parses a rate from the command line; an error includes advice.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))
 }

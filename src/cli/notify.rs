@@ -1,4 +1,4 @@
-//! Reports andante's state to a service manager that asks for it (sd_notify(3)).
+//! Reports andante's state to a service manager, if there is one (sd_notify(3)).
 
 use std::{
     env,
@@ -14,17 +14,17 @@ use tracing::warn;
 
 use crate::clock;
 
-/// Requests are welcome.
+/// Reports that andante accepts requests.
 pub(super) fn ready() {
     tell("READY=1");
 }
 
-/// The configuration is loaded again; [`ready`] follows.
+/// Reports that the configuration is loaded again; [`ready`] follows.
 pub(super) fn reloading() {
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic().as_micros()));
 }
 
-/// Whoever is served still is, and nobody else will be.
+/// Reports that andante finishes present requests and accepts no new ones.
 pub(super) fn stopping() {
     tell("STOPPING=1");
 }
@@ -37,7 +37,7 @@ fn tell(state: &str) {
     }
 }
 
-/// A path, or a name in the abstract namespace, which begins with `@`.
+/// Address of the socket: a path, or a name in the abstract namespace, which begins with `@`.
 fn address(socket: &OsString) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = socket.as_bytes().strip_prefix(b"@") {

@@ -1,4 +1,4 @@
-//! `andante plan`: how long a burst will take before it is sent, or what was sent before would have taken.
+//! `andante plan`: predicts the duration of a burst, or the waits of an access log's requests.
 
 mod costs;
 mod flows;
@@ -27,33 +27,34 @@ use crate::{
     limit::{self, Amount, Cost, InFlightLimit, LimitSpec, Limits, SpecError},
 };
 
-/// How long a burst will take, before it is sent; or how long requests of an access log would have waited.
+/// Predicts the duration of a burst before it is sent, or the waits of an access log's requests.
 ///
-/// All limits hold at once, as they do in andante: even spacing (or bursts, where a limit allows them), never more than
-/// N in any window, and no more on their way than `in-flight` says. Its margin for jitter on the way comes on top.
+/// All limits hold at once, as in andante: even spacing (or bursts, where a limit allows them), at most N in any
+/// window, and `in-flight`. The margin for jitter is not included.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The limits, all of which hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20; a host before them is no matter.
+    /// The limits, which all hold: 500/min, 10/s burst 20, 2/s strict, in-flight 20; a host before them is ignored.
     #[arg(long, value_name = "[HOST=]LIMITS", value_parser = limits)]
     limit: Limits,
-    /// How many requests arrive at once; up to 10,000,000.
+    /// Number of requests that arrive at once; up to 10,000,000.
     #[arg(long, value_name = "N", value_parser = requests, required_unless_present_any = ["log", "flow"])]
     requests: Option<NonZeroU32>,
-    /// A flow of so many requests, which arrives at once with the others; up to 1,000,000 in all. Its weight is 1 and its
-    /// urgency 3 unless it says otherwise, as in live=100@10,u=1. Several times for several flows.
+    /// A flow with this number of requests, which arrives at once with the others; up to 1,000,000 requests in all.
+    /// Default weight 1 and urgency 3; live=100@10,u=1 sets both. Several times for several flows.
     #[arg(long, value_name = "NAME=REQUESTS[@WEIGHT][,u=URGENCY]", conflicts_with_all = ["requests", "log"])]
     flow: Vec<PlannedFlow>,
-    /// An access log of andante's: its requests arrive as they did.
+    /// An access log of andante: its requests arrive at the recorded times.
     #[arg(long, value_name = "FILE", conflicts_with = "requests")]
     log: Option<PathBuf>,
-    /// Whose requests of the log, if it has those of several.
+    /// Host whose requests to take from the log, if it has several hosts.
     #[arg(long, value_name = "HOST", requires = "log")]
     host: Option<String>,
-    /// How long the API takes to answer; matters for in-flight and strict. [default: 200ms; with --log the median of FILE]
+    /// Time that the API takes to answer; matters for in-flight and strict. [default: 200ms; with --log the median of
+    /// FILE]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     latency: Option<Duration>,
-    /// What each request costs, where limits count more than requests: input-tokens=1200,output-tokens=500.
+    /// Cost of each request, where limits count more than requests: input-tokens=1200,output-tokens=500.
     #[arg(long, value_name = "COST", value_parser = cost, default_value = "1", hide_default_value = true)]
     cost: Cost,
     /// Print one JSON object instead of text.
@@ -81,17 +82,17 @@ Examples:
   andante plan --limit 80/s --log access.log
       how long requests would have waited that came before";
 
-/// More would take this command itself minutes.
+/// Largest burst: more requests would take the command minutes.
 const MOST_REQUESTS: u32 = 10_000_000;
-/// How long an API takes of which nothing is known.
+/// Assumed time until an unknown API answers.
 const LATENCY: Duration = Duration::from_millis(200);
-/// What gains less than this share of the time is not worth a line.
+/// Least share of the time that an alternative must gain to be shown.
 const WORTH_TELLING: f64 = 0.05;
 
 /// Prints the plan.
 ///
 /// # Errors
-/// If it would take centuries, or cannot be printed.
+/// If the plan would take centuries, or cannot be printed.
 pub fn run(args: Args) -> Result<(), Failure> {
     let Args { limit: mut limits, requests, flow: flows, log, host, latency, cost, json } = args;
     limit::settle(&mut limits.limits);
@@ -135,7 +136,7 @@ fn too_slow(what: &str, limits: &Limits) -> Failure {
         .hinting("check the window of the limits, or allow a burst, as in \"100/d burst 100\"")
 }
 
-/// A burst, what becomes of it, and what would become of it under other limits.
+/// A burst with its forecast, and forecasts for other limits.
 struct Plan {
     limits: Limits,
     burst: PlannedBurst,
@@ -165,7 +166,7 @@ impl Plan {
         format!("{} request{plural}", wording::count(u64::from(self.burst.requests.get())))
     }
 
-    /// What holds requests back, as it was written.
+    /// The limit that delays requests, in its notation.
     fn brake(&self) -> Option<String> {
         Some(match self.forecast.binds? {
             Brake::Limit(index) => self.limits.limits[index].to_string(),
@@ -174,7 +175,7 @@ impl Plan {
         })
     }
 
-    /// For people; `now` is when the burst arrives.
+    /// For people; `now` is the burst's arrival.
     fn text(&self, now: SystemTime) -> String {
         let last_leaves = self.forecast.last_leaves;
         let mut text = format!("{} at {}: {}\n", self.what(), self.limits, wording::duration(last_leaves));
@@ -225,11 +226,11 @@ fn cost(text: &str) -> Result<Cost, String> {
     text.parse().map_err(|wrong: SpecError| format!("{wrong}; {}", wrong.hint()))
 }
 
-/// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
+/// Limits under which the burst might leave sooner; each changes one property of the delaying limit.
 fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst) -> Vec<Limits> {
     let &PlannedBurst { requests, cost, latency, .. } = burst;
     match forecast.binds {
-        // What a calendar renews was bought, and is no setting.
+        // A calendar quota was bought, and is no setting.
         None | Some(Brake::Calendar(_)) => Vec::new(),
         Some(Brake::Limit(index)) => {
             let limit = limits.limits[index];
@@ -254,7 +255,7 @@ fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst)
         }
         Some(Brake::InFlight) => {
             let per_second = limits.limits.iter().map(|limit| limit.rate.per_second()).fold(f64::INFINITY, f64::min);
-            // Little's law: what is on its way is the pace times how long each takes.
+            // Little's law: the number in flight is the pace times the duration of each request.
             let enough = if per_second.is_finite() {
                 NonZeroU32::new((per_second * latency.as_secs_f64()).ceil() as u32)
             } else {
@@ -265,7 +266,7 @@ fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst)
     }
 }
 
-/// `09:31:12 UTC`, with the date if that is another one than today's.
+/// `09:31:12 UTC`, with the date if it is not today's.
 fn time_of_day(now: SystemTime, after: Duration) -> String {
     let (today, then) = (rfc3339(now, Duration::ZERO), rfc3339(now, after));
     match (today.split_once('T'), then.split_once('T')) {
@@ -280,7 +281,7 @@ fn rfc3339(now: SystemTime, after: Duration) -> String {
 }
 
 fn limits(text: &str) -> Result<Limits, String> {
-    // As `serve` takes it. A plan is the same for every host.
+    // Parses the form of `serve`. A plan is the same for every host.
     let text =
         text.split_once('=').filter(|(host, _)| !host.contains(['/', ',', ' '])).map_or(text, |(_, limits)| limits);
     let limits: Limits = text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))?;
@@ -349,7 +350,7 @@ faster, if the API allows it:
             plan(limits, count).faster.into_iter().map(|(limits, _)| limits.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(told("10/s, 500/min", 400), ["10/s, 1000/min", "10/s, 500/min burst 400"]);
-        // The window binds, not the spacing inside of it.
+        // The window binds, not its spacing.
         assert_eq!(told("10/s, 500/min burst 500", 30_000), ["10/s, 1000/min burst 500"]);
         assert_eq!(told("2/s strict", 100), ["4/s strict", "2/s"]);
         assert_eq!(told("50/s, in-flight 2", 100), ["50/s, in-flight 10"]);

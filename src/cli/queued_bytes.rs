@@ -1,10 +1,10 @@
-//! The bytes that wait to be written to the access log.
+//! The bytes that wait for the access log's writer.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::metrics::access_log;
 
-/// Lines of about a second at 20,000 requests a second. `max-memory` has room for them: see its reserve.
+/// About a second of lines at 20,000 requests a second. The reserve of `max-memory` has room for them.
 pub(super) const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// The reason why lines are lost when the queue is full.
 pub(super) const OVERFLOW: &str = "it is written more slowly than requests come";
@@ -19,14 +19,14 @@ pub(super) struct QueuedBytes {
 // === impl QueuedBytes ===
 
 impl QueuedBytes {
-    /// Counts a line of `bytes`. Returns `false`, and counts it as lost, if there is no room for it.
+    /// Counts a line of `bytes`. Returns `false`, and counts the line as lost, if there is no room.
     pub(super) fn add(&self, bytes: usize) -> bool {
         let fits = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_QUEUED_BYTES;
         if !fits {
             self.remove(bytes);
-            // Counted here: the thread that writes may hang.
+            // Counted here, because the writing thread may hang.
             access_log::lost(1);
-            // The problem first: the writer clears it once it has seen that lines were lost.
+            // The problem is set first: the writer clears it once it has seen that lines were lost.
             if !self.overflowed.load(Ordering::Acquire) {
                 access_log::set_problem(Some(OVERFLOW.to_owned()));
                 self.overflowed.store(true, Ordering::Release);

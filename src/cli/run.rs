@@ -1,7 +1,7 @@
-//! `andante run -- COMMAND`: a proxy of its own around one command, on free ports, for as long as the command runs.
+//! `andante run -- COMMAND`: runs a private proxy around one command, on free ports, for as long as the command runs.
 //!
-//! The proxy lives in this process: should it die, its connections close, and the command gets errors instead of
-//! waiting for ever. The command is a plain child: same terminal, same process group, same standard streams.
+//! The proxy lives in this process: if it dies, its connections close, and the command gets errors instead of waiting
+//! without end. The command is a plain child: same terminal, same process group, same standard streams.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -39,7 +39,7 @@ pub(super) mod summary;
 
 use self::{diagnosis::Circumstances, footer::Footer, progress::Pace, signals::CommandSignals};
 
-/// What `--help` ends with.
+/// End of `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   andante run --limit api.example.com=500/min -- python fetch.py
@@ -61,13 +61,13 @@ TERM, HUP, USR1 and USR2 are passed on to COMMAND. So are INT and QUIT, unless t
 which sends them to COMMAND itself. andante stays until COMMAND ends, and then returns its exit code: 128 + N \
 if signal N ended it, 127 if it was not found, 126 if it could not be run.";
 
-/// `run` with what holds for it in the place of the defaults of `serve`, whose flags it takes.
+/// The `run` command: takes the flags of `serve`, with its own defaults.
 pub fn command(serve: clap::Command) -> clap::Command {
     let free = "a free port of 127.0.0.1";
     with_defaults(serve, &[("listen", free), ("admin", free), ("intercept", "every host"), ("state", "off")])
 }
 
-/// `serve` with these defaults in its help.
+/// `serve` with these defaults in its help texts.
 pub(super) fn with_defaults(serve: clap::Command, defaults: &[(&'static str, &str)]) -> clap::Command {
     defaults.iter().fold(serve, |command, (flag, default)| {
         command.mut_arg(*flag, |arg| {
@@ -79,13 +79,13 @@ pub(super) fn with_defaults(serve: clap::Command, defaults: &[(&'static str, &st
     })
 }
 
-/// What `run` takes besides the flags of `serve`.
+/// Arguments of `run` besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunOptions {
     /// Show neither progress nor a summary
     #[arg(long, short)]
     pub quiet: bool,
-    /// In the place of these, end with the summary as one line of JSON on standard error
+    /// Instead of these, end with the summary as one line of JSON on standard error
     #[arg(long)]
     pub json: bool,
     /// The command to run, and its arguments
@@ -93,7 +93,7 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
 }
 
-/// Why the command did not run.
+/// Reason why the command did not run.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("the proxy did not start")]
@@ -110,24 +110,24 @@ enum Trouble {
     Lost { command: OsString, source: io::Error },
 }
 
-/// The line that tells how it goes, while there is a terminal to show it on.
+/// The progress line, while there is a terminal for it.
 struct LiveFooter {
     tick: Interval,
     pace: Pace,
     footer: Footer,
 }
 
-/// How long the summary waits for what the command's end brings about. Only what lives on in the background takes
+/// Time that the summary waits for the effects of the command's end. Only processes that stay in the background take
 /// longer.
 pub(super) const LAST_NEWS: Duration = Duration::from_millis(250);
-/// How often the line is refreshed.
+/// Interval of updates of the line.
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// What holds for `run` where neither flag nor environment nor file says otherwise: free ports on loopback, so that any
-/// number of them can run beside each other and beside a `serve`.
+/// Configuration of `run` without flags, environment and file. Free ports on loopback allow several to run side by
+/// side, and beside a `serve`.
 pub fn base() -> Config {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    // The command is told to trust us, so that it need not be asked for.
+    // The command is told to trust andante, so the user need not ask for interception.
     let interception = Interception { others: Unlisted::Intercept, ..Interception::default() };
     let rules = Rules::default().intercepting(interception);
     Config { listen: vec![free], admin: Some(free), rules, state: StatePlace::Off, ..Config::default() }
@@ -152,7 +152,7 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     let trust = folder.as_ref().map(TrustFolder::trust);
     let running = Running::start(config, Given::default(), ca).await.map_err(Trouble::Start)?;
     let proxy = environment::url(*running.listen().first().ok_or(Trouble::Deaf)?);
-    // Before the command starts: what is sent to us from then on is meant for it.
+    // Listens before the command starts: signals from then on are meant for the command.
     let mut signals = CommandSignals::listen().map_err(Trouble::Signals)?;
     let clock = Clock::start();
     let (program, arguments) = options.command.split_first().expect("the command line asks for a command");
@@ -170,7 +170,7 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     }
     let ended = ended.map_err(|source| Trouble::Lost { command: program.clone(), source })?;
     if options.json || !options.quiet {
-        // What the command had open is closed by now, and is about to be noticed.
+        // The command's connections are closed by now, and the proxy is about to notice.
         running.settled(LAST_NEWS).await;
         let (no_proxy, unmatched) = (no_proxy.as_deref(), running.unmatched_rules());
         let command = Some(program.as_os_str());
@@ -178,14 +178,14 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
         let elapsed = clock.now().since(crate::clock::Instant::START);
         let status = running.status();
         say(&if options.json || terminal::speaks_json() {
-            // On a line of its own, wherever the command has left the cursor. A collector of lines reads no empty ones.
+            // Begins a new line, wherever the command has left the cursor. A collector of lines reads no empty ones.
             let before = if terminal::speaks_json() { "" } else { "\n" };
             format!("{before}{}\n", json::summary(&status, elapsed, exit_code(ended), &unmatched))
         } else {
             summary::render(&status, elapsed, &circumstances)
         });
     }
-    // What the command left behind in the background may finish, but a signal means that nobody wants to wait for it.
+    // Background processes of the command may finish, but a signal ends the wait.
     tokio::select! {
         _ = running.drain() => {}
         _ = signals.next() => {}
@@ -193,17 +193,17 @@ async fn around(config: Config, options: RunOptions) -> Result<u8, Trouble> {
     Ok(exit_code(ended))
 }
 
-/// Makes the CA for what is to be intercepted, and what the command needs to trust it. The key never leaves this
-/// process, and the files go when the command does.
+/// Creates the CA for interception, and the files that the command needs to trust it. The key never leaves this
+/// process, and the files are removed with the command.
 ///
-/// Where that fails and nobody has asked for interception, HTTPS passes unseen.
+/// Lets HTTPS pass unseen if that fails and the user has not asked for interception.
 fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFolder)>), Trouble> {
     if !config.rules.intercepts() {
         return Ok((config, None));
     }
     let error = match authority() {
         Ok((ca, folder)) => {
-            // andante verifies the APIs in place of the command, and so needs all roots that the command trusts.
+            // andante verifies the APIs instead of the command, and so needs all roots that the command trusts.
             let upstream_ca = [config.upstream_ca.as_slice(), &[folder.upstream().to_owned()]].concat();
             return Ok((Config { upstream_ca, ..config }, Some((ca, folder))));
         }
@@ -225,7 +225,7 @@ fn authority() -> Result<(Ca, TrustFolder), CaError> {
     Ok((ca, folder))
 }
 
-/// Stays with the command until it ends.
+/// Waits for the command's end.
 async fn follow(
     child: &mut Child,
     signals: &mut CommandSignals,
@@ -246,7 +246,7 @@ async fn follow(
     }
 }
 
-/// As shells have it.
+/// Exit code in the convention of shells.
 fn exit_code(ended: ExitStatus) -> u8 {
     let code = ended.code().or_else(|| ended.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
@@ -259,7 +259,7 @@ impl LiveFooter {
         Some(Self { footer: Footer::open()?, tick: interval(REFRESH), pace: Pace::default() })
     }
 
-    /// Waits for the next refresh; for ever if there is nothing to refresh.
+    /// Waits for the next refresh; without end if there is nothing to refresh.
     async fn tick(live: &mut Option<Self>) -> &mut Self {
         match live {
             Some(live) => {
@@ -274,7 +274,7 @@ impl LiveFooter {
 // === impl Trouble ===
 
 impl Trouble {
-    /// As shells have it.
+    /// Exit code in the convention of shells.
     fn code(&self) -> u8 {
         match self {
             Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
@@ -304,7 +304,7 @@ impl Trouble {
         Some(hint.to_owned())
     }
 
-    /// As other commands print why they failed.
+    /// Converts it to the failure that other commands print.
     fn into_failure(self) -> Failure {
         let (failure, hint) = (Failure::new(self.to_string()), self.hint());
         let failure = match self {
@@ -317,7 +317,7 @@ impl Trouble {
     }
 }
 
-/// Whether there is a file that would be run as `command`.
+/// Returns whether there is a file that would be run as `command`.
 fn is_there(command: &OsStr) -> bool {
     if Path::new(command).components().count() > 1 {
         return Path::new(command).is_file();
@@ -329,8 +329,7 @@ fn is_there(command: &OsStr) -> bool {
 #[cfg(test)]
 mod tests;
 
-/// Writes to standard error. If that cannot be written to, nobody is left to complain to, and the command's exit code
-/// is what matters.
+/// Writes to standard error. If that fails, the user cannot be told, and the command's exit code matters more.
 fn say(text: &str) {
     use std::io::Write as _;
     let _ = std::io::stderr().write_all(text.as_bytes());

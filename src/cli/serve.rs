@@ -31,91 +31,89 @@ use crate::{
 
 /// Runs the proxy until SIGINT or SIGTERM
 ///
-/// Prints one line when it is ready. On the first signal it stops accepting and lets requests finish for as long as
-/// `drain` says; on the second it ends at once.
+/// Prints one line when it is ready. On the first signal it stops accepting and lets requests finish within the time of
+/// `drain`; on the second it ends at once.
 ///
-/// Takes sockets from systemd (LISTEN_FDS) in the place of --listen, and of --admin if one is called "admin", and tells
-/// it when it is ready (NOTIFY_SOCKET).
+/// Takes sockets from systemd (LISTEN_FDS) instead of --listen, and instead of --admin if one is called "admin", and
+/// tells systemd when it is ready (NOTIFY_SOCKET).
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// Configuration file [env: ANDANTE_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where workers connect; may be repeated [env: ANDANTE_LISTEN] [default: 127.0.0.1:3128]
+    /// Address for workers; may be repeated [env: ANDANTE_LISTEN] [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDR")]
     pub listen: Vec<String>,
-    /// Where metrics, health and status answer, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
+    /// Address of metrics, health and status, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
     #[arg(long, value_name = "ADDR|off")]
     pub admin: Option<String>,
-    /// File with the token that changes by the admin API need [env: ANDANTE_ADMIN_TOKEN]
+    /// File with the token for changes by the admin API [env: ANDANTE_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub admin_token: Option<String>,
-    /// Who may use the proxy beside this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env:
+    /// Clients that may use the proxy besides this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env:
     /// ANDANTE_CLIENTS]
     #[arg(long, value_name = "NETWORK|any")]
     pub clients: Vec<String>,
-    /// What a host allows, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
+    /// Limits of a host, as in api.example.com=10/s,500/min; may be repeated [env: ANDANTE_LIMIT]
     #[arg(long, value_name = "HOST=LIMITS")]
     pub limit: Vec<String>,
-    /// A host whose HTTPS is intercepted, so that each request in it is paced, as in api.example.com,
+    /// A host whose HTTPS is intercepted, so that each request inside is paced, as in api.example.com,
     /// *.example.com:8443 or *; may be repeated; or none [env: ANDANTE_INTERCEPT] [default: none]
     #[arg(long, value_name = "HOST|none")]
     pub intercept: Vec<String>,
-    /// PEM file with authorities that upstreams are verified by, besides the system's; may be repeated [env:
+    /// PEM file with authorities for verifying upstreams, besides the system's; may be repeated [env:
     /// ANDANTE_UPSTREAM_CA]
     #[arg(long, value_name = "FILE")]
     pub upstream_ca: Vec<String>,
-    /// Where andante keeps its own certificate authority [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante, or
+    /// Folder of andante's own certificate authority [env: ANDANTE_DATA] [default: $XDG_DATA_HOME/andante, or
     /// ~/.local/share/andante]
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// Where andante keeps what was sent and learned, so that a restart goes on from there, or "off" [env: ANDANTE_STATE]
+    /// File for what was sent and learned, so that a restart continues from there, or "off" [env: ANDANTE_STATE]
     /// [default: limits-ADDRESS.redb in $STATE_DIRECTORY, else --data, else $XDG_STATE_HOME/andante, else
     /// ~/.local/state/andante]
     #[arg(long, value_name = "FILE|off")]
     pub state: Option<String>,
-    /// A Redis or Valkey by which several andantes share their limits, as in redis://store.example:6379, or "off" [env:
-    /// ANDANTE_STORE] [default: off]
+    /// A Redis or Valkey through which several andantes share their limits, as in redis://store.example:6379, or "off"
+    /// [env: ANDANTE_STORE] [default: off]
     #[arg(long, value_name = "URL|off")]
     pub store: Option<String>,
-    /// Set aside what is kept of what was sent and learned, and begin with nothing used
+    /// Set the stored state aside, and begin with nothing used
     #[arg(long)]
     pub forget: bool,
-    /// Take over from the andante that serves here with the same state, which sends what waits there meanwhile; if there
-    /// is none, just start
+    /// Take over from the andante that runs here with the same state, while it sends its queued requests; without one,
+    /// just start
     #[arg(long)]
     pub take_over: bool,
-    /// How an allowance that an API tells of is spent where no rule says: freely to its last tenth and then evenly,
-    /// evenly, or as fast as requests come [env: ANDANTE_SPEND] [default: mostly]
+    /// How to spend a quota that the API reports, where no rule says: mostly (freely until a tenth is left, then
+    /// evenly), even, or greedy [env: ANDANTE_SPEND] [default: mostly]
     #[arg(long, value_name = "mostly|even|greedy")]
     pub spend: Option<String>,
-    /// How far an API's word about its limits is taken where no rule says: if it asks to wait, also where it is
-    /// stricter than the limits here, or always [env: ANDANTE_TRUST] [default: stricter]
+    /// How far to trust the limits that the API reports, where no rule says: waits (only if it asks to wait), stricter
+    /// (also limits stricter than those here), or api (always) [env: ANDANTE_TRUST] [default: stricter]
     #[arg(long, value_name = "waits|stricter|api")]
     pub trust: Option<String>,
-    /// Whether a request is sent again after a failure that allows it, where no rule says [env: ANDANTE_RETRY]
-    /// [default: on]
+    /// Send a request again after a failure that allows it, where no rule says [env: ANDANTE_RETRY] [default: on]
     #[arg(long, value_name = "on|off")]
     pub retry: Option<String>,
-    /// Whether an API that keeps failing is left alone for a while, where no rule says [env: ANDANTE_BREAKER] [default:
-    /// on]
+    /// Pause sending to an API that keeps failing, where no rule says [env: ANDANTE_BREAKER] [default: on]
     #[arg(long, value_name = "on|off")]
     pub breaker: Option<String>,
     /// Runtime threads [env: ANDANTE_THREADS] [default: auto, one per core, at most 4]
     #[arg(long, value_name = "N")]
     pub threads: Option<String>,
-    /// Memory that andante takes at most [env: ANDANTE_MAX_MEMORY] [default: auto, a part of what there is]
+    /// Largest memory of the process [env: ANDANTE_MAX_MEMORY] [default: auto, a part of the system's]
     #[arg(long, value_name = "SIZE|auto")]
     pub max_memory: Option<String>,
-    /// How logs are written, "text" or "json" [env: ANDANTE_LOG_FORMAT] [default: text]
+    /// Format of the log, "text" or "json" [env: ANDANTE_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "text|json")]
     pub log: Option<String>,
-    /// Where each request is logged: a file, "stderr", "stdout" or "off" [env: ANDANTE_ACCESS_LOG] [default: off]
+    /// Destination of the log of requests: a file, "stderr", "stdout" or "off" [env: ANDANTE_ACCESS_LOG] [default: off]
     #[arg(long, value_name = "FILE|stderr|stdout|off")]
     pub access_log: Option<String>,
-    /// An OpenTelemetry collector that traces and metrics are exported to, as in `http://collector.example:4318`, or "off"
-    /// [env: ANDANTE_OTLP]
+    /// An OpenTelemetry collector for traces and metrics, as in `http://collector.example:4318`, or "off" [env:
+    /// ANDANTE_OTLP]
     #[arg(long, value_name = "URL|off")]
     pub otlp: Option<String>,
 }
@@ -149,7 +147,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
 
 async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions) -> Result<(), Failure> {
     let _logging = log::start(&config, "info")?;
-    // Before andante reports that it is ready: a reader of that may stop it right away.
+    // Listens for signals before andante reports that it is ready: a reader of that line may stop andante right away.
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut signals = Signals::listen().map_err(deaf)?;
     let given = Given::take().map_err(not_given)?;
@@ -187,14 +185,14 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
     }
 }
 
-/// `andante 0.1.0 listening on http://127.0.0.1:3128, admin on http://127.0.0.1:9128`. Scripts wait for it.
+/// Ready line: `andante 0.1.0 listening on http://127.0.0.1:3128, admin on http://127.0.0.1:9128`. Scripts wait for it.
 fn ready_line(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
     let listen: Vec<String> = listen.iter().map(|address| format!("http://{address}")).collect();
     let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("on http://{address}"));
     format!("andante {} listening on {}, admin {admin}", env!("CARGO_PKG_VERSION"), listen.join(" and "))
 }
 
-/// The same for a log in JSON: in a container both streams are one.
+/// The ready line for a log in JSON: in a container both streams are one.
 fn ready_json(listen: &[SocketAddr], admin: Option<SocketAddr>) -> String {
     let url = |address: &SocketAddr| format!("http://{address}");
     let now = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::wall()).to_string();
@@ -241,8 +239,8 @@ fn not_started(error: StartError) -> Failure {
 // === impl ServeArgs ===
 
 impl ServeArgs {
-    /// The configuration that flags, environment and file make, over `base`. Prints warnings, and on problems all of
-    /// them, with the exit code to return.
+    /// Loads the configuration from flags, environment and file over `base`. Prints warnings; on errors prints all
+    /// problems and returns the exit code.
     pub fn load(&self, base: Config) -> Result<Config, ExitCode> {
         let sources = self.sources();
         if Config::log_of(&sources) == LogFormat::Json {
@@ -260,7 +258,7 @@ impl ServeArgs {
         }
     }
 
-    /// Where the configuration file is, if there is one.
+    /// Path of the configuration file, if there is one.
     fn path(&self) -> Option<PathBuf> {
         config_path(self.config.as_ref())
     }
@@ -269,7 +267,7 @@ impl ServeArgs {
         self.sources_with(config_file(self.config.as_ref()))
     }
 
-    /// All that says something, with this `file`.
+    /// All sources, with this `file`.
     pub(super) fn sources_with(&self, file: Option<File>) -> Sources {
         Sources {
             file,
@@ -302,7 +300,7 @@ impl ServeArgs {
     }
 }
 
-/// The file that was named, else the one that the environment names.
+/// The given file, else the one in the environment.
 pub(super) fn config_file(named: Option<&PathBuf>) -> Option<File> {
     config_path(named).map(File::read)
 }
@@ -312,13 +310,13 @@ fn config_path(named: Option<&PathBuf>) -> Option<PathBuf> {
     named.cloned().or_else(variable)
 }
 
-/// What the environment says. Text that is not UTF-8 is read lossily: then it is complained about, not overlooked.
+/// Values of the environment. Text that is not UTF-8 is read lossily, so that it is reported and not ignored.
 pub(super) fn environment() -> Settings {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     Settings::from_environment(names, |name| env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
 }
 
-/// A mistake in a flag is one of usage.
+/// Exit code for these problems: a mistake in a flag is a usage error.
 pub(super) fn exit_code(problems: &[Diagnostic]) -> ExitCode {
     let flag = |problem: &Diagnostic| problem.is_error() && matches!(problem.place, Place::Flag(_));
     ExitCode::from(if problems.iter().any(flag) { USAGE } else { FAILED })

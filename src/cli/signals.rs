@@ -1,4 +1,4 @@
-//! The signals that reach `serve`: which of them stop it, which loads its configuration, and which it must survive.
+//! Signals of `serve`: stops, reloads, and signals that it must survive.
 
 use std::{fs::File, io};
 
@@ -6,19 +6,19 @@ use rustix::process;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 
-/// Receives the signals from its creation on: one that comes before [`next`](Self::next) is called is not lost.
+/// Receives signals from its creation on: a signal before [`next`](Self::next) is called is not lost.
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` where we were started with SIGHUP ignored (`nohup`), which has to stay so.
+    /// `None` if andante was started with SIGHUP ignored (`nohup`), which must stay so.
     hangup: Option<Signal>,
     user: [Signal; 2],
-    /// Whether we were started from a terminal.
+    /// andante was started from a terminal.
     terminal: bool,
 }
 
-/// What a signal asks for.
+/// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalRequest {
     /// The end.
@@ -27,7 +27,7 @@ pub(super) enum SignalRequest {
     Reload,
 }
 
-/// Which signal asks for the end.
+/// Signal that asks for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// SIGINT: Ctrl-C.
@@ -41,7 +41,7 @@ pub(super) enum Stop {
 // === impl Signals ===
 
 impl Signals {
-    /// Takes over the signals; none of them ends the process by itself any more. Needs a tokio runtime.
+    /// Takes over the signals, which then no longer end the process by themselves. Needs a tokio runtime.
     pub(super) fn listen() -> io::Result<Self> {
         let hangup = (!is_ignored(process::Signal::HUP)).then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Self {
@@ -65,7 +65,8 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal that asks for something, and logs all others. Loses none when dropped and called again.
+    /// Waits for the next signal that asks for an action, and logs all others. Loses none when dropped and called
+    /// again.
     pub(super) async fn next(&mut self) -> SignalRequest {
         let [user1, user2] = &mut self.user;
         loop {
@@ -83,7 +84,7 @@ impl Signals {
     }
 }
 
-/// Waits for `signal`; for ever if it is not listened to.
+/// Waits for `signal`; without end if it is not listened to.
 async fn received(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => {
@@ -100,17 +101,17 @@ fn meaningless(signal: &str) {
     );
 }
 
-/// Whether this process has a terminal, wherever its streams go. A terminal that was closed is none.
+/// Returns whether this process has a terminal, wherever its streams go. A closed terminal does not count.
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether the parent process made this one ignore `signal`.
+/// Returns whether the parent process made this one ignore `signal`.
 pub(super) fn is_ignored(signal: process::Signal) -> bool {
     ignores(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), signal)
 }
 
-/// Whether `/proc/PID/status` says that the process ignores `signal`; proc_pid_status(5), `SigIgn`.
+/// Returns whether `/proc/PID/status` shows that the process ignores `signal`; proc_pid_status(5), `SigIgn`.
 fn ignores(status: &str, signal: process::Signal) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
@@ -120,7 +121,7 @@ fn ignores(status: &str, signal: process::Signal) -> bool {
 // === impl Stop ===
 
 impl Stop {
-    /// Its name, for the log.
+    /// Name of the signal, for the log.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
@@ -129,7 +130,7 @@ impl Stop {
         }
     }
 
-    /// What a process that this signal ended returns in a shell: 128 and the signal's number.
+    /// Exit code in shells of a process that this signal ended: 128 plus the signal's number.
     pub(super) fn exit_code(self) -> u8 {
         match self {
             Self::Hangup => 129,

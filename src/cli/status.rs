@@ -1,4 +1,4 @@
-//! `andante status`: the lanes of a running andante, once.
+//! `andante status`: lists the lanes of a running andante once.
 
 use std::{
     io::{self, Write as _},
@@ -17,11 +17,12 @@ use crate::{
     cli::wording,
 };
 
-/// Lists the lanes of a running andante: what waits, how fast it goes, and why not
+/// Lists the lanes of a running andante: their queues, their pace, and why they wait
 ///
-/// PACE is requests sent per second over the last ten seconds, USED how far the fullest limit is used, ETA when all that wait now are
-/// sent. HTTPS is how HTTPS to the host is handled: intercepted, turns (paced, requests not seen), blind (tunnelled, not paced) or
-/// refused. Above the lanes is what went wrong in the last ten minutes, below a lane are rules that requests wait for.
+/// PACE is the number of requests sent per second over the last ten seconds. USED is the used part of the fullest
+/// limit. ETA is the time until all requests that wait now are sent. HTTPS shows the handling of HTTPS to the host:
+/// intercepted, turns (paced, requests not seen), blind (tunnelled, not paced) or refused. Problems of the last ten
+/// minutes are shown above the lanes, and rules for which requests wait below their lane.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -31,13 +32,13 @@ pub struct Args {
     list: ListArgs,
 }
 
-/// Which lanes are listed, and how.
+/// Choice and form of the listed lanes.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// What comes first
+    /// Column to sort by
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "waiting")]
     pub(super) sort: SortBy,
-    /// Only lanes with this in their names
+    /// Only lanes with this text in their names
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(super) filter: String,
     /// Print one JSON object instead of a table
@@ -53,7 +54,7 @@ Examples:
 
 Exit codes: 0 listed, 1 nobody answers, 2 wrong usage.";
 
-/// More lanes than anybody has.
+/// A limit above any number of lanes.
 const ALL: &str = "/status?limit=1000000";
 
 /// Prints the lanes.
@@ -64,12 +65,12 @@ pub async fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// The andante that `client` asks.
+/// Gets the status of the andante that `client` asks.
 pub(super) async fn ask(client: &AdminClient) -> Result<Status, Failure> {
     client.get(ALL).await
 }
 
-/// What people have to know of it before its lanes, each in a line.
+/// Problems to show before the lanes, one per line.
 pub(super) fn troubles(status: &Status) -> Vec<String> {
     let config = status.config.problems.first().map(|problem| {
         format!("what was loaded last does not hold, and the configuration before it still does: {problem}")
@@ -89,6 +90,7 @@ pub(super) fn troubles(status: &Status) -> Vec<String> {
     lines.into_iter().map(|line| lane_table::plain(&line)).collect()
 }
 
+/// Line of an incident:
 /// `andante refused 167 requests, the last 2 s ago: a.test: no slot in the time that a request may wait`.
 fn of_incident(incident: &IncidentStatus) -> String {
     let (times, ago) = (wording::several(incident.total, "time"), wording::seconds(incident.last_s));
@@ -102,12 +104,12 @@ fn of_incident(incident: &IncidentStatus) -> String {
     }
 }
 
-/// Incidents that are older do not show: `/status` has them.
+/// Oldest age of incidents that are shown, in seconds; `/status` has older ones.
 const RECENT_S: f64 = 600.0;
-/// More incidents hide the lanes: `/status` has all.
+/// Incidents that are shown, so that they do not hide the lanes; `/status` has all.
 const MAX_INCIDENTS: usize = 5;
 
-/// Prints its lanes.
+/// Prints the lanes of the andante that `client` asks.
 pub(super) async fn print(client: &AdminClient, list: &ListArgs) -> ExitCode {
     let status = match ask(client).await {
         Ok(status) => status,

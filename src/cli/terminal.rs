@@ -1,4 +1,4 @@
-//! What people see when something is wrong: `error:`, `caused by:`, `hint:`, `warning:`, in colour on a terminal.
+//! Messages for people when something is wrong: `error:`, `caused by:`, `hint:`, `warning:`, in colour on a terminal.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::{FAILED, Failure, USAGE, json_text};
 use crate::{clock, config::Diagnostic};
 
-/// Whether messages are JSON, as the log is: in a container both go to one collector.
+/// Messages are JSON, like the log: in a container both go to one collector.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Writes messages as JSON from now on, panics included.
@@ -33,12 +33,12 @@ pub(super) fn speak_json() {
     }));
 }
 
-/// Whether messages are JSON.
+/// Returns whether messages are JSON.
 pub(super) fn speaks_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
 
-/// A line's first word, with its colour (ANSI SGR).
+/// First word of a line, with its colour (ANSI SGR).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineLabel {
     Error,
@@ -47,12 +47,12 @@ enum LineLabel {
     Warning,
 }
 
-/// Prints why a command failed.
+/// Prints a command's failure.
 pub(super) fn failure(failure: &Failure) -> ExitCode {
     let mut lines = vec![(LineLabel::Error, failure.to_string())];
     let mut cause = failure.source();
     while let Some(error) = cause {
-        // Some libraries print their cause as well as naming it: once is enough.
+        // Prints a cause once that a library both includes in its message and returns.
         let text = error.to_string();
         if lines.last().is_none_or(|(_, last)| *last != text) {
             lines.push((LineLabel::CausedBy, text));
@@ -64,7 +64,7 @@ pub(super) fn failure(failure: &Failure) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// Prints what is wrong with a configuration.
+/// Prints the problems of a configuration.
 pub(super) fn problems(problems: &[Diagnostic]) {
     let mut lines = Vec::new();
     for problem in problems {
@@ -75,18 +75,18 @@ pub(super) fn problems(problems: &[Diagnostic]) {
     print(&lines);
 }
 
-/// Prints a warning, and a way around it.
+/// Prints a warning, with a way around it.
 pub(super) fn warning(what: &str, hint: &str) {
     print(&[(LineLabel::Warning, what.to_owned()), (LineLabel::Hint, hint.to_owned())]);
 }
 
-/// Prints a mistake on the command line, or the help that was asked for.
+/// Prints a mistake on the command line, or the requested help.
 ///
-/// `meant` is what to write instead, where the mistake is understood.
+/// `meant` is the advice, if the mistake is understood.
 pub(super) fn usage(error: &clap::Error, meant: Option<String>) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand) {
-        // Nobody is left to be told that nobody reads.
+        // Without a reader of the output, no message can reach the user.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
     }
@@ -94,18 +94,19 @@ pub(super) fn usage(error: &clap::Error, meant: Option<String>) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// clap's rendering in our words: its tips are hints, and what it puts on further lines belongs to the error.
+/// Rewrites clap's message: its tips become hints, and its further lines belong to the error.
 ///
-/// Its tips go by spelling alone, and the usage that it shows is that of the flag in its tip: what is `meant` replaces both.
+/// clap's tips compare spelling alone, and its usage line is that of the suggested flag. The advice in `meant` replaces
+/// both.
 fn usage_lines(rendered: &str, meant: Option<String>) -> Vec<(LineLabel, String)> {
     let mut wrong = String::new();
     let is_understood = meant.is_some();
     let mut hints: Vec<_> = meant.into_iter().map(|meant| (LineLabel::Hint, meant)).collect();
     for line in rendered.lines().map(str::trim) {
         if line.starts_with("tip: to pass ") {
-            // Meant for values that look like flags, and offered for each flag that there is not.
+            // clap's tip for values that look like flags, which it gives for each unknown flag.
         } else if is_understood && (line.starts_with("tip: ") || line.starts_with("Usage: ")) {
-            // Another flag than the one that is meant.
+            // The tip or the usage may be for a flag other than the intended one.
         } else if let Some(tip) = line.strip_prefix("tip: ") {
             hints.push((LineLabel::Hint, tip.to_owned()));
         } else if let Some(usage) = line.strip_prefix("Usage: ") {
@@ -115,7 +116,7 @@ fn usage_lines(rendered: &str, meant: Option<String>) -> Vec<(LineLabel, String)
             wrong = format!("{wrong}{glue}{}", line.strip_prefix("error: ").unwrap_or(line));
         }
     }
-    // A parser of values says what to write behind a semicolon.
+    // Parsers of values put advice behind a semicolon.
     if let Some((what, hint)) = wrong.clone().rsplit_once("; ")
         && ["write ", "leave ", "name ", "a limit ", "counts "].iter().any(|verb| hint.starts_with(verb))
     {
@@ -128,7 +129,7 @@ fn usage_lines(rendered: &str, meant: Option<String>) -> Vec<(LineLabel, String)
     [vec![(LineLabel::Error, wrong)], hints].concat()
 }
 
-/// Whether standard error shows colours, and nobody minds (<https://no-color.org>).
+/// Returns whether standard error shows colours, and the user has not switched them off (<https://no-color.org>).
 pub(super) fn colourful() -> bool {
     io::stderr().is_terminal()
         && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -142,12 +143,12 @@ fn print(lines: &[(LineLabel, String)]) {
     let mut stderr = io::stderr().lock();
     let colour = colourful();
     for (label, text) in lines {
-        // Nothing can be done about a closed standard error; the exit code still reports the failure.
+        // A closed standard error is ignored; the exit code still reports the failure.
         let _ = writeln!(stderr, "{}", label.line(text, colour));
     }
 }
 
-/// An object for each error or warning, with its causes and hints, as the log has them.
+/// Objects for errors and warnings, with their causes and hints, as in the log.
 fn json_objects(lines: &[(LineLabel, String)]) -> Vec<Map<String, Value>> {
     let mut objects: Vec<Map<String, Value>> = Vec::new();
     for (label, text) in lines {
@@ -168,7 +169,7 @@ fn json_objects(lines: &[(LineLabel, String)]) -> Vec<Map<String, Value>> {
     objects
 }
 
-/// A panic with its `text`, and where it happened.
+/// A panic with its `text`, and its source location.
 fn panicked(text: String, location: Option<String>) -> Map<String, Value> {
     let mut object = json_object(LineLabel::Error, "panicked");
     object.insert("panic".into(), text.into());
@@ -186,7 +187,7 @@ fn json_object(label: LineLabel, message: &str) -> Map<String, Value> {
 }
 
 fn print_json(object: Map<String, Value>) {
-    // As with text, a closed standard error leaves the exit code.
+    // A closed standard error is ignored; the exit code still reports the failure.
     let _ = writeln!(io::stderr().lock(), "{}", json_text::line(&object));
 }
 

@@ -28,8 +28,8 @@ use crate::config::duration;
 
 /// Shows the lanes of a running andante, live: sort, filter, open, pause and resume
 ///
-/// Keys: arrows or j and k choose a lane, Enter opens it, s sorts by the next column, / filters, p pauses the lane and r
-/// resumes it (P and R every lane) after a y, q ends. Pausing needs --token.
+/// Arrows or j and k choose a lane, and Enter opens it. s sorts by the next column, and / filters. p pauses the lane
+/// and r resumes it (P and R every lane) after a y. q ends. Pausing needs --token.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -37,10 +37,10 @@ pub struct Args {
     admin: AdminArgs,
     #[command(flatten)]
     list: ListArgs,
-    /// Print the table once, and end
+    /// Print the table once, and exit
     #[arg(long)]
     once: bool,
-    /// How often it asks
+    /// Interval of updates
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "1s")]
     interval: Duration,
 }
@@ -53,10 +53,10 @@ Examples:
 
 Exit codes: 0 ended by q or Ctrl-C, 1 nobody answers, or there is no terminal; 2 wrong usage.";
 
-/// Asking more often would show nothing more.
+/// Shortest interval: more frequent updates would show nothing more.
 const QUICKEST: Duration = Duration::from_millis(100);
 
-/// Shows the lanes until somebody has seen enough.
+/// Shows the lanes until the user quits.
 pub async fn run(args: &Args) -> ExitCode {
     let client = match args.admin.client("top").await {
         Ok(client) => client,
@@ -74,7 +74,7 @@ pub async fn run(args: &Args) -> ExitCode {
 async fn show(args: &Args, client: &AdminClient) -> Result<(), Failure> {
     let deaf = |error| Failure::new("could not listen for signals").because(error);
     let mut view = TopView::new(args.list.sort, args.list.filter.clone());
-    // Nobody there is said before the screen changes.
+    // Asked before the screen changes, so that a missing andante is reported on the old screen.
     view.update(status::ask(client).await?);
     let (mut signals, mut resized) =
         (Signals::listen().map_err(deaf)?, signal(SignalKind::window_change()).map_err(deaf)?);
@@ -109,7 +109,7 @@ async fn show(args: &Args, client: &AdminClient) -> Result<(), Failure> {
     }
 }
 
-/// Asks for what is shown; a failure is shown beside what was there.
+/// Updates the status; a failure is shown beside the last one.
 async fn ask(client: &AdminClient, view: &mut TopView) {
     match status::ask(client).await {
         Ok(status) => view.update(status),

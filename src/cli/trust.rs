@@ -1,4 +1,4 @@
-//! The files that make clients trust our CA besides the roots that they trust already.
+//! Files that make clients trust andante's CA besides the roots that they already trust.
 
 use std::{
     ffi::OsString,
@@ -12,25 +12,25 @@ use tempfile::TempDir;
 use super::variables;
 use crate::ca::{self, Bundle, Ca, CaError, Certificate};
 
-/// What clients are pointed to.
+/// Files for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustVariables {
-    /// For clients that add it to their roots: our CA.
+    /// andante's CA, for clients that add it to their roots.
     pub ca: PathBuf,
-    /// For clients that take it for all their roots: the system's and our CA.
+    /// The system's roots and andante's CA, for clients that replace all their roots.
     pub bundle: PathBuf,
-    /// The same roots for Java, in PKCS #12.
+    /// The roots of the bundle for Java, in PKCS #12.
     pub java: Option<PathBuf>,
-    /// For PHP: a folder with a configuration that leaves it to variables which roots to trust.
+    /// For PHP: a folder with a configuration that takes the roots from variables.
     pub php: Option<PathBuf>,
-    /// For wget, which has no variable for roots: a configuration that names the bundle.
+    /// For wget, which has no variable for roots: a configuration with the bundle.
     pub wgetrc: Option<PathBuf>,
 }
 
-/// Where wget looks for the configuration of the whole system. The user's own, `~/.wgetrc`, is read besides.
+/// Variable with the path of wget's system-wide configuration. The user's own, `~/.wgetrc`, is read besides.
 const WGETRC: &str = "SYSTEM_WGETRC";
 
-/// The same for a CA that lives in memory: in a private temporary folder, which goes when this does.
+/// Files for a CA that lives in memory, in a private temporary folder. Dropping the value removes the folder.
 #[derive(Debug)]
 pub struct TrustFolder {
     trust: TrustVariables,
@@ -41,12 +41,12 @@ pub struct TrustFolder {
 // === impl TrustVariables ===
 
 impl TrustVariables {
-    /// For the CA whose `certificate` is published in `dir`. Brings the bundle there up to date: the system's roots,
-    /// ours, and those of the files that the variables of [`TrustVariables::variables`] name now (`current` reads
-    /// them), which would otherwise be lost by setting them. Also returns the roots in it.
+    /// Files for the CA whose `certificate` is published in `dir`. Updates the bundle there: the system's roots,
+    /// andante's CA, and the roots in the files that the variables of [`TrustVariables::variables`] name now. Setting
+    /// these variables would otherwise drop those roots; `current` reads them. Also returns the roots in the bundle.
     ///
     /// # Errors
-    /// If there are no other roots, or the bundle cannot be written and is not there either.
+    /// If there are no other roots, or the bundle cannot be written and does not exist either.
     pub fn in_folder(
         dir: &Path,
         certificate: &Certificate,
@@ -60,15 +60,15 @@ impl TrustVariables {
         provide(&bundle, roots.pem(), certificate.pem())?;
         let java = bundle.with_extension("p12");
         let java = provide(&java, roots.pkcs12(), certificate.der()).is_ok().then_some(java);
-        // PHP's list of folders has no way to say a colon.
+        // PHP's list of folders cannot contain a colon.
         let php = !dir.as_os_str().as_encoded_bytes().contains(&b':')
             && provide(&dir.join("andante.ini"), variables::PHP_INI, variables::PHP_INI).is_ok();
-        // A client that adds may have been told to add a file of the user's: only the bundle has both.
+        // A client that adds roots may have been told to add a file of the user's: only the bundle has both.
         let ca = if also.is_empty() { ca } else { bundle.clone() };
         Ok((Self { ca, bundle, java, php: php.then(|| dir.to_owned()), wgetrc: None }, roots))
     }
 
-    /// The same where workers find these files in the folder `at`.
+    /// Paths of the same files for workers that find them in the folder `at`.
     #[must_use]
     pub fn at(self, at: &Path) -> Self {
         let there = |file: PathBuf| at.join(file.file_name().unwrap_or_default());
@@ -81,8 +81,8 @@ impl TrustVariables {
         }
     }
 
-    /// What to set in a worker's environment, for all but Java, which takes its proxy in the same breath; `current`
-    /// reads what is set there.
+    /// Variables for a worker's environment, except for Java, which needs its proxy in the same variable; `current`
+    /// reads the present values.
     pub fn variables(&self, current: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
         let mut variables = variables::trust(&self.ca, &self.bundle);
         variables.extend(self.php.iter().map(|folder| variables::php(folder, &current)));
@@ -94,10 +94,11 @@ impl TrustVariables {
 // === impl TrustFolder ===
 
 impl TrustFolder {
-    /// Writes what clients need to trust `ca`; `current` reads the environment, as for [`TrustVariables::in_folder`].
+    /// Writes the files that clients need to trust `ca`; `current` reads the environment, as for
+    /// [`TrustVariables::in_folder`].
     ///
     /// # Errors
-    /// If it cannot be written, or there are no other roots.
+    /// If the files cannot be written, or there are no other roots.
     pub fn new(ca: &Ca, current: impl Fn(&str) -> Option<OsString>) -> Result<Self, CaError> {
         let place = std::env::temp_dir();
         let private = Permissions::from_mode(0o700);
@@ -113,26 +114,26 @@ impl TrustFolder {
         Ok(Self { trust, upstream, _folder: folder })
     }
 
-    /// The roots that clients trust besides the CA, and with which they would verify an API without andante.
+    /// File of the roots that clients trust besides the CA. Clients would verify an API with these without andante.
     pub fn upstream(&self) -> &Path {
         &self.upstream
     }
 
-    /// Where the files are.
+    /// Paths of the files.
     pub fn trust(&self) -> &TrustVariables {
         &self.trust
     }
 }
 
-/// The system's configuration of wget, which `current` may have moved, with the bundle in it. In front: where the
-/// system chose other roots for wget, those hold.
+/// wget's system-wide configuration with the bundle in front; `current` may have moved it. Where the system chose
+/// other roots for wget, those hold.
 fn for_wget(bundle: &Path, current: Option<OsString>) -> String {
     let system = current.filter(|file| !file.is_empty()).unwrap_or_else(|| "/etc/wgetrc".into());
     let chosen = fs::read_to_string(system).unwrap_or_default();
     format!("ca_certificate = {}\n{chosen}", bundle.display())
 }
 
-/// Brings a file up to date. Whoever may not write here may use what the owner wrote, if it has the `essence`.
+/// Updates a file. A user without write permission may use the owner's file, if it contains the `essence`.
 fn provide(path: &Path, content: impl AsRef<[u8]>, essence: impl AsRef<[u8]>) -> Result<(), CaError> {
     let essence = essence.as_ref();
     let holds = |found: Vec<u8>| found.windows(essence.len()).any(|part| part == essence);
@@ -203,7 +204,7 @@ mod tests {
         let [own, bundle, store] = ["ca.pem", "bundle.pem", "bundle.p12"].map(|name| dir.path().join(name));
         let alone =
             TrustVariables { ca: own, bundle, java: Some(store), php: Some(dir.path().to_owned()), wgetrc: None };
-        // This test's own machine may have no roots but these.
+        // The machine of this test may have no roots but these.
         let more = with(Some(&theirs));
         assert!(more.ca == more.bundle && more.bundle != alone.bundle);
         assert_eq!(with(Some(&more.bundle)), more);

@@ -1,4 +1,4 @@
-//! What is meant by a command line with a mistake in it: flags and commands that other tools have.
+//! Guesses the meaning of a wrong command line, by flags and commands of other tools.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::command;
 use crate::config::synonyms::{self, CommandFlags as _};
 
-/// Commands of other tools, and what to write instead.
+/// Commands of other tools, with advice.
 const COMMANDS: [(&str, &str); 16] = [
     ("start server proxy up daemon listen launch gateway", "write andante serve"),
     ("stop shutdown kill quit exit", "send it SIGTERM, or write andante ctl drain: queued requests may finish"),
@@ -26,16 +26,16 @@ const COMMANDS: [(&str, &str); 16] = [
     ("exec wrap with", "write andante run --limit HOST=500/min -- COMMAND"),
     ("ping healthcheck ready live", "write andante health"),
 ];
-/// Commands below `ca` and `fleet`.
+/// Words for `init` below `ca` and `fleet`.
 const MAKERS: &str = "make create new start generate setup join";
 
-/// Similarity of two flags (Jaro-Winkler) that differ by a slip of the keyboard, whatever they mean.
+/// Similarity of two flags (Jaro-Winkler) that differ by a typing error, whatever they mean.
 const CERTAIN_SLIP: f64 = 0.94;
-/// Flags that throw something away: nobody is led to them by their spelling.
+/// Flags that discard data: no similar spelling leads to them.
 const DESTRUCTIVE: [&str; 2] = ["--forget", "--force"];
 
-/// Whether the log of the andante that `words` start is JSON, as far as flags and the environment's `format` say it. Looked at
-/// before the words are parsed, since they may be wrong.
+/// Returns whether the andante that `words` start logs JSON, as far as flags and the environment's `format` show it.
+/// Runs before the words are parsed, because they may be wrong.
 pub(super) fn asks_for_json(words: &[OsString], format: Option<&OsStr>) -> bool {
     let words: Vec<&str> =
         words.iter().skip(1).map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
@@ -53,7 +53,7 @@ pub(super) fn asks_for_json(words: &[OsString], format: Option<&OsStr>) -> bool 
 /// Commands that have a log.
 const STARTING: [&str; 3] = ["serve", "run", "batch"];
 
-/// What to write in the place of what is wrong with these `words`; `None` if it is not understood.
+/// Advice for the mistake in these `words`; `None` if it is not understood.
 pub(super) fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -65,7 +65,7 @@ pub(super) fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
             let wrong = text(ContextKind::InvalidArg)?;
             if wrong.starts_with('-') { reached.flag(wrong, value_of(wrong, words)) } else { reached.word(wrong) }
         }
-        // clap says so of a flag without its value, too.
+        // clap reports a flag without its value this way, too.
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue) == Some("") => {
             reached.missing_value(text(ContextKind::InvalidArg)?)
         }
@@ -83,7 +83,7 @@ pub(super) fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
     }
 }
 
-/// The word behind the flag `wrong`, or behind its `=`, if it is none.
+/// The value of the unknown flag `wrong`: the word behind it or behind its `=`, unless that is a flag.
 fn value_of<'a>(wrong: &'a str, words: &'a [OsString]) -> Option<&'a str> {
     let (flag, joined) = wrong.split_once('=').map_or((wrong, None), |(flag, value)| (flag, Some(value)));
     let at = words.iter().position(|word| word.to_str().is_some_and(|word| word == wrong || word.starts_with(flag)))?;
@@ -92,13 +92,13 @@ fn value_of<'a>(wrong: &'a str, words: &'a [OsString]) -> Option<&'a str> {
     joined.or(next)
 }
 
-/// Similarity of two flags of which one is probably meant by the other.
+/// Similarity of a flag to the flag that it probably misspells.
 const LIKELY_SLIP: f64 = 0.87;
 
-/// The command that a command line reaches.
+/// The command that a command line addresses.
 struct ReachedCommand {
     command: clap::Command,
-    /// Name of the command, behind those of the commands above it.
+    /// Name of the command, after the names of the commands above it.
     path: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ impl ReachedCommand {
         Self { command, path }
     }
 
-    /// As it is written: `andante ca init`.
+    /// Form on the command line: `andante ca init`.
     fn written(&self) -> String {
         ["andante".to_owned()].into_iter().chain(self.path.iter().cloned()).collect::<Vec<_>>().join(" ")
     }
@@ -129,7 +129,7 @@ impl ReachedCommand {
         self.command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}"))
     }
 
-    /// Replacement for the flag `wrong`, behind which `value` stands.
+    /// Replacement for the flag `wrong`, which has this `value`.
     fn flag(&self, wrong: &str, value: Option<&str>) -> Option<String> {
         let (name, _) = wrong.split_once('=').unwrap_or((wrong, ""));
         if self.path.is_empty() {
@@ -145,7 +145,7 @@ impl ReachedCommand {
         let flags: Vec<String> = self.flags().filter(|flag| !DESTRUCTIVE.contains(&flag.as_str())).collect();
         let similar = |flag: &&String| strsim::jaro_winkler(wrong, flag) > CERTAIN_SLIP;
         let slip = flags.iter().find(similar).filter(|_| wrong.len() > 4).map(|flag| format!("write {flag}"));
-        // `--limits` is a slip of `--limit` as well as a word for it.
+        // `--limits` is both a misspelling of `--limit` and a synonym.
         let by_meaning = synonyms::flag(name, value, self);
         let suggested = slip.filter(|_| by_meaning.is_none()).or(by_meaning);
         suggested.or_else(|| {
@@ -159,14 +159,14 @@ impl ReachedCommand {
         })
     }
 
-    /// Replacement for `--config FILE` where the command takes its file without a flag.
+    /// Replacement for `--config FILE` for a command that takes its file without a flag.
     fn file(&self, flag: &str, value: Option<&str>) -> Option<String> {
         let takes = self.command.get_positionals().any(|arg| arg.get_id() == "file");
         let asks = matches!(flag, "--config" | "--file" | "-c" | "-f") && !self.has(flag);
         (takes && asks).then(|| format!("write {} {}", self.written(), value.unwrap_or("FILE")))
     }
 
-    /// Replacement for a word without a flag that is one too many.
+    /// Replacement for a surplus word without a flag.
     fn word(&self, wrong: &str) -> Option<String> {
         if wrong.ends_with(".toml") && self.starts_proxy() {
             return Some(format!("write --config {wrong}"));
@@ -189,7 +189,7 @@ impl synonyms::CommandFlags for ReachedCommand {
 
     fn takes(&self, flag: &str, value: &str) -> bool {
         use ErrorKind::{InvalidValue, UnknownArgument, ValueValidation};
-        // Other arguments may be missing.
+        // Missing arguments are no refusal of this one.
         let refused = |error: clap::Error| matches!(error.kind(), InvalidValue | UnknownArgument | ValueValidation);
         let is_table = self.starts_proxy() && value.starts_with('{');
         let alone = self.command.clone().no_binary_name(true);
@@ -232,13 +232,13 @@ mod tests {
         assert!(!hint(&["andante", "status", "--port"]).unwrap().contains("--listen"), "it has no such flag");
     }
 
-    /// A name of each meaning that flags of other tools have, and every flag of `serve`.
+    /// A synonym of each meaning from flags of other tools, and every flag of `serve`.
     fn names() -> Vec<String> {
         let serve = ReachedCommand::by(&["andante".into(), "serve".into()]);
         synonyms::names().map(|name| format!("--{name}")).chain(serve.flags()).collect()
     }
 
-    /// The commands, as words behind `andante`.
+    /// The commands, as words after `andante`.
     fn paths(command: &clap::Command, above: &[String], found: &mut Vec<Vec<String>>) {
         for below in command.get_subcommands() {
             let path = [above, &[below.get_name().to_owned()]].concat();

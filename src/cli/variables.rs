@@ -1,4 +1,4 @@
-//! The variables by which common clients find their proxy and the roots to trust: one list, for `run`, `env` and `ca env`.
+//! Variables by which common clients find their proxy and the roots to trust: one list, for `run`, `env` and `ca env`.
 //! Pure.
 
 pub(super) mod java;
@@ -8,36 +8,36 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where clients look for the proxy. Both spellings: curl reads only `http_proxy` in small letters, others only
+/// Variables with the proxy. Both spellings, because curl reads only `http_proxy` in small letters, others only
 /// capitals.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// Where clients look for the hosts that need none.
+/// Variables with the hosts that need no proxy.
 pub(super) const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// Node looks at those only if this is 1 (22.21, 24.5 and later).
+/// Node reads the proxy variables only if this is 1 (22.21, 24.5 and later).
 const NODE_PROXY: &str = "NODE_USE_ENV_PROXY";
 
-/// perl's LWP looks at those only if this is 1.
+/// perl's LWP reads the proxy variables only if this is 1.
 const PERL_PROXY: &str = "PERL_LWP_ENV_PROXY";
 
-/// Yarn from version 2 on has names of its own.
+/// Yarn 2 and later has names of its own.
 const YARN_PROXIES: [&str; 2] = ["YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"];
 
-/// Folders in which PHP looks for configurations besides `php.ini`; an empty one is where it was built to look.
+/// Folders in which PHP looks for configurations besides `php.ini`; an empty entry means its built-in folder.
 const PHP_FOLDERS: &str = "PHP_INI_SCAN_DIR";
 
-/// For PHP, which has no variable for roots: where they are is left to the variables that others read.
+/// Configuration for PHP, which has no variable for roots: takes the roots from variables of other clients.
 pub(super) const PHP_INI: &str = "\
 ; So that PHP trusts the CA of andante, where `andante run` or `andante env` has set these variables.
 curl.cainfo = \"${CURL_CA_BUNDLE}\"
 openssl.cafile = \"${SSL_CERT_FILE}\"
 ";
 
-/// What names certificates that a client trusts besides its own roots: Node, Deno.
+/// Variables with certificates that a client trusts besides its own roots: Node, Deno.
 const ADDING: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 
-/// What names a client's only roots: OpenSSL (so Python, Ruby) and Go; requests; curl; AWS; git; pip; cargo; gRPC;
+/// Variables with a client's only roots: OpenSSL (so Python, Ruby) and Go; requests; curl; AWS; git; pip; cargo; gRPC;
 /// httplib2; perl's LWP; npm, pnpm and Yarn 1; Yarn from 2 on.
 const REPLACING: [&str; 12] = [
     "SSL_CERT_FILE",
@@ -54,29 +54,29 @@ const REPLACING: [&str; 12] = [
     "YARN_HTTPS_CA_FILE_PATH",
 ];
 
-/// Folders of roots, beside the one file: OpenSSL, Go.
+/// Folders of roots, besides the one file: OpenSSL, Go.
 const FOLDERS: &str = "SSL_CERT_DIR";
 
-/// What leads clients to the proxy at `url`.
+/// Variables that lead clients to the proxy at `url`.
 pub(super) fn proxy(url: &str) -> Vec<(&'static str, OsString)> {
     let named = PROXIES.into_iter().chain(YARN_PROXIES).map(|name| (name, url.into()));
     named.chain([NODE_PROXY, PERL_PROXY].map(|name| (name, "1".into()))).collect()
 }
 
-/// The hosts for which clients use no proxy, if there are any: the first list that is not empty.
+/// The hosts for which clients use no proxy: the first non-empty list, if there is one.
 pub(super) fn exceptions(current: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     let lists = EXCEPTIONS.iter().filter_map(|name| current(name));
     lists.map(|hosts| hosts.to_string_lossy().into_owned()).find(|hosts| !hosts.is_empty())
 }
 
-/// What makes clients trust the certificates of `ca` besides their own, or those of `bundle` alone.
+/// Variables that make clients trust the certificates of `ca` besides their own, or only those of `bundle`.
 pub(super) fn trust(ca: &Path, bundle: &Path) -> Vec<(&'static str, OsString)> {
     let adding = ADDING.map(|name| (name, OsString::from(ca)));
     adding.into_iter().chain(REPLACING.map(|name| (name, OsString::from(bundle)))).collect()
 }
 
-/// What leads Java to the proxy at `url`, past which it goes for the hosts `direct`, and to the roots in `store`, with
-/// the options that are set now.
+/// Variable that leads Java to the proxy at `url` and to the roots in `store`, except for the hosts in `direct`. Keeps
+/// the present options.
 pub(super) fn java(
     url: &str,
     store: Option<&Path>,
@@ -88,7 +88,7 @@ pub(super) fn java(
     Some((java::VARIABLE, options.into()))
 }
 
-/// What makes PHP read [`PHP_INI`] in `folder`, besides what it reads now.
+/// Variable that makes PHP read [`PHP_INI`] in `folder`, besides its present configurations.
 pub(super) fn php(folder: &Path, current: impl Fn(&str) -> Option<OsString>) -> (&'static str, OsString) {
     let mut folders = current(PHP_FOLDERS).unwrap_or_default();
     if !std::env::split_paths(&folders).any(|found| found == folder) {
@@ -98,13 +98,13 @@ pub(super) fn php(folder: &Path, current: impl Fn(&str) -> Option<OsString>) -> 
     (PHP_FOLDERS, folders)
 }
 
-/// The files that such variables name already.
+/// The files that such variables name now.
 pub(super) fn trusted(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let set = REPLACING.iter().chain(&ADDING).filter_map(|name| current(name));
     set.filter(|value| !value.is_empty()).map(PathBuf::from).collect()
 }
 
-/// The folders that such a variable names.
+/// The folders that such a variable names now.
 pub(super) fn trusted_folders(current: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let folders = current(FOLDERS).unwrap_or_default();
     std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect()

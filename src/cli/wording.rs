@@ -1,8 +1,8 @@
-//! How the commands say numbers and durations to people.
+//! Numbers and durations in the commands' output for people.
 
 use std::time::Duration;
 
-/// `30,000`.
+/// Groups digits: `30,000`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -15,7 +15,8 @@ pub(super) fn count(number: u64) -> String {
     grouped
 }
 
-/// The two largest units that matter: `0 s`, `120 ms`, `14.02 s`, `59 min 59.9 s`, `3 h 12 min`, `9 d 4 h`.
+/// A duration in its two largest units: `0 s`, `120 ms`, `14.02 s`, `59 min 59.9 s`, `3 h 12 min`,
+/// `9 d 4 h`.
 pub(super) fn duration(duration: Duration) -> String {
     let secs = duration.as_secs();
     match secs {
@@ -34,7 +35,7 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
-/// `8.33/s`, `0.5/s`, `120/h`: in the smallest unit of time in which there is at least one to count.
+/// A pace: `8.33/s`, `0.5/s`, `120/h`, in the smallest unit of time with at least one request.
 pub(super) fn pace(per_second: f64) -> String {
     let units = [(1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "d")];
     let (seconds, unit) =
@@ -42,12 +43,12 @@ pub(super) fn pace(per_second: f64) -> String {
     format!("{}/{unit}", trimmed(per_second * seconds, 2))
 }
 
-/// `1,234 requests`, `1 request`.
+/// A number with its noun: `1,234 requests`, `1 request`.
 pub(super) fn several(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// `12 ms`, `3.2 s`, `2m 25s`, `1h 12m`, `3d 4h`: two figures say enough.
+/// A duration in two figures: `12 ms`, `3.2 s`, `2m 25s`, `1h 12m`, `3d 4h`.
 pub(super) fn short(of: Duration) -> String {
     let seconds = of.as_secs_f64().round() as u64;
     match (of.as_millis(), seconds) {
@@ -60,12 +61,12 @@ pub(super) fn short(of: Duration) -> String {
     }
 }
 
-/// The same for seconds from elsewhere, which may be no time at all.
+/// Like [`short`], for seconds from elsewhere, which may be no valid duration.
 pub(super) fn seconds(of: f64) -> String {
     Duration::try_from_secs_f64(of).map_or_else(|_| "ever".to_owned(), short)
 }
 
-/// `1 MiB`, `64 KiB`, `10,000,000 bytes`: in the largest unit that leaves no rest.
+/// A size: `1 MiB`, `64 KiB`, `10,000,000 bytes`, in the largest unit without a rest.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         1.. if bytes.is_multiple_of(1 << 20) => format!("{} MiB", count(bytes >> 20)),
@@ -74,7 +75,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// A pace that was measured: `8.3/s`, `120/s`, `30/min`, `2/h`: the unit in which it is at least one.
+/// A measured pace: `8.3/s`, `120/s`, `30/min`, `2/h`, in the unit in which it is at least one.
 pub(super) fn measured_pace(per_second: f64) -> String {
     let (number, unit) = match per_second {
         1.0.. => (per_second, "s"),
@@ -84,7 +85,7 @@ pub(super) fn measured_pace(per_second: f64) -> String {
     if number < 9.95 { format!("{number:.1}/{unit}") } else { format!("{}/{unit}", count(number.round() as u64)) }
 }
 
-/// `decimals` at most, without trailing zeros.
+/// A number with at most `decimals`, without trailing zeros.
 fn trimmed(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     match text.contains('.') {
@@ -93,7 +94,7 @@ fn trimmed(number: f64, decimals: usize) -> String {
     }
 }
 
-/// Rows under each other, each cell as wide as the widest of its column.
+/// Rows below each other, each cell as wide as the widest of its column.
 pub(super) fn columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let widths: [usize; COLUMNS] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));

@@ -9,15 +9,15 @@ use super::{
 };
 use crate::policy::{Policy, RetryPolicy, Spend, Trust};
 
-/// What one source says; weaker sources fill in the rest.
+/// Values of one source; weaker sources fill in the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AnswerKeys {
     pub(super) spend: Option<Spend>,
     pub(super) trust: Option<Trust>,
     pub(super) retry: Option<bool>,
-    /// Bytes of a body that is kept. Apart from `retry`: `"on"` leaves the size to weaker sources.
+    /// Longest body that is kept. Separate from `retry`, because `"on"` leaves the size to weaker sources.
     pub(super) body: Option<u64>,
-    /// How often a request is sent at most. Apart from `retry`, for the same reason.
+    /// Attempts per request at most. Separate from `retry` for the same reason.
     pub(super) tries: Option<NonZeroU32>,
     pub(super) breaker: Option<bool>,
 }
@@ -25,7 +25,7 @@ pub(super) struct AnswerKeys {
 // === impl AnswerKeys ===
 
 impl AnswerKeys {
-    /// What `table`, a rule or the whole file, says.
+    /// Reads the keys of `table`, which is a rule or the whole file.
     pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Self {
         let (retry, body, tries) = retry(reader, table);
         Self {
@@ -38,7 +38,7 @@ impl AnswerKeys {
         }
     }
 
-    /// This, with the gaps filled in from `weaker`.
+    /// Fills in the gaps from `weaker`.
     pub(super) fn or(self, weaker: Self) -> Self {
         Self {
             spend: self.spend.or(weaker.spend),
@@ -50,7 +50,7 @@ impl AnswerKeys {
         }
     }
 
-    /// `policy`, except for what is said here.
+    /// Returns `policy`, with these values over its own.
     pub(super) fn over(self, policy: Policy) -> Policy {
         let body = self.body.or(policy.retry.map(|retry| retry.body)).unwrap_or(RetryPolicy::BODY);
         let tries = self.tries.or(policy.retry.and_then(|retry| retry.tries));
@@ -64,7 +64,7 @@ impl AnswerKeys {
     }
 }
 
-/// `retry` is a word, or a table that means "on" and says more.
+/// Reads `retry`, a word or a table; a table means "on" and adds details.
 fn retry<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Option<bool>, Option<u64>, Option<NonZeroU32>) {
     if !table.has_table(keys::RETRY.entry.name) {
         return (reader.one(table, &keys::RETRY).map(|on| on.value), None, None);

@@ -1,4 +1,4 @@
-//! Whether a file that is named for authorities has any.
+//! Checks that a file of authorities contains any.
 
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::X509Certificate;

@@ -12,7 +12,7 @@ use crate::{
     policy::{HostPattern, Interception},
 };
 
-/// Who may use the proxy.
+/// Clients that may use the proxy.
 pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut Vec<Diagnostic>) -> Clients {
     let Some(written) = written else { return Clients::Loopback };
     let any = written.iter().find(|client| client.value == ClientEntry::Any);
@@ -34,7 +34,7 @@ pub(super) fn clients(written: Option<Vec<Spanned<ClientEntry>>>, problems: &mut
     }
 }
 
-/// What happens without the store, in a fleet of `size`.
+/// Behaviour without the store, in a fleet of `size`.
 pub(super) fn store_down(
     written: Option<Spanned<WhenDown>>,
     floor: Option<Spanned<u8>>,
@@ -62,7 +62,7 @@ pub(super) fn store_down(
     }
 }
 
-/// Which hosts are intercepted; `base` fills in what no source says. Also returns the hosts that were named.
+/// Interception of hosts; `base` fills in values that no source has. Also returns the hosts that were named.
 pub(super) fn interception(
     written: Option<Vec<Spanned<Option<HostPattern>>>>,
     base: &Interception,
@@ -85,7 +85,7 @@ pub(super) fn interception(
     (Interception { hosts, others: base.others.besides_named() }, named)
 }
 
-/// Addresses must differ, and an address that other machines can reach must be intended. `open` is whether a source has
+/// Addresses must differ, and an address that other machines can reach must be intended. `open` tells that a source has
 /// `clients`, even with a mistake in it.
 pub(super) fn addresses(
     listen: &[Spanned<SocketAddr>],
@@ -129,7 +129,7 @@ fn loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Whether both addresses cannot be listened on together. Port 0 is a new port each time.
+/// Returns whether the addresses cannot be listened on together. Port 0 is a new port each time.
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let (own, other) = (a.ip().to_canonical(), b.ip().to_canonical());
     let covers = own == other || (own.is_ipv4() == other.is_ipv4() && (own.is_unspecified() || other.is_unspecified()));

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where it stands, what was found, what to write instead. Prints nothing.
+//! A problem of a configuration: its place, its description, and advice. Prints nothing.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -7,35 +7,35 @@ use super::expiry::EXPIRED_HINT;
 /// An error or a warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether andante starts nevertheless.
+    /// Severity: andante starts nevertheless if it is a warning.
     pub severity: Severity,
-    /// Where it was written.
+    /// Place of the value.
     pub place: Place,
     /// The key, as a path within its table: `limits[0]`, `timeouts.connect`.
     pub key: Option<String>,
-    /// What was expected and what was found.
+    /// Expected and actual value.
     pub what: String,
-    /// What to write instead.
+    /// Advice on the right value.
     pub hint: Option<String>,
 }
 
-/// How bad a [`Diagnostic`] is.
+/// Severity of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// andante does not start.
     Error,
-    /// andante starts, though probably not with what was meant.
+    /// andante starts, but probably not with the intended settings.
     Warning,
 }
 
-/// Where a value comes from. Ordered as problems are shown: by line, then environment and flags.
+/// Source of a value. Ordered as problems are shown: by line, then environment and flags.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// It is a default.
+    /// The value is a default.
     Default,
     /// A configuration file.
     File {
-        /// Its name as it was given.
+        /// Name of the file as given.
         name: Arc<str>,
         /// Line and column, both counted from 1; `None` is the file as a whole.
         at: Option<(usize, usize)>,
@@ -46,11 +46,11 @@ pub enum Place {
     Flag(&'static str),
 }
 
-/// A value together with where and how it was written.
+/// A value with its source text and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Spanned<T> {
     pub(super) value: T,
-    /// As it was written.
+    /// Text in the source.
     pub(super) text: String,
     pub(super) key: Option<String>,
     pub(super) place: Place,
@@ -59,12 +59,12 @@ pub(super) struct Spanned<T> {
 // === impl Diagnostic ===
 
 impl Diagnostic {
-    /// Whether andante cannot start because of it.
+    /// Returns whether andante cannot start because of it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// Whether it is about certificates that have expired.
+    /// Returns whether the problem is about expired certificates.
     pub(super) fn is_expiry(&self) -> bool {
         self.hint.as_deref() == Some(EXPIRED_HINT)
     }
@@ -100,7 +100,7 @@ impl fmt::Display for Diagnostic {
 // === impl Place ===
 
 impl Place {
-    /// Whether both are in the same source: neither is stronger.
+    /// Returns whether both places are in one source, so that neither is stronger.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -121,14 +121,14 @@ impl fmt::Display for Place {
 // === impl Spanned ===
 
 impl<T> Spanned<T> {
-    /// A default value, which stands in no source.
+    /// A default value, which is in no source.
     pub(super) fn default(value: T) -> Self {
         Self { value, text: String::new(), key: None, place: Place::Default }
     }
 }
 
 impl<T> Spanned<Option<T>> {
-    /// The same without the option, if there is a value.
+    /// Moves the option outwards: `None` if there is no value.
     pub(super) fn transpose(self) -> Option<Spanned<T>> {
         let Self { value, text, key, place } = self;
         value.map(|value| Spanned { value, text, key, place })

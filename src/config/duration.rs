@@ -1,8 +1,8 @@
-//! How durations are written: `20ms`, `2s`, `1m30s`. One grammar for the command line and the configuration.
+//! Grammar of durations: `20ms`, `2s`, `1m30s`. The command line and the configuration share it.
 
 use std::time::Duration;
 
-/// Reads a duration; what is wrong comes with what to write instead.
+/// Parses a duration; an error includes advice on the right form.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Whether the certificates in a file have expired.
+//! Finds files whose certificates have expired.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,11 +6,11 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use crate::clock;
 
-/// What to do about certificates that have expired.
+/// Advice about expired certificates.
 pub const EXPIRED_HINT: &str = "name a file with certificates that are valid, or set this machine's clock";
 
-/// What is wrong with the certificates in `bytes`, if all have expired. Of several, one that is valid is enough: bundles carry
-/// old ones for years.
+/// Problem with the certificates in `bytes`, if all have expired. A single valid certificate is enough: bundles
+/// keep old ones for years.
 pub fn expired(bytes: &[u8]) -> Option<String> {
     let ders: Vec<CertificateDer<'static>> = match bytes.first() {
         Some(0x30) => vec![bytes.to_vec().into()],

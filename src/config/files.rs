@@ -1,4 +1,4 @@
-//! The files that a configuration names. Reading the configuration leaves them alone; `andante check` looks into them.
+//! The files that a configuration names. Reading the configuration does not open them, but `andante check` does.
 
 use std::{fs, io, io::Read as _, path::PathBuf};
 
@@ -11,14 +11,14 @@ use super::{
     token_file,
 };
 
-/// A file that is named, and what it ought to hold.
+/// A configured file, and its expected content.
 #[derive(Clone, Debug)]
 pub(super) struct FileRef {
     file: Spanned<PathBuf>,
     holds: PemKind,
 }
 
-/// What a file ought to hold.
+/// Expected content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PemKind {
     Certificates,
@@ -26,7 +26,7 @@ pub(super) enum PemKind {
     Authorities,
     RevocationLists,
     Key,
-    /// The admin token, which is no PEM.
+    /// The admin token, which is not in PEM.
     Token,
 }
 
@@ -40,12 +40,12 @@ impl FileRef {
         Self { file, holds }
     }
 
-    /// All of `files`, each of which holds the same.
+    /// References to all of `files`, which have the same kind of content.
     pub(super) fn all(files: Option<&[Spanned<PathBuf>]>, holds: PemKind) -> impl Iterator<Item = Self> {
         files.unwrap_or_default().iter().map(move |file| Self::new(file.clone(), holds))
     }
 
-    /// Opens the file, and returns what is wrong with it. Never quotes its content.
+    /// Opens the file, and returns the problem with it. Never quotes its content.
     pub(super) fn look(&self) -> Option<Diagnostic> {
         if self.holds == PemKind::Token {
             return self.look_at_token();
@@ -94,9 +94,9 @@ impl FileRef {
 // === impl PemKind ===
 
 impl PemKind {
-    /// How many of them are in `bytes`.
+    /// Number of items of this kind in `bytes`.
     fn count(self, bytes: &[u8]) -> Result<usize, &'static str> {
-        // DER is one item, and a sequence; a key has to be PEM. As `tls` reads them.
+        // As in `tls`: DER is a single item and begins a sequence. A key must be PEM.
         if self != Self::Key && bytes.first() == Some(&0x30) {
             return Ok(1);
         }
@@ -127,7 +127,7 @@ impl PemKind {
     }
 }
 
-/// Errors without the text that they quote, which may be part of a key.
+/// Counts items; errors leave out the quoted text, which may be part of a key.
 fn counted<T>(items: impl Iterator<Item = Result<T, pem::Error>>) -> Result<usize, &'static str> {
     let mut count = 0;
     for item in items {

@@ -1,4 +1,4 @@
-//! How several andantes share budgets: where they meet, and on what terms.
+//! Sharing of budgets between several andantes: the store, and its terms.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -6,50 +6,50 @@ use url::Url;
 
 use crate::fleet::{Lease, StoreDown};
 
-/// How this andante shares budgets with others.
+/// Settings for sharing budgets with other andantes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetConfig {
-    /// Where they meet; `None` shares nothing.
+    /// Store of the fleet; `None` shares nothing.
     pub store: Option<StoreUrl>,
-    /// For how long each may spend what it holds without having heard from the store.
+    /// Time for which a member may spend its tokens without an answer from the store.
     pub lease: Duration,
-    /// For how long after that its part of in-flight limits is withheld from the others.
+    /// Time after that for which the store withholds the member's part of in-flight limits from the others.
     pub in_flight_hold: Duration,
-    /// Among how many those limits are divided that are not shared.
+    /// Number of andantes among which unshared limits are divided.
     pub size: Option<NonZeroU32>,
-    /// What happens when the store has not answered for that long.
+    /// Behaviour once the store has not answered for the lease.
     pub down: StoreDown,
 }
 
-/// Where a store is. Shown without its password.
+/// URL of a store. Shown without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {
     layout: StoreLayout,
     scheme: String,
     /// `USER:PASSWORD@`, or nothing.
     login: String,
-    /// Each with its port, if it has to have one.
+    /// Hosts, each with its port if a port is required.
     hosts: Vec<String>,
-    /// What Sentinels call the server.
+    /// Name of the server for Sentinels.
     service: String,
-    /// What comes after the hosts, or after the service.
+    /// Text after the hosts, or after the service.
     tail: String,
 }
 
-/// How it is found out which server decides.
+/// Way of finding the server that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreLayout {
-    /// There is one.
+    /// There is one server.
     Single,
-    /// Sentinels know.
+    /// Sentinels name it.
     Sentinel,
-    /// Each server of a cluster knows.
+    /// Each server of a cluster names it.
     Cluster,
 }
 
-/// The names of the schemes that lead to a server.
+/// Schemes of URLs that lead to a server.
 const SCHEMES: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
-/// Where Sentinels listen.
+/// Default port of Sentinels.
 const SENTINEL_PORT: u16 = 26379;
 
 // === impl FleetConfig ===
@@ -64,34 +64,34 @@ impl Default for FleetConfig {
 // === impl StoreUrl ===
 
 impl StoreUrl {
-    /// How it is found out which server decides.
+    /// Way of finding the server that decides.
     pub fn layout(&self) -> StoreLayout {
         self.layout
     }
 
-    /// The server, or those that are asked which one it is.
+    /// The server, or the hosts that name the deciding one.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
 
-    /// What Sentinels call the server; empty without these.
+    /// Name of the server for Sentinels; empty without Sentinels.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// The URL of one server, `host` being its name and port. With its password: for nothing but the connection itself.
+    /// The URL of the server at `host`, a name with a port. Contains the password, so use it for the connection only.
     pub fn server(&self, host: &str) -> String {
         format!("{}://{}{host}{}", self.scheme, self.login, self.tail)
     }
 
-    /// The URL of a Sentinel; it is told the password only if it asks for one.
+    /// The URL of a Sentinel; it contains the password only if the Sentinel `asks` for one.
     pub fn sentinel(&self, host: &str, asks: bool) -> String {
         format!("{}://{}{host}", self.scheme, if asks { &self.login } else { "" })
     }
 }
 
 impl FromStr for StoreUrl {
-    /// What to write instead.
+    /// Advice on the right form.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -133,7 +133,7 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// What to write instead of what is no store's URL. None of them repeats what was written: it may hold a password.
+/// Advice for texts that are no store's URL. No advice repeats the text, which may hold a password.
 mod wrong {
     pub(super) const SCHEME: &str = "begin with redis:// or valkey://, or with TLS rediss:// or valkeys://, as in \
                                      \"redis://store.example:6379\"";
@@ -149,13 +149,13 @@ mod wrong {
                                    %3F for ?";
     pub(super) const DATABASE: &str = "write nothing behind the host but a slash and the number of a database, as in \
                                        \"redis://store.example:6379/1\"";
-    // `?password=` is what some clients read. Here it would go unread, and the server would ask for one.
+    // Clients of other kinds read `?password=`. Here it would be ignored, and the server would ask for a password.
     pub(super) const OPTIONS: &str = "leave out what is behind the question mark: it is not read; a password is written \
                                       before the host, as in \"redis://:PASSWORD@store.example:6379\", and in it %3F for ?";
 }
 
 impl StoreUrl {
-    /// Whether this leads to a server at `host`.
+    /// Returns an error if the URL does not lead to a server at `host`.
     fn check(&self, host: &str) -> Result<(), &'static str> {
         let url = Url::parse(&self.server(host)).ok().filter(|url| url.host().is_some()).ok_or(wrong::HOST)?;
         if url.query().is_some() {
@@ -167,7 +167,7 @@ impl StoreUrl {
     }
 }
 
-/// `host` with a port; it has its own, or else this one.
+/// `host` with its own port, or else with `port`.
 fn with_port(host: &str, port: u16) -> String {
     let written = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     if written || host.is_empty() { host.to_owned() } else { format!("{host}:{port}") }
@@ -175,7 +175,7 @@ fn with_port(host: &str, port: u16) -> String {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whatever may be secret: the user, the password, and what is behind a number sign.
+        // Hides possible secrets: the user, the password, and the text after a number sign.
         let (layout, slash) = match self.layout {
             StoreLayout::Single => ("", ""),
             StoreLayout::Sentinel => ("+sentinel", "/"),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::policy::Gateway;
 
-/// All gateways of a file.
+/// Reads all gateways of a file.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<Gateway> {
     let mut gateways = Vec::new();
     let mut seen: HashMap<Arc<str>, Place> = HashMap::new();

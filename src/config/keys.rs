@@ -1,7 +1,7 @@
-//! Every key of the configuration, one row each: its grammar, default and meaning, and the flag and variable beside it.
+//! Every key of the configuration, one row each: its grammar, default and meaning, with its flag and variable.
 //!
-//! The reader knows the keys from here, and what a slip may mean; the JSON schema is made of this table. Tests hold the
-//! help of the commands, `docs/configuration.md` and `config/full.toml` against it.
+//! The reader takes the keys and the guesses for mistyped ones from this table, and the JSON schema is made of it.
+//! Tests compare it with the commands' help, `docs/configuration.md` and `config/full.toml`.
 
 mod admin;
 mod entry;
@@ -41,7 +41,7 @@ use crate::{
 };
 
 const LIST: &[char] = &[',', ';', '\n'];
-/// Limits have commas in them.
+/// Separators of limits, which contain commas themselves.
 const LIST_OF_LIMITS: &[char] = &[';', '\n'];
 const ON_OFF: &[&str] = &["on", "off"];
 
@@ -151,7 +151,7 @@ pub(super) const TRUST: Key<Trust> = Key::new(
 .default("\"stricter\"")
 .flag("--trust", "ANDANTE_TRUST", Some("stricter"))
 .purpose();
-/// As a word; as a table it has keys of its own.
+/// The word; as a table `retry` has keys of its own.
 pub(super) const RETRY: Key<bool> = Key::new(
     "retry",
     answers::RETRY,
@@ -207,7 +207,7 @@ pub(super) const TO: Key<GatewayTarget> = Key::new(
     "whose API it is; a path in it, `https://api.example.com/v1`, is put before the rest",
 );
 
-/// Tables have no grammar: their keys do. A flag gives a host its limits.
+/// A table's keys have grammars, but the table has none. The flag gives a host its limits.
 pub(super) const RULES: Key<(HostPattern, Limits)> =
     Key::new("rule", value::LIMIT_OF_HOST, Tables(&RULE), "one per budget; each host that matches has one of its own")
         .otherwise("none")
@@ -278,7 +278,7 @@ pub(super) const RULE_TIMEOUT: Section =
 /// The keys of `retry`, if it is a table.
 pub(super) const RETRY_TABLE: Section = Section { title: "retry", keys: &[BODY.entry, TRIES.entry] };
 
-/// The tables of a file, the outermost last: a key that several have is missed in the first of them.
+/// The tables of a file, the outermost last: a missing key that several tables know is reported for the first of them.
 pub const SECTIONS: [&Section; 4] = [&TIMEOUT, &RULE, &GATEWAY, &TOP];
 
 /// The keys that have a flag and a variable.

@@ -1,4 +1,4 @@
-//! One source: a file, the environment, or the flags. Reads all of it, and compares nothing.
+//! A single source: a file, the environment, or the flags. Reads the whole source, and compares nothing.
 
 use std::{
     net::SocketAddr,
@@ -30,7 +30,7 @@ use crate::{
     policy::{ClientIdentity, Gateway, HostPattern},
 };
 
-/// What every source can say.
+/// Values that every source can have.
 #[derive(Default)]
 pub(super) struct Layer {
     pub(super) listen: Option<Vec<Spanned<SocketAddr>>>,
@@ -43,7 +43,7 @@ pub(super) struct Layer {
     pub(super) otlp: Option<Spanned<Option<OtlpUrl>>>,
     pub(super) otel: OtelVariables,
     pub(super) clients: Option<Vec<Spanned<ClientEntry>>>,
-    /// Limits by host; of a file these are in its rules instead.
+    /// Limits by host; a file has them in its rules instead.
     pub(super) limits: Vec<Spanned<(HostPattern, Limits)>>,
     pub(super) intercept: Option<Vec<Spanned<Option<HostPattern>>>>,
     pub(super) upstream_ca: Option<Vec<Spanned<PathBuf>>>,
@@ -54,7 +54,7 @@ pub(super) struct Layer {
     pub(super) answers: AnswerKeys,
 }
 
-/// What a file can say.
+/// Values that only a file can have, and the common ones.
 #[derive(Default)]
 pub(super) struct FileLayer {
     pub(super) common: Layer,
@@ -74,7 +74,7 @@ pub(super) struct FileLayer {
 
 /// Reads the texts of flags or variables.
 struct SettingsReader<'a> {
-    /// Where the text of a flag was written.
+    /// Place of a flag's text.
     place: fn(Flag) -> Place,
     problems: &'a mut Vec<Diagnostic>,
 }
@@ -82,7 +82,7 @@ struct SettingsReader<'a> {
 // === impl FileLayer ===
 
 impl FileLayer {
-    /// Reads a file, and goes on after each error.
+    /// Reads a file, and continues after each error.
     pub(super) fn read(file: &File, base: Timeouts, problems: &mut Vec<Diagnostic>) -> Self {
         match text(file) {
             Ok(text) => {
@@ -140,7 +140,7 @@ impl FileLayer {
     }
 }
 
-/// A file that a configuration file names is beside it.
+/// A path in a configuration file is relative to that file's folder.
 fn state<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Option<Spanned<StatePlace>> {
     let mut written = reader.one(root, &keys::STATE)?;
     if let StatePlace::At(path) = &mut written.value {
@@ -217,7 +217,7 @@ fn name(file: &File) -> std::sync::Arc<str> {
     file.path.to_string_lossy().into()
 }
 
-/// The text of `file`, or why there is none.
+/// The text of `file`, or the reason why there is none.
 fn text(file: &File) -> Result<&str, Diagnostic> {
     let at = |at| Spanned { value: (), text: String::new(), key: None, place: Place::File { name: name(file), at } };
     let bytes = file.content.as_ref().map_err(|error| {
@@ -246,8 +246,7 @@ fn text(file: &File) -> Result<&str, Diagnostic> {
 // === impl Layer ===
 
 impl Layer {
-    /// This, with the gaps filled in from `weaker`. Limits are for one host each, so those of both are kept, these
-    /// first.
+    /// Fills in the gaps from `weaker`. Limits are for one host each, so both lists are kept, these first.
     pub(super) fn or(mut self, weaker: Self) -> Self {
         self.limits.extend(weaker.limits);
         Self {
@@ -332,7 +331,7 @@ impl SettingsReader<'_> {
             Ok(value) => Some(Spanned { value, text: text.to_owned(), key: None, place }),
             Err(wrong) => {
                 let at = Spanned { value: (), text: String::new(), key: None, place };
-                // Quotes belong into files; in a shell they would be taken literally or lost.
+                // Quotes belong into files: a shell would take them literally or remove them.
                 self.problems.push(Diagnostic::error(&at, wrong.what, wrong.hint.replace('"', "")));
                 None
             }
@@ -340,15 +339,15 @@ impl SettingsReader<'_> {
     }
 }
 
-/// What is wrong with `text` in `ANDANTE_LOG`, which no key of a file stands for.
+/// Problem with `text` in `ANDANTE_LOG`, which has no key in files.
 fn not_a_log_filter(text: &str) -> Option<Diagnostic> {
     let wrong = log_filter::LOG_FILTER.read(text).err()?;
     let at = Spanned { place: Place::Variable(source::LOG_FILTER.into()), ..Spanned::default(()) };
     Some(Diagnostic::error(&at, wrong.what, wrong.hint))
 }
 
-/// A problem with a variable that is called like andante's, and is none. It is an error where it is clear what was meant: an
-/// andante that starts without the limit that somebody has set for it lets everything through.
+/// Reports an unknown variable with andante's prefix. The problem is an error if the intended variable is clear:
+/// andante must not start without a limit that the user tried to set.
 fn slip(name: &str) -> Option<Diagnostic> {
     let plain = |name: &str| name[source::PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
     let known: Vec<&str> = keys::with_flags().map(|(_, flag)| flag.variable).chain(source::NO_KEYS).collect();

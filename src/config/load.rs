@@ -1,4 +1,4 @@
-//! Puts the sources together, flags over environment over file, and checks what came together.
+//! Combines the sources, flags over environment over file, and checks the result.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,14 +14,14 @@ use super::{
     source::Sources,
 };
 
-/// A configuration with everything that is wrong with it, its files included.
+/// A configuration with all of its problems, including those of its files.
 #[derive(Debug)]
 pub struct Checked {
-    /// What andante runs on if there is no error among the problems; otherwise the parts that could be read.
+    /// Configuration that andante runs with if the problems include no error; otherwise the readable parts.
     pub config: Config,
     /// Errors and warnings, in the order of the lines.
     pub problems: Vec<Diagnostic>,
-    /// The names of the rules, and whether each is without an error.
+    /// Names of the rules; true for a rule without errors.
     pub rules: Vec<(Arc<str>, bool)>,
 }
 
@@ -38,13 +38,13 @@ struct Loaded {
 // === impl Checked ===
 
 impl Checked {
-    /// Whether andante would start.
+    /// Returns whether andante would start.
     pub fn is_good(&self) -> bool {
         !self.problems.iter().any(Diagnostic::is_error)
     }
 
-    /// Whether a running andante can take it over. Certificates that have expired keep no other change from taking effect: a
-    /// start warns of them as well.
+    /// Returns whether a running andante can apply it. Expired certificates do not prevent other changes: a start
+    /// reports them as well.
     pub fn is_usable(&self) -> bool {
         !self.problems.iter().any(|problem| problem.is_error() && !problem.is_expiry())
     }
@@ -55,26 +55,25 @@ impl Checked {
 impl Config {
     /// Combines `sources`: flags win over the environment, the environment over the file.
     ///
-    /// Returns the configuration and warnings about it, or all that is wrong, errors and warnings, in the order of the
-    /// lines. Does no I/O: the sources have been read.
+    /// Returns the configuration with its warnings, or all errors and warnings, in the order of the lines. Does no I/O:
+    /// the sources were read before.
     pub fn load(sources: &Sources) -> Result<(Self, Vec<Diagnostic>), Vec<Diagnostic>> {
         Self::load_over(Self::default(), sources)
     }
 
-    /// Like [`load`](Self::load), with `base` in the place of the defaults. Of `base`,
-    /// `clients` is ignored, and of its rules only the interception counts.
+    /// Like [`load`](Self::load), with `base` instead of the defaults. Ignores `clients` of `base`, and all of its
+    /// rules except the interception.
     pub fn load_over(base: Self, sources: &Sources) -> Result<(Self, Vec<Diagnostic>), Vec<Diagnostic>> {
         let Loaded { config, problems, .. } = Self::read(base, sources);
         let problems = in_order(problems);
         if problems.iter().any(Diagnostic::is_error) { Err(problems) } else { Ok((config, problems)) }
     }
 
-    /// Like [`load`](Self::load), and then opens the files that are named: what is wrong with them is among the
-    /// problems.
+    /// Like [`load`](Self::load), and then opens the configured files: the problems include theirs.
     pub fn check(sources: &Sources) -> Checked {
         let Loaded { config, mut problems, files, rules } = Self::read(Self::default(), sources);
         let mut looked: Vec<Diagnostic> = files.iter().filter_map(FileRef::look).collect();
-        // A certificate's file is opened once more for its key.
+        // A certificate's file may appear twice, because it may contain the key too.
         looked.dedup();
         problems.append(&mut looked);
         let errors = || problems.iter().filter(|problem| problem.is_error());
@@ -95,7 +94,7 @@ impl Config {
         Loaded { config: Self { file, ..config }, problems, files, rules }
     }
 
-    /// Where the admin pages of an andante with these `sources` are. Other errors in them do not matter: the file may
+    /// The address of the admin pages of an andante with these `sources`. Ignores other errors, because the file may
     /// have been edited since that andante started.
     pub fn admin_of(sources: &Sources) -> Result<Option<SocketAddr>, Vec<Diagnostic>> {
         let (base, mut problems) = (Self::default(), Vec::new());
@@ -107,15 +106,15 @@ impl Config {
         if problems.is_empty() { Ok(base.admin) } else { Err(problems) }
     }
 
-    /// In which format `sources` want the log, whatever else is wrong with them.
+    /// Log format in `sources`, whatever their errors.
     pub fn log_of(sources: &Sources) -> LogFormat {
         let base = Self::default();
         let (said, _) = layers(sources, base.timeouts, &mut Vec::new());
         said.log.map_or(base.log, |log| log.value)
     }
 
-    /// The parts of a configuration that its workers depend on: `listen`, `data` and the rules. Errors in other keys do
-    /// not matter: the file may have been edited since that andante started.
+    /// The parts of a configuration that its workers depend on: `listen`, `data` and the rules. Ignores errors in other
+    /// keys, because the file may have been edited since that andante started.
     ///
     /// # Errors
     /// If `listen` or `data` cannot be read, or nothing can.
@@ -127,7 +126,7 @@ impl Config {
         if problems.is_empty() { Ok(Self::read(base, sources).config) } else { Err(problems) }
     }
 
-    /// Overlays `base` with what was `said` and the `file`, and checks the result.
+    /// Overlays `base` with the values in `said` and in the `file`, and checks the result.
     fn combine(
         base: Self,
         said: Layer,
@@ -137,7 +136,7 @@ impl Config {
     ) -> Self {
         let listen = said.listen.unwrap_or_else(|| base.listen.iter().copied().map(Spanned::default).collect());
         let admin = said.admin.unwrap_or_else(|| Spanned::default(base.admin));
-        // A list of clients with a mistake in it is not a missing list: report the mistake alone.
+        // A list of clients with a mistake is not a missing list: only the mistake is reported.
         let named = said.clients.as_ref().is_some_and(|clients| !clients.is_empty());
         let mistaken =
             problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("clients")));
@@ -194,7 +193,7 @@ impl Config {
     }
 }
 
-/// Each value from the strongest source that names it; and the values that only a file can have.
+/// Values from the strongest source that has them, and the values that only a file can have.
 fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> (Layer, FileLayer) {
     let mut file = sources.file.as_ref().map(|file| FileLayer::read(file, base, problems)).unwrap_or_default();
     let environment = Layer::environment(&sources.environment, problems);
@@ -202,7 +201,7 @@ fn layers(sources: &Sources, base: Timeouts, problems: &mut Vec<Diagnostic>) -> 
     (flags.or(environment).or(std::mem::take(&mut file.common)), file)
 }
 
-/// Errors before warnings, which may follow from them; each in the order of the lines.
+/// Sorts errors before warnings, which may follow from them; each kind by line.
 fn in_order(mut problems: Vec<Diagnostic>) -> Vec<Diagnostic> {
     problems.sort_by(|a, b| b.is_error().cmp(&a.is_error()).then_with(|| a.place.cmp(&b.place)));
     problems

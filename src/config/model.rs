@@ -1,4 +1,4 @@
-//! What andante runs on: the values of a checked configuration, and their defaults.
+//! Values of a checked configuration, with their defaults.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -12,76 +12,76 @@ use ipnet::IpNet;
 use super::{fleet::FleetConfig, otlp::OtlpConfig};
 use crate::policy::{ClientIdentity, Gateway, Rules};
 
-/// All that a running andante needs to know.
+/// Settings of a running andante.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where workers connect.
+    /// Addresses for workers.
     pub listen: Vec<SocketAddr>,
-    /// Where the live page, `/metrics`, `/status`, `/healthz` and `/readyz` answer; `None` switches them off.
+    /// Address of the live page, `/metrics`, `/status`, `/healthz` and `/readyz`; `None` switches them off.
     pub admin: Option<SocketAddr>,
-    /// The file with the token that changes by the admin API need; `None` is no changes.
+    /// File with the token for changes by the admin API; `None` allows no changes.
     pub admin_token: Option<PathBuf>,
     /// Runtime threads; `None` is one per core, four at most.
     pub threads: Option<NonZeroUsize>,
-    /// Memory that the process takes at most, in bytes; `None` is a part of what the system has.
+    /// Largest memory of the process, in bytes; `None` is a part of the system's memory.
     pub max_memory: Option<u64>,
-    /// How logs are written.
+    /// Format of the log.
     pub log: LogFormat,
-    /// Where each request is logged; `None` is nowhere.
+    /// Destination of the access log; `None` writes none.
     pub access_log: Option<AccessLog>,
-    /// Where traces and metrics are exported to; `None` is nowhere.
+    /// Destination of traces and metrics; `None` exports none.
     pub otlp: Option<OtlpConfig>,
-    /// Who may use the proxy.
+    /// Clients that may use the proxy.
     pub clients: Clients,
-    /// Which addresses are one client.
+    /// Addresses that count as one client.
     pub identity: ClientIdentity,
-    /// How long queued and running requests may take to finish after SIGTERM.
+    /// Time in which queued and running requests may finish after SIGTERM.
     pub drain: Duration,
-    /// Bounds on everything that can hang.
+    /// Time limits for everything that can hang.
     pub timeouts: Timeouts,
-    /// Which limits hold where.
+    /// Rules with their limits.
     pub rules: Rules,
     /// Paths that stand for an API: `/openai` for `https://api.openai.com`.
     pub gateways: Vec<Gateway>,
-    /// PEM files with authorities that upstreams are verified by, besides the system's.
+    /// PEM files with authorities for verifying upstreams, besides the system's.
     pub upstream_ca: Vec<PathBuf>,
-    /// PEM files with lists of certificates that are revoked.
+    /// PEM files with revocation lists.
     pub upstream_crl: Vec<PathBuf>,
-    /// Who resolves names.
+    /// Resolver of names.
     pub dns: Dns,
-    /// Where the certificate authority is kept; `None` is the user's data folder.
+    /// Folder of the certificate authority; `None` is the user's data folder.
     pub data: Option<PathBuf>,
-    /// Where what was sent is kept beyond the end of the process.
+    /// Place of the state that outlives the process.
     pub state: StatePlace,
-    /// How budgets are shared with other andantes.
+    /// Sharing of budgets with other andantes.
     pub fleet: FleetConfig,
-    /// The file it came from, if any.
+    /// The configuration file, if any.
     pub file: Option<PathBuf>,
 }
 
-/// How logs are written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One object a line.
+    /// JSON, one object per line.
     Json,
 }
 
-/// Where what was sent is kept beyond the end of the process.
+/// Place of the state that outlives the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatePlace {
-    /// In the folder for such things, one for each address that is listened on.
+    /// A file in the default folder for state, one for each listening address.
     #[default]
     Usual,
     /// Nowhere.
     Off,
-    /// In this file.
+    /// This file.
     At(PathBuf),
 }
 
-/// Where a line for each request goes.
+/// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {
     /// Standard output.
@@ -92,19 +92,19 @@ pub enum AccessLog {
     File(PathBuf),
 }
 
-/// Who resolves names.
+/// Resolver of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Dns {
-    /// The servers of `/etc/resolv.conf`, and `/etc/hosts`; answers are kept for as long as they say.
+    /// The servers of `/etc/resolv.conf`, and `/etc/hosts`; answers are kept for their TTL.
     #[default]
     Cached,
-    /// The system's resolver, with all that `/etc/nsswitch.conf` has in it; nothing is kept.
+    /// The system's resolver, with everything in `/etc/nsswitch.conf`; nothing is kept.
     System,
-    /// These servers; answers are kept for as long as they say.
+    /// The given servers; answers are kept for their TTL.
     Servers(Vec<SocketAddr>),
 }
 
-/// Who may use the proxy.
+/// Clients that may use the proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
     /// Clients on this machine: the default, and safe only for loopback listeners.
@@ -119,7 +119,7 @@ pub enum Clients {
 // === impl Clients ===
 
 impl Clients {
-    /// Whether a client at `address` may use the proxy.
+    /// Returns whether a client at `address` may use the proxy.
     pub fn allow(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         match self {
@@ -132,22 +132,22 @@ impl Clients {
     }
 }
 
-/// Bounds on everything that can hang.
+/// Time limits for everything that can hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Resolving and connecting to an upstream.
+    /// Time for resolving and connecting to an upstream.
     pub connect: Duration,
-    /// From the request's last byte to the answer's head.
+    /// Time from the request's last byte to the answer's head.
     pub answer: Duration,
-    /// Silence in the middle of a body or a tunnel, in either direction.
+    /// Silence within a body or a tunnel, in either direction.
     pub idle: Duration,
-    /// From the first byte of a request's head to its last.
+    /// Time from the first byte of a request's head to its last.
     pub head: Duration,
-    /// A worker's connection without a request.
+    /// Time that a worker's connection stays open without a request.
     pub keep_alive: Duration,
-    /// An unused connection to an upstream.
+    /// Time that an unused connection to an upstream stays open.
     pub upstream_keep_alive: Duration,
-    /// A connection to an upstream since it was made, while others may still use it.
+    /// Age of a connection to an upstream after which no new request uses it.
     pub upstream_max_age: Duration,
 }
 
@@ -182,7 +182,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// This configuration, with all that `other` changes while andante runs. What is fixed at the start stays.
+    /// This configuration, with everything in `other` that can change while andante runs. Settings that are
+    /// fixed at the start stay.
     pub fn with_changes_of(&self, other: &Self) -> Self {
         let Self {
             listen,

@@ -1,4 +1,4 @@
-//! Where traces and metrics are exported to, and how: the key `otlp`, and the variables that every OpenTelemetry SDK reads
+//! Export of traces and metrics: the key `otlp`, and the variables that every OpenTelemetry SDK reads
 //! (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>,
 //! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>).
 
@@ -12,30 +12,30 @@ pub(super) use self::variables::OtelVariables;
 use super::diagnostic::Diagnostic;
 use crate::trace::Sampler;
 
-/// Where traces and metrics are exported to, and how.
+/// Settings for the export of traces and metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtlpConfig {
-    /// Where spans are sent to; `None` records none.
+    /// Endpoint for spans; `None` records none.
     pub traces: Option<OtlpEndpoint>,
-    /// Where metrics are sent to.
+    /// Endpoint for metrics.
     pub metrics: Option<OtlpEndpoint>,
-    /// Which requests are recorded.
+    /// Sampling of requests.
     pub sampler: Sampler,
-    /// Attributes of this process, `service.name` among them.
+    /// Attributes of this process, including `service.name`.
     pub resource: Vec<(String, String)>,
-    /// How many spans wait for the exporter at most.
+    /// Spans that may wait for the exporter.
     pub queue: usize,
-    /// How many spans are sent at once.
+    /// Spans in one export.
     pub batch: usize,
-    /// How long a span waits for others to be sent with it.
+    /// Time for which a span waits for others.
     pub delay: Duration,
-    /// How often metrics are sent.
+    /// Interval of exports of metrics.
     pub interval: Duration,
-    /// How long a collector has for its answer.
+    /// Time limit for a collector's answer.
     pub timeout: Duration,
 }
 
-/// The name of andante among services, unless the environment gives it another.
+/// Default service name of andante.
 const SERVICE_NAME: &str = "andante";
 
 // Defaults of the specification.
@@ -48,8 +48,8 @@ const TIMEOUT_MS: u64 = 10_000;
 // === impl OtlpConfig ===
 
 impl OtlpConfig {
-    /// Combines `otlp` with the `variables`. A value of `otlp` wins over the endpoint for all signals, and
-    /// `Some(None)`, which is `"off"`, over all variables. A variable for one signal wins for that signal.
+    /// Combines `otlp` with the `variables`. A value of `otlp` takes precedence over the endpoint for all signals, and
+    /// `Some(None)`, which is `"off"`, over all variables. A variable for one signal takes precedence for that signal.
     pub(super) fn settle(
         otlp: Option<Option<OtlpUrl>>,
         variables: &OtelVariables,

@@ -1,4 +1,4 @@
-//! Reads typed values out of a parsed TOML table, and goes on after each problem: all of them are collected.
+//! Reads typed values from a parsed TOML table, and collects all problems.
 
 use std::{
     ops::Range,
@@ -15,27 +15,27 @@ use super::{
     value::grammar,
 };
 
-/// One file being read, and what was found wrong with it.
+/// A file being read, with the problems found so far.
 pub(super) struct Reader<'a> {
     name: Arc<str>,
-    /// What the names of files in it are relative to.
+    /// Folder against which relative file names are resolved.
     folder: PathBuf,
     text: &'a str,
-    /// Where its lines begin.
+    /// Offsets of the lines.
     lines: Vec<usize>,
     pub(super) problems: Vec<Diagnostic>,
 }
 
-/// A table of that file.
+/// A table of a file.
 #[derive(Clone)]
 pub(super) struct Table<'a> {
     entries: &'a DeTable<'a>,
-    /// What the path of its keys begins with: `timeouts.`, or nothing.
+    /// Prefix of the paths of its keys: `timeouts.`, or nothing.
     prefix: &'static str,
     span: Range<usize>,
 }
 
-/// A value, and the path by which it is called in a problem.
+/// A value, with the path that names it in problems.
 struct RawValue<'a> {
     key: String,
     value: &'a DeValue<'a>,
@@ -60,12 +60,12 @@ impl<'a> Reader<'a> {
         Place::File { name: self.name.clone(), at: Some((line, column)) }
     }
 
-    /// Where `table` begins, as something to complain about.
+    /// Position of the header of `table`, for problems.
     pub(super) fn header(&self, table: &Table<'_>) -> Spanned<()> {
         Spanned { value: (), text: String::new(), key: None, place: self.place(table.span.start) }
     }
 
-    /// The lines from the header of `table` to the one before the next header that is not of a part of it.
+    /// The lines of `table`: from its header to the line before the next header of another table.
     pub(super) fn lines_of(&self, table: &Table<'_>) -> Range<usize> {
         let first = self.lines.partition_point(|start| *start <= table.span.start);
         let is_header = |line: &str| line.starts_with('[') && !line.starts_with("[rule.");
@@ -73,8 +73,8 @@ impl<'a> Reader<'a> {
         first..first + 1 + rest.take_while(|line| !is_header(line.trim_start())).count()
     }
 
-    /// Reports every key of `table` that is not in `section`, with what may be meant: a similar key, or the same one of
-    /// another table.
+    /// Reports every key of `table` that is not in `section`, with a guess: a similar key, or the same key of another
+    /// table.
     pub(super) fn only(&mut self, table: &Table<'_>, section: &Section) {
         let known: Vec<&str> = section.names().collect();
         let other_table = |name: &str| {
@@ -104,8 +104,8 @@ impl<'a> Reader<'a> {
         self.read(&item, key)
     }
 
-    /// The values of `key`; a single one may stand without brackets. `None` if the key is not
-    /// there; what cannot be read is reported and missing from the list.
+    /// The values of `key`; a single one may stand without brackets. `None` if the key is missing; unreadable values
+    /// are reported and left out.
     pub(super) fn several<T>(&mut self, table: &Table<'a>, key: &Key<T>) -> Option<Spanned<Vec<Spanned<T>>>> {
         let whole = table.item(key.entry.name)?;
         let values: Vec<_> = match whole.value {
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         Some(files.into_iter().map(|file| self.beside(file)).collect())
     }
 
-    /// `path`, relative to the folder of the file that it is written in: wherever andante is started.
+    /// Makes `path` relative to the folder of its file, independent of the current folder.
     pub(super) fn beside(&self, path: Spanned<PathBuf>) -> Spanned<PathBuf> {
         Spanned { value: self.folder.join(&path.value), ..path }
     }
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The tables under `[[key]]`, whose keys are named without a prefix: their line says which one is meant.
+    /// The tables under `[[key]]`. Problems name keys without a prefix, because the line shows the table.
     pub(super) fn tables(&mut self, table: &Table<'a>, key: &str) -> Vec<Table<'a>> {
         let Some(whole) = table.item(key) else { return Vec::new() };
         let example = format!("[[{key}]] on a line of its own, and its keys below");
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
 
     fn read<T>(&mut self, item: &RawValue<'_>, key: &Key<T>) -> Option<Spanned<T>> {
         let grammar = &key.grammar;
-        // Whole numbers go through the same grammar: `threads = 4` is one, and `drain = 30` gets the hint "30s".
+        // Whole numbers go through the same grammar: `threads = 4` is valid, and `drain = 30` gets the hint "30s".
         let text = match item.value {
             DeValue::String(text) => text.as_ref(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses the text of `reader`'s file. Reports every syntax error, and nothing else then: what follows a syntax error
+/// Parses the text of `reader`'s file. If there are syntax errors, reports nothing else: text after a syntax error
 /// cannot be judged.
 pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<serde_spanned::Spanned<DeTable<'a>>> {
     let (root, errors) = DeTable::parse_recoverable(reader.text);
@@ -250,7 +250,7 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<serde_spanned::Spanne
             Some(hint) => Some(hint.to_owned()),
             None => error.span().map(|span| hint_for_line(reader.text, span.start)),
         };
-        // One line is one mistake.
+        // Reports one mistake per line.
         let same = |problem: &Diagnostic| match (&problem.place, &place) {
             (Place::File { at: Some((line, _)), .. }, Place::File { at: Some((other, _)), .. }) => line == other,
             _ => false,
@@ -262,7 +262,7 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<serde_spanned::Spanne
     errors.is_empty().then_some(root)
 }
 
-/// What to do with a whole file that is in another language.
+/// Advice for a whole file in another language.
 fn not_toml(text: &str) -> Option<&'static str> {
     let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let first = lines.clone().next()?;
@@ -278,7 +278,7 @@ fn not_toml(text: &str) -> Option<&'static str> {
         .then_some("this is YAML: write TOML, as in limits = \"500/min\" below [[rule]] (andante init prints a file)")
 }
 
-/// What to write in the place of the line at `offset`, which is no TOML.
+/// Advice for the line at `offset`, which is not TOML.
 fn hint_for_line(text: &str, offset: usize) -> String {
     let before = text.get(..offset).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -300,7 +300,7 @@ fn hint_for_line(text: &str, offset: usize) -> String {
         (Some((key, value)), _) if value.trim_start().starts_with('[') => {
             format!("close the list: {} = [\"…\", \"…\"]", key.trim())
         }
-        // What is quoted may be a password.
+        // The quoted text may be a password.
         (Some((key, value)), _) if may_show(key, value) => {
             format!("write text in quotes: {} = {}", key.trim(), quoted(value))
         }
@@ -313,7 +313,7 @@ fn hint_for_line(text: &str, offset: usize) -> String {
     }
 }
 
-/// Whether the table of the line that begins at `start` has `key` before it.
+/// Returns whether the same table contains `key` before the line that begins at `start`.
 fn line_has_twin(text: &str, start: usize, key: &str) -> bool {
     let above = text[..start].lines().rev().take_while(|line| !line.trim_start().starts_with('['));
     let key = key.trim();
@@ -323,17 +323,17 @@ fn line_has_twin(text: &str, start: usize, key: &str) -> bool {
 // === impl Table ===
 
 impl<'a> Table<'a> {
-    /// The table that is the whole file.
+    /// The root table of the file.
     pub(super) fn root(root: &'a serde_spanned::Spanned<DeTable<'a>>) -> Self {
         Self { entries: root.get_ref(), prefix: "", span: root.span() }
     }
 
-    /// Whether `key` is there, with a valid value or not.
+    /// Returns whether `key` is present, with a valid value or not.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
-    /// Whether `key` is there and a table itself.
+    /// Returns whether `key` is present and a table itself.
     pub(super) fn has_table(&self, key: &str) -> bool {
         self.entries.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
     }
@@ -352,21 +352,21 @@ impl Spanned<()> {
     }
 }
 
-/// The known key that `name` is probably a slip of.
+/// The known key that `name` probably misspells.
 pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     nearest_by(LIKELY_SLIP, name, known)
 }
 
-/// The known key that is at least so similar to `name` (Jaro-Winkler, 1 for the same).
+/// The known key that is at least this similar to `name` (Jaro-Winkler, 1 for equality).
 fn nearest_by<'k>(least: f64, name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let best = known.iter().map(|key| (strsim::jaro_winkler(&name, key), *key)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > least).then_some(best.1)
 }
 
-/// Similarity of two words that differ by a slip of the keyboard, whatever they mean.
+/// Similarity of two words that differ by a typing error, whatever they mean.
 const CERTAIN_SLIP: f64 = 0.94;
-/// Similarity of two words of which one is probably meant by the other.
+/// Similarity of a word to the word that it probably misspells.
 const LIKELY_SLIP: f64 = 0.8;
 
 #[cfg(test)]

@@ -27,49 +27,49 @@ use crate::{
     policy::{CachePolicy, HostPattern, Https, Policy, RuleCost, Rules, UsageSource},
 };
 
-/// A rule whose values are valid one by one. It is not yet compared with the other rules.
+/// A rule whose values are valid one by one, not yet compared with other rules.
 #[derive(Clone)]
 pub(super) struct RawRule {
     policy: Policy,
-    /// Makes all limits strict, also those that replace them.
+    /// Makes all limits strict, including limits that replace them.
     strict: bool,
-    /// Where the name is written, or else the rule.
+    /// Place of the name, or else of the rule.
     named: Spanned<()>,
-    /// The lines of the file in which it is written.
+    /// Lines of the rule in its file.
     lines: Range<usize>,
     hosts: Vec<Spanned<HostPattern>>,
-    /// Where it says what becomes of a CONNECT.
+    /// Place of `https`.
     https: Option<Spanned<Https>>,
-    /// The files that it names.
+    /// Files that the rule names.
     files: Vec<FileRef>,
-    /// What its requests cost.
+    /// Costs of its requests.
     cost: Option<Spanned<RuleCost>>,
-    /// Where it says what of them answers tell.
+    /// Sources of usage in answers, with their places.
     usage: Option<Vec<Spanned<UsageSource>>>,
-    /// What it says of answers; the rest is said for all rules.
+    /// Keys of the rule on answers; the file's defaults fill in the rest.
     answers: AnswerKeys,
-    /// Which bounds on waiting it says.
+    /// Bounds on waiting that the rule has.
     waits: waits::WaitKeys,
 }
 
-/// Where a rule of a file is written.
+/// Place of a rule in a file.
 pub(super) struct RuleExtent {
     pub(super) name: Arc<str>,
     lines: Range<usize>,
 }
 
-/// Where each of these rules is written.
+/// Places of these rules.
 pub(super) fn extents(drafts: &[RawRule]) -> Vec<RuleExtent> {
     drafts.iter().map(|draft| RuleExtent { name: draft.policy.name.clone(), lines: draft.lines.clone() }).collect()
 }
 
-/// All rules of a file.
+/// Reads all rules of a file.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<RawRule> {
     let tables = reader.tables(root, "rule");
     tables.iter().map(|table| RawRule::read(reader, table)).collect()
 }
 
-/// Puts limits that were named by host (`--limit`, `ANDANTE_LIMIT`) over the rules of a file.
+/// Overlays the rules of a file with limits by host (`--limit`, `ANDANTE_LIMIT`).
 pub(super) fn overlay(
     drafts: &mut Vec<RawRule>,
     limits: Vec<Spanned<(HostPattern, Limits)>>,
@@ -78,7 +78,7 @@ pub(super) fn overlay(
     let mut seen: Vec<Spanned<(HostPattern, Limits)>> = Vec::new();
     for limit in limits {
         if let Some(earlier) = seen.iter().find(|earlier| earlier.value.0 == limit.value.0) {
-            // The environment counts only where no flag names the host.
+            // The environment counts only for hosts that no flag names.
             if earlier.place == limit.place {
                 let both = format!("{},{}", earlier.text, limit.value.1);
                 problems.push(Diagnostic::error(
@@ -120,7 +120,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
         if itself || reported && earlier.policy.hosts == draft.policy.hosts {
             continue;
         }
-        // Rules without a `name` are called after the requests that they match.
+        // Rules without a `name` are named after the requests that they match.
         let (what, hint) = match (&draft.named.key, &earlier.named.key) {
             (None, None) => (
                 format!("these requests have a rule already, at {}: {}", earlier.named.place, draft.policy.name),
@@ -136,7 +136,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
 }
 
 /// Compares the list of intercepted hosts with the `https` of rules for exactly the same hosts. A wider and a narrower
-/// pattern do not contradict each other: see `Rules::https`.
+/// pattern are no contradiction: see `Rules::https`.
 pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>], problems: &mut Vec<Diagnostic>) {
     for draft in drafts {
         let word = match &draft.https {
@@ -145,7 +145,7 @@ pub(super) fn intercepted(drafts: &[RawRule], intercept: &[Spanned<HostPattern>]
         };
         let same = |host: &Spanned<HostPattern>| intercept.iter().find(|pattern| pattern.value == host.value);
         let Some(pattern) = draft.hosts.iter().find_map(same) else { continue };
-        // A stronger source replaces what the file says, unless the file refuses the host.
+        // A stronger source replaces the file's value, unless the file refuses the host.
         if word.value != Https::Refuse && !pattern.place.is_beside(&word.place) {
             continue;
         }
@@ -160,7 +160,7 @@ pub(super) fn files(drafts: &[RawRule]) -> impl Iterator<Item = &FileRef> {
     drafts.iter().flat_map(|draft| &draft.files)
 }
 
-/// The finished rules; `answers` holds where they do not say.
+/// The finished rules; `answers` fills in missing values.
 pub(super) fn finish(drafts: Vec<RawRule>, answers: AnswerKeys) -> Rules {
     let finished = |draft: RawRule| draft.answers.or(answers).over(draft.policy);
     Rules::new(drafts.into_iter().map(finished).collect()).otherwise(answers.over(Policy::unruled()))
@@ -176,7 +176,7 @@ fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>
         return;
     };
     if drafts[at].policy.hosts.len() > 1 {
-        // The rule's other hosts keep what the file says of them.
+        // The rule's other hosts keep the file's limits.
         let draft = &mut drafts[at];
         draft.policy.hosts.retain(|host| host != pattern);
         draft.hosts.retain(|host| host.value != *pattern);
@@ -195,7 +195,7 @@ fn place_limit(drafts: &mut Vec<RawRule>, limit: &Spanned<(HostPattern, Limits)>
 // === impl RuleExtent ===
 
 impl RuleExtent {
-    /// Whether `place` is in the rule.
+    /// Returns whether `place` is in the rule.
     pub(super) fn holds(&self, place: &Place) -> bool {
         matches!(place, Place::File { at: Some((line, _)), .. } if self.lines.contains(line))
     }
@@ -249,7 +249,7 @@ impl RawRule {
         let named =
             name.map_or(header, |name| Spanned { value: (), text: name.text, key: name.key, place: name.place });
         let lines = reader.lines_of(table);
-        // A rule with a mistake in it may have been meant to limit something.
+        // A rule with a mistake may have been meant to limit something.
         if limits == Limits::default() && !has_purpose(table) && reader.problems.len() == before {
             let hint = "write limits = [\"500/min\"] or in-flight = 20";
             reader.problems.push(Diagnostic::warning(&reader.header(table), "this rule limits nothing", hint));
@@ -288,7 +288,7 @@ impl RawRule {
         draft
     }
 
-    /// Replaces what `limits` speaks of, and leaves what it does not.
+    /// Replaces the limits that `limits` contains, and leaves the others.
     fn set(&mut self, limits: &Limits) {
         if !(limits.limits.is_empty() && limits.calendar.is_empty()) {
             self.policy.limits.clone_from(&limits.limits);
@@ -304,7 +304,7 @@ impl RawRule {
 fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<()>) -> Vec<Spanned<HostPattern>> {
     let before = reader.problems.len();
     let hosts = reader.several(table, &keys::HOST);
-    // Hosts that were written wrongly, or under a name like `hosts`, have been reported, and are not missing.
+    // Misspelled hosts, or hosts under a name like `hosts`, have been reported, and are not missing.
     let is_reported = |problem: &Diagnostic| {
         problem.place >= header.place && problem.hint.as_ref().is_some_and(|hint| hint.contains("`host`"))
     };
@@ -319,7 +319,7 @@ fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<(
     hosts.map(|hosts| hosts.value).unwrap_or_default()
 }
 
-/// The values of a list, without where they are written.
+/// The values of a list, without their places.
 fn values<T>(list: Option<Spanned<Vec<Spanned<T>>>>) -> Option<Vec<T>> {
     list.map(|list| list.value.into_iter().map(|item| item.value).collect())
 }
@@ -343,18 +343,18 @@ fn read_limits<'a>(reader: &mut Reader<'a>, table: &Table<'a>, preset: Limits) -
     limits
 }
 
-/// What requests share by a rule: answers, calls and slots.
+/// Reads which answers, calls and slots requests share under a rule.
 fn sharing<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &mut Policy) {
     policy.cache = cache(reader, table);
     policy.free_not_modified = reader.one(table, &keys::NOT_MODIFIED).is_some_and(|free| free.value);
     policy.coalesce = reader.switch(table, &keys::COALESCE).is_some_and(|coalesce| coalesce.value);
     policy.idempotency_keys = reader.one(table, &keys::IDEMPOTENCY_KEYS).and_then(|keep| keep.value);
     let deduplicate = reader.one(table, &keys::DEDUPLICATE).map(|keep| keep.value.unwrap_or_default());
-    // A narrower rule may switch off what its host's own says.
+    // A narrower rule may switch off the value of its host's own rule.
     policy.deduplicate = deduplicate.filter(|keep| policy.added.is_some() || !keep.is_zero());
 }
 
-/// Whether a rule asks for the usage of streams.
+/// Reads whether a rule asks for the usage of streams.
 fn include_usage<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &Policy) -> bool {
     let Some(asks) = reader.switch(table, &keys::INCLUDE_USAGE).filter(|asks| asks.value) else { return false };
     if policy.usage.is_empty() && !table.has(keys::USAGE.entry.name) {
@@ -364,12 +364,12 @@ fn include_usage<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &Policy
     true
 }
 
-/// Whether a rule without limits is for something.
+/// Returns whether a rule without limits has a purpose.
 fn has_purpose(table: &Table<'_>) -> bool {
     keys::RULE.keys.iter().any(|key| key.purpose && table.has(key.name))
 }
 
-/// What a rule stores of answers.
+/// Reads the settings for storing answers.
 fn cache<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CachePolicy> {
     let (cache, revalidate) = (reader.one(table, &keys::CACHE), reader.one(table, &keys::REVALIDATE));
     let bytes = cache.and_then(|cache| cache.value);
@@ -381,7 +381,8 @@ fn cache<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CachePolicy> 
     bytes.map(|bytes| CachePolicy { bytes, always_revalidates })
 }
 
-/// A margin beyond a window makes the window at least twice as long, which is hardly ever meant.
+/// Reports a margin that exceeds a window. Such a margin makes the window at least twice as long, which is hardly ever
+/// meant.
 fn too_wide(policy: &Policy, margin: &Spanned<MarginSpec>) -> Option<Diagnostic> {
     let MarginSpec::Fixed(width) = margin.value else { return None };
     let limit = policy.limits.iter().find(|limit| limit.rate.per <= width)?;

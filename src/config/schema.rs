@@ -1,10 +1,10 @@
-//! The JSON schema of a configuration file, for editors: made of the table of keys.
+//! The JSON schema of a configuration file, for editors. It is generated from the table of keys.
 
 use serde_json::{Map, Value, json};
 
 use super::keys::{self, Fallback, Form, KeyEntry, Section};
 
-/// The schema, as it stands in `config/andante.schema.json`.
+/// The schema in `config/andante.schema.json`.
 pub fn json_schema() -> Value {
     let mut schema = table(&keys::TOP);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -25,7 +25,7 @@ fn table(section: &Section) -> Value {
 
 fn property(entry: &KeyEntry) -> Value {
     let mut schema = match entry.form {
-        // A whole number is a duration without its unit, which andante asks for, and an editor need not.
+        // A whole number is a duration without its unit; andante reports that, so the schema need not.
         Form::One(_) => json!({ "type": "string" }),
         Form::Number(_) => json!({ "type": ["integer", "string"] }),
         Form::OneOrList(_) => json!({ "type": ["string", "array"], "items": { "type": "string" } }),

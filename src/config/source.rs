@@ -11,26 +11,26 @@ use super::{
     otlp::OtelVariables,
 };
 
-/// Everything that says something about the configuration. Flags win over environment, environment over file.
+/// All sources of a configuration. Flags win over environment, environment over file.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The configuration file, if one was named.
+    /// The configuration file, if one is given.
     pub file: Option<File>,
-    /// What `ANDANTE_…` variables say.
+    /// Values of `ANDANTE_…` variables.
     pub environment: Settings,
-    /// What flags say.
+    /// Values of flags.
     pub flags: Settings,
 }
 
-/// A configuration file as it was found.
+/// A configuration file with its content.
 pub struct File {
-    /// Its name as it was given.
+    /// Name of the file as given.
     pub path: PathBuf,
-    /// Its bytes, or why they could not be read: a problem like all others, reported along with them.
+    /// Content of the file, or the error of reading it, which is reported along with other problems.
     pub content: io::Result<Vec<u8>>,
 }
 
-/// What flags or variables can say, as it was written.
+/// Texts of flags or variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `--listen`, `ANDANTE_LISTEN`: one address each.
@@ -53,7 +53,7 @@ pub struct Settings {
     pub access_log: Option<String>,
     /// `--otlp`, `ANDANTE_OTLP`.
     pub otlp: Option<String>,
-    /// `OTEL_…`, as every SDK reads them.
+    /// `OTEL_…` variables, which every SDK reads.
     pub otel: OtelVariables,
     /// `--intercept`, `ANDANTE_INTERCEPT`: one host each.
     pub intercept: Vec<String>,
@@ -75,7 +75,7 @@ pub struct Settings {
     pub breaker: Option<String>,
     /// `ANDANTE_LOG`.
     pub log_filter: Option<String>,
-    /// Variables that are called like andante's and are none.
+    /// Unknown variables with andante's prefix.
     pub unknown: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl File {
     }
 }
 
-// Without its bytes: passwords may be among them.
+// Leaves out the bytes, which may contain passwords.
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let content = self.content.as_ref().map(Vec::len);
@@ -108,13 +108,13 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Whether a variable is one of andante's.
+/// Returns whether a variable is one of andante's.
 fn is_known(name: &str) -> bool {
     NO_KEYS.contains(&name) || keys::with_flags().any(|(_, flag)| flag.variable == name)
 }
 
-/// Whether a variable is one that Kubernetes makes of a service whose name begins with `andante`: `ANDANTE_PORT`,
-/// `ANDANTE_SERVICE_HOST`, `ANDANTE_GATEWAY_PORT_3128_TCP_ADDR`
+/// Returns whether a variable is one that Kubernetes makes for a service whose name begins with `andante`:
+/// `ANDANTE_PORT`, `ANDANTE_SERVICE_HOST`, `ANDANTE_GATEWAY_PORT_3128_TCP_ADDR`
 /// (<https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables>).
 fn is_of_kubernetes(name: &str, variable: impl Fn(&str) -> Option<String>) -> bool {
     let protocols = ["_TCP", "_UDP", "_SCTP"];
@@ -129,20 +129,20 @@ fn is_of_kubernetes(name: &str, variable: impl Fn(&str) -> Option<String>) -> bo
         || name.ends_with("_PORT") && address()
 }
 
-/// What the names of andante's variables begin with.
+/// Prefix of andante's variables.
 pub(super) const PREFIX: &str = "ANDANTE_";
-/// Those of them that say what no key of a file does.
+/// Variables without an equivalent key.
 pub(super) const NO_KEYS: [&str; 2] = ["ANDANTE_CONFIG", LOG_FILTER];
-/// What is logged; read as soon as there is something to log.
+/// Filter of the log; read as soon as there is something to log.
 pub(super) const LOG_FILTER: &str = "ANDANTE_LOG";
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 // === impl Settings ===
 
 impl Settings {
-    /// What the environment says, which has these `names`; `variable` looks one up. An empty variable says nothing: that is
-    /// how container platforms unset one.
+    /// Values of the environment with these `names`; `variable` looks one up. An empty variable counts as unset,
+    /// because container platforms unset variables that way.
     pub fn from_environment(
         names: impl IntoIterator<Item = String>,
         variable: impl Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Names that other tools have for andante's keys, flags and variables. A name is looked up by its meaning, never by
+//! Names in other tools for andante's keys, flags and variables. A name is looked up by its meaning, never by
 //! its spelling alone: `--port` is spelled like `--forget`, and means `--listen`.
 
 mod table;
@@ -9,15 +9,15 @@ use super::keys::{self, Fallback, Form, KeyEntry, SECTIONS, Section};
 /// Meaning of a name that andante does not know.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// The key with this name, and a value for an example.
+    /// The key with this name, and an example value.
     Key(&'static str, &'static str),
-    /// The flag with this name, and a value for it: no key says the same.
+    /// The flag with this name, and a value for it: there is no equivalent key.
     Flag(&'static str, &'static str),
-    /// Advice, where andante has nothing that is called so.
+    /// Advice, where andante has no equivalent.
     Advice(&'static str),
 }
 
-/// What to write in the place of an unknown key of `section`, if its name is known from elsewhere.
+/// Advice for an unknown key of `section`, if other tools use its name.
 pub(super) fn key(name: &str, section: &Section) -> Option<String> {
     let rows: Vec<Meaning> = meanings(name).collect();
     let here = rows.iter().find_map(|meaning| match meaning {
@@ -39,17 +39,17 @@ pub(super) fn key(name: &str, section: &Section) -> Option<String> {
 
 /// Flags of the command that is being parsed.
 pub trait CommandFlags {
-    /// Whether it has this flag.
+    /// Returns whether the command has this flag.
     fn has(&self, flag: &str) -> bool;
-    /// Whether it takes this value behind this flag.
+    /// Returns whether the command accepts this value for this flag.
     fn takes(&self, flag: &str, value: &str) -> bool;
     /// The default of this flag, if the command has one of its own.
     fn default_of(&self, flag: &str) -> Option<String>;
-    /// Whether it starts a proxy, which reads a file with rules for itself.
+    /// Returns whether the command starts a proxy, which reads a file with rules for itself.
     fn starts_proxy(&self) -> bool;
 }
 
-/// Replacement for the flag `name` of `command`, behind which `value` stands.
+/// Replacement for the flag `name` of `command`, which has this `value`.
 pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Option<String> {
     if let Some(value) = value.filter(|value| is_limit_of_host(value) && command.takes("--limit", value)) {
         return Some(format!("write --limit {}", in_quotes(value)));
@@ -68,7 +68,7 @@ pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Opt
         Meaning::Flag(flag, example) => command.has(flag).then(|| format!("write {flag} {example}")),
         Meaning::Advice(advice) => command.starts_proxy().then(|| advice.to_owned()),
     };
-    // A flag of the command alone is nearer than one that it shares with others.
+    // A flag of this command alone is a better guess than a flag that several commands share.
     let own = meanings(name).filter(|meaning| matches!(meaning, Meaning::Flag(..)));
     let found = own.chain(meanings(name)).find_map(by_meaning);
     found.or_else(|| {
@@ -81,7 +81,7 @@ pub fn flag(name: &str, value: Option<&str>, command: &impl CommandFlags) -> Opt
 /// Example of the flag of `command` whose value is missing.
 pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
     let (entry, _) = keys::with_flags().find(|(_, known)| known.name == flag)?;
-    // A flag names a rule's host and its limits in one.
+    // A single flag contains a rule's host and its limits.
     let key = if entry.name == keys::RULES.entry.name { LIMITING[0] } else { entry.name };
     let example = entries().find(|entry| entry.name == key).map(example)?;
     let example = [command.default_of(flag), Some(flag_example(key, example)), Some(example.to_owned())];
@@ -89,13 +89,13 @@ pub fn example_of(flag: &str, command: &impl CommandFlags) -> Option<String> {
     Some(format!("write {flag} {}", in_quotes(&taken)))
 }
 
-/// A name of each meaning that other tools have.
+/// A name from other tools for each meaning.
 #[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
     SYNONYMS.iter().filter_map(|(names, _)| names.split(' ').next())
 }
 
-/// What to write in the place of the variable `name`, which begins with `ANDANTE_`, if its name is known from elsewhere.
+/// Advice for the variable `name`, which begins with `ANDANTE_`, if other tools use its name.
 pub(super) fn variable(name: &str) -> Option<String> {
     let word = plain(name.strip_prefix(super::source::PREFIX)?);
     let by_key = |key: &str, example: &str| match variable_of(key).filter(|_| !is_table(example)) {
@@ -119,12 +119,12 @@ fn entries() -> impl Iterator<Item = &'static KeyEntry> {
     sections().flat_map(|section| section.keys)
 }
 
-/// All tables, with the one that `retry` may be.
+/// All tables, including the table form of `retry`.
 fn sections() -> impl Iterator<Item = &'static Section> {
     SECTIONS.into_iter().chain([&keys::RETRY_TABLE])
 }
 
-/// A value of `entry` to show.
+/// An example value of `entry`.
 fn example(entry: &KeyEntry) -> &'static str {
     let of_default = match entry.default {
         Fallback::Value(toml) if !toml.starts_with(['{', '[']) => Some(toml.trim_matches('"')),
@@ -142,27 +142,27 @@ fn meanings(name: &str) -> impl Iterator<Item = Meaning> {
     SYNONYMS.iter().filter(move |(names, _)| names.split(' ').any(|known| known == name)).map(|(_, meaning)| *meaning)
 }
 
-/// Whether `text` is a host with its limits, as `--limit` takes it.
+/// Returns whether `text` is a host with its limits, in the form of `--limit`.
 fn is_limit_of_host(text: &str) -> bool {
     super::value::LIMIT_OF_HOST.read(text).is_ok()
 }
 
-/// A value as a shell takes it for one word.
+/// Quotes a value so that a shell takes it for one word.
 fn in_quotes(value: &str) -> String {
     if value.contains([' ', '*', '{', ';']) { format!("'{value}'") } else { value.to_owned() }
 }
 
-/// Whether a value is a table, which only a file can have.
+/// Returns whether a value is a table, which only a file can have.
 fn is_table(value: &str) -> bool {
     value.starts_with('{')
 }
 
-/// `--Log_Level` as `log-level`.
+/// Normalizes a name: `--Log_Level` becomes `log-level`.
 fn plain(name: &str) -> String {
     name.trim_start_matches('-').to_ascii_lowercase().replace('_', "-")
 }
 
-/// Limits stand in rules, and a flag names a rule's host and its limits in one.
+/// Flag key for `key`: limits are keys of rules, but a single flag contains a host and its limits.
 fn flagged(key: &str) -> &str {
     if LIMITING.contains(&key) { keys::RULES.entry.name } else { key }
 }
@@ -203,7 +203,7 @@ fn place(section: &Section) -> String {
     }
 }
 
-/// `listen = "127.0.0.1:3128"`, as it stands in a file.
+/// Assignment in a file: `listen = "127.0.0.1:3128"`.
 fn assignment(key: &str, example: &str) -> String {
     let form = entries().find(|entry| entry.name == key).map(|entry| entry.form);
     match form {

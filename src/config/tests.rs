@@ -30,7 +30,7 @@ fn load(text: &str) -> Config {
     config
 }
 
-/// All that is said about a file, one line per problem: what, then the hint.
+/// All problems of a file, one line each: the problem, then the hint.
 fn problems(text: &str) -> String {
     said(&Config::load(&file(text)).map(|(_, warnings)| warnings).unwrap_or_else(|problems| problems))
 }
@@ -312,7 +312,7 @@ fn listening_beyond_loopback_needs_clients() {
     }
     load("listen = '0.0.0.0:3128'\nclients = ['10.0.0.0/8']");
     load("listen = '0.0.0.0:3128'\nclients = ['any']");
-    // The mistake is reported, not what would follow from it.
+    // The mistake is reported, but not its consequences.
     assert_eq!(problems("listen = '0.0.0.0:3128'\nclients = ['10.0.0/8']").lines().count(), 1);
 }
 
@@ -357,7 +357,7 @@ fn a_unit_that_answers_tell_of_is_counted_by_a_limit() {
     assert!(warnings.is_empty(), "the rule of the host says it: {warnings:?}");
 }
 
-/// What one host's requests cost says nothing of another's.
+/// Costs of a host do not apply to another host.
 #[test]
 fn rules_of_other_hosts_do_not_say_what_requests_take() {
     let own = "[[rule]]\nhost = 'a'\nlimits = '10 tokens/s'\n";

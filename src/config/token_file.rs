@@ -1,5 +1,5 @@
-//! The file that the admin token is in. Never shows the name of a file that is not there: people put the token itself
-//! where its file is to be named, and errors end up in logs.
+//! The file of the admin token. Never shows the name of a missing file: users write the token itself instead of the
+//! file's name, and errors end up in logs.
 
 use std::{
     fs, io,
@@ -7,23 +7,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why there is no token to read.
+/// Reason why there is no token to read.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
-    /// No file is called so.
+    /// No file has this name.
     #[error("there is no such file; its name is not shown here, because it may be the token itself")]
     Missing,
-    /// The file is there, and cannot be read.
+    /// The file exists, but cannot be read.
     #[error("could not read {}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// What to do about a [`TokenFileError`].
+/// Advice about a [`TokenFileError`].
 pub const TOKEN_FILE_HINT: &str = "--admin-token, --token and ANDANTE_ADMIN_TOKEN name the file that the token is in: \
                                    `openssl rand -hex 32 > FILE; chmod 600 FILE`";
 
@@ -34,18 +34,18 @@ pub const TOKEN_FILE_HINT: &str = "--admin-token, --token and ANDANTE_ADMIN_TOKE
 pub fn read(file: &Path) -> Result<String, TokenFileError> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(text),
-        // A token is longer than file names may be, has a NUL, or names a folder below a file.
+        // The text is longer than file names may be, has a NUL, or names a folder below a file: it may be a token.
         Err(_) if !file.exists() => Err(TokenFileError::Missing),
         Err(source) => Err(TokenFileError::Unreadable { file: file.to_owned(), source }),
     }
 }
 
-/// The name of `file` for people.
+/// Form of `file`'s name that may be shown.
 pub fn shown(file: &Path) -> String {
     if file.exists() { file.display().to_string() } else { "a file that is not there".to_owned() }
 }
 
-/// What is wrong with the mode of `file`, if others than its owner and its group can read it.
+/// Problem with the mode of `file`, if users other than its owner and its group can read it.
 pub fn exposed(file: &Path) -> Option<String> {
     let mode = fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o007 != 0).then(|| {

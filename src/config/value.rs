@@ -1,4 +1,4 @@
-//! How single values are written. One grammar each for files, flags and the environment.
+//! Grammars of single values, shared by files, flags and the environment.
 
 pub(super) mod added;
 pub(super) mod answers;
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// One entry of `clients`.
+/// An entry of `clients`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientEntry {
     Any,
@@ -98,7 +98,7 @@ pub(super) const HOST: Grammar<HostPattern> = Grammar {
     example: "\"api.example.com\", \"*.example.com\", \"api.example.com:8443\" or \"*\"",
     read: host,
 };
-/// A host, or `none` of them.
+/// A host, or `none`.
 pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
     Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
@@ -116,12 +116,12 @@ const SEVERAL_HOSTS: &str = "write each host by itself: separated by ; in ANDANT
 pub(super) const IN_FLIGHT: Grammar<InFlightLimit> =
     Grammar { expected: "a whole number from 1, or \"auto\"", example: "20 or \"auto\"", read: in_flight };
 pub(super) const WAITING: Grammar<usize> = Grammar { expected: "a whole number", example: "100000", read: plain };
-/// Without quotes: a reader of tables reads it.
+/// A boolean without quotes, which the reader of tables parses.
 pub(super) const BOOLEAN: Grammar<bool> =
     Grammar { expected: "true or false", example: "true or false, without quotes", read: boolean };
 pub(super) const NAME: Grammar<String> = Grammar { expected: "a name", example: "\"search API\"", read: name };
 
-/// Reads the address on which a command listens; `port` is its usual one.
+/// Reads the address on which a command listens; `port` is the default.
 ///
 /// # Errors
 /// What is wrong with it, and what to write instead.
@@ -191,7 +191,7 @@ fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
         "off" => Ok(None),
         "stdout" => Ok(Some(AccessLog::Stdout)),
         "stderr" => Ok(Some(AccessLog::Stderr)),
-        // A word that is meant as a switch must not become the name of a file.
+        // A word that is meant as a switch must not become a file's name.
         "" | "on" | "true" | "json" | "text" => Err(ParseHint::default()),
         path => Ok(Some(AccessLog::File(PathBuf::from(path)))),
     }
@@ -200,7 +200,7 @@ fn access_log(text: &str) -> Result<Option<AccessLog>, ParseHint> {
 fn state(text: &str) -> Result<StatePlace, ParseHint> {
     match text {
         "off" => Ok(StatePlace::Off),
-        // A word that is meant as a switch must not become the name of a file.
+        // A word that is meant as a switch must not become a file's name.
         "" | "on" | "true" | "false" | "none" | "auto" => Err(ParseHint::default()),
         path => Ok(StatePlace::At(PathBuf::from(path))),
     }
@@ -312,7 +312,7 @@ fn boolean(text: &str) -> Result<bool, ParseHint> {
 }
 
 fn name(text: &str) -> Result<String, ParseHint> {
-    // It becomes a metric label and a field of every log line.
+    // The name becomes a metric label and a field of every log line.
     if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
         return Err(ParseHint::hint("write 1 to 200 bytes, in one line"));
     }

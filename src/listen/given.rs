@@ -1,17 +1,17 @@
-//! Sockets that a service manager has opened for us (sd_listen_fds(3)). They stay open while andante restarts: who
-//! connects meanwhile waits instead of being refused.
+//! Sockets that a service manager has opened for us (sd_listen_fds(3)). The sockets stay open while andante
+//! restarts: clients that connect meanwhile wait instead of being refused.
 
 use std::{env, io, net::TcpListener};
 
 use listenfd::ListenFd;
 use rustix::net::sockopt;
 
-/// Listening sockets that were there before we started.
+/// Listening sockets that existed before andante started.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// Where workers connect; in the place of all configured addresses, if there is any.
+    /// Sockets for workers; if there are any, they replace all configured addresses.
     pub workers: Vec<TcpListener>,
-    /// For the admin pages, in the place of the configured address: the one that is called `admin`
+    /// Socket for the admin pages, instead of the configured address: the one called `admin`
     /// (`FileDescriptorName=`).
     pub admin: Option<TcpListener>,
 }
@@ -19,7 +19,7 @@ pub struct Given {
 // === impl Given ===
 
 impl Given {
-    /// Takes the sockets of an earlier process, where there are none yet.
+    /// Takes the sockets of an earlier process, where none were given.
     pub fn take_over(&mut self, workers: &mut Vec<TcpListener>, admin: Option<TcpListener>) {
         if self.workers.is_empty() {
             self.workers.append(workers);
@@ -29,7 +29,7 @@ impl Given {
         }
     }
 
-    /// Takes what the environment (`LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`) says is ours; mostly nothing.
+    /// Takes the sockets that the environment (`LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`) passes on; usually none.
     ///
     /// # Errors
     /// If one of them is not a listening TCP socket, or two are called `admin`.
@@ -44,7 +44,7 @@ impl Given {
             if !sockopt::socket_acceptconn(&listener)? {
                 return Err(invalid(format!("socket {index} does not listen")));
             }
-            // What we wait on with others must not make us wait for itself.
+            // tokio needs sockets that never block.
             listener.set_nonblocking(true)?;
             super::probe_silent_clients(&listener)?;
             if !is_admin {

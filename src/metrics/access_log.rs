@@ -1,5 +1,5 @@
-//! Lines of the access log that were not written. Of the process, as its log is: the log is set up before anything that
-//! has metrics.
+//! Counts lines of the access log that were not written. The counts belong to the process, like its log: the log is set
+//! up before anything that has metrics.
 
 use std::sync::{
     LazyLock,
@@ -15,34 +15,34 @@ pub(super) static LOST: LazyLock<IntCounter> = LazyLock::new(|| {
     IntCounter::new("andante_access_log_lost_total", help).expect("the name is valid")
 });
 
-/// Why it cannot be written at the moment. `None` if there is no access log.
+/// Reason why the log cannot be written at the moment. `None` if there is no access log.
 static PROBLEM: Mutex<Option<Option<String>>> = Mutex::new(None);
 
-/// There is an access log from now on, and nothing wrong with it.
+/// Records that there is an access log from now on, without problems.
 pub fn started() {
     *PROBLEM.lock() = Some(None);
 }
 
-/// Lines that were lost since the log has said so.
+/// Lost lines that the log has not reported yet.
 static UNREPORTED: AtomicU64 = AtomicU64::new(0);
 
-/// This many lines were lost.
+/// Counts lost lines.
 pub fn lost(lines: u64) {
     LOST.inc_by(lines);
     UNREPORTED.fetch_add(lines, Ordering::Relaxed);
 }
 
-/// How many lines were lost since the last call.
+/// Takes the number of lines lost since the last call.
 pub fn take_unreported() -> u64 {
     UNREPORTED.swap(0, Ordering::Relaxed)
 }
 
-/// It cannot be written because of `problem`; `None` if it can again.
+/// Records why the log cannot be written; `None` if it works again.
 pub fn set_problem(problem: Option<String>) {
     *PROBLEM.lock() = Some(problem);
 }
 
-/// How many lines were lost so far, and why it cannot be written at the moment; `None` if there is no access log.
+/// Lines lost so far, and the reason why the log cannot be written at the moment; `None` if there is no access log.
 pub fn status() -> Option<(u64, Option<String>)> {
     let problem = PROBLEM.lock().clone()?;
     Some((LOST.get(), problem))

@@ -1,6 +1,6 @@
-//! How long things took, in buckets, as [`prometheus::Histogram`] has them. That one adds four times for each that it counts, so
-//! that its count is never of another moment than its buckets. Here the count is the sum of the buckets, and one addition
-//! suffices for what took no time, which is what most requests wait. The sum may be a moment behind the count.
+//! Durations in buckets, like [`prometheus::Histogram`]. Prometheus' histogram adds four times for each observation, so
+//! that its count always matches its buckets. Here the count is the sum of the buckets. A duration of zero, the wait of
+//! most requests, needs one addition. The sum may be a moment behind the count.
 
 use std::{
     sync::{
@@ -19,26 +19,26 @@ use prometheus::{
 use super::exemplars::{Exemplar, Exemplars};
 use crate::trace::TraceContext;
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Clone, Debug)]
 pub struct Durations(Arc<Counted>);
 
 #[derive(Debug)]
 struct Counted {
-    /// The rule whose requests they are of.
+    /// The rule of the requests.
     rule: LabelPair,
     /// The longest time of each bucket but the last, in seconds.
     bounds: &'static [f64],
     buckets: Box<[AtomicU64]>,
-    /// In seconds, of all together.
+    /// Sum of all durations, in seconds.
     sum: AtomicF64,
     exemplars: Exemplars,
 }
 
-/// The same of each rule.
+/// Histograms of all rules.
 pub(super) type DurationsVec = MetricVec<OfRule>;
 
-/// Makes those of a rule: with these bounds, in seconds.
+/// Builds a rule's histogram with these bounds, in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct OfRule(&'static [f64]);
 
@@ -50,7 +50,7 @@ impl Durations {
         MetricVec::create(MetricType::HISTOGRAM, OfRule(bounds), opts)
     }
 
-    /// One took this long.
+    /// Counts a duration.
     pub fn observe(&self, took: Duration) {
         let Counted { buckets, sum, .. } = &*self.0;
         if took.is_zero() {
@@ -68,29 +68,30 @@ impl Durations {
         bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len())
     }
 
-    /// One that took this long was the request with this `context`, `at` that time since 1970.
+    /// Keeps the request with this `context` as an example of the duration `took`; `at` is its time since 1970.
     pub fn exemplify(&self, took: Duration, context: TraceContext, at: Duration) {
         let value = took.as_secs_f64();
         self.0.exemplars.set(self.bucket(value), Exemplar { context, value, at });
     }
 
-    /// The last example of the bucket with this number.
+    /// Last example of the bucket with this number.
     pub(super) fn exemplar(&self, bucket: usize) -> Option<Exemplar> {
         self.0.exemplars.of(bucket)
     }
 
-    /// How many took at most so many seconds, the shortest first, each beside the ones before; in the end all that took longer.
+    /// Upper bounds in seconds with their counts, the shortest first. Each count excludes shorter durations. The last
+    /// one, without a bound, has all longer durations.
     pub fn counts(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
         let bounds = self.0.bounds.iter().map(|bound| Some(*bound)).chain([None]);
         bounds.zip(self.0.buckets.iter().map(|bucket| bucket.load(Relaxed)))
     }
 
-    /// How many there were.
+    /// Number of durations.
     pub(super) fn count(&self) -> u64 {
         self.counts().map(|(_, beside)| beside).sum()
     }
 
-    /// The rule whose requests they are of.
+    /// The rule of the requests.
     pub(super) fn rule(&self) -> &LabelPair {
         &self.0.rule
     }

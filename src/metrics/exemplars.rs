@@ -1,4 +1,4 @@
-//! Examples of what a histogram counts: of each bucket the last request whose trace is recorded.
+//! Exemplars of a histogram: for each bucket the last request whose trace is recorded.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,23 +13,23 @@ pub(super) struct Exemplars(Mutex<BTreeMap<usize, Exemplar>>);
 /// A request that a bucket counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Exemplar {
-    /// Its span.
+    /// Span of the request.
     pub context: TraceContext,
     /// The observed value, in seconds.
     pub value: f64,
-    /// When it did, since 1970.
+    /// Time of the observation, since 1970.
     pub at: Duration,
 }
 
 // === impl Exemplars ===
 
 impl Exemplars {
-    /// Keeps an example of `bucket` in the place of the one before.
+    /// Replaces the example of `bucket`.
     pub(super) fn set(&self, bucket: usize, exemplar: Exemplar) {
         self.0.lock().insert(bucket, exemplar);
     }
 
-    /// The example of `bucket`, if there has been one.
+    /// The example of `bucket`, if there is one.
     pub(super) fn of(&self, bucket: usize) -> Option<Exemplar> {
         self.0.lock().get(&bucket).copied()
     }

@@ -154,7 +154,7 @@ impl Families {
     }
 }
 
-/// Registers a metric of ours, whose name, labels and buckets are constants.
+/// Registers a metric of andante, whose name, labels and buckets are constants.
 pub(super) fn registered<C>(registry: &Registry, metric: prometheus::Result<C>) -> C
 where
     C: prometheus::core::Collector + Clone + 'static,

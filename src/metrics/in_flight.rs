@@ -1,5 +1,5 @@
-//! How many requests are under way: as many as got a slot, which is counted together with how long they waited for it, without
-//! those that have ended. One addition counts a request that leaves.
+//! Number of requests in flight: requests that got a slot, minus requests that have ended. The histogram of waits
+//! already counts slots, so a request that leaves needs one addition.
 
 use std::sync::{
     Arc,
@@ -14,21 +14,21 @@ use prometheus::{
 
 use super::durations::{Durations, DurationsVec};
 
-/// How many requests of one rule are under way.
+/// Number of requests of one rule in flight.
 #[derive(Clone, Debug)]
 pub struct InFlight(Arc<Ends>);
 
 #[derive(Debug)]
 struct Ends {
-    /// How long those waited that got a slot.
+    /// Waits of the requests that got a slot.
     waits: Durations,
     ended: AtomicU64,
 }
 
-/// The same of each rule.
+/// Numbers of all rules.
 pub(super) type InFlightVec = MetricVec<OfWaits>;
 
-/// Makes those of a rule, whose requests wait as is counted here.
+/// Builds a rule's number from its waits.
 #[derive(Clone, Debug)]
 pub(super) struct OfWaits(DurationsVec);
 
@@ -40,14 +40,14 @@ impl InFlight {
         MetricVec::create(MetricType::GAUGE, OfWaits(waits.clone()), opts)
     }
 
-    /// One has ended that was counted when it got its slot.
+    /// Records the end of a request that was counted when it got its slot.
     pub fn ended(&self) {
         self.0.ended.fetch_add(1, Relaxed);
     }
 
-    /// How many there are.
+    /// Present number.
     pub fn count(&self) -> u64 {
-        // In this order: each is counted before it ends.
+        // The order matters: each request is counted before it ends.
         let ended = self.0.ended.load(Relaxed);
         self.0.waits.count().saturating_sub(ended)
     }

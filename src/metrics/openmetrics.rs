@@ -1,5 +1,5 @@
-//! The [OpenMetrics 1.0 text format](https://prometheus.io/docs/specs/om/open_metrics_spec/): what `/metrics` says to those who
-//! ask for it, with an example of each bucket where requests are traced.
+//! The [OpenMetrics 1.0 text format](https://prometheus.io/docs/specs/om/open_metrics_spec/) of `/metrics`, for readers
+//! that ask for it. Buckets have exemplars where requests are traced.
 
 use std::{collections::HashSet, fmt::Write as _};
 
@@ -15,8 +15,8 @@ pub(super) fn encode(families: &[MetricFamily], exemplar: FindExemplar<'_>) -> S
     let names: HashSet<&str> = families.iter().map(MetricFamily::name).collect();
     let mut text = String::with_capacity(16 * 1024);
     for family in families {
-        // A counter's family goes without the suffix of its samples. Where that is another family's name, as gauges have
-        // it, it is no counter but of an unknown type: two families of one name are forbidden.
+        // A counter's family goes without the suffix of its samples. If the base is another family's name, as for some
+        // gauges, the type is unknown: two families must not share a name.
         let counts = family.name().strip_suffix("_total").filter(|base| !names.contains(base));
         let (name, kind) = match family.get_field_type() {
             MetricType::COUNTER => counts.map_or((family.name(), "unknown"), |base| (base, "counter")),
@@ -73,7 +73,7 @@ fn labels(own: &[LabelPair], bound: Option<f64>) -> String {
     if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
 }
 
-/// A number that is read as a float wherever it stands: `1.0`, as the bounds of buckets have to be written.
+/// A number that is a float everywhere: `1.0`, the form that bounds of buckets need.
 fn number(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),

@@ -1,4 +1,4 @@
-//! The metrics of the process, under the names that Prometheus's own clients use. Linux tells them in /proc.
+//! The metrics of the process, under the names in Prometheus's own clients. Linux reports them in /proc.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ const NAMES: [[&str; 2]; 7] = [
     ["process_threads", "Number of OS threads in the process."],
 ];
 
-/// Reads the process's figures each time that somebody asks for the metrics.
+/// Reads the process's figures at each scrape.
 pub(super) struct ProcessMetrics(Vec<Gauge>);
 
 impl ProcessMetrics {
@@ -40,7 +40,7 @@ impl Collector for ProcessMetrics {
         self.0.iter().flat_map(Gauge::desc).collect()
     }
 
-    /// Families of the figures that could be read: none is better than a wrong one.
+    /// Families of the figures that could be read: a missing figure is better than a wrong one.
     fn collect(&self) -> Vec<MetricFamily> {
         let stat = fs::read_to_string("/proc/self/stat").ok();
         let boot = fs::read_to_string("/proc/stat").ok();
@@ -72,7 +72,7 @@ fn values(stat: &str, boot: &str) -> [Option<f64>; 7] {
     let ticks_per_second = clock_ticks_per_second() as f64;
     [
         Some(clock::cpu_time().as_secs_f64()),
-        // The folder is open itself while its entries are counted.
+        // The open folder itself counts while its entries are counted.
         fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as f64),
         getrlimit(Resource::Nofile).current.map(|limit| limit as f64),
         field(23),

@@ -1,10 +1,10 @@
-//! How requests found their connections: made for them, or there already.
+//! Origin of requests' connections: new or reused.
 
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 
 use super::families::registered;
 
-/// Requests by the connection that they came on, or were sent on.
+/// Requests by the connection that carried them.
 #[derive(Clone, Debug)]
 pub struct Reuse {
     new: IntCounter,
@@ -35,7 +35,7 @@ impl BothSides {
 // === impl Reuse ===
 
 impl Reuse {
-    /// Counts a request on a connection that is new, or has carried another one if it is `reused`.
+    /// Counts a request on a new connection, or on a `reused` one.
     pub fn count(&self, reused: bool) {
         if reused { &self.reused } else { &self.new }.inc();
     }

@@ -1,4 +1,4 @@
-//! The numbers of one rule, their handles resolved once.
+//! The numbers of one rule, with resolved handles.
 
 use std::{array, collections::BTreeMap, sync::OnceLock, time::Duration};
 
@@ -7,10 +7,10 @@ use prometheus::{Counter, GaugeVec, IntCounter, IntCounterVec, IntGauge};
 
 use super::{durations::Durations, families::Families, in_flight::InFlight, turn_outcome::TurnOutcome};
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// The upstream answered, whatever it said.
+    /// The upstream answered, with any status.
     Answered,
     /// andante refused it: no slot in time, or the queue was full.
     Refused,
@@ -24,14 +24,14 @@ pub enum CallOutcome {
     Rejected,
 }
 
-/// What came through a tunnel that was intercepted.
+/// Content of an intercepted tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelContent {
-    /// TLS, with a certificate of ours that the worker took.
+    /// TLS, with a certificate of andante's that the worker accepted.
     Tls,
     /// HTTP in the clear.
     Plain,
-    /// TLS, but the worker did not trust our certificate.
+    /// TLS, but the worker did not trust andante's certificate.
     Untrusted,
     /// TLS that failed for another reason.
     Failed,
@@ -39,33 +39,33 @@ pub enum TunnelContent {
     NotHttp,
 }
 
-/// Why a request was sent again.
+/// Reason for sending a request again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryReason {
-    /// The API has refused it, and the lane knows what that means for the next try.
+    /// The API has refused the request, and the lane knows when to try again.
     Refused,
-    /// Too many at once.
+    /// Too many requests at once.
     Crowded,
-    /// The API says that it lacks capacity, and has not done the request.
+    /// The API reports that it lacks capacity, and has not executed the request.
     Overloaded,
-    /// The upstream has answered that it, or something behind it, is in trouble.
+    /// The upstream reports trouble of its own, or of a server behind it.
     Failed,
     /// The connection broke off before the answer.
     Cut,
-    /// There was no connection.
+    /// No connection could be made.
     Unreached,
     /// The upstream reports that it has not processed the request.
     NotProcessed,
 }
 
-/// What became of a slot that a request would have taken.
+/// Reason why a request needed no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saving {
     /// The request shared the call of an identical one.
     Coalesced,
     /// The request got the answer that another one with its `Idempotency-Key` got.
     Replayed,
-    /// The request got a stored answer, of which the API was not asked.
+    /// The request got a stored answer, without asking the API.
     Cached,
     /// The API answered 304, which it does not count.
     NotModified,
@@ -82,25 +82,25 @@ pub struct RuleMetrics {
     http2_offers: IntCounter,
     retries: [IntCounter; RetryReason::ALL.len()],
     back_offs: [Counter; RetryReason::ALL.len()],
-    /// Counted of rules for some requests alone.
+    /// Counted for added rules only.
     draws: OnceLock<IntCounter>,
     drawing: IntCounterVec,
     savings: [IntCounter; Saving::ALL.len()],
-    /// Looked up when it is counted: the dialects of an API are not known before.
+    /// Looked up at each use: the dialects of an API are not known in advance.
     hints: IntCounterVec,
     limit: GaugeVec,
     /// Requests that wait for a slot.
     pub waiting: IntGauge,
-    /// Requests that are on their way to an upstream.
+    /// Requests in flight to an upstream.
     pub in_flight: InFlight,
-    /// How long requests waited for a slot, in seconds; 0 for those that passed on the spot.
+    /// Waits of requests for a slot, in seconds; 0 for requests that passed at once.
     pub wait_seconds: Durations,
-    /// From sending a request to its answer's head, in seconds.
+    /// Time from sending a request to its answer's head, in seconds.
     pub upstream_seconds: Durations,
 }
 
-/// One counter per status code, made when the code is first seen: a label for each of 500 codes would drown the few
-/// that an API uses. Those of [`USUAL`] are there from the start.
+/// Counters by status code, each made when the code is first seen: a label for each of 500 codes would drown the few
+/// that an API uses. The codes in [`USUAL`] have counters from the start.
 #[derive(Debug)]
 struct AnswerCounters {
     family: IntCounterVec,
@@ -109,7 +109,7 @@ struct AnswerCounters {
     other: OnceLock<IntCounter>,
 }
 
-/// The codes that dashboards and alerts ask for, which must not be missing while there is none.
+/// Codes of dashboards and alerts, whose counters must not be missing before the first such answer.
 const USUAL: [StatusCode; 6] = [
     StatusCode::OK,
     StatusCode::TOO_MANY_REQUESTS,
@@ -232,42 +232,42 @@ impl RuleMetrics {
         &self.name
     }
 
-    /// One tunnel was intercepted.
+    /// Counts an intercepted tunnel.
     pub fn intercepted(&self, outcome: TunnelContent) {
         self.interceptions[outcome as usize].inc();
     }
 
-    /// One turn inside of a tunnel was sent, or was not.
+    /// Counts a turn inside a tunnel.
     pub fn turned(&self, outcome: TurnOutcome) {
         self.turns[outcome as usize].inc();
     }
 
-    /// One client of a tunnel that is paced by turns offered HTTP/2, whose requests turns do not tell apart.
+    /// Counts a client of a tunnel paced by turns that offered HTTP/2, whose requests turns cannot distinguish.
     pub fn offered_http2(&self) {
         self.http2_offers.inc();
     }
 
-    /// One request ended.
+    /// Counts the end of a request.
     pub fn count(&self, outcome: CallOutcome) {
         self.outcomes[outcome as usize].inc();
     }
 
-    /// How many requests ended this way so far.
+    /// Number of requests with this outcome so far.
     pub fn counted(&self, outcome: CallOutcome) -> u64 {
         self.outcomes[outcome as usize].get()
     }
 
-    /// Whether no request has ended so far, in any way, or has asked for a part of its budget.
+    /// Returns whether no request has ended so far, and none has asked for a part of the rule's budget.
     pub fn is_unused(&self) -> bool {
         self.outcomes.iter().all(|outcome| outcome.get() == 0) && self.draws.get().is_none_or(|draws| draws.get() == 0)
     }
 
-    /// The counter of requests that ask for a part of the rule's budget beside their host's. Shown from now on.
+    /// The counter of requests that ask for a part of the rule's budget besides their host's. Shown from now on.
     pub fn draws(&self) -> IntCounter {
         self.draws.get_or_init(|| self.drawing.with_label_values(&[&self.name])).clone()
     }
 
-    /// One answer's head arrived. Codes past 599, which no standard defines, share the label `other`.
+    /// Counts the head of an answer. Codes past 599, which no standard defines, share the label `other`.
     pub fn answered(&self, status: StatusCode) {
         self.answers.of(&self.name, status).inc();
     }
@@ -277,38 +277,38 @@ impl RuleMetrics {
         self.answers.counted()
     }
 
-    /// How long requests waited so far: how many at most so many seconds, the shortest first, each beside the ones before;
-    /// in the end all that waited longer.
+    /// Upper bounds of waits in seconds with their counts, the shortest first. Each count excludes shorter waits. The
+    /// last one, without a bound, has all longer waits.
     pub fn waits(&self) -> Vec<(Option<f64>, u64)> {
         self.wait_seconds.counts().collect()
     }
 
-    /// The pace that the configuration asks for, in requests per second; not shown if it asks for none.
+    /// Shows the configured pace, in requests per second; `None` shows none.
     pub fn set_limit_per_second(&self, pace: Option<f64>) {
         let labels = [&*self.name, "config"];
         match pace {
             Some(pace) => self.limit.with_label_values(&labels).set(pace),
-            // It may not be there.
+            // The label may be missing.
             None => drop(self.limit.remove_label_values(&labels)),
         }
     }
 
-    /// One answer spoke of limits, in the words of `dialect`.
+    /// Counts an answer that reported limits in this `dialect`.
     pub fn hinted(&self, dialect: &str) {
         self.hints.with_label_values(&[self.name(), dialect]).inc();
     }
 
-    /// One request needed no slot.
+    /// Counts a request that needed no slot.
     pub fn saved(&self, saving: Saving) {
         self.savings[saving as usize].inc();
     }
 
-    /// One request is sent again.
+    /// Counts a retry.
     pub fn retried(&self, reason: RetryReason) {
         self.retries[reason as usize].inc();
     }
 
-    /// One request has waited this long before it is sent again.
+    /// Counts the wait of a request before its retry.
     pub fn backed_off(&self, reason: RetryReason, time: Duration) {
         self.back_offs[reason as usize].inc_by(time.as_secs_f64());
     }

@@ -1,31 +1,31 @@
-//! Rules that are for some requests of their hosts only. They hold beside the hosts' own rule.
+//! Rules for some requests of their hosts, in addition to the hosts' own rule.
 
 use std::{fmt, str::FromStr};
 
 use super::normal_form::{PathReadings, Segments, unescaped};
 
-/// Which requests to its hosts a rule is for, and what tells its budgets apart.
+/// Requests that a rule matches at its hosts, and the key that gives each value a budget of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Added {
-    /// What their paths look like.
+    /// Pattern of the requests' paths.
     pub path: Option<PathPattern>,
-    /// Their methods; empty means any.
+    /// Methods of the requests; empty means any.
     pub methods: Vec<Box<str>>,
-    /// Header fields that all must be there, in small letters.
+    /// Header fields that must all be present, in small letters.
     pub headers: Vec<Box<str>>,
-    /// What its budgets are told apart by, besides the host.
+    /// Parts of the key that tells the budgets apart, besides the host.
     pub key: Vec<KeyPart>,
-    /// No further rule is for these requests, nor the limits of the hosts' own rule.
+    /// Exempts these requests from further added rules and from the limits of the hosts' own rule.
     pub only: bool,
-    /// It is for those that may not have the [reserve](super::Reserve) of their hosts' own rule.
+    /// Matches requests that may not use the [reserve](super::Reserve) of their hosts' own rule.
     pub patient: bool,
 }
 
-/// What a path looks like: `/v1/{tenant}/*`.
+/// Pattern of a path: `/v1/{tenant}/*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
     segments: Vec<Segment>,
-    /// What follows does not matter.
+    /// Any further segments match.
     open: bool,
 }
 
@@ -36,7 +36,7 @@ enum Segment {
     Named(Box<str>),
 }
 
-/// What tells the budgets of a rule apart.
+/// A part of the key that tells a rule's budgets apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPart {
     /// The host.
@@ -55,20 +55,20 @@ pub enum KeyPart {
     Client,
 }
 
-/// Why a rule is not for a request to one of its hosts.
+/// Reason why a rule does not match a request to one of its hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch<'a> {
-    /// It is for other methods.
+    /// The rule is for other methods.
     Method,
-    /// It is for other paths.
+    /// The rule is for other paths.
     Path,
-    /// It is for requests with this header field.
+    /// The rule is for requests with this header field.
     Header(&'a str),
-    /// They are urgent.
+    /// The request is urgent.
     Urgent,
 }
 
-/// Why a text is no pattern, or no part of a key.
+/// Reason why a text is no pattern, or no part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPart(&'static str);
@@ -76,7 +76,7 @@ pub struct BadPart(&'static str);
 // === impl Added ===
 
 impl Added {
-    /// Why it is not for requests with this method, path and header fields; `None` if it is.
+    /// Reason why the rule does not match a request with this method, path and header fields; `None` if it matches.
     pub fn mismatch(
         &self,
         method: &str,
@@ -92,7 +92,7 @@ impl Added {
         self.headers.iter().find(|header| !has_header(header)).map(|header| Mismatch::Header(header))
     }
 
-    /// Whether the rule matches every request, and so also those inside of a blind tunnel.
+    /// Returns whether the rule matches every request, and so also those inside a blind tunnel.
     pub fn is_for_unseen(&self) -> bool {
         self.path.is_none() && self.methods.is_empty() && self.headers.is_empty()
     }
@@ -102,13 +102,13 @@ impl Added {
         path.iter().filter(|reading| self.path.as_ref().is_none_or(|pattern| pattern.matches(reading)))
     }
 
-    /// Whether no further rule is for a request with this `path`, which it is [for](Self::mismatch). A path that some server
-    /// may read as one of others is no way around their limits.
+    /// Returns whether no further rule applies to a request with this `path`, which [matches](Self::mismatch) this
+    /// rule. If a server may read the path as another one, the limits for that other path hold too.
     pub fn is_only_for(&self, path: &PathReadings<'_>) -> bool {
         self.only && self.matching(path).count() == path.iter().count()
     }
 
-    /// Whether there may be a request that it and the other are for.
+    /// Returns whether a request may match both this rule and the `other` one.
     pub fn overlaps(&self, other: &Self) -> bool {
         let methods = self.methods.is_empty()
             || other.methods.is_empty()
@@ -137,7 +137,7 @@ impl fmt::Display for Mismatch<'_> {
 // === impl PathPattern ===
 
 impl PathPattern {
-    /// Whether it names a segment `name`.
+    /// Returns whether the pattern has a segment called `name`.
     pub fn names(&self, name: &str) -> bool {
         self.position(name).is_some()
     }
@@ -253,7 +253,7 @@ impl fmt::Display for KeyPart {
 }
 
 impl fmt::Display for Added {
-    /// `POST /search with x-batch`: as it names a rule that has no name.
+    /// Default name of the rule: `POST /search with x-batch`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
         if !self.methods.is_empty() {

@@ -1,8 +1,8 @@
-//! How an API's answers are used: whether its limits are believed, and what happens when it fails.
+//! Use of an API's answers: trust in its limits, and reactions to its failures.
 
 use std::num::NonZeroU32;
 
-/// How andante spends an allowance that the API reports.
+/// Way of spending a quota that the API reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spend {
     /// Freely while more than a tenth is left, then evenly until the reset.
@@ -10,44 +10,44 @@ pub enum Spend {
     Mostly,
     /// Evenly from the beginning.
     Even,
-    /// As fast as requests come, to the last one.
+    /// At the pace of the requests, to the last one.
     Greedy,
 }
 
-/// How far what an API tells about its limits is believed.
+/// Trust in the limits that an API reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Only waits that it asks for; its numbers are looked at and not used.
+    /// Obeys only waits that the API asks for; its numbers are shown and not used.
     Waits,
-    /// What is stricter than the limits of the rule.
+    /// Obeys whichever is stricter: the API's limits or the rule's.
     #[default]
     Stricter,
-    /// It knows better than the rule, whose limits hold only until it has spoken.
+    /// Obeys the API: the rule's limits hold only until the API reports its own.
     Api,
 }
 
-/// What is sent again if it fails.
+/// Bounds on sending failed requests again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Request bodies up to this many bytes are kept, to be sent again.
     pub body: u64,
-    /// How often a request is sent at most, whatever became of it; `None` leaves it to the reason.
+    /// Attempts per request at most, for any reason; `None` leaves the bound to the reason.
     pub tries: Option<NonZeroU32>,
 }
 
-/// What is stored of an API's answers, to be used again.
+/// Settings for storing and reusing an API's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePolicy {
-    /// How many bytes of memory it takes.
+    /// Memory for stored answers, in bytes.
     pub bytes: usize,
-    /// Whether the API is asked each time whether an answer is still the same.
+    /// Asks the API before every reuse whether the answer still holds.
     pub always_revalidates: bool,
 }
 
 // === impl Spend ===
 
 impl Spend {
-    /// As it is written in a configuration.
+    /// Value in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mostly => "mostly",
@@ -60,7 +60,7 @@ impl Spend {
 // === impl Trust ===
 
 impl Trust {
-    /// As it is written in a configuration.
+    /// Value in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waits => "waits",
@@ -73,7 +73,7 @@ impl Trust {
 // === impl RetryPolicy ===
 
 impl RetryPolicy {
-    /// How many bytes of a body are kept by default.
+    /// Default of `body`, in bytes.
     pub const BODY: u64 = 1024 * 1024;
 }
 

@@ -1,14 +1,17 @@
-//! Which addresses are one client.
+//! Addresses that count as one client.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses are one client: a fresh address is no fresh share of a queue, of memory, or of a limit for each client.
+/// Addresses that count as one client. With larger groups, a client's new address brings no new share of a queue, of
+/// memory, or of a limit for each client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientIdentity {
-    /// A machine: all loopback addresses are this one, and an IPv6 host has a whole /64 (RFC 6177 §2, RFC 8981).
+    /// A machine is a client: all loopback addresses belong to this one, and an IPv6 host has a whole /64 (RFC 6177
+    /// §2, RFC 8981).
     #[default]
     Machine,
-    /// Each address, for containers that share a /64 and programs that bind loopback addresses of their own.
+    /// Every address is a client, for containers that share a /64 and programs that bind loopback addresses of their
+    /// own.
     Address,
 }
 

@@ -1,28 +1,28 @@
-//! What a rule says that its requests cost: amounts, or where a request itself shows them.
+//! Costs of requests as a rule states them: amounts, or places in the request that show an amount.
 
 use std::{fmt, str::FromStr};
 
 use crate::limit::{Cost, Unit};
 
-/// What a rule says that a request costs: `input-tokens=length, output-tokens=body:max_tokens, points=3`.
+/// Costs of a request under a rule: `input-tokens=length, output-tokens=body:max_tokens, points=3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleCost {
-    /// What every request costs.
+    /// Cost of every request.
     pub known: Cost,
-    /// What is seen of each request, if at all.
+    /// Units whose amount each request may show.
     pub seen: Vec<(Unit, CostSource)>,
 }
 
-/// Where a request shows what it costs.
+/// Place where a request shows its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostSource {
-    /// Its length, times what a byte is; `None`: as much as answers have told of the last ones.
+    /// Length of the body times the amount per byte; `None` uses the amount that recent answers reported.
     Length(Option<PerByte>),
-    /// The first of these members that its JSON body has, a whole number.
+    /// First of these members in the JSON body; its value is a whole number.
     Body(Vec<MemberPath>),
 }
 
-/// How much of a unit a byte is, in millionths.
+/// Amount of a unit per byte, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerByte(u64);
 
@@ -35,17 +35,17 @@ const MILLION: u64 = 1_000_000;
 // === impl RuleCost ===
 
 impl RuleCost {
-    /// Whether it says anything of `unit`, if only where it is seen.
+    /// Returns whether the cost names `unit`, even if only some requests show an amount.
     pub fn names(&self, unit: Unit) -> bool {
         self.known.of(unit).is_some() || self.seen.iter().any(|(seen, _)| *seen == unit)
     }
 
-    /// The units other than requests that it takes of.
+    /// Units that requests cost, other than requests.
     pub fn units(&self) -> impl Iterator<Item = Unit> {
         self.known.others().map(|(unit, _)| unit).chain(self.seen.iter().map(|(unit, _)| *unit))
     }
 
-    /// Whether it takes a look at the body.
+    /// Returns whether the cost depends on the body.
     pub fn is_in_body(&self) -> bool {
         self.seen.iter().any(|(_, source)| matches!(source, CostSource::Body(_)))
     }
@@ -139,7 +139,7 @@ impl fmt::Display for CostSource {
 // === impl PerByte ===
 
 impl PerByte {
-    /// What `bytes` are, rounded up, and at least 1.
+    /// Amount for `bytes`, rounded up, and at least 1.
     pub fn of(self, bytes: u64) -> u32 {
         let amount = (u128::from(self.0) * u128::from(bytes)).div_ceil(MILLION.into());
         u32::try_from(amount).unwrap_or(u32::MAX).max(1)

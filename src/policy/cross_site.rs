@@ -1,4 +1,4 @@
-//! Pages of other sites: any page in a browser on this machine can send requests to loopback.
+//! Requests from pages of other sites: any page in a browser on this machine can send requests to loopback.
 
 use core::net::IpAddr;
 
@@ -9,28 +9,28 @@ use http::{
 
 use super::{Origin, Scheme};
 
-/// Set by browsers, and by no page (W3C Fetch Metadata).
+/// Field that browsers set and pages cannot (W3C Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Top-level domains in which nobody can register names that point here (RFC 6761, RFC 6762, RFC 8375, ICANN's
-/// `internal`; `svc` is Kubernetes').
+/// Top-level domains in which outsiders cannot register names that point here (RFC 6761, RFC 6762, RFC 8375,
+/// ICANN's `internal`; `svc` is Kubernetes').
 const PRIVATE: &[&str] = &["localhost", "local", "internal", "test", "svc", "home.arpa"];
 
 /// The names by which a browser may address andante.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Addresses, and names that always mean this machine. For what listens on loopback: any other name was pointed
-    /// here from outside, so that a foreign page shares an origin with andante (DNS rebinding).
+    /// Addresses, and names that always mean this machine. For listeners on loopback: any other name was pointed here
+    /// from outside, so that a foreign page shares an origin with andante (DNS rebinding).
     Loopback,
-    /// Also names that nobody outside can register: without a dot, or below a private domain.
+    /// Also names that outsiders cannot register: without a dot, or below a private domain.
     Private,
-    /// All. andante cannot know the names that other machines use for it.
+    /// All names: andante cannot know the names that other machines use for it.
     Any,
 }
 
-/// Whether a browser has sent this for a page that is not ours: a plain URL can be asked for by any page, and the
-/// answer would seem to be its own.
+/// Returns whether a browser sent this request for a page that is not ours. Any page can ask for a plain URL, and
+/// the answer would seem to be its own.
 ///
-/// `authority` is what the target itself names, as in HTTP/2; else `Host` does.
+/// `authority` is the target's own authority, as in HTTP/2; without one `Host` counts.
 pub fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, names: Names) -> bool {
     let own = |site: &HeaderValue| matches!(site.as_bytes(), b"none" | b"same-origin");
     let other_site = !fields.get_all(SEC_FETCH_SITE).iter().all(own);
@@ -41,13 +41,14 @@ pub fn is_page_of_others(fields: &HeaderMap, authority: Option<&str>, names: Nam
     other_site || foreign || rebound
 }
 
-/// Whether a page of `origin` comes from `host`; a TLS proxy in front of andante may have made the scheme `https`.
+/// Returns whether a page of `origin` comes from `host`; a TLS proxy in front of andante may have made the scheme
+/// `https`.
 fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
     let authority = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
     !host.is_empty() && authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
-/// Whether `host` is an address, or one of these `names`.
+/// Returns whether `host` is an address, or one of these `names`.
 fn is_known(host: &[u8], names: Names) -> bool {
     let origin = str::from_utf8(host).ok().and_then(|host| Origin::parse(Scheme::Http, host, Some(80)).ok());
     origin.is_some_and(|Origin { host, .. }| {

@@ -8,28 +8,28 @@ use http::HeaderValue;
 
 use super::{Origin, Scheme};
 
-/// How upstreams are reached. The default goes straight there.
+/// Way to reach upstreams. The default connects directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
-    /// Leaves as HTTPS although the worker asked for `http://`.
+    /// Sends requests as HTTPS although the worker asked for `http://`.
     pub secure: bool,
-    /// A parent proxy that everything goes through.
+    /// A parent proxy for all connections.
     pub via: Option<Parent>,
-    /// Requests and answers get no `Via` field.
+    /// Adds no `Via` field to requests and answers.
     pub unannounced: bool,
-    /// Addresses to connect to, in the place of what the name resolves to.
+    /// Addresses to connect to, instead of resolving the host's name.
     pub resolve: Vec<IpAddr>,
-    /// Our own address to connect from.
+    /// Local address to connect from.
     pub source: Option<IpAddr>,
-    /// The name to ask for and to verify in TLS, in the place of the host's.
+    /// Name to send and to verify in TLS, instead of the host's.
     pub sni: Option<String>,
     /// The client certificate, for upstreams that ask for one.
     pub identity: Option<Identity>,
-    /// How long they may take.
+    /// Time limits for the upstreams of the rule.
     pub timeouts: RuleTimeouts,
 }
 
-/// Bounds for the hosts of one rule; `None` leaves a bound to those of all.
+/// Time limits for the hosts of one rule; `None` uses the general limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleTimeouts {
     /// Resolving and connecting to an upstream.
@@ -43,17 +43,17 @@ pub struct RuleTimeouts {
 /// A parent proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// What it speaks.
+    /// Protocol of the proxy.
     pub protocol: ParentProtocol,
     /// Canonical host name or address.
     pub host: Arc<str>,
-    /// Its port.
+    /// Port of the proxy.
     pub port: u16,
-    /// User name and password, as they were before they were percent-encoded.
+    /// User name and password without percent-encoding.
     pub credentials: Option<(String, String)>,
 }
 
-/// What a parent proxy speaks.
+/// Protocol of a parent proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentProtocol {
     /// `http://`: CONNECT for HTTPS, the absolute form for plain HTTP (RFC 9112 §3.2.2).
@@ -65,7 +65,7 @@ pub enum ParentProtocol {
 /// A client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// PEM file with the certificate and what it is signed by.
+    /// PEM file with the certificate and its issuers.
     pub certificate: PathBuf,
     /// PEM file with its key; may be the same file.
     pub key: PathBuf,
@@ -74,14 +74,15 @@ pub struct Identity {
 // === impl Egress ===
 
 impl Egress {
-    /// Whether requests to `origin` are for a parent proxy, which wants them in the absolute form
-    /// (RFC 9112 §3.2.2), and with its [authorization](Parent::authorization).
+    /// Returns whether requests to `origin` go to an HTTP parent proxy. Such requests have the absolute form
+    /// (RFC 9112 §3.2.2) and the parent's [authorization](Parent::authorization).
     pub fn absolute_form(&self, origin: &Origin) -> bool {
         let http = self.via.as_ref().is_some_and(|parent| parent.protocol == ParentProtocol::Http);
         http && origin.scheme == Scheme::Http
     }
 
-    /// Whether requests carry credentials of ours on the way: a client certificate, a parent proxy's password.
+    /// Returns whether requests carry andante's own credentials: a client certificate, or a parent proxy's
+    /// password.
     pub fn lends_credentials(&self) -> bool {
         self.identity.is_some() || self.via.as_ref().is_some_and(|parent| parent.credentials.is_some())
     }
@@ -90,7 +91,7 @@ impl Egress {
 // === impl Parent ===
 
 impl Parent {
-    /// `Proxy-Authorization`, if it wants one (RFC 7617); marked as what must not be shown.
+    /// `Proxy-Authorization`, if the proxy has credentials (RFC 7617); marked as sensitive.
     pub fn authorization(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;
         let mut value =
@@ -101,7 +102,7 @@ impl Parent {
     }
 }
 
-// Never with its password: it is printed where errors are.
+// Leaves out the password, because errors print the proxy.
 impl fmt::Display for Parent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.protocol {

@@ -1,4 +1,4 @@
-//! Gateway routes: paths of ours that stand for an API.
+//! Gateway routes: paths of andante that stand for an API.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use super::Origin;
 /// A path that stands for an API, for clients that take a base URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// What the paths of requests begin with: `/openai`. Never ends in `/`.
+    /// Prefix of the requests' paths: `/openai`. Never ends in `/`.
     pub path: Arc<str>,
-    /// Whose API it is.
+    /// Origin of the API.
     pub to: Origin,
-    /// What comes before the rest of the path there: `/v1`, or nothing. Never ends in `/`.
+    /// Prefix of the paths at the API: `/v1`, or nothing. Never ends in `/`.
     pub base: Arc<str>,
 }

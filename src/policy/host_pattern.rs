@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::origin::{HostError, Origin, Scheme, canonical_host, parse_port, split_port};
 
-/// What the hosts of a rule look like: a name, `*.example.com`, `host:port`, or `*`.
+/// Pattern of a rule's hosts: a name, `*.example.com`, `host:port`, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
     name: HostMatch,
@@ -14,7 +14,7 @@ pub struct HostPattern {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum HostMatch {
     Any,
-    /// Everything below this suffix, which is kept with its leading dot.
+    /// All names below this suffix, which includes its leading dot.
     Below(String),
     Exactly(String),
 }
@@ -22,7 +22,7 @@ enum HostMatch {
 // === impl HostPattern ===
 
 impl HostPattern {
-    /// Whether `origin` is one of the hosts meant.
+    /// Returns whether `origin` matches the pattern.
     pub fn matches(&self, origin: &Origin) -> bool {
         self.port.is_none_or(|port| port == origin.port)
             && match &self.name {
@@ -32,7 +32,7 @@ impl HostPattern {
             }
     }
 
-    /// Whether there may be a host that both mean.
+    /// Returns whether a host may match both patterns.
     pub fn overlaps(&self, other: &Self) -> bool {
         use HostMatch::{Any, Below, Exactly};
         let ports = self.port.is_none() || other.port.is_none() || self.port == other.port;
@@ -47,23 +47,23 @@ impl HostPattern {
             }
     }
 
-    /// Whether it names `host`, and no other, at every port.
+    /// Returns whether the pattern names `host`, and no other, at every port.
     pub fn is_exactly(&self, host: &str) -> bool {
         self.port.is_none() && matches!(&self.name, HostMatch::Exactly(name) if name == host)
     }
 
-    /// Whether it is for one host only, at one port or at all.
+    /// Returns whether the pattern names one host only, at one port or at all.
     pub fn is_single(&self) -> bool {
         matches!(self.name, HostMatch::Exactly(_))
     }
 
-    /// How much `host` is like one of the hosts meant, from 0 to 1: a name that was mistyped is like the right one.
+    /// Likeness of `host` to the pattern, from 0 to 1. A mistyped name is like the right one.
     pub fn likeness(&self, host: &str) -> f64 {
         match &self.name {
             HostMatch::Any => 0.0,
             HostMatch::Exactly(name) => strsim::normalized_damerau_levenshtein(name, host),
             HostMatch::Below(suffix) => {
-                // As many labels as the suffix has.
+                // The tail has the suffix's number of labels.
                 let labels = suffix.matches('.').count();
                 let tail = host.rmatch_indices('.').nth(labels - 1).map_or(host, |(dot, _)| &host[dot + 1..]);
                 strsim::normalized_damerau_levenshtein(&suffix[1..], tail)
@@ -71,7 +71,7 @@ impl HostPattern {
         }
     }
 
-    /// One of the hosts meant, by HTTPS.
+    /// An example of a matching origin, with HTTPS.
     pub fn example(&self) -> Origin {
         let host = match &self.name {
             HostMatch::Any => "any.invalid".to_owned(),
@@ -86,14 +86,14 @@ impl HostPattern {
         self.port
     }
 
-    /// Host and port of a URL as it is copied from a page or a client, without user name and password; `None` for
-    /// what is no URL. They are still to be parsed.
+    /// Host and port of a URL as copied from a page or a client, without user name and password; `None` if `text`
+    /// is no URL. The caller still has to parse them.
     pub fn in_url(text: &str) -> Option<&str> {
         let authority = text.split_once("://")?.1.split(['/', '?', '#']).next()?;
         Some(authority.rsplit_once('@').map_or(authority, |(_, host)| host))
     }
 
-    /// The name that it is, or that all its hosts are below; `None` if it is `*`.
+    /// Name of the single host, or the domain above all hosts; `None` for `*`.
     pub fn name(&self) -> Option<&str> {
         match &self.name {
             HostMatch::Any => None,
@@ -102,8 +102,8 @@ impl HostPattern {
         }
     }
 
-    /// Orders patterns by how much they say: a name beats `*.example.com` beats `*`; a port breaks ties, and of two
-    /// suffixes the longer one wins.
+    /// Orders patterns by how specific they are: a name beats `*.example.com` beats `*`; a port breaks ties, and of
+    /// two suffixes the longer one wins.
     pub(super) fn weight(&self) -> (usize, usize, bool) {
         match &self.name {
             HostMatch::Exactly(_) => (2, 0, self.port.is_some()),

@@ -1,4 +1,4 @@
-//! Which rules hold for a tunnel whose client names another host in its TLS handshake than in its CONNECT.
+//! Rules for a tunnel whose client names different hosts in its TLS handshake and in its CONNECT.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ pub struct NamedTunnel {
 }
 
 impl Rules {
-    /// Whether any rule may be meant for a server name.
+    /// Returns whether any rule may match a server name.
     pub fn may_name(&self) -> bool {
         self.iter().next().is_some() || !self.interception().hosts.is_empty()
     }
 
     /// Returns the verdict about a tunnel to `target` whose ClientHello names `name`.
     ///
-    /// A client that connects to an address has looked up the name itself: the name's rule holds, beside one for the address
-    /// alone. Of two different names the stricter rule holds, and the limits of both: the API behind them may go by either.
+    /// A client that connects to an address has looked up the name itself. So the name's rule holds, and a rule for
+    /// that address alone holds too. Of two different names the stricter rule holds, and the limits of both: the API
+    /// behind them may go by either.
     pub fn named(&self, target: &Origin, name: &Origin) -> NamedTunnel {
         let (own, own_policy) = self.handling(target);
         let unnamed = NamedTunnel { https: own, by_target: true, by_name: false };
@@ -37,7 +38,7 @@ impl Rules {
         if address(target).is_none() {
             return strict;
         }
-        // A rule for all hosts has a lane for each; only the one of the name counts.
+        // A rule for all hosts has a lane for each host; only the name's lane counts.
         let own_rule = self.find(target).is_some() && !Arc::ptr_eq(own_policy, name_policy);
         let https = if own_rule && own_policy.https.is_some() { stricter(own, named) } else { named };
         NamedTunnel { https, by_target: own_rule, by_name: true }
@@ -53,7 +54,7 @@ impl Rules {
         (self.https(origin, policy), policy)
     }
 
-    /// Whether a rule, or the list of intercepted hosts, is for `name`.
+    /// Returns whether a rule, or the list of intercepted hosts, is for `name`.
     fn is_named(&self, name: &Origin) -> bool {
         let policy = self.find(name);
         let listed = || self.https_because(name, policy.unwrap_or(self.unruled())).1 == HttpsReason::Listed;
@@ -61,7 +62,7 @@ impl Rules {
     }
 }
 
-/// The address that the host of `origin` is.
+/// The address in `origin`, if its host is one.
 pub fn address(origin: &Origin) -> Option<IpAddr> {
     origin.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }

@@ -1,16 +1,16 @@
-//! How a network of clients is written, and what is meant as one.
+//! Parses networks of clients, and recognizes texts that were meant as networks.
 
 use core::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-/// Why a text names no network.
+/// Reason why a text names no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
-    /// This has another form.
+    /// The text has another form.
     #[error("expected a network, found {0:?}")]
     Form(String),
-    /// This says two things: a network, and an address in it.
+    /// The text is ambiguous: it names a network and an address in it.
     #[error("\"{0}\" has bits set beyond its prefix")]
     Beyond(IpNet),
 }
@@ -26,10 +26,11 @@ pub fn network(text: &str) -> Result<IpNet, BadNetwork> {
     if network == network.trunc() { Ok(network) } else { Err(BadNetwork::Beyond(network)) }
 }
 
-/// Whether `text` is written like an address or a network, right or wrong: the names `jobs/7`, `1/2` and `2026/11` are not.
+/// Returns whether `text` looks like an address or a network, right or wrong: the names `jobs/7`, `1/2` and `2026/11`
+/// do not.
 pub(super) fn is_like_a_network(text: &str) -> bool {
     let is_address = |text: &str| text.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok();
-    // As many digits as a part of an address may have, in two to four parts.
+    // Two to four parts, each with up to three digits, as in an address.
     let is_part = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_parts = |text: &str, least: usize| text.split('.').all(is_part) && text.split('.').count() >= least;
     let is_groups = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:[]".contains(&byte));
@@ -46,7 +47,7 @@ pub(super) fn is_like_a_network(text: &str) -> bool {
 // === impl BadNetwork ===
 
 impl BadNetwork {
-    /// What to write instead.
+    /// Advice on the right form.
     pub fn hint(&self) -> String {
         match self {
             Self::Form(text) => {

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-/// The value of a key of which a request names several: servers differ in which of them they read. All such requests
-/// share one budget.
+/// Value of a key that a request names several times: servers differ in the one that they read. All such requests share
+/// one budget.
 pub const SEVERAL: &[u8] = b"(several)";
 
 /// A path in segments, without empty ones, `.` and `..`, and with escapes undone.
@@ -17,8 +17,8 @@ pub type Segments<'a> = SmallVec<[Cow<'a, str>; 8]>;
 
 /// The ways in which servers read a path.
 ///
-/// By RFC 3986 an escaped slash and what follows a `;` are a part of their segment. Some servers take the slash for a
-/// separator, drop what follows the `;`, take a backslash for a slash, or undo escapes twice.
+/// By RFC 3986 an escaped slash and the text after a `;` are a part of their segment. Other servers treat an escaped
+/// slash or a backslash as a separator, drop the text after `;`, or undo escapes twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings<'a> {
     strict: Segments<'a>,
@@ -29,7 +29,7 @@ pub struct PathReadings<'a> {
 // === impl PathReadings ===
 
 impl<'a> PathReadings<'a> {
-    /// The readings of `path`, which has no query.
+    /// The readings of `path`, which must have no query.
     pub fn of(path: &'a str) -> Self {
         let mut strict = Segments::new();
         path.split('/').for_each(|segment| push(&mut strict, unescaped(segment)));
@@ -66,7 +66,7 @@ fn push<'a>(segments: &mut Segments<'a>, segment: Cow<'a, str>) {
     }
 }
 
-/// `text` without its escapes. Malformed escapes stay.
+/// Undoes the escapes of `text`. Malformed escapes stay.
 pub fn unescaped(text: &str) -> Cow<'_, str> {
     match unescaped_bytes(text.as_bytes()) {
         Cow::Borrowed(_) => text.into(),
@@ -91,7 +91,7 @@ fn unescaped_bytes(text: &[u8]) -> Cow<'_, [u8]> {
     bytes.into()
 }
 
-/// The value of the parameter `name` of a query: name and value without escapes, `+` for a blank.
+/// The value of the parameter `name` of a query. Escapes in names and values are undone, and `+` is a blank.
 pub fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     let parameters = query.as_bytes().split(|byte| *byte == b'&').map(|parameter| {
         let end = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
@@ -109,17 +109,17 @@ fn form_text(text: &[u8]) -> Cow<'_, [u8]> {
     unescaped_bytes(&blanks).into_owned().into()
 }
 
-/// The value of the field `name` with these `lines`: each blank is one space, none stands outside, and the scheme of a
-/// credential is in one case (RFC 9110 §5.5, §11.1).
+/// Value of the field `name` with these `lines`. Each blank is one space, and blanks at either end are dropped. The
+/// scheme of a credential is in one case (RFC 9110 §5.5, §11.1).
 pub fn field<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
     let credential = matches!(name, "authorization" | "proxy-authorization");
     one_of(lines.map(|line| if credential { self::credential(line) } else { with_single_blanks(line) }))
 }
 
-/// A credential (RFC 9110 §11.4) with its scheme as most write it: `Bearer`.
+/// A credential (RFC 9110 §11.4) with its scheme in the usual case: `Bearer`.
 pub fn credential(line: &[u8]) -> Cow<'_, [u8]> {
     let line = with_single_blanks(line);
-    // A key alone has no scheme, and its case counts.
+    // A bare key has no scheme, and its case matters.
     let end = line.iter().position(|byte| *byte == b' ').unwrap_or_default();
     let is_written_so = |scheme: &[u8]| match scheme {
         [first, rest @ ..] => !first.is_ascii_lowercase() && !rest.iter().any(u8::is_ascii_uppercase),

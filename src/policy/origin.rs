@@ -1,29 +1,29 @@
-//! Where a request goes, and the one spelling of hosts.
+//! Target of a request, and the one spelling of hosts.
 
 use std::{fmt, sync::Arc};
 
-/// Where a request goes, in the one spelling that all spellings of it share: lower case, no trailing dot, IDNA as
-/// ASCII, addresses in their usual form (IPv6 without brackets), the port always present.
+/// Target of a request, in the one form that all its spellings share: lower case, no trailing dot, IDNA as ASCII.
+/// Addresses have their usual form (IPv6 without brackets), and the port is always present.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether it is reached in the clear or by TLS.
+    /// Plain HTTP or TLS.
     pub scheme: Scheme,
     /// Canonical host name or address.
     pub host: Arc<str>,
-    /// Port, the scheme's default filled in.
+    /// Port; the scheme's default if the authority has none.
     pub port: u16,
 }
 
-/// How an upstream is spoken to.
+/// Protocol towards an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `http://`
     Http,
-    /// `https://`, and whatever else a tunnel may hold
+    /// `https://`, and any other content of a tunnel
     Https,
 }
 
-/// Why a host cannot be used.
+/// Reason why a host cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a host, found {found:?}")]
 pub struct HostError {
@@ -47,14 +47,14 @@ impl Origin {
         Ok(Self { scheme, host: canonical_host(host).ok_or_else(wrong)?.into(), port })
     }
 
-    /// The same host by TLS; the port stays, unless it was the one that goes without saying.
+    /// Returns the same host with TLS; the port stays, unless it was the default one.
     pub fn secured(&self) -> Self {
         let usual = self.port == Scheme::Http.default_port();
         let port = if usual { Scheme::Https.default_port() } else { self.port };
         Self { scheme: Scheme::Https, host: self.host.clone(), port }
     }
 
-    /// As `Host` has it: without a port that goes without saying, which some servers compare their names with.
+    /// Value of `Host`: leaves out a default port, because some servers compare `Host` with their names.
     pub fn authority(&self) -> String {
         let mut text = self.to_string();
         if self.port == self.scheme.default_port() {
@@ -77,7 +77,7 @@ impl fmt::Display for Origin {
 // === impl Scheme ===
 
 impl Scheme {
-    /// As URLs have it.
+    /// Scheme of URLs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -85,7 +85,7 @@ impl Scheme {
         }
     }
 
-    /// The port that a URL need not name.
+    /// The port that a URL may leave out.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -110,7 +110,7 @@ pub(super) fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// RFC 9110 §4.2.1 lets a port be digits only; `+443` and the empty string are not ports to us.
+/// Parses a port. RFC 9110 §4.2.1 allows only digits, and andante accepts neither `+443` nor the empty string.
 pub(super) fn parse_port(text: &str) -> Option<u16> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -118,9 +118,10 @@ pub(super) fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0)
 }
 
-/// Case, IDNA, `0x7f.1`, brackets and the trailing dot: one spelling for all (WHATWG URL, host parsing).
+/// The one spelling of a host: unifies case, IDNA, `0x7f.1`, brackets and the trailing dot (WHATWG URL, host
+/// parsing).
 pub(super) fn canonical_host(host: &str) -> Option<String> {
-    // Percent-encoding and user names are legal to the parser below, and only ever a trick here.
+    // The parser below accepts percent-encoding and user names, but here they are only tricks.
     if host.contains(['%', '@', '/', '\\', '?', '#']) || host.chars().any(char::is_whitespace) {
         return None;
     }
@@ -133,7 +134,7 @@ pub(super) fn canonical_host(host: &str) -> Option<String> {
 }
 
 /// Labels of letters, digits, hyphens (RFC 1123 §2.1) and underscores, which occur in names of services. URLs allow
-/// more, but no such name resolves.
+/// other names, but no such name resolves.
 fn is_hostname(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     name.split('.').all(|label| !label.is_empty() && label.bytes().all(fits))

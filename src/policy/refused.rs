@@ -8,7 +8,7 @@ use std::{cell::OnceCell, fmt, str::FromStr};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::{Number, Value};
 
-/// A declaration: an answer of which all tests hold is a refusal.
+/// A declaration: an answer that passes all tests is a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedAnswer {
     tests: Vec<AnswerTest>,
@@ -20,7 +20,7 @@ struct AnswerBody<'a> {
     json: OnceCell<Option<Value>>,
 }
 
-/// One test: what stands at a place of an answer.
+/// A test of a value at a place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AnswerTest {
     place: AnswerPlace,
@@ -34,15 +34,15 @@ enum AnswerPlace {
     Header(HeaderName),
     /// The body as text.
     Body,
-    /// The member of a JSON body at the end of these names; of a list, that of any item.
+    /// The member of a JSON body at the end of these names; in a list, the member of any item.
     Member(Box<[Box<str>]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
-    /// `=`: it is this, letter by letter.
+    /// `=`: equal, letter by letter.
     Is,
-    /// `~`: it contains this, in capital or small letters.
+    /// `~`: contains the value, in capital or small letters.
     Contains,
 }
 
@@ -52,31 +52,31 @@ const EXAMPLE: &str = "write \"body.error.code = TOO_MANY\", \"status = 498\", \
 // === impl RefusedAnswer ===
 
 impl RefusedAnswer {
-    /// Whether it says anything of the body of an answer with this status and these fields.
+    /// Returns whether the decision needs the body of an answer with this status and these fields.
     pub fn asks_for_body(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let (of_body, of_head): (Vec<_>, Vec<_>) = self.tests.iter().partition(|test| test.is_of_body());
         !of_body.is_empty() && of_head.iter().all(|test| test.holds(status, headers, &AnswerBody::of(None)))
     }
 
-    /// Whether every answer with a status that means success is one.
+    /// Returns whether the declaration matches every answer with some success status.
     pub fn takes_success(&self) -> bool {
         let is_success = |test: &AnswerTest| test.place == AnswerPlace::Status && test.value.starts_with('2');
         self.tests.iter().all(is_success)
     }
 
-    /// Whether some answers are refusals because of their bodies.
+    /// Returns whether the declaration tests bodies.
     pub fn is_in_body(&self) -> bool {
         self.tests.iter().any(AnswerTest::is_of_body)
     }
 
-    /// Whether an answer is one of those `declared`. `body` is all of it; of one that was not read nothing is known.
+    /// Returns whether one of the `declared` matches this answer. `body` is complete; `None` if it was not read.
     pub fn matches_any(declared: &[Self], status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
         let body = AnswerBody::of(body);
         declared.iter().any(|of| of.matches(status, headers, &body))
     }
 
     fn matches(&self, status: StatusCode, headers: &HeaderMap, body: &AnswerBody<'_>) -> bool {
-        // Those of the head need no JSON.
+        // The head is tested first, because its tests need no JSON.
         let holds = |of_body: bool| {
             let mut tests = self.tests.iter().filter(move |test| test.is_of_body() == of_body);
             tests.all(|test| test.holds(status, headers, body))
@@ -218,7 +218,7 @@ impl AnswerTest {
         }
     }
 
-    /// Whether the value is this number, however either is written: 17 is 17.0.
+    /// Returns whether the value equals this number, however either is written: 17 is 17.0.
     fn is_number(&self, number: &Number) -> bool {
         match (self.value.parse::<i128>(), number.as_i128()) {
             (Ok(value), Some(number)) => value == number,
@@ -273,7 +273,7 @@ impl AnswerPlace {
     }
 }
 
-/// A name of a member of a JSON body. Signs of other languages for paths are none.
+/// Parses a name of a member of a JSON body. Refuses characters of other path languages.
 fn member(name: &str) -> Result<Box<str>, String> {
     let is_index = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     if is_index || name.contains([']', '*']) {

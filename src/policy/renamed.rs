@@ -1,21 +1,21 @@
-//! Rules for some requests that have another name since a reload: one without a name has that of what it is for, which changes
-//! with each edit of that.
+//! Added rules that changed their name in a reload. A rule without a name is named after the requests that it matches,
+//! so an edit of its match renames it.
 
 use std::sync::Arc;
 
 use super::{Added, Policy, Rules};
 
-/// What a rule was called, and what it is called now.
+/// Pairs of a rule's former and present name.
 pub type RenamedRules = Arc<[(Arc<str>, Arc<str>)]>;
 
-/// More names than these are forgotten, the earliest ones first.
+/// Renames that are remembered; older ones are dropped first.
 const MOST: usize = 64;
 
 impl Rules {
-    /// Which of these rules had another name among `others`, which held before; `known` were renamed until then.
+    /// Returns the rules that had another name among `others`, which held before. `known` holds earlier renames.
     ///
-    /// A rule that is gone is one that is new if the budgets of both are told apart by the same, and both are for the same requests,
-    /// or neither has a name and both have the same limits. Where several are alike nobody knows which of them it is.
+    /// A missing rule and a new rule are the same one if their budgets have the same key and either condition holds.
+    /// Both match the same requests, or both lack a name and have the same limits. Ambiguous matches are ignored.
     pub fn renamed_since(&self, others: &Self, known: &RenamedRules) -> RenamedRules {
         let not_in = |rules: &Self, rule: &Policy| rules.iter().all(|other| other.name != rule.name);
         let added = |rule: &&Arc<Policy>| rule.added.is_some();
@@ -40,7 +40,7 @@ impl Rules {
     }
 }
 
-/// Whether these may be one rule under two names.
+/// Returns whether these may be one rule under two names.
 fn are_alike(one: &Policy, other: &Policy) -> bool {
     let Some((added, of_other)) = one.added.as_ref().zip(other.added.as_ref()) else { return false };
     let requests = one.hosts == other.hosts
@@ -51,7 +51,7 @@ fn are_alike(one: &Policy, other: &Policy) -> bool {
     added.key == of_other.key && added.only == of_other.only && (requests || limits && meet && without_names)
 }
 
-/// A rule without a name has that of its hosts and of what it is for.
+/// A rule without a name is named after its hosts and its match.
 fn is_without_name(rule: &Policy, added: &Added) -> bool {
     rule.name.strip_suffix(&added.to_string()).is_some_and(|hosts| hosts.ends_with(' '))
 }
@@ -72,7 +72,7 @@ mod tests {
         Rules::new(of.iter().map(rule).collect())
     }
 
-    /// What a reload from one to the other finds, `known` before.
+    /// Renames that a reload from `was` to `is` finds, with those `known` before.
     fn renamed(was: &[(&str, &str, &str)], is: &[(&str, &str, &str)], known: &RenamedRules) -> RenamedRules {
         rules(is).renamed_since(&rules(was), known)
     }

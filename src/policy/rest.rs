@@ -1,5 +1,5 @@
-//! What is left of a rule's limits without its reserve: all requests that are not urgent draw on a budget of that, beside the
-//! host's own.
+//! The unreserved rest of a rule's limits. Requests that are not urgent draw on a budget of that size, besides the
+//! host's own budget.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::limit::{Afterwards, CalendarLimit, LimitSpec, lesser};
 // === impl Policy ===
 
 impl Policy {
-    /// What requests draw on that are not urgent, beside this rule, if it has a reserve.
+    /// Rule for requests that are not urgent, in addition to this rule, if this rule has a reserve.
     pub fn besides_reserve(&self) -> Option<Arc<Self>> {
         let reserve = self.turns.reserve.filter(|_| self.added.is_none())?;
         let rest = |limit: &LimitSpec| {
@@ -39,7 +39,8 @@ impl Policy {
         Some(policy.into())
     }
 
-    /// Whether it stands for what is not [reserved](super::Reserve) of another one.
+    /// Returns whether this rule stands for the unreserved rest of another rule's limits (see
+    /// [`Reserve`](super::Reserve)).
     pub fn is_besides_reserve(&self) -> bool {
         self.added.as_ref().is_some_and(|added| added.patient)
     }
@@ -66,7 +67,7 @@ mod tests {
     fn each_limit_has_a_rest_in_its_own_unit() {
         let rest =
             policy("10/s burst 5, 500/min strict, 9000 tokens/min, 100/month in UTC", 10).besides_reserve().unwrap();
-        // Of 500 and of 900, which may leave back to back where nothing else is said, nine tenths.
+        // Nine tenths of 500 and of 900. The default bursts shrink alike.
         let limits = ["9/s burst 4", "450/min burst 450 strict", "8100 tokens/min burst 810", "90/month in UTC"];
         assert_eq!(rest.written_limits(), limits);
         assert_eq!(rest.in_flight, None);
@@ -78,7 +79,7 @@ mod tests {
     fn what_a_store_shares_is_divided_and_what_it_does_not_was_divided_before() {
         let mut policy = policy("100/s, 100/month in UTC", 10);
         policy.turns.reserve = policy.turns.reserve.map(|reserve| reserve.among(NonZeroU32::new(4).unwrap()));
-        // 90 a second of all, of which each has 22.
+        // The members share 90 a second; each one gets 22.
         assert_eq!(policy.besides_reserve().unwrap().written_limits(), ["22/s", "90/month in UTC"]);
     }
 }

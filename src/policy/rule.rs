@@ -1,4 +1,4 @@
-//! One rule, its single values put together.
+//! A rule with all its settings.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::limit::{Afterwards, Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
-/// What becomes of a CONNECT.
+/// Handling of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Https {
     /// A blind tunnel: one permit, however many requests are inside.
@@ -50,118 +50,119 @@ impl Https {
         }
     }
 
-    /// Whether andante reads the requests inside.
+    /// Returns whether andante reads the requests inside.
     pub fn is_seen(self) -> bool {
         self == Self::Intercept
     }
 }
 
-/// A limit whose whole window is less than a request costs.
+/// A limit whose whole window is smaller than a request's cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooSmall {
-    /// The limit, as it would be written.
+    /// The limit, in its notation.
     pub limit: String,
-    /// How much of its unit the request costs: `11`, or `5000 tokens`.
+    /// Cost of the request in the limit's unit: `11`, or `5000 tokens`.
     pub cost: String,
 }
 
-/// One rule: its hosts, and what holds for them.
+/// A rule: its hosts, and the settings for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Names the rule in metrics, logs and `/status`.
     pub name: Arc<str>,
-    /// The hosts it is for; each host that matches has a lane of its own.
+    /// Hosts that the rule matches; each one has a lane of its own.
     pub hosts: Vec<HostPattern>,
-    /// Which of their requests it is for, beside their own rule; `None` makes it their own rule.
+    /// Requests of these hosts that an added rule matches; `None` for the hosts' own rule.
     pub added: Option<Added>,
-    /// All of these must hold.
+    /// Limits, which all hold.
     pub limits: Vec<LimitSpec>,
-    /// These as well.
+    /// Calendar limits, which hold as well.
     pub calendar: Vec<CalendarLimit>,
-    /// What will hold later in the place of all these, if that is known.
+    /// Limits that will replace the present ones later, if known.
     pub afterwards: Option<Afterwards>,
-    /// What a request costs that does not say so itself.
+    /// Cost of a request that states none itself.
     pub cost: Option<RuleCost>,
-    /// How many bytes of a request's body are read before its turn, to see what it costs.
+    /// Body bytes that are read before a request is queued, to find its cost.
     pub read_body: Option<usize>,
-    /// Where its answers say what their requests used.
+    /// Places where answers report what their requests used.
     pub usage: Vec<UsageSource>,
     /// Answers that are refusals, whatever else they look like.
     pub refused: Vec<RefusedAnswer>,
-    /// The units that its limits count, if none of them counts requests: 1 of each is what a request takes of which nobody says it.
+    /// Units that the limits count, if none of them counts requests. A request costs 1 of each of these units unless
+    /// something states its cost.
     pub uncosted: Vec<Unit>,
-    /// How many requests may be on their way at once.
+    /// Limit on requests in flight.
     pub in_flight: Option<InFlightLimit>,
-    /// A ticket that cannot be served within this is refused on arrival.
+    /// Longest wait: a request that cannot be sent within this time is refused on arrival.
     pub max_wait: Duration,
-    /// How many may wait in one lane.
+    /// Requests that may wait in one lane.
     pub max_waiting: usize,
-    /// Whether a request is refused that would wait for longer than clients here stay.
+    /// Refuses requests whose expected wait is longer than clients of this rule stay.
     pub learns_patience: bool,
-    /// Which clients may be urgent, and which clients and flows get more than others.
+    /// Permissions for urgent requests, and weights of clients and flows.
     pub turns: Turns,
     /// The margin for jitter.
     pub margin: MarginSpec,
-    /// Whether private, loopback and link-local targets are allowed although andante listens beyond loopback.
+    /// Allows private, loopback and link-local targets although andante listens beyond loopback.
     pub allow_private: bool,
-    /// What becomes of a CONNECT to its hosts, if the rule says.
+    /// Handling of a CONNECT to the rule's hosts, if the rule states one.
     pub https: Option<Https>,
-    /// How its hosts are reached.
+    /// Way to reach the hosts.
     pub egress: Egress,
-    /// How andante spends an allowance that the API reports.
+    /// Way of spending a quota that the API reports.
     pub spend: Spend,
-    /// How far andante trusts the limits that the API reports.
+    /// Trust in the limits that the API reports.
     pub trust: Trust,
-    /// What is sent again if it fails; `None` passes every answer through.
+    /// Bounds on sending failed requests again; `None` passes every answer through.
     pub retry: Option<RetryPolicy>,
-    /// Whether a failing upstream is left alone for a while.
+    /// Pauses a failing upstream for a while.
     pub breaker: bool,
-    /// What is stored of its answers; `None` stores nothing.
+    /// Settings for storing answers; `None` stores nothing.
     pub cache: Option<CachePolicy>,
-    /// Whether a 304 gives the slot of its request back, because the API does not count it.
+    /// Refunds the slot of a request that is answered 304, because the API does not count it.
     pub free_not_modified: bool,
-    /// Whether identical requests share one call.
+    /// Lets identical requests share one call.
     pub coalesce: bool,
-    /// For how long the answer to a request with an `Idempotency-Key` is kept for further ones with it; `None` leaves the
-    /// key to the API.
+    /// Time for which the answer to a request with an `Idempotency-Key` is kept for later requests with that key;
+    /// `None` leaves the key to the API.
     pub idempotency_keys: Option<Duration>,
-    /// For how long the answer to a request is that of further ones that equal it; zero switches it off.
+    /// Time for which the answer to a request also serves later equal requests; zero switches this off.
     pub deduplicate: Option<Duration>,
-    /// Whether streams of completions are asked to report their usage.
+    /// Asks streams of completions to report their usage.
     pub include_usage: bool,
 }
 
 // === impl Policy ===
 
 impl Policy {
-    /// Whether a store in common shares this limit, which is one of its own.
+    /// Returns whether the fleet's store shares this limit of the rule.
     pub fn shares(&self, limit: &LimitSpec) -> bool {
         self.added.is_none() && limit.rate.per <= LONGEST_PACE
     }
 
-    /// The in-flight limit that a store in common shares. What each andante finds out for itself is its own.
+    /// The in-flight limit that a store in common shares. Limits that each andante learns for itself are not shared.
     pub fn shared_in_flight(&self) -> Option<Amount> {
         self.in_flight.and_then(InFlightLimit::fixed).filter(|_| self.added.is_none())
     }
 
-    /// What logs and `/status` have in the place of a rule's name, for hosts without one.
+    /// Name in logs and `/status` for hosts without a rule.
     pub const UNRULED: &str = "default";
-    /// How long a ticket waits at most unless a rule says otherwise.
+    /// Default of `max_wait`.
     pub const MAX_WAIT: Duration = Duration::from_secs(2 * 3600);
-    /// How many wait in one lane at most unless a rule says otherwise.
+    /// Default of `max_waiting`.
     pub const MAX_WAITING: usize = 100_000;
 
-    /// Whether something is read of the bodies of its answers, so that they must not be compressed.
+    /// Returns whether andante reads bodies of answers, which must then not be compressed.
     pub fn reads_bodies(&self) -> bool {
         self.usage.iter().any(UsageSource::is_in_body) || self.refused.iter().any(RefusedAnswer::is_in_body)
     }
 
-    /// Whether it makes anybody wait.
+    /// Returns whether the rule can make a request wait.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty() || !self.calendar.is_empty() || self.in_flight.is_some()
     }
 
-    /// Keys of the rule that ask for what only the requests themselves show, and so do not apply inside of tunnels.
+    /// Keys of the rule that need the requests themselves, and so do not apply inside tunnels.
     pub fn keys_unseen(&self) -> Vec<&'static str> {
         let added = self.added.as_ref();
         let keys = [
@@ -177,7 +178,7 @@ impl Policy {
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
-    /// The limit that never has room for a request of this cost, if one has not.
+    /// The limit that never has room for a request of this cost, if there is one.
     pub fn too_small_for(&self, cost: &Cost) -> Option<TooSmall> {
         let limits = self.limits.iter().map(|limit| (limit.unit, limit.rate.count, limit as &dyn fmt::Display));
         let calendar = self.calendar.iter().map(|limit| (limit.unit, limit.count, limit as &dyn fmt::Display));
@@ -190,35 +191,35 @@ impl Policy {
         Some(TooSmall { limit: limit.to_string(), cost })
     }
 
-    /// What the smallest of its limits of `unit` holds.
+    /// Smallest amount among the limits of `unit`.
     pub fn least_of(&self, unit: Unit) -> Option<Amount> {
         let limits = self.limits.iter().map(|limit| (limit.unit, limit.rate.count));
         let calendar = self.calendar.iter().map(|limit| (limit.unit, limit.count));
         limits.chain(calendar).filter(|(of, _)| *of == unit).map(|(_, count)| count).min()
     }
 
-    /// Whether only the answer to a request of this cost says all that it takes.
+    /// Returns whether only the answer to a request of this cost shows its full cost.
     pub fn leaves_open(&self, cost: &Cost) -> bool {
         self.usage.iter().any(|source| !cost.says(source.unit))
     }
 
-    /// The units that its limits count; some of them more than once.
+    /// Units that the limits count; some of them more than once.
     pub fn counted(&self) -> impl Iterator<Item = Unit> {
         self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit))
     }
 
-    /// Those of them that are no requests.
+    /// Counted units other than requests.
     pub fn units(&self) -> impl Iterator<Item = Unit> {
         self.counted().filter(|unit| *unit != Unit::REQUESTS)
     }
 
-    /// All limits, as they would be written.
+    /// All limits, in their notation.
     pub fn written_limits(&self) -> Vec<String> {
         let limits = self.limits.iter().map(ToString::to_string);
         limits.chain(self.calendar.iter().map(ToString::to_string)).collect()
     }
 
-    /// What holds for hosts without a rule, unless anybody says otherwise.
+    /// Policy for hosts without a rule, by default.
     pub fn unruled() -> Self {
         Self::new(Self::UNRULED, Vec::new())
     }

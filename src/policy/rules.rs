@@ -1,4 +1,4 @@
-//! All rules together: which of them is for a host.
+//! Set of all rules, and the choice of the rule for a host.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ pub struct Rules {
     interception: Interception,
 }
 
-/// Where CONNECT is intercepted, as far as rules do not say.
+/// Interception of CONNECT where rules do not mention it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interception {
-    /// These hosts (`--intercept`).
+    /// Hosts to intercept (`--intercept`).
     pub hosts: Vec<HostPattern>,
-    /// What becomes of all others.
+    /// Handling of all other hosts.
     pub others: Unlisted,
 }
 
-/// What becomes of a CONNECT to a host that neither its rule nor `--intercept` names.
+/// Handling of a CONNECT to a host that neither its rule nor `--intercept` names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlisted {
     /// A blind tunnel, which is paced by turns if the host has limits (`andante serve`, and `--intercept none`).
@@ -34,14 +34,14 @@ pub enum Unlisted {
     Intercept,
 }
 
-/// What says what becomes of a CONNECT.
+/// Setting that decides how a CONNECT is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpsReason {
     /// The list of intercepted hosts names it.
     Listed,
-    /// Its rule does.
+    /// The host's rule names it.
     Rule,
-    /// Neither does, and this becomes of such hosts.
+    /// The default for unlisted hosts decides, because neither names the host.
     Unlisted(Unlisted),
 }
 
@@ -58,19 +58,19 @@ impl Rules {
         }
     }
 
-    /// The same rules, with `unruled` for hosts that none of them is for.
+    /// Replaces the policy for hosts without a rule with `unruled`.
     pub fn otherwise(self, unruled: Policy) -> Self {
         Self { unruled: unruled.into(), ..self }
     }
 
-    /// The same rules, with those of `others` in the place of equal ones: what has not changed is the same.
+    /// Takes equal rules from `others`, so that unchanged rules stay the same objects.
     pub fn reusing(self, others: &Self) -> Self {
         let same = |rule: Arc<Policy>| others.iter().find(|other| **other == rule).cloned().unwrap_or(rule);
         let unruled = if self.unruled == others.unruled { others.unruled.clone() } else { self.unruled };
         Self { rules: self.rules.into_iter().map(same).collect(), unruled, ..self }
     }
 
-    /// The same rules, with `policy` in the place of the one with this number.
+    /// Replaces the rule at `position` with `policy`.
     pub fn with(&self, position: usize, mut policy: Policy) -> Self {
         limit::settle(&mut policy.limits);
         let mut changed = self.clone();
@@ -78,22 +78,22 @@ impl Rules {
         changed
     }
 
-    /// What holds for hosts without a rule.
+    /// Policy for hosts without a rule.
     pub fn unruled(&self) -> &Arc<Policy> {
         &self.unruled
     }
 
-    /// The same rules, with CONNECT intercepted as `interception` says.
+    /// Intercepts CONNECT according to `interception`.
     pub fn intercepting(self, interception: Interception) -> Self {
         Self { interception, ..self }
     }
 
-    /// Where CONNECT is intercepted, as far as rules do not say.
+    /// Interception of CONNECT where rules do not mention it.
     pub fn interception(&self) -> &Interception {
         &self.interception
     }
 
-    /// What becomes of a CONNECT to `origin`, whose rule is `policy`.
+    /// Handling of a CONNECT to `origin`, whose rule is `policy`.
     pub fn https(&self, origin: &Origin, policy: &Policy) -> Https {
         self.https_because(origin, policy).0
     }
@@ -112,10 +112,10 @@ impl Rules {
         self.https(&Origin { scheme: Scheme::Https, host: host.clone(), port }, policy)
     }
 
-    /// The same, and what says so.
+    /// Handling of a CONNECT to `origin`, with the setting that decides it.
     ///
-    /// Of what a rule and the list of intercepted hosts say, the narrower holds: `*` is not meant for a host that is
-    /// named as one to leave alone. What is refused is refused.
+    /// The narrower pattern of the rule and the list of intercepted hosts decides: `*` does not include a host that a
+    /// rule names as a tunnel. A refusal always holds.
     pub fn https_because(&self, origin: &Origin, policy: &Policy) -> (Https, HttpsReason) {
         let narrowest =
             |hosts: &[HostPattern]| hosts.iter().filter(|host| host.matches(origin)).map(HostPattern::weight).max();
@@ -130,7 +130,7 @@ impl Rules {
                 || self.added(origin).any(|rule| !unseen || rule.added.as_ref().is_some_and(Added::is_for_unseen))
         };
         if let Some(said) = policy.https {
-            // Without a limit there is nothing that turns could keep.
+            // Without a limit, turns have no effect.
             let is_unpaced = said == Https::Turns && !limited(true);
             return (if is_unpaced { Https::Tunnel } else { said }, HttpsReason::Rule);
         }
@@ -143,7 +143,7 @@ impl Rules {
         (https, HttpsReason::Unlisted(self.interception.others))
     }
 
-    /// Whether any CONNECT at all may be intercepted, so that a CA is needed.
+    /// Returns whether any CONNECT may be intercepted, so that a CA is needed.
     pub fn intercepts(&self) -> bool {
         let Interception { hosts, others } = &self.interception;
         let intercepted = |policy: &Arc<Policy>| match policy.https {
@@ -153,7 +153,7 @@ impl Rules {
         !hosts.is_empty() || *others == Unlisted::Intercept || self.rules.iter().any(intercepted)
     }
 
-    /// The rule for `origin`: the one whose pattern says most about it, the earlier one among equals.
+    /// The rule for `origin`: the one with the most specific pattern, the earlier one among equals.
     pub fn find(&self, origin: &Origin) -> Option<&Arc<Policy>> {
         self.position(origin).map(|position| self.get(position))
     }
@@ -171,20 +171,20 @@ impl Rules {
         best.map(|(_, position)| position)
     }
 
-    /// Whether one rule at most, of those for whole hosts, limits requests to `host`, whatever their ports.
+    /// Returns whether at most one rule for whole hosts limits requests to `host`, whatever their ports.
     pub fn limits_alone(&self, host: &Arc<str>) -> bool {
         let limits = |rule: &Policy| !rule.limits.is_empty() || rule.shared_in_flight().is_some();
         let mut limiting = self.of_ports(host).flatten().filter(|rule| limits(&self.rules[*rule]));
         limiting.next().is_none_or(|first| limiting.all(|rule| rule == first))
     }
 
-    /// Whether all requests to `host`, whatever their ports, go by the same rule for whole hosts, or by none.
+    /// Returns whether all requests to `host`, whatever their ports, have the same rule for whole hosts, or none.
     pub fn is_alone(&self, host: &Arc<str>) -> bool {
         let mut rules = self.of_ports(host);
         rules.next().is_none_or(|first| rules.all(|rule| rule == first))
     }
 
-    /// The rules that are for requests to `host`, by the ports that rules tell apart; `None` where there is none.
+    /// Rules for requests to `host`, one for each port that rules distinguish; `None` where a port has no rule.
     fn of_ports(&self, host: &Arc<str>) -> impl Iterator<Item = Option<usize>> {
         let origin = |port| Origin { scheme: Scheme::Http, host: host.clone(), port };
         let patterns = self.rules.iter().filter(|rule| rule.added.is_none()).flat_map(|rule| &rule.hosts);
@@ -193,14 +193,15 @@ impl Rules {
         ports.chain([0]).map(move |port| self.position(&origin(port)))
     }
 
-    /// The rules for some of the requests to `origin`, in the order of writing. They hold beside its own.
+    /// The rules for some of the requests to `origin`, in the order of writing. Added rules hold in addition to the
+    /// origin's own rule.
     pub fn added(&self, origin: &Origin) -> impl Iterator<Item = &Arc<Policy>> {
         let added = self.rules.iter().filter(|rule| rule.added.is_some());
         added.filter(|rule| rule.hosts.iter().any(|host| host.matches(origin)))
     }
 
-    /// All that requests to `origin` may draw on beside its own rule, in order: the rules for some of them, and last what is
-    /// not reserved for urgent ones.
+    /// Rules on which requests to `origin` may draw besides its own: first the added rules in order, then the
+    /// unreserved rest.
     pub fn beside(&self, origin: &Origin) -> impl Iterator<Item = Arc<Policy>> {
         let rest = self.find(origin).and_then(|own| own.besides_reserve());
         self.added(origin).cloned().chain(rest)
@@ -211,7 +212,7 @@ impl Rules {
         &self.rules[position]
     }
 
-    /// All of them.
+    /// All rules, in the order of writing.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
         self.rules.iter()
     }
@@ -220,7 +221,7 @@ impl Rules {
 // === impl Unlisted ===
 
 impl Unlisted {
-    /// Whether hosts with this `policy`, which says nothing of HTTPS, are intercepted.
+    /// Returns whether hosts with this `policy`, which does not mention HTTPS, are intercepted.
     fn includes(self, policy: &Policy) -> bool {
         match self {
             Self::Tunnel => false,
@@ -229,7 +230,7 @@ impl Unlisted {
         }
     }
 
-    /// What remains of it once hosts to intercept are named.
+    /// The default for unlisted hosts once the user names hosts to intercept.
     pub fn besides_named(self) -> Self {
         match self {
             Self::Intercept => Self::InterceptLimited,

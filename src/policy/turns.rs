@@ -1,4 +1,4 @@
-//! What a rule says about the order of waiting requests.
+//! A rule's settings for the order of waiting requests.
 
 use core::net::IpAddr;
 use std::{fmt, num::NonZeroU16, str::FromStr};
@@ -10,27 +10,27 @@ use super::{
     reserve::Reserve,
 };
 
-/// Which clients may be urgent, and which clients and flows get more than others.
+/// Permissions for urgent requests, and weights of clients and flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// The networks that may be more urgent than usual; `None` for all.
+    /// Networks that may use an urgency above the default; `None` for all.
     pub urgent: Option<Vec<IpNet>>,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
-    /// What is kept for urgent requests.
+    /// Share that is reserved for urgent requests.
     pub reserve: Option<Reserve>,
 }
 
 /// The weight of a network or a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedWeight {
-    /// Whose it is.
+    /// Owner of the weight.
     pub of: ShareOf,
-    /// How much more it gets than one of weight 1.
+    /// Share relative to an owner of weight 1.
     pub weight: NonZeroU16,
 }
 
-/// What has a weight.
+/// Client network or flow with a weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShareOf {
     /// Each client in this network, among clients.
@@ -39,16 +39,16 @@ pub enum ShareOf {
     Flow(String),
 }
 
-/// Why a text assigns no weight.
+/// Reason why a text assigns no weight.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadShare {
-    /// It has another form, or no name.
+    /// The text has another form, or no name.
     #[error("not of the form NAME=WEIGHT")]
     Form,
-    /// What it assigns is none.
+    /// The assigned weight is invalid.
     #[error("a weight is a whole number from 1 to 65535")]
     Weight,
-    /// It is written like a network, and is none.
+    /// The name looks like a network, but is not a valid one.
     #[error("{0}: {hint}", hint = .0.hint())]
     Network(#[from] BadNetwork),
 }
@@ -56,12 +56,12 @@ pub enum BadShare {
 // === impl Turns ===
 
 impl Turns {
-    /// Whether the client at `address` may be more urgent than usual.
+    /// Returns whether the client at `address` may use an urgency above the default.
     pub fn may_be_urgent(&self, address: IpAddr) -> bool {
         self.urgent.as_ref().is_none_or(|networks| networks.iter().any(|network| holds(network, address)))
     }
 
-    /// The weight of the client at `address`: that of the smallest network which it is in.
+    /// Weight of the client at `address`: the weight of the smallest network that contains it.
     pub fn weight_of_client(&self, address: IpAddr) -> NonZeroU16 {
         let networks = self.weights.iter().filter_map(|share| match &share.of {
             ShareOf::Clients(network) => holds(network, address).then_some((network.prefix_len(), share.weight)),
@@ -86,7 +86,7 @@ fn holds(network: &IpNet, address: IpAddr) -> bool {
 impl FromStr for AssignedWeight {
     type Err = BadShare;
 
-    /// `live=10`, `10.1.0.0/16=2`: what is not written like a network is the name of a flow.
+    /// Parses `live=10` or `10.1.0.0/16=2`: a name that does not look like a network is a flow.
     fn from_str(text: &str) -> Result<Self, BadShare> {
         let (of, weight) = text.rsplit_once('=').ok_or(BadShare::Form)?;
         let (of, weight) = (of.trim(), weight.trim());

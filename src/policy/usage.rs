@@ -1,19 +1,19 @@
-//! Where answers say what their requests used.
+//! Places in answers that report what their requests used.
 
 use std::{fmt, str::FromStr};
 
 use crate::limit::Unit;
 
-/// Where answers say how much of a unit was used: `output-tokens=completion_tokens`, `points=header:x-points`.
+/// Place that reports the usage of a unit: `output-tokens=completion_tokens`, `points=header:x-points`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSource {
     /// The unit.
     pub unit: Unit,
-    /// Where it is said.
+    /// Place of the report.
     pub place: UsagePlace,
 }
 
-/// Where an answer says something.
+/// Place in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsagePlace {
     /// In this header field.
@@ -25,7 +25,7 @@ pub enum UsagePlace {
 // === impl UsageSource ===
 
 impl UsageSource {
-    /// Whether it is said in the body.
+    /// Returns whether the place is in the body.
     pub fn is_in_body(&self) -> bool {
         matches!(self.place, UsagePlace::Member(_))
     }

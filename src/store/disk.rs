@@ -1,8 +1,8 @@
-//! A store in one file, by `redb`: a copy-on-write tree whose commits are whole or not there, after a kill and after a
-//! power failure.
+//! A store in one file, with `redb`: a copy-on-write tree whose commits are complete or absent, after a kill and after
+//! a power failure.
 //!
-//! The checksum of every page is verified when it is opened: of a file that something else has changed redb may panic
-//! otherwise, at each start again.
+//! The checksum of every page is verified on opening: in a file that something else has changed, redb may panic
+//! otherwise, at every start.
 
 #[cfg(test)]
 pub(crate) mod faulty;
@@ -19,8 +19,8 @@ use redb::{
 
 use super::{Batch, Header, Store, StoreError, Stored};
 
-/// Keeps all in a file, which is opened when it is needed: first, and again once something has failed. After a failure
-/// redb does nothing any more but fail.
+/// A store in one file. Opens the file when it is needed: at first, and again after a failure. After a failure redb
+/// can do nothing but fail.
 pub struct Disk {
     open: Box<dyn Fn() -> Result<Database, StoreError> + Send>,
     database: Option<Database>,
@@ -28,15 +28,15 @@ pub struct Disk {
 
 const LANES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("lanes");
 const HEADER: TableDefinition<'_, (), &[u8]> = TableDefinition::new("header");
-/// What is read again is little: so much of it stays in memory.
+/// Bytes of redb's cache: few pages are read twice.
 const CACHE: usize = 1 << 20;
-/// A file begins with as many zeros until its store is made.
+/// A file begins with this many zeros until its store is made.
 const MAGIC: usize = 9;
 
 // === impl Disk ===
 
 impl Disk {
-    /// The store in `file`, which nobody else has.
+    /// The store in `file`, which no other process uses.
     pub fn in_file(file: File) -> Self {
         // The open file keeps its lock, even if its name is removed or changed.
         Self::over(move || {
@@ -48,13 +48,13 @@ impl Disk {
         })
     }
 
-    /// The same over anything that reads, writes and synchronises.
+    /// The store over any backend that reads, writes and synchronises.
     pub(crate) fn over<B: StorageBackend>(backend: impl Fn() -> io::Result<B> + Send + 'static) -> Self {
         let open = move || open(backend().map_err(|error| StoreError::Failed(error.to_string()))?);
         Self { open: Box::new(open), database: None }
     }
 
-    /// What is in `copy`, the content of a store's file. All that can go wrong is the fault of that.
+    /// Contents of `copy`, the bytes of a store's file. Every failure is reported as damage to the copy.
     pub fn read_copy(copy: &[u8]) -> Result<Stored, StoreError> {
         let backend = InMemoryBackend::new();
         let filled = backend.set_len(copy.len() as u64).and_then(|()| backend.write(0, copy));
@@ -80,7 +80,7 @@ impl Store for Disk {
             Some(database) => database,
             None => (self.open)()?,
         };
-        // Closed if that fails.
+        // A failure drops the database, which closes the file.
         commit(&database, batch)?;
         self.database = Some(database);
         Ok(())
@@ -93,7 +93,7 @@ impl fmt::Debug for Disk {
     }
 }
 
-/// Whether whoever made the store in a file with this content did not get far: nothing was ever in it.
+/// Returns whether the making of the store in this file was interrupted early: nothing was ever in it.
 pub(super) fn is_unmade(copy: &[u8]) -> bool {
     copy.iter().take(MAGIC).all(|byte| *byte == 0)
 }
@@ -133,7 +133,7 @@ fn read(database: &Database) -> Result<Stored, StoreError> {
 
 fn commit(database: &Database, batch: &Batch<'_>) -> Result<(), StoreError> {
     let header = serde_json::to_vec(batch.header).map_err(|error| StoreError::Failed(error.to_string()))?;
-    // Durable, unless somebody says otherwise: returns when the system has synchronised the file.
+    // Durable by default: returns when the system has synchronised the file.
     let transaction = database.begin_write().map_err(failed)?;
     {
         let mut lanes = transaction.open_table(LANES).map_err(failed)?;

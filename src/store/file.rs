@@ -1,4 +1,5 @@
-//! The file of a state, for one process at a time: its lock, and what is set aside because nobody can read it.
+//! The file of a state, for one process at a time: its lock, and states that were set aside because they cannot be
+//! read.
 
 #[cfg(test)]
 mod tests;
@@ -14,81 +15,82 @@ use serde::{Deserialize, Serialize};
 
 use super::{Disk, Header, Reading, Stamp, StoreError, Stored, disk};
 
-/// The lock of a state. Beside the number of its process it says until when that was alive and had written all.
+/// The lock of a state. Holds the process' number, and the time until which that process was alive and had written
+/// everything.
 #[derive(Debug)]
 pub struct StateFile {
     lock: File,
-    /// The state itself, locked as well: somebody may remove the lock beside it, or reach it by a hard link.
+    /// The state itself, locked as well: a user may remove the lock file, or reach the state by a hard link.
     state: File,
 }
 
-/// A state that this process has now.
+/// A state that this process has locked.
 #[derive(Debug)]
 pub struct Opened {
-    /// The lock; given up with the process.
+    /// The lock; released with the process.
     pub file: StateFile,
-    /// The store. It is opened with its first commit, which is where a disk that is full shows.
+    /// The store. The file is opened with the first commit, which is also when a full disk shows.
     pub store: Disk,
-    /// What is in it. The stamp of its header is the latest that is known.
+    /// Contents of the store. The stamp of its header is the latest that is known.
     pub stored: Stored,
-    /// How many commits are known, be it of what was set aside.
+    /// Number of known commits, including those of a state that was set aside.
     pub commits: u64,
-    /// What was there and is not any more.
+    /// Former state, if this process has set it aside.
     pub aside: Option<Aside>,
 }
 
 /// A state that was set aside.
 #[derive(Debug)]
 pub struct Aside {
-    /// Where it is now.
+    /// New path of the state.
     pub path: PathBuf,
-    /// Why; `None` if that was asked for.
+    /// Reason; `None` if the user asked for it.
     pub why: Option<StoreError>,
 }
 
-/// Why a state cannot be had.
+/// Reason why a state cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// The state is locked by another process.
     #[error("the state in {path} is in use by {}", holder(*.pid), path = path.display())]
     InUse {
-        /// Where.
+        /// Path of the state.
         path: PathBuf,
-        /// The number of that process, if the lock says it.
+        /// Number of that process, if the lock contains it.
         pid: Option<u32>,
     },
-    /// The system says no.
+    /// The system reports an error.
     #[error("could not open the state in {path}", path = path.display())]
     Io {
-        /// Where.
+        /// Path of the state.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// What stands in a lock: who has it, and that all was written which had happened by then.
+/// Content of a lock: its owner, and the time until which everything was written.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Heartbeat {
     pid: u32,
-    /// It is true of the store as it was after so many commits.
+    /// Number of the commit for which the stamp is true.
     commits: u64,
     stamp: Stamp,
-    /// A process goes on from there, though the store may not say so: its disk may be full.
+    /// A process continues from this commit. The store may not say so, for example because its disk is full.
     begun: bool,
 }
 
-/// No state of andante's is nearly as large.
+/// Largest file that is read: no state is nearly as large.
 const MOST: u64 = 1 << 30;
-/// A heartbeat is shorter.
+/// Longest heartbeat that is read: a heartbeat is shorter.
 const LINE: u64 = 4096;
 
 // === impl StateFile ===
 
 impl StateFile {
-    /// Takes the state at `path`, which is made if it is not there. One that cannot be read is set aside, and so is any if
-    /// it is to be `forgotten`.
+    /// Takes the state at `path`, which is made if it is not there. An unreadable state is set aside, and so is any
+    /// state if `forget` is set.
     pub fn open(path: &Path, forget: bool) -> Result<Opened, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
@@ -98,7 +100,7 @@ impl StateFile {
         let taken = |file: &File| match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
-                // Advisory: it can be read all the same.
+                // The lock is advisory, so its content is readable.
                 let pid = Some(Heartbeat::read(&lock).pid).filter(|pid| *pid != 0);
                 Err(OpenError::InUse { path: path.to_owned(), pid })
             }
@@ -112,7 +114,7 @@ impl StateFile {
         let mut aside = None;
         if forget {
             heartbeat = Heartbeat::default();
-            // On a full disk it is not longer than it was.
+            // The text does not grow, so a full disk has room for it.
             let _ = file.say(heartbeat.clone());
             if has_content(&file.state).map_err(failed)? {
                 aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: None });
@@ -122,7 +124,7 @@ impl StateFile {
             Ok(stored) => stored,
             Err(Failed::Io(source)) => return Err(failed(source)),
             Err(Failed::Store(why)) => {
-                // Killed before the next store says that something was lost, this does.
+                // In case of a kill before the next store records the loss, the lock records it.
                 heartbeat.commits = heartbeat.commits.max(1);
                 let _ = file.say(heartbeat.clone());
                 aside = Some(Aside { path: set_aside(path).map_err(failed)?, why: Some(why) });
@@ -149,8 +151,8 @@ impl StateFile {
         Ok(Opened { file, store, stored, commits, aside })
     }
 
-    /// All that happened until the stamp of `header` is written. Survives a kill; not always a power failure, which only
-    /// makes the gap longer.
+    /// Records that everything is written that happened until the stamp of `header`. Survives a kill; not always a
+    /// power failure, which only makes the gap longer.
     pub fn beat(&self, header: &Header) -> io::Result<()> {
         let Header { commits, stamp, clean, .. } = header;
         self.say(Heartbeat { pid: 0, commits: *commits, stamp: stamp.clone(), begun: !clean })
@@ -159,13 +161,13 @@ impl StateFile {
     fn say(&self, heartbeat: Heartbeat) -> io::Result<()> {
         let heartbeat = Heartbeat { pid: std::process::id(), ..heartbeat };
         let mut text = serde_json::to_string(&heartbeat).map_err(io::Error::other)?;
-        // As long as what may have stood there.
+        // The padding covers any earlier text.
         text = format!("{text:<400}\n");
         self.lock.write_all_at(text.as_bytes(), 0)
     }
 }
 
-// A program that is being started has all our files for a moment, and would hold the lock on.
+// Unlocks explicitly: a program that is being started holds all open files for a moment, and with them the lock.
 impl Drop for StateFile {
     fn drop(&mut self) {
         let _ = self.lock.unlock();
@@ -174,7 +176,7 @@ impl Drop for StateFile {
 }
 
 impl Heartbeat {
-    /// What stands in `lock`; nothing, if that is no heartbeat.
+    /// Heartbeat in `lock`; the default if the text is no heartbeat.
     fn read(lock: &File) -> Self {
         let mut text = Vec::new();
         let read = lock.take(LINE).read_to_end(&mut text);
@@ -187,7 +189,7 @@ fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// Whether the file holds anything: one that was made a moment ago does not.
+/// Returns whether the file has content: a new file has none.
 fn has_content(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.len() > 0)
 }
@@ -197,8 +199,8 @@ enum Failed {
     Store(StoreError),
 }
 
-/// What is in the store at `path`, in which there were `commits` once. It is read from a copy: a disk that is full, or
-/// cannot be written to, keeps nobody from reading.
+/// Contents of the store at `path`, which had `commits` once. Reads a copy, so that a full or read-only disk does not
+/// prevent reading.
 fn read_store(path: &Path, commits: u64) -> Result<Stored, Failed> {
     let mut file = regular(path).map_err(Failed::Io)?;
     let corrupt = |what: &str| Err(Failed::Store(StoreError::Corrupt(what.to_owned())));
@@ -220,19 +222,19 @@ fn read_store(path: &Path, commits: u64) -> Result<Stored, Failed> {
     Ok(stored)
 }
 
-/// Opens the file at `path` for reading and writing. It is made if it is not there, for its owner alone: it says which
-/// APIs somebody uses.
+/// Opens the file at `path` for reading and writing. Creates a missing file for its owner alone, because its content
+/// shows which APIs the owner uses.
 fn regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        // A pipe would have to be waited for.
+        // Reading a pipe would block.
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no regular file", path.display())))
     }
 }
 
-/// Renames `path` to a name that nobody has.
+/// Renames `path` to an unused name.
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let now = Reading::now().unix_seconds();
     let mut names = (now..).map(|second| beside(path, &format!("aside-{second}")));
@@ -248,7 +250,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns when the name of the file at `path` outlives a loss of power: it stands in its folder, not in the file.
+/// Returns when the name of the file at `path` survives a power failure: the name is in the folder, not in the file.
 pub(crate) fn sync_name(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -1,4 +1,4 @@
-//! Where the members of a fleet meet: the port, and the places that implement it.
+//! The place where the members of a fleet meet: the port, and its implementations.
 
 mod in_memory;
 mod redis;
@@ -12,39 +12,41 @@ use crate::fleet::{MemberId, Reply, Sync};
 
 /// A store that executes the calls of members, one after the other.
 pub trait Ledger: Send + 'static {
-    /// Executes a call. If this fails or is given up, nobody knows whether the call was executed.
+    /// Executes a call. If this fails or is given up, the call may or may not have been executed.
     fn sync(&mut self, call: &Sync) -> impl Future<Output = Result<Reply, LedgerError>> + Send;
 
-    /// What this member is told from now on. A hint may be lost.
+    /// Hints for this member from now on. A hint may be lost.
     fn listen(&mut self, member: MemberId) -> mpsc::Receiver<StoreHint>;
 
-    /// Nobody knows what has become of the last call: the next one goes another way, if there is one.
+    /// Abandons the last call, whose outcome is unknown. The next call uses another connection, if
+    /// there is one.
     fn give_up(&mut self) {}
 }
 
-/// A member is to call soon.
+/// A hint that a member should call soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreHint {
-    /// For the sake of a pool.
+    /// A pool needs the call.
     Pool {
         /// The pool.
         pool: String,
-        /// Its turn has come; otherwise somebody wants what it has.
+        /// This member's turn has come; otherwise another member wants the tokens that this one
+        /// holds.
         turn: bool,
     },
-    /// There are pauses that it does not know.
+    /// There are pauses that the member does not know.
     Pauses,
 }
 
-/// So many hints wait to be heard at most.
+/// Hints that may wait to be received.
 const HINTS: usize = 1024;
 
-/// Why a store did not execute a call, without any password.
+/// Reason why a store did not execute a call, without any password.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LedgerError(pub String);
 
-/// Words by which problems of a store are known, and what to do about them.
+/// Words that identify problems of a store, with advice for each.
 const REMEDIES: [(&str, &str); 6] = [
     ("NOAUTH", "write the store's password into the URL: redis://:PASSWORD@HOST:PORT"),
     ("WRONGPASS", "write the store's user name and password into the URL: redis://USER:PASSWORD@HOST:PORT"),
@@ -57,7 +59,7 @@ const REMEDIES: [(&str, &str); 6] = [
 // === impl LedgerError ===
 
 impl LedgerError {
-    /// What to do about it.
+    /// Advice on solving the problem.
     pub fn remedy(&self) -> &'static str {
         let known = REMEDIES.iter().find(|(words, _)| self.0.contains(words));
         known.map_or("start the store, let this machine reach it, or name another with --store", |(_, remedy)| remedy)

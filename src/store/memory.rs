@@ -1,10 +1,10 @@
-//! A store that ends with the process: for tests, and the measure of what others have to do.
+//! A store that ends with the process: for tests, and as the model of other stores.
 
 use std::collections::BTreeMap;
 
 use super::{Batch, Header, Store, StoreError, Stored};
 
-/// Keeps all in memory.
+/// Keeps everything in memory.
 #[derive(Clone, Debug, Default)]
 pub struct InMemory {
     header: Option<Header>,

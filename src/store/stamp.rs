@@ -1,8 +1,8 @@
-//! Where one process' clock ended, so that the next one's goes on from there.
+//! The last instant of one process' clock, from which the next process' clock continues.
 //!
-//! On the same start of the machine the time in between is known exactly, whatever was done to the system's clock. Across
-//! a restart of the machine only that clock tells. Set back, it looks as if no time had passed, and limits wait longer
-//! than they would have to. Set forward, nobody can know.
+//! On the same start of the machine the time in between is known exactly, whatever was done to the system's clock.
+//! Across a restart of the machine only that clock tells. If it was set back, no time seems to have passed, and limits
+//! wait longer than necessary. If it was set forward, the error cannot be detected.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{self, Clock, Instant, nanos};
 
-/// One instant by three clocks, in nanoseconds.
+/// An instant on three clocks, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stamp {
-    /// By andante's.
+    /// On andante's clock.
     pub at: Instant,
     /// Since 1970.
     wall: u64,
     /// Since the machine was started.
     since_boot: u64,
-    /// Which of its starts that was.
+    /// Id of that start of the machine.
     boot: Option<String>,
 }
 
-/// What the machine's clocks say.
+/// Readings of the machine's clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     wall: u64,
@@ -33,19 +33,19 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Now.
+    /// Present readings.
     pub fn now() -> Self {
         let (since_boot, boot) = clock::since_boot();
         Self { wall: nanos(clock::wall()), since_boot: nanos(since_boot), boot }
     }
 
-    /// What they would say on a machine of a test.
+    /// Readings on a test's machine.
     #[cfg(test)]
     pub(crate) fn of(wall: Duration, since_boot: Duration, boot: &str) -> Self {
         Self { wall: nanos(wall), since_boot: nanos(since_boot), boot: Some(boot.to_owned()) }
     }
 
-    /// A clock that goes on from `stamp`.
+    /// A clock that continues from `stamp`.
     pub fn resume(&self, stamp: &Stamp) -> Clock {
         Clock::resume(stamp.at.since(Instant::START) + self.since(stamp))
     }

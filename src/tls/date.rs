@@ -1,4 +1,4 @@
-//! How a time is written in a message about a certificate.
+//! Form of a time in messages about certificates.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! What is wrong with a chain of certificates, in words: which of them it is, and what about it. Decides nothing:
-//! webpki has refused the chain already, and says no more than one word about that.
+//! Explains faults of a certificate chain in words, with the certificate and the fault. Decides nothing: webpki has
+//! already refused the chain, and gives no more than one word as the reason.
 
 use rustls::{
     CertificateError,
@@ -12,7 +12,7 @@ use x509_parser::{
 
 use super::{date::date, der};
 
-/// Why a certificate is refused. Follows "the certificate of so-and-so".
+/// Reason why a certificate is refused. Follows "the certificate of so-and-so".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct CertificateFault {
@@ -20,17 +20,17 @@ pub(super) struct CertificateFault {
     pub(super) hint: &'static str,
 }
 
-/// Certificates as an upstream has shown them, and those that they may end at.
+/// Certificates that an upstream has shown, and the trusted ones at which they may end.
 pub(super) struct Chain<'a> {
     leaf: X509Certificate<'a>,
-    /// What came with it.
+    /// The other certificates that the upstream has shown.
     above: Vec<X509Certificate<'a>>,
     named: Vec<X509Certificate<'a>>,
 }
 
 /// RSA keys that can be verified, in bits.
 const RSA: std::ops::RangeInclusive<usize> = 2048..=8192;
-/// Algorithms that once were in use, by their number (RFC 3279 §2.2, RFC 5758 §3).
+/// Outdated algorithms, by their number (RFC 3279 §2.2, RFC 5758 §3).
 const OUTDATED: [(&str, &str); 6] = [
     ("1.2.840.113549.1.1.2", "MD2"),
     ("1.2.840.113549.1.1.4", "MD5"),
@@ -50,7 +50,7 @@ const ADDRESS: &str = "have the certificate made anew with the address as an IP 
 // === impl Chain ===
 
 impl<'a> Chain<'a> {
-    /// `None` if the first of them cannot be read.
+    /// Parses the chain; `None` if the first certificate cannot be read.
     pub(super) fn read(
         leaf: &'a CertificateDer<'_>,
         above: &'a [CertificateDer<'_>],
@@ -61,7 +61,7 @@ impl<'a> Chain<'a> {
         Some(Self { leaf: read(leaf)?, above: all(above), named: all(named) })
     }
 
-    /// What `error`, which came up while the chain was verified, means for it; `None` if there is no more to say.
+    /// Explains `error`, which came up while the chain was verified; `None` if there is no better explanation.
     pub(super) fn explain(
         &self,
         error: &CertificateError,
@@ -81,12 +81,12 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The handshake was not signed by the key of the certificate, as far as that can be verified.
+    /// Explains a handshake whose signature does not match the certificate's key, as far as that can be verified.
     pub(super) fn explain_handshake(&self) -> Option<CertificateFault> {
         small(&self.leaf).map(|bits| CertificateFault { reason: format!("has {bits}"), hint: RENEW })
     }
 
-    /// A signature that cannot be verified for the key that it was made with.
+    /// Explains a signature with a key that cannot be verified.
     fn small_key(&self) -> Option<CertificateFault> {
         let issuers = self.above.iter().chain(&self.named).filter(|issuer| self.has_signed(issuer));
         let (issuer, bits) = issuers.filter_map(|issuer| Some((issuer, small(issuer)?))).next()?;
@@ -107,7 +107,8 @@ impl<'a> Chain<'a> {
         })
     }
 
-    /// Of the chain's own the dates are told by those who know the words.
+    /// Explains wrong dates of an intermediate certificate. The error itself has the dates of the upstream's own
+    /// certificate.
     fn dates(&self, now: UnixTime) -> Option<CertificateFault> {
         let wrong = |certificate: &X509Certificate<'_>| {
             let at = |time: x509_parser::time::ASN1Time| {
@@ -136,7 +137,7 @@ impl<'a> Chain<'a> {
         })
     }
 
-    /// An address in the place of a name, where clients do not look for addresses (RFC 5280 §4.2.1.6).
+    /// Explains an address among the DNS names, where clients do not look for addresses (RFC 5280 §4.2.1.6).
     fn address_as_name(&self, name: &ServerName<'_>) -> Option<CertificateFault> {
         let ServerName::IpAddress(address) = name else { return None };
         let address = std::net::IpAddr::from(*address).to_string();
@@ -148,7 +149,7 @@ impl<'a> Chain<'a> {
         })
     }
 
-    /// What webpki calls by a word of its own.
+    /// Explains an error that webpki calls by a word of its own.
     fn rule(&self, word: &str) -> Option<CertificateFault> {
         match word {
             "NameConstraintViolation" => {
@@ -187,8 +188,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The first certificate of the chain of which `wrong` knows what is wrong with it, beginning with the upstream's
-    /// own.
+    /// The first certificate of the chain that `wrong` describes, beginning with the upstream's own.
     fn first(&self, wrong: impl Fn(&X509Certificate<'_>) -> Option<String>) -> Option<CertificateFault> {
         if let Some(reason) = wrong(&self.leaf) {
             return Some(CertificateFault { reason, hint: RENEW });
@@ -199,7 +199,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// What is wrong with the size of a certificate's key.
+/// Problem with the size of a certificate's key.
 fn small(certificate: &X509Certificate<'_>) -> Option<String> {
     match certificate.public_key().parsed() {
         Ok(PublicKey::RSA(key)) if !RSA.contains(&key.key_size()) => Some(format!(

@@ -1,4 +1,4 @@
-//! Certificates, keys and lists of the revoked, out of files. Every mistake in them is told at the start.
+//! Reads certificates, keys and revocation lists from files. Reports every mistake in them at the start.
 
 use std::{
     fs, io,
@@ -13,47 +13,47 @@ use rustls::{
 
 use crate::{error::BoxError, policy::Identity};
 
-/// Why TLS cannot be set up as it is configured. Names the file, never what is in it.
+/// Reason why TLS cannot be set up as configured. Names the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("could not read {}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file has nothing of the kind in it that it is named for.
+    /// A file contains no item of the expected kind.
     #[error("{} holds no {what}", path.display())]
     Nothing {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The expected kind.
         what: &'static str,
     },
-    /// A file has something in it that cannot be used.
+    /// A file contains an unusable item.
     #[error("{} holds a {what} that cannot be used", path.display())]
     Unusable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The expected kind.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem with the item.
         source: BoxError,
     },
     /// A client certificate and its key do not belong together.
     #[error("the key in {} is not the one of the certificate in {}", key.display(), certificate.display())]
     OtherKey {
-        /// Where the certificate is.
+        /// File of the certificate.
         certificate: PathBuf,
-        /// Where the key is.
+        /// File of the key.
         key: PathBuf,
     },
-    /// A name to ask for that no certificate could have.
+    /// A configured server name that no certificate could have.
     #[error("{name:?} is not a name that a certificate could have")]
     Name {
-        /// As it is configured.
+        /// The name as configured.
         name: String,
     },
 }
@@ -64,7 +64,7 @@ pub(super) struct PemReader;
 // === impl TlsError ===
 
 impl TlsError {
-    /// What to do next.
+    /// Advice on the next step.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } => "check the path, and that this user may read the file",
@@ -116,7 +116,7 @@ impl PemReader {
 
     fn all<T: PemObject + From<Vec<u8>>>(path: &Path, what: &'static str) -> Result<Vec<T>, TlsError> {
         let bytes = read(path)?;
-        // DER, which is how lists are published: a sequence, where PEM is text.
+        // DER, the usual form of published lists, begins a sequence; PEM is text.
         if bytes.first() == Some(&0x30) {
             return Ok(vec![bytes.into()]);
         }

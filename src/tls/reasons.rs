@@ -1,4 +1,4 @@
-//! What went wrong with TLS, in words, and what to do about it.
+//! Descriptions of TLS failures, with advice.
 
 use std::io;
 
@@ -10,14 +10,15 @@ use crate::{
     policy::Origin,
 };
 
-/// What makes `error` one of TLS, if anything does: an alert can come long after the handshake.
+/// Returns the TLS error inside `error`, if there is one: an alert can come long after the
+/// handshake.
 pub fn failure(origin: &Origin, error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
             return Some(of_tls(origin, tls));
         }
-        // What an `io::Error` wraps is not its source: its source is that one's.
+        // An `io::Error` skips the error that it wraps: its source is the wrapped error's source.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = inner.map_or_else(|| error.source(), |inner| Some(inner as _));
     }
@@ -34,7 +35,7 @@ pub(super) fn of_handshake(origin: &Origin, error: io::Error) -> Error {
     })
 }
 
-/// The host is none that TLS could ask for.
+/// The host has no name that TLS could verify.
 pub(super) fn nameless(origin: &Origin) -> Error {
     Error::Tls { origin: origin.to_string(), source: "its host is no name that a certificate could have".into() }
 }
@@ -91,11 +92,11 @@ fn of_certificate(origin: &Origin, error: &CertificateError) -> Error {
 
 /// The names that a certificate has. webpki prints them as `DnsName("example.com")`.
 fn names(presented: &[String]) -> String {
-    /// Some certificates have hundreds.
+    /// Names that are shown; some certificates have hundreds.
     const MOST: usize = 5;
     let plain = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
-        // They come from a stranger, and may end up on a terminal.
+        // The names are foreign text, and may end up on a terminal.
         inner.trim_matches('"').chars().filter(|c| !c.is_control()).take(253).collect::<String>()
     };
     let shown: Vec<_> = presented.iter().take(MOST).map(plain).collect();
@@ -106,7 +107,7 @@ fn names(presented: &[String]) -> String {
     }
 }
 
-/// As RFC 8446 §6 spells it: `certificate_required`.
+/// Name of an alert as in RFC 8446 §6: `certificate_required`.
 fn alert_name(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::UnknownCA => "unknown_ca".to_owned(),

@@ -23,14 +23,14 @@ use self::pki::{Authority, Pem};
 use super::*;
 use crate::policy::Scheme;
 
-/// Somebody who speaks TLS: takes connections, says `hi`, and waits for them to end.
+/// A TLS server: accepts connections, sends `hi`, and waits for their end.
 struct Upstream {
     port: u16,
     task: JoinHandle<()>,
 }
 
 impl Upstream {
-    /// With a certificate and its key, on any terms.
+    /// A server with a certificate and its key, and default settings.
     async fn start(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
         Self::with(|builder| builder.with_single_cert(chain, key).unwrap()).await
     }
@@ -59,14 +59,14 @@ impl Upstream {
         Self { port, task }
     }
 
-    /// Connects to it, by the name `host`.
+    /// Connects to the server by the name `host`.
     async fn reach(&self, client: &TlsClient, host: &str) -> Result<(TlsStream<TcpStream>, Protocol), Error> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (origin, patience) = (origin(host), std::time::Duration::from_secs(10));
         tokio::time::timeout(patience, client.connect(&origin, stream, false)).await.expect("it ends")
     }
 
-    /// Connects, and tells why that failed: what is wrong, and what to do.
+    /// Connects, and returns the description of the failure and the advice.
     async fn refusal(&self, tls: &Tls, host: &str) -> (String, &'static str) {
         let error = self.reach(&tls.plain, host).await.unwrap_err();
         assert_eq!((error.status().as_u16(), error.proxy_status()), (502, "tls_certificate_error"), "{error}");
@@ -85,7 +85,7 @@ fn origin(host: &str) -> Origin {
     Origin { scheme: Scheme::Https, host: host.into(), port: 443 }
 }
 
-/// TLS that believes `authority`, besides the system's.
+/// TLS that trusts `authority`, besides the system's roots.
 fn believing(authority: &Authority) -> Tls {
     let file = Pem::file(authority.pem());
     Tls::new(&[file.path()], &[], &Rules::default()).unwrap()

@@ -1,4 +1,4 @@
-//! Whom to believe.
+//! Trust in certificates of upstreams.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     policy::Origin,
 };
 
-/// The system's trust store and what was named besides it.
+/// The system's trust store, and the certificates that are configured besides it.
 pub(super) struct TrustRoots {
     /// The certificates of `upstream-ca`.
     named: Vec<CertificateDer<'static>>,
@@ -35,8 +35,9 @@ pub(super) struct TrustRoots {
     verifier: OnceCell<Arc<dyn ServerCertVerifier>>,
 }
 
-/// What rustls has, with two additions: it says more about whom it does not know, and a certificate that was named is
-/// believed although it is an authority's too. That is how `openssl req -x509` makes them, and how others are content.
+/// rustls' verifier with two additions. The verifier's errors say more about unknown issuers. A certificate in
+/// `upstream-ca` is accepted as a server's own although it is also marked as an authority: `openssl req -x509` makes
+/// such certificates, and other clients accept them.
 #[derive(Debug)]
 struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
@@ -44,7 +45,7 @@ struct Verifier {
     revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
-/// Why a certificate is not believed, where rustls would not know the words.
+/// Reason why a certificate is not trusted, where rustls has no words for it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrusted {
     #[error("cannot be verified: this machine trusts no authority at all")]
@@ -81,7 +82,7 @@ impl TrustRoots {
         Ok(Self { named, revoked, provider, verifier: OnceCell::new() })
     }
 
-    /// Reads the system's trust store the first time.
+    /// The verifier; the first call reads the system's trust store.
     pub(super) async fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Untrusted> {
         self.verifier.get_or_try_init(|| self.verify()).await.cloned()
     }
@@ -92,16 +93,16 @@ impl TrustRoots {
         roots.add_parsable_certificates(self.named.iter().cloned());
         let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), self.provider.clone())
             .with_crls(self.revoked.iter().cloned())
-            // Lists are of some authorities; those of others have said nothing.
+            // Lists cover some authorities only; other authorities have published none here.
             .allow_unknown_revocation_status()
             .build();
-        // The lists have been read before: it is authorities that are missing.
+        // The lists were checked before, so authorities are missing.
         let inner = inner.map_err(|_| Untrusted::NoAuthority)?;
         Ok(Arc::new(Verifier { inner, named: self.named.clone(), revoked: self.revoked.clone() }))
     }
 }
 
-/// Reads `lists` as they will be read, with an authority that signs nothing.
+/// Parses `lists` as a verifier does, with an authority that signs nothing.
 fn check_lists(
     lists: &[CertificateRevocationListDer<'static>],
     provider: &Arc<CryptoProvider>,
@@ -115,7 +116,7 @@ fn check_lists(
 
 fn system_roots() -> Result<RootCertStore, Untrusted> {
     let found = rustls_native_certs::load_native_certs();
-    // What is read is kept: half a store would be half a store for ever.
+    // The result is kept, so half a store would stay until the end of the process.
     if found.errors.iter().any(|error| is_exhaustion(error)) {
         return Err(Untrusted::NoDescriptor);
     }
@@ -149,7 +150,7 @@ impl ServerCertVerifier for Verifier {
                 }
             }
             Err(rustls::Error::InvalidCertificate(CertificateError::Other(other))) if is_authority(other) => {
-                // Its dates have been checked by now; its name has not.
+                // The dates have been checked by now; the name has not.
                 if self.named.contains(certificate) {
                     verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                     return Ok(ServerCertVerified::assertion());
@@ -191,7 +192,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Says why a signature of the handshake is wrong, if that is known.
+/// Explains a wrong signature of the handshake, if the reason is known.
 fn explained<T>(outcome: Result<T, rustls::Error>, certificate: &CertificateDer<'_>) -> Result<T, rustls::Error> {
     let wrong = matches!(outcome, Err(rustls::Error::InvalidCertificate(CertificateError::BadSignature)));
     match Chain::read(certificate, &[], &[]).filter(|_| wrong).and_then(|chain| chain.explain_handshake()) {
@@ -200,7 +201,7 @@ fn explained<T>(outcome: Result<T, rustls::Error>, certificate: &CertificateDer<
     }
 }
 
-/// Whether this is webpki's complaint about `CA:TRUE` in a server's certificate. rustls keeps its type to itself.
+/// Returns whether this is webpki's error about `CA:TRUE` in a server's certificate. rustls keeps its type private.
 fn is_authority(error: &OtherError) -> bool {
     error.0.to_string() == "CaUsedAsEndEntity"
 }

@@ -1,4 +1,4 @@
-//! What each change asks for.
+//! Bodies of the requests for changes.
 
 use std::time::Duration;
 
@@ -28,18 +28,18 @@ pub(super) const PATHS: [&str; 8] = [
     "/api/v1/drain",
 ];
 
-/// A lane; without `rule` all of the host, and without `host` every one.
+/// A lane; without `rule` all lanes of the host, and without `host` all lanes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaneChange {
     rule: Option<String>,
     host: Option<String>,
-    /// For how long, for example `10m`.
+    /// Duration, for example `10m`.
     #[serde(rename = "for")]
     length: Option<String>,
 }
 
-/// Limits for a while, in the place of a rule's own.
+/// Temporary limits, instead of a rule's own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LimitChange {
@@ -49,7 +49,7 @@ struct LimitChange {
     length: String,
 }
 
-/// Weights, in the place of a rule's own.
+/// Weights, instead of a rule's own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WeightsChange {
@@ -57,7 +57,7 @@ struct WeightsChange {
     weights: Vec<String>,
 }
 
-/// The requests of a client that wait in a lane, or in all of a host; or those of one of its flows.
+/// The waiting requests of a client, or of one of its flows, in one lane or in all lanes of a host.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlowChange {
@@ -67,12 +67,12 @@ struct FlowChange {
     flow: Option<String>,
 }
 
-/// Nothing else is said.
+/// A change without parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoChange {}
 
-/// What the request to `path` asks for, and of which lanes.
+/// The change that a request to `path` asks for, and its lanes.
 pub(super) async fn asked(
     path: &str,
     fields: &HeaderMap,

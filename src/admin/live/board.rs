@@ -1,4 +1,4 @@
-//! What pages show at present, and what has changed since the turn before. Knows of no page and reads no clock.
+//! Present content of the live pages, and its changes since the previous turn. Knows of no page and reads no clock.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,37 +11,36 @@ use crate::admin::{
     status::{FlowStatus, LaneStatus, LimitSource, Status},
 };
 
-/// Pages list at most so many lanes: those where most wait.
+/// Lanes that pages list at most: the ones with the most waiting requests.
 const LANES: usize = 1000;
-/// So many of the last events are shown to a page when it is opened.
+/// Number of recent events that a new page gets.
 const NEWS: usize = 100;
 
-/// What pages show.
+/// Content of the pages.
 #[derive(Default)]
 pub(super) struct Board {
-    /// Counts the turns.
+    /// Number of turns.
     number: u64,
-    /// The newest event's.
+    /// Number of the newest event.
     newest: u64,
     lanes: HashMap<LaneName, ShownLane>,
     news: VecDeque<News>,
-    /// All but the lanes, as JSON.
+    /// Everything but the lanes, as JSON.
     status: String,
 }
 
-/// A lane as pages show it.
+/// A lane in the form of the pages.
 #[derive(Default)]
 struct ShownLane {
-    /// Its row, as JSON.
+    /// Row of the lane, as JSON.
     row: String,
     /// Requests per second.
     pace: f64,
-    /// In which turn it was listed last.
+    /// Turn in which the lane was listed last.
     seen: u64,
 }
 
-/// A row of the page's table. Instants are in seconds since the start, so that a lane in which nothing happens does not
-/// change.
+/// A row of the page's table. Instants are in seconds since the start, so that an idle lane does not change.
 #[derive(Serialize)]
 struct LaneRow<'a> {
     rule: &'a str,
@@ -61,7 +60,7 @@ struct LaneRow<'a> {
     limits: Vec<LimitCell<'a>>,
     gate: Option<GateCell<'a>>,
     drained_at_s: Option<f64>,
-    /// The flow of which most wait.
+    /// The flow with the most waiting requests.
     flow: Option<&'a FlowStatus>,
     error: Option<ErrorCell<'a>>,
 }
@@ -86,14 +85,14 @@ struct ErrorCell<'a> {
     at_s: f64,
 }
 
-/// What a page is told of the lane that it has opened.
+/// Data about the lane that a page has opened.
 #[derive(Serialize)]
 struct OpenedLane<'a> {
     name: String,
     /// `None` if there is no such lane.
     detail: Option<LaneDetail>,
     pace: f64,
-    /// How many waited, every 5 seconds, the oldest first.
+    /// Waiting requests every 5 seconds, the oldest first.
     history: Vec<u32>,
     news: Vec<&'a News>,
 }
@@ -101,18 +100,18 @@ struct OpenedLane<'a> {
 // === impl Board ===
 
 impl Board {
-    /// The number of the newest event that is known.
+    /// The number of the newest known event.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Forgets everything but the numbers, while nobody looks.
+    /// Forgets everything but the numbers, while no page is open.
     pub(super) fn clear(&mut self) {
         let (number, newest) = (self.number, 0);
         *self = Self { number, newest, ..Self::default() };
     }
 
-    /// andante as it is now, and what happened since. Returns the number of this turn, and what has changed.
+    /// Takes the present status and the events since the last turn. Returns the number of this turn, and the changes.
     pub(super) fn update(&mut self, status: Status, news: Vec<News>) -> (u64, Bytes) {
         self.number += 1;
         let mut status = status.waiting_first(LANES);
@@ -145,13 +144,13 @@ impl Board {
         (number, turn(false, &self.status, &changed, &gone, &fresh))
     }
 
-    /// All there is to show, and the number of the turn that it is of.
+    /// The complete content, and the number of its turn.
     pub(super) fn whole(&self) -> (u64, Bytes) {
         let rows: Vec<_> = self.lanes.values().map(|shown| shown.row.as_str()).collect();
         (self.number, turn(true, &self.status, &rows, &[], &self.news))
     }
 
-    /// What is told of the lane called `name`.
+    /// Data about the lane called `name`.
     pub(super) fn lane(
         &self,
         name: &LaneName,
@@ -206,7 +205,7 @@ impl<'a> LaneRow<'a> {
     }
 }
 
-/// A pace with the digits that matter: a row is sent anew whenever it changes.
+/// A pace with its significant digits: every change sends the row again.
 fn rounded(pace: f64) -> f64 {
     if pace < 1.0 { (pace * 100.0).round() / 100.0 } else { tenths(pace) }
 }
@@ -215,7 +214,7 @@ fn tenths(seconds: f64) -> f64 {
     (seconds * 10.0).round() / 10.0
 }
 
-/// `value`, which has no map with keys that are no strings, on one line.
+/// `value` on one line, without maps whose keys are not strings.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }

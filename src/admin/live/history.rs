@@ -1,10 +1,11 @@
-//! How many waited in each lane during the last quarter of an hour. Lanes where nobody waited cost nothing.
+//! Waiting requests in each lane during the last quarter of an hour. Lanes without waiting requests cost
+//! nothing.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::admin::detail::{LaneName, QueueLength};
 
-/// So many samples are remembered of a lane.
+/// Samples that are kept of a lane.
 const SAMPLES: usize = 180;
 
 /// The queues' lengths over time.
@@ -14,7 +15,7 @@ pub(super) struct History(HashMap<LaneName, VecDeque<u32>>);
 // === impl History ===
 
 impl History {
-    /// How many wait now. Lanes that are not named have nobody waiting.
+    /// Adds the present lengths. Lanes that are not named have no waiting requests.
     pub(super) fn add(&mut self, queues: &[QueueLength]) {
         for samples in self.0.values_mut() {
             if samples.len() == SAMPLES {
@@ -33,7 +34,7 @@ impl History {
         self.0.retain(|_, samples| samples.iter().any(|waiting| *waiting > 0));
     }
 
-    /// How many waited in this lane, the oldest sample first; nobody did before the first.
+    /// Waiting requests in this lane, the oldest sample first; before that sample the queue was empty.
     pub(super) fn of(&self, lane: &LaneName) -> impl Iterator<Item = u32> {
         self.0.get(lane).into_iter().flatten().copied()
     }

@@ -1,4 +1,4 @@
-//! A body that goes on for as long as the page is open.
+//! A body that lasts for as long as the page is open.
 
 use std::{
     convert::Infallible,
@@ -14,10 +14,10 @@ use http_body::{Body, Frame};
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
-/// Takes what the body is made of.
+/// Sender of the body's frames.
 pub(super) type FrameSender = mpsc::Sender<Bytes>;
 
-/// Whether a stream goes on: set whenever the client has taken something.
+/// Progress of a stream: set whenever the client has taken a frame.
 #[derive(Clone, Default)]
 pub(in crate::admin) struct StreamProgress(Arc<AtomicBool>);
 
@@ -32,7 +32,7 @@ pub(super) fn event(name: &str, json: &str) -> Bytes {
     format!("event: {name}\ndata: {json}\n\n").into()
 }
 
-/// A body, and what it is made of.
+/// A body, and the sender of its frames.
 pub(super) fn channel(progress: StreamProgress) -> (FrameSender, Streamed) {
     let (sender, frames) = mpsc::channel(2);
     (sender, Streamed { frames, progress })
@@ -41,7 +41,7 @@ pub(super) fn channel(progress: StreamProgress) -> (FrameSender, Streamed) {
 // === impl StreamProgress ===
 
 impl StreamProgress {
-    /// Whether it went on since this was asked last.
+    /// Returns whether the client has taken a frame since the last call.
     pub(in crate::admin) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }

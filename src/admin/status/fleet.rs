@@ -1,49 +1,49 @@
-//! What `/status` says of the fleet.
+//! `/status` fields about the fleet.
 
 use serde::{Deserialize, Serialize};
 
-/// How budgets are shared with other andantes.
+/// Sharing of budgets with other andantes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FleetStatus {
-    /// Where the store is, without its password.
+    /// Address of the store, without its password.
     pub store: String,
-    /// How this andante stands with it: `joining`, `learning`, `shared`, `silent` (the store does not answer, and the lease
-    /// goes on), or when the lease is over `cut-off` (nothing leaves), `floor` (this andante's floor does) or `open` (the
-    /// limits may be exceeded).
+    /// Relation of this andante to the store: `joining`, `learning`, `shared`, or `silent` (the store does not answer,
+    /// and the lease still holds). After the lease: `cut-off` (no request leaves), `floor` (requests leave within this
+    /// andante's floor) or `open` (the limits may be exceeded).
     pub standing: String,
-    /// What the store knows this andante by, until it ends.
+    /// Id of this andante in the store, until it ends.
     pub member: Option<String>,
-    /// How many andantes have a lease.
+    /// Number of andantes with a lease.
     pub members: u32,
-    /// How often the store has begun anew.
+    /// Number of times that the store has started over.
     pub epoch: u64,
-    /// Time until the lease is over; 0 if it is.
+    /// Time until the lease ends; 0 after its end.
     pub lease_left_s: f64,
-    /// Calls of the store that were answered, and that were not.
+    /// Calls of the store that were answered.
     pub calls_total: u64,
-    /// See there.
+    /// Calls of the store that were not answered.
     pub failed_calls_total: u64,
-    /// How long the last of them took.
+    /// Duration of the last call.
     pub last_call_ms: f64,
-    /// What is wrong with the store, if anything is.
+    /// Problem of the store, if there is one.
     pub problem: Option<String>,
 }
 
-/// How many units of a limit are held here, of those that all andantes share.
+/// Units of a fleet-wide limit that this andante holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShareStatus {
-    /// How many are here, in use or not.
+    /// Units here, in use or not.
     pub held: u32,
-    /// Of these: what may be used now.
+    /// Units that may be used now.
     pub free: u32,
-    /// How many are this andante's beside them, which the store never lends.
+    /// Units of this andante's own besides these, which the store never lends.
     #[serde(default)]
     pub own: u32,
-    /// How many are due to this andante.
+    /// Units that are due to this andante.
     pub target: f64,
-    /// Whether the fleet wants more than there is.
+    /// The fleet wants more units than there are.
     pub wanted: bool,
-    /// For how many seconds the store, which is new or has forgotten, gives out nothing of it yet.
+    /// Seconds for which the store, which is new or has forgotten its data, still withholds the limit.
     #[serde(default)]
     pub opens_in_s: Option<f64>,
 }

@@ -130,7 +130,7 @@ fn the_fullest_limit_is_the_one_that_holds_a_lane_back() {
     assert_eq!(LaneStatus::default().used_ratio(), None);
 }
 
-/// The schema of `name` in the description, with the one that it refers to.
+/// The schema of `name` in the description, and the schema to follow from there.
 fn schema<'a>(description: &'a serde_json::Value, schema: &'a serde_json::Value) -> &'a serde_json::Value {
     let alternatives = schema["oneOf"].as_array().into_iter().flatten();
     let reference = alternatives.chain([schema]).find_map(|schema| schema["$ref"].as_str());

@@ -10,7 +10,7 @@ async fn world() -> AdminServer {
     AdminServer::with_token(vec![lane("api", "a", 5, (1, 9))], Token::new(TOKEN).ok()).await
 }
 
-/// A POST of `body` to `path` with these fields beside those of a client that may do so.
+/// A POST of `body` to `path` with these fields in addition to those of an authorized client.
 fn post(path: &str, fields: &str, body: &str) -> String {
     format!(
         "POST /api/v1/{path} HTTP/1.1\r\n{fields}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

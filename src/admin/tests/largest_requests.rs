@@ -6,10 +6,11 @@ use super::*;
 use crate::clock::assert_linear;
 
 const TOKEN: &str = "0123456789abcdef";
-/// Bytes of a head or a body, of which the pages read 16 KiB.
+/// Length of a head or a body; the pages read up to 16 KiB.
 const LARGEST_BYTES: usize = 15_000;
 
-/// Asserts that each of these requests gets one of the `statuses` in linear time. `request` is told how many bytes it may have.
+/// Asserts that each of these requests gets one of the `statuses` in linear time. `request` gets the number of bytes
+/// that it may have.
 fn check(case: &str, statuses: &[u16], request: impl Fn(usize) -> String) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let lanes = (0..50).map(|number| lane("api", &format!("host-{number}"), 5, (1, 9))).collect();

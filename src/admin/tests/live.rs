@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// What a page is sent.
+/// Events that a page receives.
 struct Events {
     stream: TcpStream,
     read: String,
@@ -81,7 +81,8 @@ async fn a_page_is_shown_all_lanes_first_and_then_those_that_change() {
     assert_eq!((first["whole"].as_bool(), hosts(&first)), (Some(true), vec!["a", "b"]));
     assert_eq!(first["news"][0]["text"], "<b>paused</b>");
     let quiet = events.next("turn").await.unwrap();
-    // Lane a gets older: its oldest request is not known here, so nothing of it changes.
+    // Lane a gets older, but the age of its oldest request is not known here, so nothing of the
+    // lane changes.
     assert_eq!((quiet["whole"].as_bool(), hosts(&quiet), &quiet["news"]), (Some(false), vec![], &Value::Array(vec![])));
     *world.state.lanes.lock() = vec![lane("api", "a", 4, (2, 8))];
     let changed = loop {
@@ -154,7 +155,7 @@ async fn nothing_is_worked_out_while_nobody_looks() {
     let mut events = Events::open(&world, "?lane=api%20a").await;
     let history = events.next("lane").await.unwrap()["history"].clone();
     let history = history.as_array().unwrap();
-    // One sample every 5 s, from the very start.
+    // A sample every 5 s, from the very start.
     assert!((12..=13).contains(&history.len()), "{history:?}");
     assert!(history.iter().all(|waiting| *waiting == 5));
 }

@@ -1,4 +1,4 @@
-//! What is counted of the talk with the store.
+//! Metrics of the calls to the store.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use prometheus::{
 use super::standing::Standing;
 use crate::admin::status::FleetStatus;
 
-/// What is counted of the talk with the store, and what is set whenever metrics are read.
+/// Metrics of the calls to the store, and gauges that are set whenever metrics are read.
 #[derive(Debug)]
 pub(super) struct FleetMetrics {
     calls: IntCounterVec,
@@ -22,7 +22,8 @@ pub(super) struct FleetMetrics {
     lease: Gauge,
 }
 
-/// Times of a call, in seconds: from a store on the same machine to the time after which a call is given up.
+/// Buckets for the times of calls, in seconds: from a store on the same machine to the time after which a
+/// call is given up.
 const BUCKETS: &[f64] = &[0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
 
 // === impl FleetMetrics ===
@@ -32,7 +33,7 @@ impl FleetMetrics {
         const NAMED: &str = "names and labels are constants";
         let calls = Opts::new("andante_store_calls_total", "Calls of the store, by whether they were answered.");
         let calls = IntCounterVec::new(calls, &["outcome"]).expect(NAMED);
-        // Seen from the start, so that the first increase can be computed.
+        // Shown from the start, so that the first increase can be computed.
         for outcome in ["answered", "failed"] {
             drop(calls.with_label_values(&[outcome]));
         }
@@ -52,28 +53,28 @@ impl FleetMetrics {
         }
     }
 
-    /// The store answered after this time.
+    /// Records a call that the store answered after this time.
     pub(super) fn answered(&self, took: Duration) {
         self.calls.with_label_values(&["answered"]).inc();
         self.took.observe(took.as_secs_f64());
     }
 
-    /// The store did not answer.
+    /// Records a call that the store did not answer.
     pub(super) fn failed(&self) {
         self.calls.with_label_values(&["failed"]).inc();
     }
 
-    /// How many calls ended in this way: `answered` or `failed`.
+    /// Number of calls with this outcome: `answered` or `failed`.
     pub(super) fn calls(&self, outcome: &str) -> u64 {
         self.calls.with_label_values(&[outcome]).get()
     }
 
-    /// What they are.
+    /// Descriptions of all metrics.
     pub(super) fn descs(&self) -> Vec<&Desc> {
         self.all().into_iter().flat_map(Collector::desc).collect()
     }
 
-    /// All of them, as things stand.
+    /// Values of all metrics for this `status`.
     pub(super) fn read(&self, status: &FleetStatus) -> Vec<MetricFamily> {
         for standing in Standing::ALL {
             let mode = standing.as_str();

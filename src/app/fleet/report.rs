@@ -1,4 +1,4 @@
-//! How a member stands with the store, for people.
+//! Reports a member's relation to the store, for people.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,27 +16,27 @@ use crate::{
     fleet::{Entry, Lease, MemberId, PoolGrant},
 };
 
-/// What `/status` says where nothing else is wrong.
+/// Problem that `/status` shows if there is no worse one.
 const LOWER: &str = "another andante of the fleet has a lower limit";
 
-/// How it goes, for people.
+/// State of the calls to the store, for people.
 #[derive(Debug)]
 pub(in crate::app) struct FleetReport {
     pub(super) store: String,
     lease: Lease,
     clock: Clock,
     pub(super) last: Mutex<LastCall>,
-    /// Of which pools another member has a lower limit, and which.
+    /// Pools for which another member has a lower limit, with that limit.
     lower: Mutex<HashMap<Arc<str>, u32>>,
     pub(super) metrics: FleetMetrics,
 }
 
-/// How it went last.
+/// State of the last call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastCall {
     pub(super) id: Option<MemberId>,
     pub(super) standing: Standing,
-    /// What the log says, and since when.
+    /// Standing that was logged last, and the time since when.
     pub(super) logged: Standing,
     pub(super) logged_at: Option<Instant>,
     pub(super) members: u32,
@@ -45,7 +45,7 @@ pub(super) struct LastCall {
     pub(super) problem: Option<String>,
     /// There are more members than floors.
     pub(super) crowded: bool,
-    /// How many members divide otherwise what is not lent.
+    /// Number of members with another fleet size or floor.
     pub(super) differing: u32,
 }
 
@@ -88,11 +88,11 @@ impl FleetReport {
         }
     }
 
-    /// The store has told what holds of the limit of `host` of which this member said so much. Says once if another one has a lower
-    /// one, which holds for all.
+    /// Compares the limit of `host` that this member reported with the limit that the store holds. Warns once if
+    /// another member has a lower limit, which then holds for all.
     pub(super) fn told_of_limit(&self, host: &str, said: &Entry, holds: &PoolGrant) {
         let mut lower = self.lower.lock();
-        // What has ended has no limit any more.
+        // A limit that has ended is not compared.
         if said.ends.is_some() || holds.limit >= said.limit {
             if !lower.is_empty() {
                 lower.remove(&said.pool);
@@ -105,7 +105,7 @@ impl FleetReport {
         }
     }
 
-    /// What is not as it should be although requests can leave.
+    /// Problem that exists although requests can leave.
     pub(in crate::app) fn caveat(&self) -> Option<&'static str> {
         match self.last.lock().standing {
             Standing::Floor => Some("without the store: with this andante's floor of each shared limit"),
@@ -117,7 +117,7 @@ impl FleetReport {
         }
     }
 
-    /// Whether requests can leave.
+    /// Returns whether requests can leave.
     pub(in crate::app) fn is_ready(&self) -> bool {
         self.lease.holds(self.clock.now()) || self.lease.goes_on()
     }

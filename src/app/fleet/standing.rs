@@ -1,4 +1,4 @@
-//! How a member stands with the store, and what people are told whenever that changes.
+//! A member's relation to the store, and log lines about its changes.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -11,29 +11,29 @@ use crate::{
     store::{Ledger, LedgerError},
 };
 
-/// What holds the budgets.
+/// Source of the budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The store has not been heard of yet.
+    /// The store has not answered yet.
     #[default]
     Joining,
-    /// The store is new or has forgotten: what nobody reports is not given out yet.
+    /// The store is new or has forgotten its data: it withholds tokens that no member reports.
     Learning,
-    /// All is well.
+    /// The store shares the budgets.
     Shared,
-    /// The store does not answer, and the lease goes on.
+    /// The store does not answer, and the lease still holds.
     Silent,
-    /// The lease is over: nothing leaves.
+    /// The lease has ended: no request leaves.
     CutOff,
-    /// The lease is over: what is never lent leaves.
+    /// The lease has ended: requests leave within the floor, which is never lent.
     Floor,
-    /// The lease is over: each member uses the part that it would have, and nobody watches over the sum.
+    /// The lease has ended: each member uses the share that it would have, and no store guards the sum.
     Open,
 }
 
-/// What `/status` says where nothing worse is wrong.
+/// Problem that `/status` shows if there is no worse one.
 const DIFFERING: &str = "others of the fleet have another fleet-size or floor";
-/// Whether the store answers or not is logged once in this time at most.
+/// Shortest time between two log lines about whether the store answers.
 const QUIET: Duration = Duration::from_secs(2);
 
 // === impl Standing ===
@@ -58,7 +58,8 @@ impl Standing {
 // === impl FleetMember ===
 
 impl<L: Ledger> FleetMember<L> {
-    /// The fleet has `members`, as far as is known: this one is among those that own a floor, unless there are too many.
+    /// Takes the fleet's `members`, as far as they are known. This member is among the owners of a floor, unless there
+    /// are too many members.
     pub(super) fn take_seat(&self, now: Instant, members: u32, differing: u32) {
         let seated = self.lease.count(now, members, differing);
         let crowded = matches!(self.lease.down(), StoreDown::Floor(floor) if members > floor.members.get());
@@ -80,14 +81,14 @@ impl<L: Ledger> FleetMember<L> {
         (last.crowded, last.differing) = (crowded, differing);
     }
 
-    /// Tells people how this member stands with the store, whenever that changes.
+    /// Logs this member's relation to the store, whenever that changes.
     pub(super) fn stand(&self, failed: Option<&LedgerError>) {
         let now = self.clock.now();
         let leased = self.lease.holds(now);
         let unheard = self.report.last.lock().id.is_none();
         if self.failures > 0 && unheard && !self.lease.goes_on() && now.since(self.began) >= self.member.lease_length()
         {
-            // As many as there are said to be: nobody else says anything.
+            // Assumes the configured number of members, because no store reports another one.
             let members = self.size.map_or(1, NonZeroU32::get);
             self.take_seat(now, members, 0);
         }
@@ -107,7 +108,7 @@ impl<L: Ledger> FleetMember<L> {
             (false, Mode::Member) => Standing::Shared,
         };
         let problem = match self.member.mode() {
-            // What it said last is no news as long as it does not answer.
+            // An earlier answer is no news while the store does not answer.
             _ if failed.is_some() => failed.map(ToString::to_string),
             Mode::Deposed => Some("it is no longer the store that counts".to_owned()),
             Mode::NotYet(left) => {
@@ -132,7 +133,7 @@ impl<L: Ledger> FleetMember<L> {
             }
         }
         last.standing = standing;
-        // A store that answers now and then is not worth two lines each time.
+        // A store that answers only sometimes is not worth two lines each time.
         let passing = matches!(standing, Standing::Silent | Standing::Shared);
         if last.logged == standing || passing && last.logged_at.is_some_and(|at| now.since(at) < QUIET) {
             return;

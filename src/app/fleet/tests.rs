@@ -1,4 +1,4 @@
-//! A member and a store that does what it likes, in virtual time.
+//! A member with a misbehaving store, in virtual time.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use crate::{
     store::InMemoryLedger,
 };
 
-/// What a store does with each call.
+/// Behaviour of a store towards each call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Manner {
     Sound,
@@ -76,7 +76,7 @@ impl Ledger for Unruly {
 struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
-    /// What is logged from now on.
+    /// Captures the log from now on.
     fn new() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
@@ -176,7 +176,7 @@ async fn members_with_other_floors_are_told_and_the_last_one_has_none() {
         members.iter().map(|(_, _, _, sharing)| sharing.lease.is_seated()).collect()
     };
     assert_eq!(seated(&members), [true, true, false]);
-    // The others end: there is nobody any more with whom it disagrees.
+    // The others end, so no member is left with another floor.
     for (leave, task, ..) in members.drain(..2) {
         leave.send(()).unwrap();
         task.await.unwrap();

@@ -1,4 +1,4 @@
-//! The end of the earlier process: it serves what it has, and gives lane by lane away.
+//! The end of the earlier process: it serves its open requests, and gives away lane by lane.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use tracing::{info, warn};
 use super::{Successor, Successors};
 use crate::app::{LAST_WORDS, Running};
 
-/// How often lanes are looked for that have nothing to send any more.
+/// Interval of the search for lanes with nothing left to send.
 const LOOK: Duration = Duration::from_millis(20);
-/// For so long a request is awaited from whoever has just connected: from then on it would be refused here.
+/// Time for the first request on a connection that was just accepted: later requests are refused here.
 const JUST_CONNECTED: Duration = Duration::from_millis(100);
-/// How long a lane with an empty queue waits for answers that no limit counts: a refused request is sent again from here,
-/// and a stream of answers may last for minutes.
+/// Time for which a lane with an empty queue waits for answers that no limit counts. A refused request is sent again
+/// from here. A stream of answers may last for minutes.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Running {
-    /// Where later processes ask to take over. Whoever drops it, ends that.
+    /// Offer to later processes that want to take over. Dropping it ends the offer.
     pub fn successors(&mut self) -> Successors {
         std::mem::take(&mut self.successors)
     }
 
-    /// Stops accepting and gives the state to `successor`, lets queued and running requests finish within the configured
-    /// time, and gives each lane away when nothing waits in it any more.
+    /// Stops accepting, and gives the state to `successor`. Queued and running requests may finish within the
+    /// configured time. Gives each lane away when its queue is empty.
     pub async fn hand_over(self, mut successor: Successor) {
         let Self { proxy, drain, mut acceptors, mut tasks, workers, closing, .. } = self;
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining beside the andante that takes over");
@@ -37,7 +37,7 @@ impl Running {
         let lanes = &proxy.lanes;
         tokio::time::sleep(JUST_CONNECTED).await;
         lanes.begin_handover();
-        // Those with nothing to send stand in the state with all that they have sent.
+        // The state already contains everything that lanes with nothing to send have sent.
         drop(lanes.hand_over(ANSWERS_WITHIN));
         if let Some(writer) = &closing.writer {
             writer.release().await;

@@ -19,48 +19,48 @@ use tracing::{error, info, warn};
 use super::{Message, READY, socket_of};
 use crate::{clock::Instant, lane::Lanes, listen, proxy::Proxy};
 
-/// The earlier process, which has given its sockets.
+/// The earlier process, which has passed on its sockets.
 pub(in crate::app) struct Predecessor {
     stream: BufReader<UnixStream>,
     path: PathBuf,
     pid: u32,
-    /// Where workers connect.
+    /// Sockets for workers.
     pub(in crate::app) workers: Vec<TcpListener>,
-    /// Where the admin pages are.
+    /// Socket of the admin pages.
     pub(in crate::app) admin: Option<TcpListener>,
 }
 
-/// What is done about lanes of which nothing was said.
+/// Treatment of lanes that the earlier process never gave.
 const PRESUMED: &str = "their limits count as used to the full since it gave up its state";
 
 /// The lanes of the earlier process on their way to this one.
 pub(in crate::app) struct TakingOver(Option<(JoinHandle<()>, Instant)>);
 
-/// Why andante cannot take over from the process that serves.
+/// Reason why andante cannot take over from the running process.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
-    /// There is no state by which it could be found.
+    /// No state is configured by which the process could be found.
     #[error("could not look for an andante to take over from: no state is kept")]
     NoState,
-    /// It does not give its place.
+    /// The process does not give up its place.
     #[error("could not take over by {path}", path = path.display())]
     Failed {
-        /// The socket by which it was asked.
+        /// The socket of the request.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// The time that the earlier process may take for each of its first answers: it writes its state in between, or takes over
-/// from another one itself.
+/// Longest time for each of the earlier process' first answers. In between it writes its state, or takes over from
+/// another process itself.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
 
 // === impl TakingOver ===
 
 impl TakingOver {
-    /// Begins to take over from `predecessor`, which was known to be alive at `alive`. The receiver hears once that is done,
-    /// or at once if there is nobody to take over from.
+    /// Begins to take over from `predecessor`, which was known to be alive at `alive`. The receiver ends once that is
+    /// done, or at once without a predecessor.
     pub(in crate::app) fn start(
         predecessor: Option<Predecessor>,
         proxy: &Arc<Proxy>,
@@ -78,7 +78,7 @@ impl TakingOver {
         (Self(predecessor.map(begin)), taken)
     }
 
-    /// Ends with this process: lanes that have not come count as used to the full.
+    /// Ends the takeover with this process: lanes that have not arrived count as fully used.
     pub(in crate::app) fn end(self, lanes: &Lanes) {
         if let Some((taking, alive)) = self.0 {
             taking.abort();
@@ -115,8 +115,8 @@ impl Predecessor {
         Ok(Self { stream: BufReader::new(stream), path: path.to_owned(), pid, workers: sockets, admin })
     }
 
-    /// Says that this process is able to serve. Returns once the earlier one has given up its state, with the names of the
-    /// lanes that it keeps for now.
+    /// Declares that this process is ready to serve. Returns once the earlier one has given up its state, with the
+    /// names of the lanes that it keeps for now.
     pub(in crate::app) fn replace(&mut self) -> Result<Vec<String>, TakeOverError> {
         self.replaced().map_err(|source| TakeOverError::Failed { path: self.path.clone(), source })
     }
@@ -132,7 +132,8 @@ impl Predecessor {
         Ok(awaited)
     }
 
-    /// Takes the lanes over that the earlier process gives away, until it has ended. It was known to be alive at `alive`.
+    /// Takes over the lanes that the earlier process gives away, until that process has ended. The process was known to
+    /// be alive at `alive`.
     async fn take_lanes(self, proxy: Arc<Proxy>, alive: Instant) {
         let pid = self.pid;
         let ended = self.lanes_taken(&proxy).await;

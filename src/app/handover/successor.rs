@@ -26,21 +26,21 @@ use crate::{
     listen,
 };
 
-/// A later process that is able to serve.
+/// A later process that is ready to serve.
 #[derive(Debug)]
 pub struct Successor {
     stream: UnixStream,
-    /// Why it hears no more.
+    /// Error after which no messages are sent.
     lost: Option<io::Error>,
 }
 
-/// Where later processes ask for this one's sockets. Without a state, nobody can ask.
+/// Offer of this process' sockets to later processes. Without a state no process can find the offer.
 #[derive(Debug, Default)]
 pub struct Successors(Option<Offer>);
 
 #[derive(Debug)]
 struct Offer {
-    /// The socket file, which is removed when this is dropped; empty once it belongs to the later process.
+    /// The socket file, which is removed when this is dropped; empty once the later process owns it.
     path: PathBuf,
     ready: mpsc::Receiver<Successor>,
     offering: JoinHandle<()>,
@@ -48,14 +48,14 @@ struct Offer {
 
 /// The time that a later process may take to start.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-/// The time that it may take to read a message.
+/// Time that a later process may take to read a message.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
 // === impl Successors ===
 
 impl Successors {
-    /// Offers `workers` and `admin`, on which this process listens, beside the state at `state`. Whoever asks waits until
-    /// everything of the process before this one is `taken`: there is one pair at a time.
+    /// Offers `workers` and `admin`, on which this process listens, beside the state at `state`. Later processes wait
+    /// until everything of the previous process is `taken`: only one pair hands over at a time.
     pub(in crate::app) fn offer(
         state: &Path,
         workers: Vec<TcpListener>,
@@ -63,7 +63,7 @@ impl Successors {
         taken: oneshot::Receiver<()>,
     ) -> io::Result<Self> {
         let path = socket_of(state);
-        // Of a process that has ended: this one has the lock of the state.
+        // A socket file of a process that has ended: this process has the lock of the state.
         if let Err(error) = fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -72,14 +72,14 @@ impl Successors {
         let listener = UnixListener::bind(&path)?;
         let (sender, ready) = mpsc::channel(1);
         let offering = tokio::spawn(async move {
-            // Its sender is gone if there is nobody to take over from.
+            // The sender is dropped at once if there is no predecessor.
             let _ = taken.await;
             offer(listener, workers, admin, sender).await;
         });
         Ok(Self(Some(Offer { path, ready, offering })))
     }
 
-    /// Waits for a later process that is able to serve. From then on the socket file is that process'.
+    /// Waits for a later process that is ready to serve. From then on that process owns the socket file.
     pub async fn next(&mut self) -> Successor {
         let received = match &mut self.0 {
             Some(offer) => offer.ready.recv().await,
@@ -98,7 +98,7 @@ impl Drop for Offer {
     fn drop(&mut self) {
         self.offering.abort();
         if !self.path.as_os_str().is_empty() {
-            // Without it, the next one finds nobody there: no harm.
+            // A leftover socket is dead and harmless.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -120,7 +120,7 @@ async fn offer(
         };
         match asked {
             Ok(successor) => {
-                // Whoever waits for it ends this task.
+                // The receiver of this message ends this task.
                 let _ = ready.send(successor).await;
             }
             Err(error) => warn!(%error, "another andante has asked to take over, and did not; this one goes on"),
@@ -128,7 +128,7 @@ async fn offer(
     }
 }
 
-/// Gives the sockets to a later process, and waits until that is able to serve.
+/// Gives the sockets to a later process, and waits until it is ready to serve.
 async fn introduce(
     mut stream: UnixStream,
     workers: &[TcpListener],
@@ -153,7 +153,7 @@ async fn introduce(
 // === impl Successor ===
 
 impl Successor {
-    /// Says that the state file is free, and that lanes with these names still have something to send.
+    /// Announces that the state file is free, and that lanes with these names still have requests to send.
     pub(in crate::app) async fn released(&mut self, lanes: &Lanes) {
         let awaited = lanes.not_given().iter().map(ToString::to_string).collect();
         self.say(&Message::Released { awaited }).await;
@@ -167,7 +167,7 @@ impl Successor {
         }
     }
 
-    /// Says that all lanes are given away.
+    /// Announces that all lanes are given away.
     pub(in crate::app) async fn ended(mut self) {
         self.say(&Message::Ended).await;
         if let Some(error) = self.lost {
@@ -175,7 +175,7 @@ impl Successor {
         }
     }
 
-    /// Says it, unless something before was not heard.
+    /// Sends `message`, unless an earlier message failed.
     async fn say(&mut self, message: &Message) {
         if self.lost.is_none() {
             let said = async { timeout(READS_WITHIN, self.stream.write_all(&line(message)?)).await? };

@@ -1,6 +1,6 @@
-//! The power fails, again and again, at any moment and within any commit. Of what was not synchronised any sectors are on the
-//! disk, and of the lock, which never is, what was written at any time. In virtual time; the file is read by the way that
-//! each start goes.
+//! The power fails, again and again, at any moment and within any commit. Afterwards the disk may have any of the
+//! sectors that were not synchronised. The lock is never synchronised, so it may have any text that was ever written.
+//! The tests run in virtual time, and read the file as every start does.
 
 use std::{collections::VecDeque, fs};
 
@@ -20,7 +20,7 @@ use crate::{
 /// An API, and the machine on which andante runs.
 struct World {
     policy: Policy,
-    /// At most so many in this time.
+    /// Most requests that the API accepts within this time.
     most: usize,
     per: Duration,
     folder: tempfile::TempDir,
@@ -29,33 +29,33 @@ struct World {
     starts: u32,
     arrived: VecDeque<Instant>,
     accepted: u64,
-    /// How many starts set the state aside.
+    /// Number of starts that set the state aside.
     aside: u32,
     lies: bool,
-    /// How many milliseconds a process lives at most.
+    /// Longest life of a process, in milliseconds.
     longest: u64,
 }
 
-/// One process, from its start to the end of the power.
+/// A process, from its start to the power failure.
 struct Process {
     lanes: Lanes,
     writing: Writing,
     disk: FaultyFile,
-    /// What the lock has said since.
+    /// Texts of the lock since the start.
     locks: Vec<Vec<u8>>,
 }
 
-/// How the power fails.
+/// Time of a power failure.
 #[derive(Clone, Copy)]
 struct Failure {
-    /// So long after the start.
+    /// Time since the start.
     after: Duration,
-    /// Then, or so many operations of the disk later.
+    /// Disk operations after that time; `None` fails at once.
     operations: Option<u32>,
 }
 
 const STEP: Duration = Duration::from_millis(10);
-/// Of 10,000: 1%.
+/// 1% of 10,000.
 const BLOCK: u64 = 100;
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
         fs::read(self.folder.path().join("state.redb.lock")).unwrap_or_default()
     }
 
-    /// Another test may have started a program meanwhile, which has the lock of before until it is itself.
+    /// Retries, because a program that another test has just started holds the old lock until its exec.
     fn open(&self) -> Opened {
         let mut tries = 0..1000;
         loop {
@@ -118,7 +118,7 @@ impl World {
         let over = disk.clone();
         opened.store = Disk::over(move || Ok(over.clone()));
         self.starts += 1;
-        // The machine starts again each time: only the time of day goes on.
+        // The machine restarts each time: only the time of day continues.
         let (clock, began, boot) = (self.clock, self.clock.now(), format!("boot-{}", self.starts));
         let readings = move || {
             let now = clock.now();
@@ -134,7 +134,7 @@ impl World {
         process
     }
 
-    /// What the lock says may be there after the power has failed, from now on.
+    /// Adds the lock's present text to those that may survive the power failure.
     fn note_lock(&self, process: &mut Process) {
         if !process.disk.has_lost_power() {
             process.locks.push(self.lock());
@@ -151,7 +151,7 @@ impl World {
             let over = now.since(began) >= failure.after;
             match failure.operations {
                 None if over => break,
-                // Nothing is written any more.
+                // Ends the wait, because no further write comes.
                 Some(_) if now.since(began) >= failure.after + 2 * EVERY => break,
                 Some(operations) if over && now.since(began) < failure.after + STEP => {
                     process.disk.lose_power_after(operations);
@@ -166,7 +166,7 @@ impl World {
             }
             let due = now.since(written) >= EVERY;
             let mut asked = Vec::new();
-            // The thread comes to it at once, or somewhat later.
+            // The thread runs at once, or somewhat later.
             if due || self.dice.bool() {
                 asked.extend(process.writing.keeping.requests.try_iter().filter_map(|request| match request {
                     KeepRequest::Block(lane) => Some(lane),
@@ -182,7 +182,7 @@ impl World {
         }
         let path = self.path();
         let dice = &mut self.dice;
-        // All, nothing, or any of it.
+        // Everything, nothing, or any part survives.
         let part = dice.u8(0..4);
         let disk = process.disk.after_power_failure(|| match part {
             0 => true,
@@ -212,7 +212,7 @@ impl World {
         Failure { after: Duration::from_millis(after), operations }
     }
 
-    /// The power fails so many times. `look` sees the lanes at each start.
+    /// Lets the power fail this many times. `look` sees the lanes at each start.
     async fn suffer(&mut self, failures: u32, mut look: impl FnMut(&mut Self, &Lanes)) {
         for _ in 0..failures {
             let failure = self.failure();
@@ -232,7 +232,7 @@ fn ask() -> AdmitRequest {
     AdmitRequest { cost: Cost::MIN, kind, claim, deadline: Instant::FAR, turn, draws: None, port: 80 }
 }
 
-/// How many units of its last limit a lane counts.
+/// Units of the last limit that a lane counts.
 fn used(lanes: &Lanes) -> u64 {
     let lane = lanes.find(&origin()).snapshot();
     let rolling = lane.limits.last().map(|limit| limit.used.into());
@@ -241,7 +241,7 @@ fn used(lanes: &Lanes) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn no_power_failure_exceeds_a_pace_or_a_burst() {
-    // What was not written counts as used: a life that is shorter than the window sends nothing.
+    // Unwritten usage counts as used up: a life that is shorter than the window sends nothing.
     for (limit, most, per, longest, least) in
         [("100/s", 100, 1, 2500, 5000), ("100/10s burst 100", 100, 10, 12_000, 1000)]
     {
@@ -254,7 +254,7 @@ async fn no_power_failure_exceeds_a_pace_or_a_burst() {
     }
 }
 
-/// What counts is never less than what was sent, and each failure adds a block to it at most.
+/// The count is never less than the requests sent, and each failure adds at most one block to it.
 #[tokio::test(start_paused = true)]
 async fn a_power_failure_costs_one_block_of_a_month_at_most() {
     let month = Duration::from_secs(30 * 86_400);
@@ -278,8 +278,8 @@ async fn a_power_failure_costs_one_block_of_a_month_at_most() {
     }
 }
 
-/// Where the disk only says that it has what it was given, these tests see it: what is there cannot be read, or counts less
-/// than was sent.
+/// The tests detect a disk that only claims to have its data. The data then cannot be read, or counts less than was
+/// sent.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_lies_is_found_out() {
     let mut world = World::new(&["100/s burst 100", "10000/month"], &[], 10_000, Duration::from_secs(1 << 22), 3);

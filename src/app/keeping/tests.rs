@@ -1,4 +1,4 @@
-//! How large a state becomes.
+//! Size of a state.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
     policy::{Origin, Policy, Rules, Scheme},
 };
 
-/// The state at `path`, and the lanes that go on with it.
+/// The state at `path`, and the lanes that continue it.
 fn start(path: &Path) -> (Lanes, Writing) {
     let (keeping, kept) =
         Keeping::begin(path.to_owned(), StateFile::open(path, false).unwrap(), Box::new(Reading::now));
@@ -25,7 +25,7 @@ fn start(path: &Path) -> (Lanes, Writing) {
     (lanes, Writing { keeping, metrics: Metrics::new() })
 }
 
-/// One request, which is answered at once.
+/// Sends one request, which is answered at once.
 fn call(lanes: &Lanes, host: &str) {
     let origin = Origin::parse(Scheme::Http, host, Some(80)).unwrap();
     let kind = RouteKey::new("GET", "/");
@@ -57,7 +57,8 @@ async fn however_many_hosts_there_were_the_file_is_as_large_as_what_is_remembere
         writing.write(&lanes, &[], true, true);
     }
     println!("{sizes:?}");
-    // Three times as many hosts in twelve waves, and room for as many again that are written anew.
+    // The file may grow to twice its first size, although twelve waves bring new hosts and rewrite
+    // lanes.
     assert!(sizes.iter().all(|size| *size <= sizes[0] * 2), "{sizes:?}");
 }
 
@@ -69,7 +70,7 @@ async fn those_that_nobody_asks_for_again_are_forgotten_too() {
     (0..100).for_each(|host| call(&lanes, &format!("h{host}.test")));
     writing.write(&lanes, &[], true, true);
     drop((lanes, writing));
-    // Under no rule that is there any more.
+    // No rule exists any more.
     let (keeping, kept) = Keeping::begin(path.clone(), StateFile::open(&path, false).unwrap(), Box::new(Reading::now));
     let lanes = Lanes::new(Rules::new(Vec::new()), Metrics::new(), keeping.clock).keeping(kept);
     let mut writing = Writing { keeping, metrics: Metrics::new() };

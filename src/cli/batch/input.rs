@@ -1,4 +1,4 @@
-//! Reads all requests once before the first one is sent, so that a mistake in the last line is told at once.
+//! Reads all requests once before the first one is sent, so that a mistake in the last line is reported at once.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -22,56 +22,56 @@ use crate::{
     policy::{Origin, Rules, Scheme},
 };
 
-/// A batch whose requests can all be read.
+/// A batch whose requests are all valid.
 pub(super) struct Prepared {
     path: PathBuf,
     format: Format,
-    /// Standard input as a file.
+    /// Copy of standard input in a file.
     _spooled: Option<NamedTempFile>,
-    /// How many requests there are.
+    /// Number of requests.
     pub(super) total: u64,
-    /// Their names, and the lines that they are in.
+    /// Names of the requests, with their lines.
     names: HashMap<String, u64>,
-    /// Those that equal another one, by its name.
+    /// Duplicates of a request, by its name.
     pub(super) twins: HashMap<String, Vec<Id>>,
-    /// What distinguishes it from other inputs, if its requests go by their lines.
+    /// Id of the input, if its requests are named by their lines.
     fingerprint: Option<String>,
-    /// Whether its requests are sent as they come, so that none is known before.
+    /// Sends requests as they arrive, so that none is known in advance.
     streams: bool,
-    /// The hosts that its requests are for.
+    /// Hosts of the requests.
     origins: HashSet<Origin>,
 }
 
-/// The files of a batch, with what an earlier run has left in them.
+/// The files of a batch, with the results of an earlier run.
 pub(super) struct BatchFiles {
     pub(super) answers: AnswerFile,
     pub(super) journal: BatchJournal,
-    /// What is not sent.
+    /// Names of requests that are not sent.
     pub(super) skipped: HashSet<String>,
-    /// How many have a line already, how many of these have failed, and how many of those have no answer.
+    /// Requests that already have a line, those that failed, and those without an answer.
     pub(super) done: u64,
     pub(super) failed: u64,
     pub(super) unanswered: u64,
-    /// What may have been done, and is not sent again.
+    /// Requests that may have been executed, and are not sent again.
     pub(super) unknown: Vec<String>,
-    /// How many are to be sent.
+    /// Number of requests to send.
     pub(super) left: u64,
 }
 
-/// What is wrong with an input, each kind of mistake once: 1,500 relative URLs are one.
+/// Mistakes of an input, each kind once: 1,500 relative URLs are one kind.
 #[derive(Default)]
 struct Mistakes {
-    /// What, in which line first, and in how many lines.
+    /// Description, first line, and number of lines.
     kinds: Vec<(String, Option<u64>, u64)>,
-    /// Kinds beyond those.
+    /// Number of further kinds.
     more: u64,
 }
 
-/// Distinguishes an input that was sent as it came.
+/// Id of an input that was sent as it arrived.
 const OF_STREAM: &str = "pipe";
-/// So many kinds of mistakes are told apart.
+/// Kinds of mistakes that are listed.
 const MISTAKES: usize = 5;
-/// So long a batch that was killed may still have its journal, which is asked for in turns.
+/// Time for which a batch that was just killed may still hold its journal, with the interval of the attempts.
 const A_MOMENT: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(20);
 
@@ -98,7 +98,7 @@ impl Mistakes {
         }
     }
 
-    /// All of them in one line; `None` if there are none.
+    /// All mistakes in one line; `None` if there are none.
     fn text(&self) -> Option<String> {
         let told = |(what, line, times): &(String, Option<u64>, u64)| match (line, times) {
             (None, _) => what.clone(),
@@ -171,7 +171,7 @@ impl Prepared {
         }
         let kept = stream::kept(options);
         let fingerprint = match by_line {
-            // What came from a pipe is known by itself.
+            // A pipe's input is identified by its content.
             _ if spooled.is_some() && kept.exists() => Some(Self::same_stream(options, &path, &kept)?),
             true => Some(fingerprint(&path)?),
             false => None,
@@ -195,7 +195,7 @@ impl Prepared {
         }
     }
 
-    /// Rules that no request is for, if there are requests without a rule.
+    /// Rules that match no request, if there are requests without a rule.
     pub(super) fn unasked(&self, rules: &Rules) -> Vec<Unmatched> {
         let origins: Vec<&Origin> = self.origins.iter().collect();
         match origins.iter().all(|origin| rules.find(origin).is_some()) {
@@ -204,7 +204,7 @@ impl Prepared {
         }
     }
 
-    /// What distinguishes an input that came from a pipe, if the one at `path` begins with what is `kept` of it.
+    /// Id of an input from a pipe, if the input at `path` begins with the `kept` part of an earlier run.
     fn same_stream(options: &BatchOptions, path: &Path, kept: &Path) -> Result<String, Failure> {
         let same = stream::begins_with(path, kept)
             .map_err(|error| Failure::new(format!("could not read {}", kept.display())).because(error))?;
@@ -219,17 +219,17 @@ impl Prepared {
         .hinting("give it the same requests again, or name another file by --out"))
     }
 
-    /// Whether its requests are sent as they come.
+    /// Returns whether requests are sent as they arrive.
     pub(super) fn streams(&self) -> bool {
         self.streams
     }
 
-    /// The requests once more.
+    /// Reopens the requests.
     pub(super) fn again(&self, options: &BatchOptions, defaults: &Defaults) -> Result<Input, Failure> {
         Input::open(&self.path, self.format, defaults).map_err(|error| not_read(options, error))
     }
 
-    /// Opens the files that keep what happens.
+    /// Opens the files that record the progress.
     pub(super) async fn open(&self, options: &BatchOptions, journal: &Path) -> Result<BatchFiles, Failure> {
         let clock = Clock::start();
         if fs::metadata(&options.out).is_ok_and(|file| !file.is_file()) {
@@ -241,7 +241,7 @@ impl Prepared {
         let anew = fs::metadata(&options.out).map_or(true, |file| file.len() == 0);
         let open = || BatchJournal::open(journal, self.fingerprint.clone(), anew);
         let mut opened = open();
-        // Whoever was just killed has it for a moment more.
+        // A process that was just killed holds the lock a moment longer.
         while matches!(opened, Err(JournalError::InUse { .. })) && clock.now().since(Instant::START) < A_MOMENT {
             clock.sleep_until(clock.now() + TURN).await;
             opened = open();
@@ -257,7 +257,7 @@ impl Prepared {
         let twins = |name: &str| self.twins.get(name).cloned().unwrap_or_default();
         let (answers, mut answered) = AnswerFile::open(&options.out, &twins).map_err(|error| {
             if is_first {
-                // A journal without answers is of no use. If it stays, it is empty and harmless.
+                // A journal without answers is useless. If it cannot be removed, it is empty and harmless.
                 let _ = fs::remove_file(journal);
             }
             Failure::new("could not open the file for the answers").because(error).hinting("name another file by --out")
@@ -284,24 +284,24 @@ impl Prepared {
     }
 }
 
-/// The host that `url` is of.
+/// Origin of `url`.
 fn origin(url: &Url) -> Option<Origin> {
     let scheme = if url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
     Origin::parse(scheme, url.host_str()?, url.port_or_known_default()).ok()
 }
 
-/// Why `error` keeps the input of a batch from being read.
+/// Reason why the input of a batch could not be read.
 fn not_read(options: &BatchOptions, error: InputError) -> Failure {
     let file = options.file.display();
     match error {
-        // It could be read.
+        // The file was readable, but the template is wrong.
         InputError::Template(what) => Failure::new(format!("{file} is a table, and {what}")),
         InputError::Line { line, what } => Failure::new(format!("{file}, line {line}: {what}")),
         error => Failure::new(format!("could not read {file}")).because(error),
     }
 }
 
-/// Where the requests are; what comes from standard input or a pipe is kept in a file, as it is read more than once.
+/// Path of the requests. Input from standard input or a pipe is copied to a file, because it is read more than once.
 fn spool(file: &Path) -> Result<(PathBuf, Option<NamedTempFile>), Failure> {
     let stdin = file == Path::new("-");
     if !stdin && !fs::metadata(file).is_ok_and(|it| it.file_type().is_fifo() || it.file_type().is_char_device()) {
@@ -318,7 +318,7 @@ fn spool(file: &Path) -> Result<(PathBuf, Option<NamedTempFile>), Failure> {
     Ok((spooled.path().to_owned(), Some(spooled)))
 }
 
-/// Differs for inputs whose lines differ.
+/// An id of the input's lines.
 fn fingerprint(path: &Path) -> Result<String, Failure> {
     let failed = |error| Failure::new(format!("could not read {}", path.display())).because(error);
     let mut digest = [0; 32];

@@ -1,4 +1,4 @@
-//! How a batch goes, and how it went. Pure but for the writing.
+//! Progress and result of a batch. Pure except for the writing.
 
 use std::{collections::BTreeMap, io::Write as _, process::ExitCode, time::Duration};
 
@@ -18,15 +18,15 @@ use crate::{
     },
 };
 
-/// What is told at the end.
+/// Data of the final report.
 pub(super) struct Report {
     total: u64,
-    /// How many an earlier run has written a line for.
+    /// Requests with a line from an earlier run.
     before: u64,
-    /// How many have a line: an answer, or why there is none.
+    /// Requests with a line: an answer, or the reason why there is none.
     done: u64,
     failed: u64,
-    /// How many have no answer.
+    /// Requests without an answer.
     unanswered: u64,
     unknown: Vec<String>,
     by_status: BTreeMap<String, u64>,
@@ -34,9 +34,9 @@ pub(super) struct Report {
     json: bool,
 }
 
-/// The kind of incidents of requests that break off before their bodies; the batch makes no other bad ones.
+/// Kind of the incidents of requests that break off before their bodies; the batch sends no other bad requests.
 const BODY_BROKE_OFF: &str = "http_request_error";
-/// So many names are listed.
+/// Names that are listed.
 const NAMES: usize = 5;
 
 // === impl Report ===
@@ -60,7 +60,7 @@ impl Report {
         self.quiet || self.json
     }
 
-    /// Adds what this run has brought.
+    /// Adds the counts of this run.
     pub(super) fn ended(&mut self, counts: &Counts) {
         self.done += counts.done();
         self.failed += counts.failed();
@@ -69,7 +69,7 @@ impl Report {
         self.by_status = counts.by_status();
     }
 
-    /// So many requests came from a pipe.
+    /// Sets the number of requests that came from a pipe.
     pub(super) fn learned_total(&mut self, total: u64) {
         self.total = total;
     }
@@ -86,14 +86,14 @@ impl Report {
         }
     }
 
-    /// Tells how it went, unless nobody wants to know.
+    /// Prints the report, unless it is switched off.
     pub(super) fn say(&self, status: Option<&Status>, elapsed: Duration, stopped: Option<&Stopped>) {
         let text = match (self.json, self.quiet) {
             (true, _) => format!("{}\n", self.json(elapsed)),
             (false, true) => return,
             (false, false) => self.text(status, elapsed, stopped),
         };
-        // The exit code says whether all went well, to whoever cannot read.
+        // If the text cannot be written, the exit code still tells whether all went well.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
@@ -149,7 +149,7 @@ impl Report {
         if self.done + (self.unknown.len() as u64) < self.total {
             text += "  the same command goes on from here\n";
         }
-        // The batch is the only client of its andante: nobody else can have left.
+        // The batch is the only client of its andante, so no other client can have left.
         let left = match stopped {
             Some(Stopped::Interrupted) => "taken back at the interrupt",
             Some(_) => "taken back when it stopped",
@@ -161,8 +161,8 @@ impl Report {
     }
 }
 
-/// Counts the requests that the batch itself has `given_up` as such. Its andante saw some of them break off before their bodies,
-/// and took that for a failure.
+/// Counts requests that the batch has `given_up` as given up. The batch's andante saw some of them break off
+/// before their bodies, and counted those as failures.
 pub(super) fn take_back(status: &mut Status, given_up: u64) {
     let requests = &mut status.requests;
     let broken_off = given_up.saturating_sub(requests.left).min(requests.rejected);

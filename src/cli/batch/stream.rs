@@ -1,6 +1,7 @@
-//! Requests that are sent as they come from a pipe, and not only when it has ended.
+//! Sends requests as they arrive from a pipe, before the pipe has ended.
 //!
-//! What was read is kept beside the answers: the same command goes on after a crash if the pipe begins with it again.
+//! The requests read are kept beside the answers. After a crash the same command continues if the pipe begins with them
+//! again.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::{
@@ -28,24 +29,24 @@ pub(super) struct Stream {
     pub(super) progress: StreamProgress,
 }
 
-/// How much has been read of a pipe.
+/// Progress of reading a pipe.
 #[derive(Clone, Default)]
 pub(super) struct StreamProgress {
     read: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
 
-/// Copies what is read into a file.
+/// Copies everything that is read into a file.
 struct Tee<R> {
     reader: R,
     kept: File,
 }
 
-/// So many requests are read ahead.
+/// Requests that are read ahead.
 const READ_AHEAD: usize = 64;
 
-/// Whether the requests of `options` come from a pipe and can be sent as they come. Not when a batch goes on: then what was
-/// answered is told apart first. Not with --dedupe: then all have to be known.
+/// Returns whether the requests of `options` come from a pipe and can be sent as they arrive. A continued batch must
+/// first separate the answered requests, and --dedupe needs all requests.
 pub(super) fn is_possible(options: &BatchOptions) -> bool {
     let is_pipe = |path: &Path| {
         fs::metadata(path).is_ok_and(|file| {
@@ -58,12 +59,12 @@ pub(super) fn is_possible(options: &BatchOptions) -> bool {
     !options.dedupe && is_pipe(path) && is_empty(&options.out) && is_empty(&kept(options))
 }
 
-/// Where is kept what was read.
+/// Path of the copy of the input.
 pub(super) fn kept(options: &BatchOptions) -> std::path::PathBuf {
     beside(&options.out, "input")
 }
 
-/// Begins to read.
+/// Starts reading.
 pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Stream, Failure> {
     let failed = |what: String| move |error: io::Error| Failure::new(what).because(error);
     let reader: Box<dyn Read + Send> = if options.file == Path::new("-") {
@@ -72,7 +73,7 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
         Box::new(File::open(&options.file).map_err(failed(format!("could not read {}", options.file.display())))?)
     };
     let path = kept(options);
-    // Its lines may hold credentials.
+    // The lines may hold credentials.
     let kept = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path);
     let kept = kept.map_err(failed(format!("could not keep what is read in {}", path.display())))?;
     let (sender, items) = mpsc::channel(READ_AHEAD);
@@ -81,7 +82,7 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
     let read = move || {
         let reader = BufReader::new(Tee { reader, kept });
         send(reader, format, &defaults, &told, |item| {
-            // Lines from the mistake on are to be mended.
+            // Lines from the mistake on must be corrected, so the copy ends before them.
             let shortened = item.as_ref().err().map_or(Ok(()), |error| keep_before(error, &path));
             let _ = shortened.inspect_err(|error| warn!(%error, file = %path.display(), "could not shorten it"));
             sender.blocking_send(item).is_ok()
@@ -92,7 +93,7 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
     Ok(Stream { items, progress })
 }
 
-/// The format that options or the name of the file say.
+/// The format that an option or the file's name states.
 fn named_format(options: &BatchOptions) -> Option<Format> {
     match options.format.as_deref() {
         Some("jsonl") => Some(Format::JsonLines),
@@ -144,7 +145,7 @@ fn send(
 fn keep_before(error: &InputError, kept: &Path) -> io::Result<()> {
     let whole_lines = match error {
         InputError::Line { line, .. } => line.saturating_sub(1),
-        // The whole input is of no use.
+        // No part of the input is usable.
         InputError::File { .. } | InputError::Template(_) => 0,
     };
     let (mut reader, mut length) = (BufReader::new(File::open(kept)?), 0);
@@ -154,7 +155,7 @@ fn keep_before(error: &InputError, kept: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).open(kept)?.set_len(length)
 }
 
-/// Whether the file at `all` begins with what was kept at `kept`.
+/// Returns whether the file at `all` begins with the content of the file at `kept`.
 pub(super) fn begins_with(all: &Path, kept: &Path) -> io::Result<bool> {
     let (mut all, mut kept) = (BufReader::new(File::open(all)?), BufReader::new(File::open(kept)?));
     loop {
@@ -174,12 +175,12 @@ pub(super) fn begins_with(all: &Path, kept: &Path) -> io::Result<bool> {
 // === impl StreamProgress ===
 
 impl StreamProgress {
-    /// How many requests were read so far.
+    /// Number of requests read so far.
     pub(super) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// How many requests there are, as far as that is known: one more while the pipe has not ended.
+    /// Number of requests, as far as it is known: one more while the pipe has not ended.
     pub(super) fn total(&self) -> u64 {
         self.read() + u64::from(!self.ended.load(Ordering::Acquire))
     }

@@ -1,4 +1,4 @@
-//! `andante ca trust`: the CA among the roots of the whole system, or out of them again.
+//! `andante ca trust`: adds the CA to the roots of the whole system, or removes it.
 
 use std::{
     fmt, fs,
@@ -16,17 +16,17 @@ use crate::{
 
 /// Makes this whole system trust the CA
 ///
-/// For programs that read the system's roots and no variables. Programs that bring their own roots (Firefox, Java, many
-/// of Python) do not look there. Says each thing that it does; needs root.
+/// For programs that read the system's roots and no variables. Programs with their own roots (Firefox, Java, many in
+/// Python) ignore the system's. Prints each step; needs root.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
-    /// Take it out again
+    /// Remove it again
     #[arg(long)]
     remove: bool,
-    /// Only say what would be done
+    /// Only print the steps
     #[arg(long)]
     dry_run: bool,
 }
@@ -41,13 +41,13 @@ Examples:
 struct TrustStore {
     folder: &'static str,
     extension: &'static str,
-    /// The command that takes new files of the folder in.
+    /// Command that adds new files of the folder.
     update: &'static [&'static str],
-    /// The command that notices removed files.
+    /// Command that detects removed files.
     forget: &'static [&'static str],
 }
 
-/// The first whose folder exists is the system's.
+/// The first entry whose folder exists is the system's.
 const STORES: [TrustStore; 4] = [
     // Fedora, RHEL.
     TrustStore {
@@ -82,7 +82,7 @@ const STORES: [TrustStore; 4] = [
 /// The keychain of all users of a Mac.
 const KEYCHAIN: &str = "/Library/Keychains/System.keychain";
 
-/// One thing to do.
+/// A step.
 #[derive(Debug, PartialEq, Eq)]
 enum StoreStep {
     Write(PathBuf),
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// What to do where roots are files in a folder below `root`.
+/// Steps for systems that keep roots as files in a folder below `root`.
 fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<StoreStep>, Failure> {
     let store = STORES.iter().find(|store| root.join(store.folder).is_dir()).ok_or_else(|| {
         Failure::new("this system has none of the folders for root certificates that andante knows")
@@ -133,7 +133,7 @@ fn anchors(root: &Path, certificate: &Certificate, remove: bool) -> Result<Vec<S
     })
 }
 
-/// What to do on a Mac.
+/// Steps for a Mac.
 fn keychain(certificate: &Certificate, dir: &Path, remove: bool) -> Vec<StoreStep> {
     let file = dir.join(ca::CERTIFICATE).display().to_string();
     let security =

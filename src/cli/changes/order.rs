@@ -1,17 +1,18 @@
-//! Which of the rules for some requests stand elsewhere among each other: of those that are for a request the first one with a
-//! `cost` says it, and behind one with `only` no other holds. Rules for whole hosts may stand in any order.
+//! Added rules that have moved among each other. For a request, the first matching rule with a `cost` states the cost,
+//! and no rule applies after one with `only`. Rules for whole hosts may have any order.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::config::Config;
 
-/// Where a rule stood, and where it stands: `behind NAME`, or `before NAME` if no other is before it.
+/// Former and present place of a rule: `behind NAME`, or `before NAME` for the first rule.
 pub(super) struct Moved {
     pub(super) old: String,
     pub(super) new: String,
 }
 
-/// The fewest rules that have another place in `new` than in `old` among those that are in both, by their names.
+/// The smallest set of rules that explains the different order in `new` and `old`, by their names. Only rules in both
+/// count.
 pub(super) fn moved<'a>(old: &'a Config, new: &'a Config) -> HashMap<&'a str, Moved> {
     let (old, new) = (names(old), names(new));
     let (old, new) = (those_in(old.clone(), &new), those_in(new, &old));
@@ -21,24 +22,24 @@ pub(super) fn moved<'a>(old: &'a Config, new: &'a Config) -> HashMap<&'a str, Mo
     let elsewhere = (0..new.len()).filter(|number| !stay[*number]);
     elsewhere
         .map(|number| (new[number], Moved { old: place(&old, places[number]), new: place(&new, number) }))
-        // What moves along with the one before it stands behind that, as it did.
+        // A rule that moved along with its predecessor still stands behind it.
         .filter(|(_, Moved { old, new })| old != new)
         .collect()
 }
 
-/// The rules for some requests, by their names.
+/// Names of the added rules.
 fn names(config: &Config) -> Vec<&str> {
     config.rules.iter().filter(|rule| rule.added.is_some()).map(|rule| &*rule.name).collect()
 }
 
-/// Those of `names` that `others` has too.
+/// The `names` that `others` contains too.
 fn those_in<'a>(mut names: Vec<&'a str>, others: &[&str]) -> Vec<&'a str> {
     let others: HashSet<&str> = others.iter().copied().collect();
     names.retain(|name| others.contains(name));
     names
 }
 
-/// Where the rule with this number stands among these, of which there are two or more.
+/// Place of the rule with this number among `names`, which has two or more.
 fn place(names: &[&str], number: usize) -> String {
     match number.checked_sub(1) {
         Some(before) => format!("behind {}", names[before]),
@@ -46,9 +47,10 @@ fn place(names: &[&str], number: usize) -> String {
     }
 }
 
-/// Which of these numbers, no two of them equal, are of the longest of their rows in which each is larger than the one before.
+/// Marks a longest increasing subsequence of these distinct numbers.
 fn longest_rise(numbers: &[usize]) -> Vec<bool> {
-    // Where rows of each length end, those with the smallest last number; and what is before each number in its row.
+    // For each length: the end of a subsequence with the smallest last number. For each number: its predecessor in its
+    // subsequence.
     let (mut ends, mut before) = (Vec::<usize>::new(), Vec::new());
     for (at, number) in numbers.iter().enumerate() {
         let length = ends.partition_point(|end| numbers[*end] < *number);

@@ -8,7 +8,7 @@ use crate::{
     policy::{Policy, Rules},
 };
 
-/// The problems, and how the rules were understood.
+/// The problems, and andante's understanding of the rules.
 pub(super) fn report(checked: &Checked) -> Value {
     let Checked { config, problems, rules } = checked;
     let errors = super::errors(problems);

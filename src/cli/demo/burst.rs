@@ -1,5 +1,5 @@
-//! Many workers that send a burst, each as worker programs do: one connection, one request at a time, and when the API
-//! says "too many", a sleep for as long as it asks plus a little.
+//! A burst from many workers. Each behaves like a worker program: one connection, one request at a time. When the API
+//! refuses, the worker sleeps for the time that the API asks for, plus a little.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +19,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{cli::Failure, clock::Clock};
 
-/// What is sent, by how many workers, and through which proxy.
+/// Load of the demo: its size, its workers, and the proxy.
 #[derive(Clone, Debug)]
 pub(super) struct DemoLoad {
     pub(super) workers: u64,
@@ -33,14 +33,14 @@ pub(super) struct DemoLoad {
 /// The progress of a burst; read while it runs.
 #[derive(Debug, Default)]
 pub(super) struct BurstProgress {
-    /// Requests that a worker has begun with.
+    /// Requests that workers have begun.
     begun: AtomicU64,
     pub(super) done: AtomicU64,
-    /// Refusals that workers had to deal with.
+    /// Refusals that workers had to handle.
     pub(super) refused: AtomicU64,
 }
 
-/// One worker's way to the API.
+/// Connection of one worker to the API.
 struct DemoWorker {
     burst: DemoLoad,
     clock: Clock,
@@ -55,13 +55,13 @@ enum MockAnswer {
     TooMany { retry_after: Duration },
 }
 
-/// Up to this much is added to what `Retry-After` asks for: the jitter that every guide on retrying recommends, so that
-/// workers that were refused together do not come back together.
+/// Largest random addition to `Retry-After`. Every guide on retrying recommends such jitter, so that refused workers do
+/// not return together.
 const A_LITTLE: Duration = Duration::from_secs(1);
-/// How often a request is tried on a new connection before the demo gives up.
+/// Attempts of a request on new connections before the demo gives up.
 const CONNECTION_TRIES: u32 = 3;
 
-/// Sends all requests and returns how long it took until the last was answered.
+/// Sends all requests, and returns the time until the last answer.
 pub(super) async fn send(burst: &DemoLoad, progress: &Arc<BurstProgress>, clock: Clock) -> Result<Duration, Failure> {
     let began = clock.now();
     let mut workers = JoinSet::new();
@@ -119,7 +119,7 @@ impl DemoWorker {
         }
     }
 
-    /// One exchange; a connection that failed is not used again.
+    /// A single exchange; a connection that failed is not used again.
     async fn try_once(&mut self, number: u64) -> Result<(StatusCode, Option<Duration>), BoxError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -127,7 +127,7 @@ impl DemoWorker {
         };
         connection.ready().await?;
         let api = self.burst.api;
-        // A proxy is told the whole URL, an API the path alone (RFC 9112 §3.2).
+        // A proxy needs the whole URL, an API only the path (RFC 9112 §3.2).
         let target = match self.burst.proxy {
             Some(_) => format!("http://{api}/item/{number}"),
             None => format!("/item/{number}"),
@@ -145,7 +145,7 @@ impl DemoWorker {
         let stream = TcpStream::connect(self.burst.proxy.unwrap_or(self.burst.api)).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its errors reach the request that is sent on it.
+        // Errors of the connection reach the request on it.
         tokio::spawn(connection);
         Ok(sender)
     }

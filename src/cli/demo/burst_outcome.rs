@@ -1,17 +1,17 @@
-//! What became of one burst.
+//! Outcome of one burst.
 
 use std::time::Duration;
 
 use super::stalls::Stalls;
 use crate::mock::Stats;
 
-/// What became of one burst.
+/// Outcome of one burst.
 #[derive(Clone, Debug)]
 pub(super) struct BurstOutcome {
-    /// What the API saw.
+    /// Statistics of the API.
     pub(super) stats: Stats,
-    /// Until the last request was answered.
+    /// Time until the last answer.
     pub(super) took: Duration,
-    /// How late the machine's timers came meanwhile.
+    /// Lateness of the machine's timers during the burst.
     pub(super) stalls: Stalls,
 }

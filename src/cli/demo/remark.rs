@@ -1,4 +1,4 @@
-//! Says when a busy machine, and not the API, made the figures what they are.
+//! Remarks that a busy machine, and not the API, distorted the figures.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ mod tests {
         assert!(text.contains("  without andante: by 0 s at most, 0 s of the 15 s in all\n"), "{text}");
         assert!(text.contains("  with andante: by 180 ms at most, 220 ms of the 14 s in all\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        // Many small ones come to the same.
+        // Many small delays have the same effect.
         assert!(remark(&outcome(&[20; 16], 15), &outcome(&[], 15)).is_some());
     }
 }

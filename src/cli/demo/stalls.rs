@@ -1,29 +1,29 @@
-//! How late the machine's timers come during the demo: on a busy machine they distort the figures.
+//! Lateness of the machine's timers during the demo: on a busy machine it distorts the figures.
 
 use std::{convert::Infallible, time::Duration};
 
 use crate::clock::Clock;
 
-/// How late timers came.
+/// Lateness of timers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stalls {
-    /// All that came noticeably late, together.
+    /// Sum of all noticeable delays.
     pub(super) total: Duration,
     pub(super) longest: Duration,
 }
 
-/// How often the time is looked at.
+/// Interval of reading the time.
 const TICK: Duration = Duration::from_millis(5);
-/// Timers that are less late than this change nothing that the table shows.
+/// Lateness that does not change the table.
 const USUAL: Duration = Duration::from_millis(10);
-/// From here on lateness shows in the figures: one late timer, or all of them as a share of the time.
+/// Lateness that distorts the figures: of a single timer, or of all timers as a share of the time.
 const LONG: Duration = Duration::from_millis(100);
 const SHARE: f64 = 0.02;
 
 // === impl Stalls ===
 
 impl Stalls {
-    /// Looks at the time until it is dropped.
+    /// Measures the lateness until the future is dropped.
     pub(super) async fn watch(&mut self, clock: Clock) -> Infallible {
         loop {
             let due = clock.now() + TICK;

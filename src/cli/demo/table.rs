@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::burst_outcome::BurstOutcome;
 use crate::{cli::wording, limit::Rate};
 
-/// Whether the table may be coloured.
+/// Colouring of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -14,7 +14,7 @@ pub(super) enum Style {
 
 struct TableRow {
     label: &'static str,
-    /// Without and with andante.
+    /// Values of the row: without and with andante.
     cells: [Cell; 2],
 }
 
@@ -85,7 +85,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// Two decimals always, so that times stand below each other.
+/// Always two decimals, so that times align.
 fn seconds(duration: Duration) -> String {
     format!("{:.2} s", duration.as_secs_f64())
 }
@@ -109,7 +109,7 @@ impl Cell {
     }
 
     fn show(&self, style: Style) -> String {
-        // Padded before it is painted: escape codes have no width.
+        // Padded before it is coloured: escape codes have no width.
         let padded = format!("{:>CELL$}", self.text);
         match self.rating {
             Rating::Neutral => padded,

@@ -1,4 +1,5 @@
-//! What andante needs of the machine: ports, open files, the clock, a place for its state, and the store if there is one.
+//! Requirements of andante on the machine: ports, open files, the clock, a place for its state, and the store if there
+//! is one.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -17,18 +18,18 @@ use crate::{
     store::{LedgerError, RedisLedger},
 };
 
-/// Each request that waits holds a connection; with fewer files a burst does not fit.
+/// Least number of open files: each waiting request holds a connection, and with fewer files a burst does not fit.
 const FEW_FILES: u64 = 4096;
-/// andante is younger: 2026-01-01. A clock that says less has never been set.
+/// 2026-01-01, before andante's first release. A clock with an earlier time has never been set.
 const YOUNGEST: Duration = Duration::from_secs(1_767_225_600);
-/// A timer that is later paces at random.
+/// Lateness of timers from which on pacing becomes random.
 const LATE: Duration = Duration::from_millis(250);
-/// How long others may take to answer.
+/// Time limit for other programs' answers.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a store may take, which has 2 s to accept a connection, and knows best why it has not.
+/// Time limit for a store. The store has 2 s to accept a connection, and its own error is the better message.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether the addresses can be listened on.
+/// Checks that andante can listen on the addresses.
 pub(super) async fn ports(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (address, admin) in
@@ -58,7 +59,7 @@ pub(super) async fn ports(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// Whether the admin address answers as andante does.
+/// Returns whether an andante answers at the admin address.
 pub(super) async fn andante_runs(config: &Config) -> bool {
     let Some(admin) = config.admin.and_then(|admin| admin_client::address(Some(admin)).ok()) else { return false };
     let request = Request::get("/healthz").body(Full::new(Bytes::new())).expect("the request is valid");
@@ -66,9 +67,9 @@ pub(super) async fn andante_runs(config: &Config) -> bool {
     answer.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().is_success() && **answer.body() == *b"ok\n"))
 }
 
-/// Whether enough files may be open.
+/// Checks that enough files may be open.
 pub(super) fn files() -> Finding {
-    // What it may be raised to, which andante does.
+    // andante raises the limit to the hard limit.
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let said = if most == u64::MAX { "any number".to_owned() } else { wording::count(most) };
     let detail = format!("{said} may be open; each request that waits takes one, or two where it is sent");
@@ -84,7 +85,7 @@ pub(super) fn files() -> Finding {
     }
 }
 
-/// Whether the clock is set, and timers ring in time.
+/// Checks that the clock is set, and that timers fire in time.
 pub(super) async fn clock() -> Finding {
     let clock = Clock::start();
     let mut latest = Duration::ZERO;
@@ -109,7 +110,7 @@ fn judge_clock(wall: Duration, latest: Duration) -> Finding {
     Finding::ok("clock", detail)
 }
 
-/// Whether what is sent and learned can be written down, where the place is named.
+/// Checks that the state can be written, if its place is configured.
 pub(super) fn state(config: &Config) -> Option<Finding> {
     let StatePlace::At(path) = &config.state else { return None };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
@@ -124,7 +125,7 @@ pub(super) fn state(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Whether the store of the fleet answers.
+/// Checks that the store of the fleet answers.
 pub(super) async fn store(config: &Config) -> Option<Finding> {
     let url = config.fleet.store.as_ref()?;
     let asked = async {

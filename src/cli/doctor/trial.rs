@@ -1,4 +1,5 @@
-//! Paced requests through an andante of its own, to a mock API on loopback: in the clear, through a tunnel, and intercepted.
+//! Sends paced requests through a private andante to a mock API on loopback: in the clear, through a tunnel, and
+//! intercepted.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -32,12 +33,12 @@ use crate::{
     policy::{Https, Policy, Rules},
 };
 
-/// The mock, and what stands before it and speaks TLS.
+/// The mock, and the TLS servers in front of it.
 struct TrialApi {
     plain: SocketAddr,
     tunnelled: SocketAddr,
     intercepted: SocketAddr,
-    /// Who signs its certificates.
+    /// CA of its certificates.
     ca: Ca,
     _tasks: JoinSet<()>,
     _api: Api,
@@ -54,17 +55,17 @@ enum TrialWay {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// One every 50 ms.
+/// A request every 50 ms.
 const LIMIT: &str = "20/s burst 1";
 const SPACING: Duration = Duration::from_millis(50);
 const REQUESTS: u32 = 3;
-/// Timers ring a little early, and the first may have left a little late.
+/// Timers fire a little early, and the first request may have left a little late.
 const TOLERANCE: Duration = Duration::from_millis(5);
-/// From connecting to the last answer.
+/// Time from connecting to the last answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const REPORT: &str = "ANDANTE_LOG=debug says more; if this machine is as it should be, please report it";
 
-/// What came of a few requests each way.
+/// Results of a few requests on each way.
 pub(super) async fn findings() -> Vec<Finding> {
     let not_started = |error: BoxError| {
         let hint = "the trial needs a few free ports of 127.0.0.1, and a folder for temporary files";
@@ -146,7 +147,7 @@ async fn start_api() -> Result<TrialApi, BoxError> {
                     if let (Ok(mut stream), Ok(mut api)) =
                         (acceptor.accept(stream).await, TcpStream::connect(plain).await)
                     {
-                        // Whoever ends it first, it is over.
+                        // The connection ends when either side closes it.
                         let _ = copy_bidirectional(&mut stream, &mut api).await;
                     }
                 });
@@ -177,7 +178,7 @@ async fn start_andante(api: &TrialApi, ca: Ca) -> Result<Running, BoxError> {
     Ok(Running::start(config, Given::default(), Some(ca)).await?)
 }
 
-/// Trusts nobody but this CA.
+/// Trusts only this CA.
 fn connector(ca: &Ca) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(ca.certificate().der().clone()).expect("andante has made it");
@@ -217,13 +218,13 @@ async fn connect(proxy: SocketAddr, api: SocketAddr) -> Result<TcpStream, BoxErr
     }
 }
 
-/// Asks `count` times, one after the other.
+/// Sends `count` requests, one after the other.
 async fn get<S>(stream: S, target: &str, host: SocketAddr, count: u32) -> Result<(), BoxError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Its errors reach the request that is sent on it.
+    // Errors of the connection reach the request on it.
     let connection = tokio::spawn(connection);
     for _ in 0..count {
         sender.ready().await?;

@@ -1,4 +1,5 @@
-//! Whether workers here would trust andante's certificates, if any host is intercepted.
+//! Checks that workers on this machine would trust andante's certificates, if any host is
+//! intercepted.
 
 use std::{
     ffi::OsString,
@@ -13,11 +14,11 @@ use crate::{
     config::Config,
 };
 
-/// A certificate that ends within this is to be replaced.
+/// Remaining time from which on a certificate should be replaced.
 const SOON: Duration = Duration::from_secs(30 * 86_400);
 const NAME: &str = "CA trust";
 
-/// What workers with these variables (`current`) would believe.
+/// Checks the trust of workers whose variables `current` reads.
 pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsString>) -> Vec<Finding> {
     if !config.rules.intercepts() {
         let detail = "nothing is intercepted: workers need no certificate of andante's";
@@ -59,7 +60,7 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
     found
 }
 
-/// Whether the files that variables name have the CA in them, or the system's store has.
+/// Checks that the files in the variables, or else the system's store, contain the CA.
 fn trusted(certificate: &Certificate, named: &[PathBuf], folder: &Path) -> Finding {
     let hint = "`eval \"$(andante env)\"` in the shell that starts the workers, or `andante ca trust` for the system";
     let without: Vec<String> =

@@ -1,16 +1,16 @@
-//! Whether the limits hold for HTTPS. Pure.
+//! Checks that limits also apply to HTTPS. Pure.
 
 use super::Finding;
 use crate::policy::{Https, Rules};
 
 const NAME: &str = "HTTPS";
 
-/// How HTTPS to limited hosts is handled, a finding each way.
+/// Handling of HTTPS to limited hosts, one finding for each way.
 pub(super) fn findings(rules: &Rules) -> Vec<Finding> {
     let limited = || rules.iter().filter(|rule| rule.is_limited());
     let hosts = |way: Https| {
         let found = limited().flat_map(|rule| rules.https_of(rule)).filter(|(_, handled)| *handled == way);
-        // Several rules may be for the same host.
+        // Several rules may match the same host.
         let mut hosts: Vec<String> = Vec::new();
         for host in found.map(|(host, _)| host.to_string()) {
             if !hosts.contains(&host) {

@@ -1,4 +1,4 @@
-//! The variables by which workers find the proxy, as common clients read them, and their traps. Pure.
+//! Checks the variables by which workers find the proxy, as common clients read them, and their pitfalls. Pure.
 
 use std::{ffi::OsString, net::IpAddr};
 
@@ -11,7 +11,7 @@ use crate::{
 
 const NAME: &str = "variables";
 
-/// What clients make of the variables that `current` reads.
+/// Effect on clients of the variables that `current` reads.
 pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsString>) -> Vec<Finding> {
     let read = |name: &str| {
         let value = current(name).map(|value| value.to_string_lossy().trim().to_owned());
@@ -49,7 +49,7 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
     found
 }
 
-/// Clients read one spelling or the other: curl `http_proxy` alone, some capitals alone.
+/// Compares both spellings, because clients read one or the other: curl only `http_proxy`, others only capitals.
 fn pair(capital: &'static str, small: &'static str, read: impl Fn(&str) -> Option<String>) -> Option<Finding> {
     match (read(capital), read(small)) {
         (Some(one), Some(other)) if one != other => {
@@ -70,13 +70,13 @@ fn pair(capital: &'static str, small: &'static str, read: impl Fn(&str) -> Optio
     }
 }
 
-/// The address of a proxy as it may be shown.
+/// The address of a proxy without its password.
 fn without_password(value: &str) -> String {
     let (scheme, rest) = value.split_once("://").map_or(("", value), |(scheme, _)| value.split_at(scheme.len() + 3));
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
-/// What is wrong with the address of the proxy in `name`.
+/// Problem with the proxy's address in `name`.
 fn address(name: &'static str, value: &str, config: &Config) -> Option<Finding> {
     let shown = without_password(value);
     let not_ok = |what: &str, hint: String| Some(Finding::not_ok(NAME, format!("{name} is {shown}: {what}"), hint));
@@ -112,7 +112,7 @@ fn address(name: &'static str, value: &str, config: &Config) -> Option<Finding> 
     None
 }
 
-/// What is wrong with the hosts that need no proxy.
+/// Problems with the list of hosts without a proxy.
 fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     let [capital, small] = EXCEPTIONS;
     let mut found = Vec::new();
@@ -148,8 +148,8 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
     found
 }
 
-/// Whether an entry of the list makes clients go to hosts like this without a proxy: `a.test` and `.a.test` also stand
-/// for what is below, and a network for the addresses in it.
+/// Returns whether an entry of the list makes clients reach such hosts without a proxy: `a.test` and `.a.test` also
+/// cover names below, and a network covers its addresses.
 fn spares(entry: &str, host: &HostPattern) -> bool {
     let Some(name) = host.name() else { return false };
     if let (Ok(network), Ok(address)) = (entry.parse::<ipnet::IpNet>(), name.parse::<IpAddr>()) {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(found(&all(&[])), [""; 0]);
         assert_eq!(found(&[]), [""; 0]);
         assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/16,.intra.test")])), [""; 0]);
-        // Elsewhere is elsewhere.
+        // Proxies on other hosts are not checked.
         let other_proxy =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].map(|name| (name, "http://andante:1"));
         assert_eq!(found(&other_proxy), [""; 0]);
@@ -223,7 +223,7 @@ mod tests {
             let found = found(&set);
             assert!(found.iter().any(|found| found.contains(words)), "{words}: {set:?}\n{found:#?}");
         }
-        // A password stays where it is.
+        // Passwords are not printed.
         let secret = all(&[("HTTP_PROXY", "https://me:hunter2@127.0.0.1:3128")]);
         let current = |name: &str| secret.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));
         let said = format!("{:?}", findings(&config(), current));

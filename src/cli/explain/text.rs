@@ -11,7 +11,8 @@ use crate::{
     policy::RefusedAnswer,
 };
 
-/// What would become of what was asked about: by the andante that runs, or by the configuration alone.
+/// Describes the decision on the request of `question`, either by the running andante or by the
+/// configuration alone.
 pub(super) fn of(explanation: &Explanation, question: &Question, by_running: bool) -> String {
     let url = question.url.split(['?', '#']).next().unwrap_or_default();
     let mut text = format!("{} {url}\n", question.method);
@@ -166,7 +167,7 @@ fn outcome(text: &mut String, now: &OutcomeExplanation) {
 }
 
 fn row(text: &mut String, name: &str, value: &str) {
-    // Writing to a string cannot fail. What a running andante says may come from anywhere.
+    // Writing to a string cannot fail. Text of a running andante may come from anywhere.
     let value: String = value.chars().filter(|c| !c.is_control()).collect();
     let _ = writeln!(text, "  {name:<11} {value}");
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-/// Its parts.
+/// Parts of the answer.
 #[derive(Debug)]
 pub(super) struct Raw<'a> {
     pub(super) status: StatusCode,
@@ -10,7 +10,7 @@ pub(super) struct Raw<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// Why something is no answer.
+/// Reason why a text is no answer.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum RawError {
     #[error("it is empty")]
@@ -21,14 +21,14 @@ pub(super) enum RawError {
     Field { line: usize, found: String },
 }
 
-/// What is shown of a line that is wrong.
+/// Characters that are shown of a wrong line.
 const SHOWN: usize = 80;
 
 // === impl Raw ===
 
 impl<'a> Raw<'a> {
-    /// Lines end with CRLF or LF. Of several answers the last one counts: before it came interim ones (1xx), what a
-    /// proxy answered to CONNECT, and redirections that were followed.
+    /// Parses an answer whose lines end with CRLF or LF. Of several answers the last one counts: earlier ones are
+    /// interim answers (1xx), a proxy's answer to CONNECT, and followed redirections.
     pub(super) fn parse(text: &'a [u8]) -> Result<Self, RawError> {
         let mut lines = Lines { rest: text, number: 0 };
         loop {
@@ -62,7 +62,7 @@ impl<'a> Lines<'a> {
 
     fn status(&mut self) -> Result<StatusCode, RawError> {
         let mut line = self.next();
-        // A line or two above it are what an editor leaves.
+        // Editors leave a line or two above the status line.
         while line.is_some_and(|line| line.trim_ascii().is_empty()) {
             line = self.next();
         }

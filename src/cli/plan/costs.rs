@@ -1,4 +1,4 @@
-//! What a request costs by the limits of a plan.
+//! Cost of a request under the limits of a plan.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use crate::{
     limit::{Cost, Limits},
 };
 
-/// What a request costs by `limits`: all that these count, and nothing else.
+/// Cost of a request under `limits`: an amount of each counted unit, and nothing else.
 ///
 /// # Errors
-/// If `cost` says something of a unit that none counts, or nothing of one that one counts, or more than fits one.
+/// If `cost` names a unit that no limit counts, lacks a counted unit, or exceeds a limit.
 pub(super) fn costs(limits: &Limits, cost: Cost) -> Result<Cost, Failure> {
     if let Some((unit, amount)) = cost.others().find(|(unit, _)| limits.units().all(|counted| counted != *unit)) {
         let counted = limits.units().map(|unit| unit.to_string()).collect::<BTreeSet<_>>();

@@ -1,5 +1,5 @@
-//! How long the requests of several flows wait that share limits. Not worked out by a formula: the lane itself runs ahead of
-//! time, with its order and its limits.
+//! Waits of several flows that share limits. Not computed by a formula: the lane itself runs ahead of time, with its
+//! order and its limits.
 
 use std::{num::NonZeroU16, str::FromStr, time::Duration};
 
@@ -29,20 +29,20 @@ pub(super) struct PlannedFlow {
     urgency: Urgency,
 }
 
-/// What becomes of several flows.
+/// Plan for several flows.
 pub(super) struct FlowsPlan<'a> {
     limits: &'a Limits,
     latency: Duration,
     flows: Vec<(PlannedFlow, Vec<Duration>)>,
 }
 
-/// As long as anything waits.
+/// Longest wait that a plan accepts.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl FromStr for PlannedFlow {
     type Err = String;
 
-    /// `batch=20000`, `live=100@10`, `alarm=5,u=0`.
+    /// Parses `batch=20000`, `live=100@10`, `alarm=5,u=0`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |hint: &str| format!("expected a flow, found {text:?}; {hint}");
         let example = "write NAME=REQUESTS, as in live=100, live=100@10 for a weight, live=100,u=1 for an urgency";
@@ -65,10 +65,10 @@ impl FromStr for PlannedFlow {
 // === impl FlowsPlan ===
 
 impl<'a> FlowsPlan<'a> {
-    /// Flows of one client whose requests `cost` so much each, and which arrive at `arrives` since 1970.
+    /// Plan for flows of one client whose requests have this `cost`, and arrive at `arrives` since 1970.
     ///
     /// # Errors
-    /// If they are too many, or if a flow is there twice.
+    /// If there are too many requests, or two flows with one name.
     pub(super) fn new(
         limits: &'a Limits,
         flows: Vec<PlannedFlow>,
@@ -107,7 +107,7 @@ impl<'a> FlowsPlan<'a> {
         Ok(Self { limits, latency, flows })
     }
 
-    /// Whether some of them would wait for centuries.
+    /// Returns whether some requests would wait for centuries.
     pub(super) fn never_ends(&self) -> bool {
         self.flows.iter().any(|(_, waits)| waits.last().is_some_and(|longest| *longest > FOREVER))
     }
@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn flows_share_by_their_weights() {
-        // Of eleven slots ten are those of live: its 100 are through after 110, or 10.9 s. Then all are the other's.
+        // Ten of eleven slots are those of live: its 100 are through after 110, or 10.9 s. The rest belongs to the
+        // other flow.
         let [batch, live] = last("10/s", &["batch=1000", "live=100@10"])[..] else { panic!("two flows") };
         assert!((live - 10.9).abs() <= 0.2 && (batch - 109.9).abs() < 1e-3, "{live} {batch}");
         let equal = last("10/s", &["a=100", "b=100", "c=100"]);
@@ -199,7 +200,7 @@ mod tests {
     fn the_urgent_go_first_and_the_least_urgent_get_their_share() {
         let [batch, alarm] = plan("10/s", &["batch=2100", "alarm=5,u=0"])[..] else { panic!("two flows") };
         assert!(alarm[2] <= 0.5 && (batch[2] - 210.4).abs() < 1e-3, "{alarm:?} {batch:?}");
-        // Of 21 slots one is for the lower urgency: the first of its 50 leave meanwhile.
+        // The lower urgency gets one of 21 slots: the first of its 50 leave meanwhile.
         let [low, high] = plan("10/s", &["low=50,u=7", "high=2000,u=3"])[..] else { panic!("two flows") };
         assert!(low[2] <= 106.0 && low[0] >= 45.0, "{low:?} {high:?}");
     }

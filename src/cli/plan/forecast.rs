@@ -1,4 +1,4 @@
-//! When the requests of a burst leave. Pure: the same arithmetic as the pacing, run ahead of time.
+//! Departures of a burst's requests. Pure: the same arithmetic as the pacing, run ahead of time.
 
 use std::{cmp::Reverse, collections::VecDeque, iter, num::NonZeroU32, time::Duration};
 
@@ -10,50 +10,50 @@ use crate::{
 /// Requests that arrive at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedBurst {
-    /// How many; at least 1.
+    /// Number of requests; at least 1.
     pub(super) requests: NonZeroU32,
-    /// What each of them costs.
+    /// Cost of each request.
     pub(super) cost: Cost,
-    /// How long the API takes to answer.
+    /// Time until the API answers.
     pub(super) latency: Duration,
-    /// When they arrive, in time since 1970.
+    /// Time of the arrival, since 1970.
     pub(super) arrives: Duration,
 }
 
-/// What will become of a burst that arrives at once, at lanes that were idle before.
+/// Forecast for a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BurstForecast {
-    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
+    /// Time from the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
     /// matter.
     pub(super) last_leaves: Duration,
     /// Requests per second in the long run, at most: the pace of the slowest limit; infinite without a limit.
     pub(super) per_second: f64,
-    /// The one without which the last request would leave soonest; `None` if all leave at once.
+    /// The brake without which the last request would leave soonest; `None` if all leave at once.
     pub(super) binds: Option<Brake>,
 }
 
-/// Something that holds requests back.
+/// Cause that delays requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brake {
     /// The limit at this place of the list.
     Limit(usize),
     /// The calendar limit at this place of the list.
     Calendar(usize),
-    /// The number of requests on their way.
+    /// The limit on requests in flight.
     InFlight,
 }
 
-/// Spacing of one limit: GCRA. Times are kept × N, so that W/N is never rounded.
+/// Spacing of one limit: GCRA. Times are multiplied by N, so that W/N is never rounded.
 #[derive(Clone)]
 struct Spacing {
     count: u128,
     per: u128,
     tolerance: u128,
-    /// When the next one is due on an even schedule.
+    /// Time at which the next request is due on an even schedule.
     due: u128,
 }
 
-/// "Request k not before request k − `back` is `apart` old": the promise of a window, and what in-flight comes to.
+/// "Request k not before request k − `back` is `apart` old": expresses a window, and an in-flight limit.
 #[derive(Clone, Copy)]
 struct Echo {
     back: usize,
@@ -66,20 +66,20 @@ struct Constraint {
     spacing: Option<Spacing>,
     echo: Option<Echo>,
     calendar: Option<CalendarCount>,
-    /// How much of its unit each request takes.
+    /// Cost of each request in the limit's unit.
     amount: Amount,
     per_second: f64,
 }
 
 impl BurstForecast {
-    /// As far as andante's clock reaches: 584 years.
+    /// Range of andante's clock: 584 years.
     pub(super) const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
-    /// Runs its requests through all limits at once: the next one leaves when the last of them agrees.
+    /// Runs the requests through all limits at once: the next request leaves at the latest time of all limits.
     ///
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
-    /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
-    /// bytes for each that a window looks back.
+    /// Several limits can add up to more than the slowest of them, hence the simulation. The simulation takes a step
+    /// per request, and eight bytes for each request that a window looks back.
     pub(super) fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
         let (constraints, requests) = (constraints(limits, burst), burst.requests);
         let (last_leaves, held) = departures(constraints.clone(), at_once(requests), |_| ());
@@ -91,7 +91,7 @@ impl BurstForecast {
         };
         let binds = match held_back[..] {
             [only] => Some(only),
-            // Where two come to the same, each without the other, the one that held back longer.
+            // If two gain the same time when removed, the one that delayed longer is named.
             _ => held_back.into_iter().min_by_key(|index| (without(*index), Reverse(held[*index]))),
         };
         Self {
@@ -107,7 +107,7 @@ impl BurstForecast {
     }
 }
 
-/// When each of the requests leaves that do not arrive at once, but so long after the first one, the first one first.
+/// Departures of requests that arrive at these times after the first one, in order.
 pub(super) fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> Vec<Duration> {
     let mut leaving = Vec::with_capacity(arrivals.len());
     let arrivals = arrivals.iter().map(|arrival| nanos(*arrival));
@@ -119,8 +119,8 @@ fn at_once(requests: NonZeroU32) -> impl Iterator<Item = u64> {
     iter::repeat_n(0, requests.get() as usize)
 }
 
-/// Tells `leaves` when each of the requests leaves that arrive at these times. Returns when the last one does, and how long
-/// each constraint held requests back that no other did any longer. In nanoseconds.
+/// Calls `leaves` with the departure of each request that arrives at these times. Returns the last departure, and for
+/// each constraint the time for which it alone delayed requests. In nanoseconds.
 fn departures(
     mut constraints: Vec<Constraint>,
     arrivals: impl Iterator<Item = u64>,
@@ -154,8 +154,8 @@ fn departures(
 // === impl Constraint ===
 
 impl Constraint {
-    /// The earliest instant for the next request, in nanoseconds; `recent` holds the requests that left before, the
-    /// last one first. The other constraints, as far as they have been asked, do not let it go before `so_far`.
+    /// The earliest instant for the next request, in nanoseconds. `recent` holds earlier departures, the last one
+    /// first. The constraints asked so far allow `so_far` at the earliest.
     fn earliest(&mut self, recent: &VecDeque<u64>, so_far: u64) -> u64 {
         if let Some(calendar) = &mut self.calendar {
             return calendar.earliest(Instant::from_nanos(so_far), self.amount).as_nanos();
@@ -193,7 +193,7 @@ fn constraints(limits: &Limits, burst: &PlannedBurst) -> Vec<Constraint> {
             per_second: f64::from(count.get()) / latency.as_secs_f64(),
         });
     }
-    // Last: calendars are asked for the time that the others agree on.
+    // Calendars come last: they need the time on which the others agree.
     constraints.extend(limits.calendar.iter().enumerate().filter_map(|(index, limit)| {
         let amount = cost.of(limit.unit)?;
         let mut count = CalendarCount::new(limit.clone(), arrives);
@@ -229,7 +229,7 @@ fn limit_constraint(index: usize, limit: &LimitSpec, amount: Amount, latency: Du
 
 impl Spacing {
     fn earliest(&self) -> u64 {
-        // Rounded down: rounding up would push every later request, a nanosecond each.
+        // Rounded down: rounding up would delay every later request by a nanosecond each.
         u64::try_from(self.due.saturating_sub(self.tolerance) / self.count).unwrap_or(u64::MAX)
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let plan = forecast("500/min, 90000 tokens/min", 6000, 16);
         assert_eq!((plan.last_leaves, plan.binds), (Duration::from_secs(60), Some(Brake::Limit(1))));
         assert_eq!(forecast("500/min, 90000 tokens/min", 0, 501).last_leaves, Duration::from_secs(60));
-        // Three of 3 are all that fit 10.
+        // Only three requests of 3 fit 10.
         assert_eq!(forecast("10 tokens/s burst 10", 3, 4).last_leaves, Duration::from_secs(1));
         assert_eq!(forecast("10 tokens/day in UTC", 5, 3).binds, Some(Brake::Calendar(0)));
     }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(forecast("10/s, 100/day in UTC", 100).binds, Some(Brake::Limit(0)));
     }
 
-    /// When each of the first requests leaves, in milliseconds.
+    /// Departures of the first requests, in milliseconds.
     fn burst_leaving(limits: &str, requests: u32) -> Vec<u128> {
         (1..=requests).map(|count| forecast(limits, count).last_leaves.as_millis()).collect()
     }
@@ -307,7 +307,7 @@ mod tests {
     fn all_limits_hold_at_once() {
         assert_eq!(burst_leaving("10/s, 2/s", 3), [0, 500, 1000]);
         assert_eq!(burst_leaving("4/s burst 4, 6/10s burst 6", 8), [0, 0, 0, 0, 1000, 1000, 10_000, 10_000]);
-        // More than either alone: the second limit pushes requests into the first one's next windows.
+        // The total exceeds either limit alone: the second limit pushes requests into the first one's next windows.
         let (both, first, second) = ("10/s burst 10, 15/1500ms burst 15", "10/s burst 10", "15/1500ms burst 15");
         let last = |limits| forecast(limits, 30).last_leaves.as_millis();
         assert_eq!((last(both), last(first), last(second)), (2500, 2000, 1500));
@@ -329,7 +329,7 @@ mod tests {
             leaving.iter().map(Duration::as_millis).collect::<Vec<_>>()
         };
         assert_eq!(leaving("10/s", &[0, 0, 50, 1000, 1010]), [0, 100, 200, 1000, 1100]);
-        // The first two are answered at 200 and 250.
+        // The first two answers arrive at 200 and 250.
         assert_eq!(leaving("in-flight 2", &[0, 50, 60, 240, 900]), [0, 50, 200, 250, 900]);
     }
 

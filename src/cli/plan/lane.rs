@@ -1,4 +1,4 @@
-//! The lane that plans are run in ahead of time.
+//! The lane in which plans run ahead of time.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::{
     policy::{Policy, Trust},
 };
 
-/// More would take this command itself minutes.
+/// Largest plan: more requests would take the command minutes.
 pub(super) const MOST_REQUESTS: u64 = 1_000_000;
 
-/// Nothing but these limits, exactly kept.
+/// Policy with exactly these limits and no others.
 pub(super) fn policy(limits: &Limits) -> Policy {
     let mut policy = Policy::new("plan", Vec::new());
     (policy.limits, policy.calendar) = (limits.limits.clone(), limits.calendar.clone());

@@ -1,4 +1,4 @@
-//! What would have become of the requests of an access log under other limits.
+//! Replays the requests of an access log under other limits.
 
 mod log_line;
 
@@ -28,52 +28,52 @@ use crate::{
     limit::{Cost, Limits},
 };
 
-/// The requests of one host, as an access log has them.
+/// Requests of one host in an access log.
 pub(super) struct RecordedRequests {
     host: String,
-    /// The first one first.
+    /// The requests, in the order of their arrival.
     requests: Vec<RecordedRequest>,
 }
 
 /// A request that wanted a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RecordedRequest {
-    /// In time since 1970.
+    /// Arrival, as time since 1970.
     arrived: Duration,
     waited: Duration,
-    /// How long the API took.
+    /// Time that the API took.
     upstream: Duration,
-    /// By what it claimed its turn.
+    /// Flow and urgency of the request.
     claim: Claim,
 }
 
-/// What would have become of them.
+/// Result of the replay.
 pub(super) struct RecordedPlan<'a> {
     recorded: &'a RecordedRequests,
     limits: &'a Limits,
-    /// How long each would have waited, the shortest time first.
+    /// Waits in the replay, the shortest first.
     waits: Vec<Duration>,
-    /// Those with the most requests, if they claim their turns in several ways.
+    /// The flows with the most requests, if there are several.
     flows: Vec<RecordedFlow>,
     latency: Duration,
     longest_queue: usize,
 }
 
-/// What claims its turn in one way.
+/// Requests with one flow and urgency.
 struct RecordedFlow {
     claim: Claim,
-    /// How long each request would have waited, and has, the shortest time first.
+    /// Waits in the replay and in the log, the shortest first.
     waits: Vec<Duration>,
     waited: Vec<Duration>,
 }
 
-/// So many other hosts are named where one is to be chosen, and so many flows.
+/// Hosts that a hint lists, and flows that a plan lists.
 const NAMED: usize = 5;
 
 // === impl RecordedRequests ===
 
 impl RecordedRequests {
-    /// Those to `host` in `file`; without a host, those to the only one.
+    /// Requests to `host` in `file`; without a host, requests to the only one.
     ///
     /// # Errors
     /// If the file cannot be read, or has no such requests.
@@ -124,7 +124,7 @@ fn not_found(file: &Path, host: Option<&str>, hosts: BTreeMap<String, Vec<Record
 // === impl RecordedPlan ===
 
 impl<'a> RecordedPlan<'a> {
-    /// `latency` is that of the API; without it, the median of what was recorded.
+    /// Replays the requests. `latency` is the API's; by default the median in the log.
     pub(super) fn new(
         recorded: &'a RecordedRequests,
         limits: &'a Limits,
@@ -136,7 +136,7 @@ impl<'a> RecordedPlan<'a> {
             latency.unwrap_or_else(|| at(0.5, &sorted(recorded.requests.iter().map(|request| request.upstream))));
         let requests = &recorded.requests;
         let differ = requests.iter().any(|request| request.claim != requests[0].claim);
-        // Beyond what the lane itself is run for, all are taken to be of one flow.
+        // Logs that are too long for the lane's simulation count as one flow.
         let leaving = if differ && requests.len() as u64 <= MOST_REQUESTS {
             in_order(recorded, limits, cost, latency)
         } else {
@@ -157,7 +157,7 @@ impl<'a> RecordedPlan<'a> {
         Self { recorded, limits, waits: sorted(waits.into_iter()), flows, latency, longest_queue }
     }
 
-    /// Whether some of them would wait for centuries.
+    /// Returns whether some requests would wait for centuries.
     pub(super) fn never_ends(&self) -> bool {
         self.waits.last().is_some_and(|longest| *longest > Duration::from_secs(100 * 365 * 86_400))
     }
@@ -166,7 +166,7 @@ impl<'a> RecordedPlan<'a> {
         sorted(self.recorded.requests.iter().map(|request| request.waited))
     }
 
-    /// What was recorded, from the first to the last.
+    /// Time between the first and the last recorded request.
     fn lasted(&self) -> Duration {
         let requests = &self.recorded.requests;
         requests[requests.len() - 1].arrived - requests[0].arrived
@@ -191,7 +191,7 @@ impl<'a> RecordedPlan<'a> {
         if self.flows.is_empty() { text } else { format!("{text}\n\n{}", self.flows_text()) }
     }
 
-    /// A row each flow, for people.
+    /// Rows for people, one for each flow.
     fn flows_text(&self) -> String {
         let times = |waits: &[Duration]| [0.5, 0.95].map(|share| wording::duration(at(share, waits)));
         let rows = self.flows.iter().map(|RecordedFlow { claim, waits, waited }| {
@@ -231,7 +231,7 @@ impl<'a> RecordedPlan<'a> {
     }
 }
 
-/// When each of them would have left, in the order of the lane itself.
+/// Departure of each request, in the order of the lane itself.
 fn in_order(recorded: &RecordedRequests, limits: &Limits, cost: Cost, latency: Duration) -> Vec<Duration> {
     let (cost, first) = (cost.shared(&limits.limits), recorded.requests[0].arrived);
     let requests = recorded.requests.iter();
@@ -242,7 +242,7 @@ fn in_order(recorded: &RecordedRequests, limits: &Limits, cost: Cost, latency: D
     left.iter().map(|at| if *at == Instant::FAR { Duration::MAX } else { at.since(Instant::START) }).collect()
 }
 
-/// Those flows with the most requests, where each would have waited so long.
+/// The flows with the most requests, with the waits of their requests.
 fn flows(recorded: &RecordedRequests, waits: &[Duration]) -> Vec<RecordedFlow> {
     let mut flows = BTreeMap::<_, RecordedFlow>::new();
     for (request, wait) in recorded.requests.iter().zip(waits) {
@@ -271,7 +271,7 @@ pub(super) fn sorted(of: impl Iterator<Item = Duration>) -> Vec<Duration> {
     sorted
 }
 
-/// What this share of `sorted`, which is not empty, does not exceed.
+/// Quantile: the value that this share of `sorted`, which is not empty, does not exceed.
 pub(super) fn at(share: f64, sorted: &[Duration]) -> Duration {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn in_flight_takes_the_latency_that_was_recorded() {
-        // One at a time of 0.1 s each, four at once.
+        // At most one request at a time, 0.1 s each; four arrive at once.
         let said = plan(&recorded([0; 4].into_iter()), "in-flight 1");
         assert_eq!(said["would_wait_seconds"], json!({ "median": 0.1, "p95": 0.3, "longest": 0.3 }));
         assert_eq!((&said["latency_seconds"], &said["longest_queue"]), (&0.1.into(), &3.into()));

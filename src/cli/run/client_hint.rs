@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::Path};
 
-/// Advice for the clients of this program, if they need more than the variables.
+/// Advice for the clients of this program, if the variables do not suffice.
 pub(super) fn of(command: &OsStr) -> Option<&'static str> {
     let name = Path::new(command).file_name()?.to_str()?;
     match name {

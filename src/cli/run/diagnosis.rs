@@ -1,4 +1,4 @@
-//! Why it went as it did: what failed and what to do about it, or why nothing came through at all. Pure.
+//! Diagnosis of a run: failures with advice, or the reason why no request came through. Pure.
 
 use std::{ffi::OsStr, fmt::Write as _, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
@@ -14,12 +14,12 @@ use crate::{
     proxy::Incidents,
 };
 
-/// What is known besides the proxy's own account.
+/// Facts besides the proxy's own status.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances<'a> {
-    /// How the command ended.
+    /// Exit status of the command.
     pub(super) ended: ExitStatus,
-    /// The hosts for which the command was told to use no proxy.
+    /// The hosts for which the command uses no proxy.
     pub(super) no_proxy: Option<&'a str>,
     /// The program that was run.
     pub(super) command: Option<&'a OsStr>,
@@ -27,21 +27,21 @@ pub(super) struct Circumstances<'a> {
     pub(super) unmatched: &'a [Unmatched],
 }
 
-/// Where people find more.
+/// Guide for people.
 const GUIDE: &str = "docs/troubleshooting.md";
-/// Where clients are listed with what each needs.
+/// List of clients and their settings.
 const CLIENTS: &str = "docs/clients.md";
-/// So many causes are listed.
+/// Causes that are listed.
 const CAUSES: usize = 10;
 /// The most rules that are named one by one.
 const RULES: usize = 5;
-/// What shells return for a command that they have not found, and for one that they may not run.
+/// Exit codes of shells for a command that is missing, and for one that is not executable.
 const NOT_FOUND: i32 = 127;
 const NOT_RUN: i32 = 126;
-/// What shells return for a command that a signal has ended is this and the signal's number.
+/// Base of shells' exit codes for a command that a signal ended: this plus the signal's number.
 const SIGNALS: i32 = 128;
 
-/// Requests and tunnels that came to nothing.
+/// Number of requests and tunnels that failed.
 pub(super) fn failed(status: &Status) -> u64 {
     let (requests, tunnels) = (&status.requests, &status.interceptions);
     let unused = status.incidents.iter().filter(|incident| incident.kind == Incidents::UNUSED);
@@ -49,7 +49,7 @@ pub(super) fn failed(status: &Status) -> u64 {
     requests.failed + requests.rejected + tunnels.untrusted + tunnels.failed + tunnels.stranger + unused
 }
 
-/// Whether nobody has used the proxy, as far as it can tell.
+/// Returns whether no client has used the proxy, as far as it can tell.
 pub(super) fn is_unused(status: &Status) -> bool {
     let requests = &status.requests;
     let ended = requests.answered + requests.refused + requests.left + requests.tunnelled;
@@ -59,7 +59,7 @@ pub(super) fn is_unused(status: &Status) -> bool {
     ended + failed(status) + tunnels == 0 && open == 0 && !status.lanes.iter().any(busy)
 }
 
-/// Why nothing came through, as far as is known: lines, the last one ending with a line feed.
+/// Reason why no request came through, as far as it is known: lines, the last one ending with a line feed.
 pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String {
     let Circumstances { ended, no_proxy, .. } = circumstances;
     let cause = match (ended.code(), ended.signal()) {
@@ -96,7 +96,7 @@ pub(super) fn nothing_came_through(circumstances: &Circumstances<'_>) -> String 
     text
 }
 
-/// What failed, by cause, each with what to do about it.
+/// Failures by cause, each with advice.
 pub(super) fn causes(status: &Status) -> String {
     answers(status) + &own_causes(status)
 }
@@ -115,7 +115,7 @@ pub(in crate::cli) fn own_causes(status: &Status) -> String {
     text
 }
 
-/// What to do, where andante was started by `run`, which has set all variables already.
+/// Advice for an andante that `run` started, which has already set all variables.
 fn advice(incident: &IncidentStatus) -> String {
     const ALONE: &str = "--intercept none, or a rule with https = \"turns\" for the host (keeps its limit)";
     match &*incident.kind {
@@ -133,7 +133,7 @@ fn advice(incident: &IncidentStatus) -> String {
     }
 }
 
-/// Errors with which APIs have answered.
+/// Error answers of APIs.
 fn answers(status: &Status) -> String {
     let errors = status.answers.iter().filter(|(code, _)| code.as_str() >= "400");
     let errors: Vec<String> = errors.map(|(code, count)| format!("{} × {code}", wording::count(*count))).collect();
@@ -143,7 +143,7 @@ fn answers(status: &Status) -> String {
     format!("  the API itself answered {}\n", errors.join(", "))
 }
 
-/// Breakers that are open at the end: requests that waited for one have not failed by themselves.
+/// Breakers that are open at the end: requests that waited for a breaker have not failed by themselves.
 fn breakers(status: &Status) -> String {
     let mut text = String::new();
     let is_open = |lane: &&LaneStatus| lane.gate.as_ref().is_some_and(|gate| gate.reason == Reason::Breaker.as_str());
@@ -183,10 +183,10 @@ pub(super) fn departures(status: &Status, ended: ExitStatus) -> String {
     }
     let lanes = status.lanes.iter();
     let queued: u64 = lanes.clone().map(|lane| lane.left_queued_total).sum();
-    // Lanes count turns, too: all of them in the queue.
+    // Lanes count turns too, always as queued.
     let queued = queued.saturating_sub(status.turns.left);
     let longest = lanes.clone().map(|lane| lane.left_seconds_max).fold(0.0, f64::max);
-    // Whoever ends a program does not want to hear of its time-outs.
+    // A user who ends a program needs no advice on its time-outs.
     let stopped = ended.signal().is_some() || ended.code().is_some_and(|code| code > SIGNALS);
     let usual = lanes.filter(|lane| lane.left_after_s.is_some()).max_by_key(|lane| lane.left_total);
     let mut text = format!("  {} left before the answer", wording::several(status.requests.left, "client"));

@@ -1,8 +1,8 @@
-//! A line that stays at the foot of the terminal while whatever else is written scrolls above it.
+//! A line that stays at the bottom of the terminal while other output scrolls above it.
 //!
 //! The command writes to the same terminal whenever it likes, so a line under its cursor would end up in the middle of
-//! its output. Instead the last row is taken out of the part of the screen that scrolls (DECSTBM), and the cursor is
-//! always put back to where the command left it. A thread of its own draws: a terminal that was stopped with Ctrl-S
+//! its output. Instead the last row is excluded from the scrolling part of the screen (DECSTBM). The cursor always
+//! returns to the place where the command left it. A thread of its own draws: a terminal that was stopped with Ctrl-S
 //! must not stop the proxy.
 
 use std::{
@@ -28,37 +28,37 @@ struct Size {
     columns: u16,
 }
 
-/// Fewer rows than this are worth more than a line of ours.
+/// Fewest rows of a terminal that gets a footer.
 const FEWEST_ROWS: u16 = 5;
 
 // === impl Footer ===
 
 impl Footer {
-    /// `None` unless standard error is a terminal that understands us.
+    /// `None` unless standard error is a terminal that supports this.
     pub(in crate::cli) fn open() -> Option<Self> {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         if dumb || !termios::isatty(stderr()) {
             return None;
         }
-        // One line is under way at most; the next one is skipped while the terminal is busy.
+        // At most one line waits; the next one is skipped while the terminal is busy.
         let (lines, received) = sync_channel(1);
         let thread = std::thread::Builder::new().name("andante-footer".into()).spawn(move || draw_all(&received));
         Some(Self { lines, thread: thread.ok()? })
     }
 
-    /// Shows `line` instead of what was there.
+    /// Replaces the line.
     pub(in crate::cli) fn show(&self, line: String) {
         let _ = self.lines.try_send(line);
     }
 
-    /// Gives the row back.
+    /// Ends the thread, which frees the row.
     pub(in crate::cli) fn close(self) {
         drop(self.lines);
         let _ = self.thread.join();
     }
 }
 
-/// Draws each line until there are no more. What cannot be written is not worth an error: it is only progress.
+/// Draws each line until there are no more. Write errors are ignored, because the line is only progress.
 fn draw_all(lines: &Receiver<String>) {
     let mut taken: Option<Size> = None;
     for line in lines {
@@ -89,19 +89,19 @@ impl Size {
     }
 }
 
-/// Takes the last row out of the part that scrolls: first one down and up again, so that the cursor is not on it.
+/// Excludes the last row from scrolling: first moves one down and up again, so that the cursor is not on it.
 fn take(size: Size) -> String {
     format!("\x1bD\x1bM\x1b7\x1b[1;{}r\x1b8", size.rows - 1)
 }
 
-/// Writes `line`, or as much of it as fits, to the last row.
+/// Writes `line`, cut to the row, to the last row.
 fn draw(size: Size, line: &str) -> String {
-    // The terminal would wrap after its last column, so that one stays empty.
+    // The terminal would wrap after its last column, so that column stays empty.
     let line: String = line.chars().filter(|c| !c.is_control()).take(usize::from(size.columns) - 1).collect();
     format!("\x1b7\x1b[0m\x1b[{};1H\x1b[2K{line}\x1b8", size.rows)
 }
 
-/// Lets everything scroll again, the line being gone.
+/// Lets all rows scroll again, without the line.
 fn release(size: Size) -> String {
     format!("\x1b7\x1b[0m\x1b[r\x1b[{};1H\x1b[2K\x1b8", size.rows)
 }

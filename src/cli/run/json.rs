@@ -1,4 +1,4 @@
-//! How it went, for scripts: a contract. Pure.
+//! Summary of a run for scripts: a contract. Pure.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     limit::{LimitSpec, Unit},
 };
 
-/// What the text of the summary says, with the numbers as they are.
+/// The summary's text as JSON, with exact numbers.
 pub(super) fn summary(status: &Status, elapsed: Duration, exit_code: u8, unmatched: &[Unmatched]) -> Value {
     let lanes = || status.lanes.iter();
     json!({

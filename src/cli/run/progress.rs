@@ -1,4 +1,4 @@
-//! How it goes, on one line. Pure.
+//! Progress of a run, on one line. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     clock::Instant,
 };
 
-/// How fast requests leave, smoothed over [`Pace::OVER`].
+/// Pace of departures, smoothed over [`Pace::OVER`].
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Pace {
     seen: VecDeque<(Instant, u64)>,
@@ -20,10 +20,10 @@ pub(in crate::cli) struct Pace {
 impl Pace {
     const OVER: Duration = Duration::from_secs(10);
 
-    /// Requests per second, now that `sent` have been sent in all; `None` before there are two looks to compare.
+    /// Requests per second, given that `sent` were sent in total; `None` before there are two samples.
     pub(in crate::cli) fn at(&mut self, now: Instant, sent: u64) -> Option<f64> {
         self.seen.push_back((now, sent));
-        // The oldest look stays just outside of the span, so that the span is covered.
+        // The oldest sample stays just outside of the span, so that the samples cover the span.
         while self.seen.get(1).is_some_and(|(at, _)| now.since(*at) >= Self::OVER) {
             self.seen.pop_front();
         }
@@ -66,11 +66,11 @@ pub(super) fn line(status: &Status, pace: Option<f64>) -> String {
     format!("andante: {}", parts.join(", "))
 }
 
-/// The pause in which most wait.
+/// Pause of the lane in which most requests wait.
 pub(in crate::cli) fn paused(status: &Status) -> Option<String> {
     let waits = |lane: &&LaneStatus| lane.waiting > 0 && lane.gate.is_some();
     let gate = status.lanes.iter().filter(waits).max_by_key(|lane| lane.waiting)?.gate.as_ref()?;
-    // When its time has come, one request finds out whether it is over.
+    // At the end of the pause a probe finds out whether it is over, so no negative time is shown.
     let time = gate.opens_in_s.filter(|time| *time > 0.0).map(|time| format!(" {}", wording::seconds(time)));
     Some(format!("paused{}: {}", time.unwrap_or_default(), gate.reason))
 }

@@ -1,4 +1,4 @@
-//! Signals that are meant for the command although they reach andante.
+//! Signals for the command that reach andante.
 
 use std::{fs::File, future::poll_fn, io, task::Poll};
 
@@ -14,10 +14,10 @@ use tracing::debug;
 
 use crate::cli::signals::is_ignored;
 
-/// The signals that are passed on. WINCH, TSTP and CONT are not: terminals send these to the whole group.
+/// Signals that are passed on. WINCH, TSTP and CONT are not: terminals send these to the whole group.
 const PASSED_ON: [Signal; 6] = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2];
 
-/// The signals that reach us.
+/// Receives the signals that reach andante.
 pub(super) struct CommandSignals {
     streams: Vec<(Signal, unix::Signal)>,
 }
@@ -25,8 +25,8 @@ pub(super) struct CommandSignals {
 // === impl CommandSignals ===
 
 impl CommandSignals {
-    /// Catches all that are to be passed on, but for those that we were told to ignore (`nohup`): the command inherits
-    /// that, and would not if we caught them.
+    /// Catches the signals to pass on, except ignored ones (`nohup`): the command inherits ignored signals, but not
+    /// caught ones.
     pub(super) fn listen() -> io::Result<Self> {
         let caught = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
         let streams = caught.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)));
@@ -59,13 +59,14 @@ pub(super) fn pass_on(signal: Signal, child: &Child) {
     }
 }
 
-/// Whether we are in the foreground of our terminal, so that its keys reach us, wherever our streams go.
+/// Returns whether andante is in the foreground of its terminal, so that its keys reach andante, wherever the streams
+/// go.
 pub(super) fn in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// Ctrl-C and Ctrl-\ reach everybody in the foreground. Who else sent it cannot be told apart: what `kill` sends to
-/// andante alone, in the foreground, does not reach the command.
+/// Ctrl-C and Ctrl-\ reach the whole foreground group. A `kill` looks the same: sent to andante alone, in the
+/// foreground, it does not reach the command.
 fn is_from_terminal(signal: Signal) -> bool {
     signal == Signal::INT || signal == Signal::QUIT
 }

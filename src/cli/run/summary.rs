@@ -1,4 +1,4 @@
-//! How it went. Pure.
+//! Summary of a run. Pure.
 
 use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
@@ -16,19 +16,19 @@ use crate::{
     policy::Https,
 };
 
-/// How much of a limit was used.
+/// Used share of a limit.
 #[derive(Debug, PartialEq, serde::Serialize)]
 pub(super) struct LimitShare {
-    /// The limit, as it would be written.
+    /// The limit, in its notation.
     pub(super) limit: String,
-    /// From 0; 1 is all of it.
+    /// 1 is all of the limit.
     pub(super) used_ratio: f64,
 }
 
-/// How many lanes are listed.
+/// Number of lanes that are listed.
 const LANES: usize = 10;
 
-/// Some lines on what happened in the `elapsed` time and why, the last one ending with a line feed.
+/// Lines on what happened in the `elapsed` time and why, the last one ending with a line feed.
 pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circumstances<'_>) -> String {
     let sent = progress::sent(status);
     let mut text = format!("andante: {} sent in {}\n", wording::several(sent, "request"), wording::short(elapsed));
@@ -48,7 +48,7 @@ pub(super) fn render(status: &Status, elapsed: Duration, circumstances: &Circums
         + &diagnosis::unmatched(circumstances.unmatched)
 }
 
-/// Connections that outlive the command: their API was not connected to yet, or something runs on in the background.
+/// Connections that outlive the command: their API was not connected to yet, or a background process still runs.
 fn open_connections(status: &Status) -> String {
     match u64::try_from(status.connections.client) {
         Ok(open @ 1..) => format!(
@@ -59,7 +59,7 @@ fn open_connections(status: &Status) -> String {
     }
 }
 
-/// What andante has seen and paced inside of tunnels.
+/// Description of what andante has seen and paced inside tunnels.
 fn pacing_inside(status: &Status) -> &'static str {
     let by_turns = |lane: &LaneStatus| lane.https == Https::Turns.as_str();
     match status.turns == Turns::default() {
@@ -69,7 +69,7 @@ fn pacing_inside(status: &Status) -> &'static str {
     }
 }
 
-/// How long requests have waited, and what became of them; `left` says what those did that nobody waits for any more.
+/// Waits of requests, and their outcomes; `left` describes requests that the client gave up.
 pub(in crate::cli) fn queue(status: &Status, left: &str) -> String {
     let sum = |of: fn(&LaneStatus) -> u64| wording::count(status.lanes.iter().map(of).sum());
     let mut text = String::new();
@@ -111,16 +111,16 @@ pub(in crate::cli) fn lanes(status: &Status) -> String {
     text
 }
 
-/// How much of what its limits allowed a lane took between its first and its last request: for each unit of the limit that
-/// held it back, and of what calendars renew. Nothing where there is nothing to compare.
+/// Used shares of a lane's limits between its first and its last request. Includes the tightest limit of each unit, and
+/// all calendar limits. Empty where there is nothing to compare.
 ///
-/// The bound is that of even spacing after a burst, `burst + rate × time`: 1 means that nothing was left unused. A limit
-/// that could not have been reached in the time does not count against the lane.
+/// The bound is that of even spacing after a burst, `burst + rate × time`: 1 means full use. A limit that could not
+/// have been reached in the time does not count against the lane.
 pub(super) fn shares(lane: &LaneStatus) -> Vec<LimitShare> {
     if lane.sent_total < 2 || lane.active_s <= 0.0 {
         return Vec::new();
     }
-    // What was learned held for a part of the time only.
+    // Learned limits applied for a part of the time only.
     let configured = || lane.limits.iter().filter(|limit| limit.source == LimitSource::Config);
     let allowed = |limit: &LimitSpec| f64::from(limit.burst().get()) + limit.rate.per_second() * lane.active_s;
     let mut tightest: Vec<(LimitSpec, u64)> = Vec::new();
@@ -134,14 +134,14 @@ pub(super) fn shares(lane: &LaneStatus) -> Vec<LimitShare> {
     }
     let rolling = tightest.into_iter().map(|(limit, used)| {
         let used_ratio = used as f64 / allowed(&limit);
-        // Requests that have waited for the first connection are written closer together than they were let go: no limit was
-        // exceeded. The cost of answers may be more than was reserved.
+        // Requests that waited for the first connection are written closer together than they were released, without
+        // exceeding a limit. The cost in answers may be more than was reserved.
         let used_ratio = if limit.unit == Unit::REQUESTS { used_ratio.min(1.0) } else { used_ratio };
-        // Where costs differ there is a burst that nobody has written.
+        // Limits of costs have a default burst that is not in the configuration.
         let burst = limit.burst.filter(|_| limit.unit == Unit::REQUESTS);
         LimitShare { used_ratio, limit: LimitSpec { burst, ..limit }.to_string() }
     });
-    // These count from the beginning of their month or day on, whoever has sent it.
+    // Calendar limits count from the beginning of their month or day, for all senders.
     let renewed = configured().filter(|limit| limit.renewed_in_s.is_some() && limit.used + limit.room > 0);
     let renewed = renewed.map(|status| LimitShare {
         limit: status.limit.clone(),
@@ -150,7 +150,7 @@ pub(super) fn shares(lane: &LaneStatus) -> Vec<LimitShare> {
     rolling.chain(renewed).collect()
 }
 
-/// The slowest limit that a lane has learned: as the API says it, or the pace if that was found by trying.
+/// The slowest limit that a lane has learned: the one that the API reports, or else the estimated pace.
 pub(super) fn learned(lane: &LaneStatus) -> Option<String> {
     let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
     let slowest = learned.min_by(|a, b| a.per_second.total_cmp(&b.per_second))?;

@@ -4,7 +4,7 @@ use tokio::sync::Mutex;
 
 use super::*;
 
-/// A signal reaches every command of this process, so there is one at a time.
+/// A signal reaches every command of this process, so tests run one at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 async fn code(command: &[&str]) -> u8 {

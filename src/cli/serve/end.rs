@@ -1,4 +1,4 @@
-//! What ends the service, and what happens until then.
+//! End of the service, and events until then.
 
 use std::future::pending;
 
@@ -10,16 +10,16 @@ use crate::{
     cli::signals::{SignalRequest, Signals, Stop},
 };
 
-/// What ends the service.
+/// Reason for the end of the service.
 pub(super) enum End {
     /// A signal.
     Signal(Stop),
-    /// Another andante that takes over.
+    /// Takeover by another andante.
     Successor(Successor),
 }
 
-/// Serves until a signal asks for the end or another andante takes over. Loads the configuration again whenever a signal
-/// asks for that, or it has changed.
+/// Serves until a signal asks for the end or another andante takes over. Loads the configuration again whenever a
+/// signal asks for it, or the file has changed.
 pub(super) async fn until_ended(running: &mut Running, signals: &mut Signals, mut watch: Option<ConfigWatch>) -> End {
     let mut successors = running.successors();
     if let Some(watch) = &mut watch {

@@ -4,10 +4,10 @@ use tracing::{info, warn};
 
 use crate::{config::Config, policy::Https};
 
-/// Rules whose HTTPS is logged at the start: a log is no place for a list of thousands.
+/// Most rules whose HTTPS handling is logged at the start: thousands of lines would flood the log.
 const MAX_RULES_LOGGED: usize = 20;
 
-/// Logs how HTTPS to each limited host is handled, for the first rules.
+/// Logs the handling of HTTPS to each limited host, for the first rules.
 pub(super) fn log(config: &Config) {
     let rules = &config.rules;
     for rule in rules.iter().take(MAX_RULES_LOGGED) {

@@ -1,6 +1,6 @@
 //! Loads the configuration of `serve` again while it runs: when a signal asks for it, and when a file has changed.
 //!
-//! The file is read every second and compared. See docs/decisions/reload.md for why nothing else would do.
+//! The file is read every second and compared. See docs/decisions/reload.md for the reasons against other ways.
 
 use std::{
     fs, io,
@@ -18,24 +18,24 @@ use crate::{
     config::{Checked, Config, Diagnostic, File},
 };
 
-/// The configuration file of a running `serve`, and what was last seen in it.
+/// The configuration file of a running `serve`, and its last known content.
 pub(super) struct ConfigWatch {
     args: ServeArgs,
     path: PathBuf,
-    /// What was loaded last, whether it was good or not.
+    /// Content that was loaded last, whether it was good or not.
     loaded: Seen,
-    /// What was seen last, if it is something else: whoever writes the file may not be done.
+    /// Content seen last, if it differs: the writer of the file may not have finished.
     unfinished: Option<Seen>,
 }
 
-/// A configuration file and the files that it names, as they were at one instant.
+/// A configuration file and the files named in it, at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     content: Result<Vec<u8>, io::ErrorKind>,
     named: Vec<Option<FileStamp>>,
 }
 
-/// What changes with a file's content, without reading it: lists of revoked certificates are large.
+/// Metadata that changes with a file's content, without reading it: lists of revoked certificates are large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     device: u64,
@@ -45,34 +45,34 @@ struct FileStamp {
     changed: (i64, i64),
 }
 
-/// How often the file is looked at. A change holds once it was seen twice.
+/// Interval of looking at the file. A change counts once it was seen twice.
 const LOOK: Duration = Duration::from_secs(1);
 
 // === impl ConfigWatch ===
 
 impl ConfigWatch {
-    /// Watches the configuration file of `args`, if there is one. To be called before it is loaded: what changes after
-    /// that is seen.
+    /// Watches the configuration file of `args`, if there is one. Must be called before the file is loaded, so that
+    /// later changes are seen.
     pub(super) fn new(args: &ServeArgs) -> Option<Self> {
-        // A pipe says what it has to say once: asked again, it would say that there are no rules.
+        // A pipe can be read once: reading it again would return no rules.
         let path = args.path().filter(|path| !fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()))?;
         let file = File::read(path);
         let loaded = Seen { content: content(&file), named: Vec::new() };
         Some(Self { args: args.clone(), path: file.path, loaded, unfinished: None })
     }
 
-    /// `config` was loaded: watches the files that it names too.
+    /// Records that `config` was loaded, and watches its files too.
     pub(super) fn loaded(&mut self, config: &Config) {
         self.loaded.named = stamps(config);
     }
 
-    /// Waits until the file, or one that it names, has changed, and stays as it is for a moment. Loses nothing when
+    /// Waits until the file, or a file named in it, has changed, and stays unchanged for a moment. Loses nothing when
     /// dropped and called again.
     pub(super) async fn changed(&mut self, config: &Config) {
         loop {
             tokio::time::sleep(LOOK).await;
             let (path, config) = (self.path.clone(), config.clone());
-            // Reading may take long where the file is on another machine.
+            // Reading a file on another machine may take long.
             let look = tokio::task::spawn_blocking(move || Seen::look(&path, &config).1);
             let Ok(seen) = look.await else { continue };
             if seen == self.loaded {
@@ -85,11 +85,11 @@ impl ConfigWatch {
         }
     }
 
-    /// Loads the file, and lets `running` go on with it; if something is wrong with it nothing changes. Logs which.
+    /// Loads the file into `running`; a file with errors changes nothing. Logs the result.
     pub(super) async fn reload(&mut self, running: &mut Running) {
         notify::reloading();
         let (path, config) = (self.path.clone(), running.config().clone());
-        // Reading may take long where the file is on another machine.
+        // Reading a file on another machine may take long.
         let look = tokio::task::spawn_blocking(move || Seen::look(&path, &config)).await;
         let Ok((file, seen)) = look.inspect_err(|failed| error!(%failed, "could not read the configuration")) else {
             return notify::ready();
@@ -133,7 +133,8 @@ impl ConfigWatch {
     }
 }
 
-/// Nobody empties a file to have no limits any more: an editor has not written yet, or the disk is full.
+/// Rejects an empty file. Users do not empty a file to remove all limits: an editor has not written yet, or the disk
+/// is full.
 fn kept_full(running: &Running) {
     let problem = "the file is empty, and without its rules nothing would be limited";
     error!(
@@ -144,7 +145,7 @@ fn kept_full(running: &Running) {
     running.not_reloaded(vec![problem.to_owned()]);
 }
 
-/// Says why the configuration stays as it is.
+/// Logs why the configuration stays the same.
 fn kept(running: &Running, problems: &[Diagnostic]) {
     for problem in problems.iter().filter(|problem| problem.is_error()) {
         error!(problem = problem.to_string(), hint = problem.hint, "in the new configuration");
@@ -156,10 +157,10 @@ fn kept(running: &Running, problems: &[Diagnostic]) {
 // === impl Seen ===
 
 impl Seen {
-    /// The file at `path`, and the files that `config` names.
+    /// The file at `path`, and the files named in `config`.
     fn look(path: &Path, config: &Config) -> (File, Self) {
         let file = match fs::metadata(path) {
-            // It would be waited for until somebody writes, and says what it has to say once.
+            // Reading a pipe would block until a process writes, and its content can be read only once.
             Ok(it) if it.file_type().is_fifo() => {
                 let content =
                     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, which is read at the start only"));

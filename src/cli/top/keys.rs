@@ -1,4 +1,4 @@
-//! What was typed, as terminals of the kind of xterm say it.
+//! Typed keys, in the encoding of terminals of the kind of xterm.
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum TopKey {
     Letter(char),
 }
 
-/// The keys in `bytes`, which came at once: so an escape that nothing follows is the key of that name.
+/// The keys in `bytes`, which arrived together: an escape without a following byte is the Escape key.
 pub(super) fn read(bytes: &[u8]) -> Vec<TopKey> {
     let (mut keys, mut rest) = (Vec::new(), bytes);
     while let [first, after @ ..] = rest {
@@ -38,7 +38,8 @@ pub(super) fn read(bytes: &[u8]) -> Vec<TopKey> {
     keys
 }
 
-/// A control sequence without its escape, its key if it has one for us, and its length (ECMA-48 §5.4).
+/// A control sequence without its escape: the key, if the table uses it, and the length (ECMA-48
+/// §5.4).
 fn sequence(after: &[u8]) -> Option<(Option<TopKey>, usize)> {
     let (b'[' | b'O', body) = after.split_first()? else { return None };
     let end = body.iter().position(|byte| (0x40..=0x7e).contains(byte))?;
@@ -64,7 +65,7 @@ mod tests {
             [Letter('/'), Letter('a'), Letter(' '), Letter('b'), Enter, Backspace, Interrupt]
         );
         assert_eq!(read(b"\x1b"), [Escape]);
-        // Keys that mean nothing here, a cut one, and letters beyond ASCII.
+        // Unused keys, a truncated one, and letters beyond ASCII.
         assert_eq!(read(b"\x1b[1;5Cq"), [Letter('q')]);
         assert_eq!(read(b"\x1b[5"), [Escape, Letter('['), Letter('5')]);
         assert_eq!(read("ü\x01".as_bytes()), []);

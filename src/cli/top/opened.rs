@@ -1,14 +1,14 @@
-//! One lane, opened.
+//! Lines about an opened lane.
 
 use crate::{
     admin::status::{LaneStatus, LimitSource, LimitStatus},
     cli::{lane_table, wording},
 };
 
-/// A bar is so wide.
+/// Width of a bar.
 const BAR: usize = 20;
 
-/// All there is to say of `lane`.
+/// Everything about `lane`.
 pub(super) fn lines(lane: &LaneStatus) -> Vec<String> {
     let mut lines = vec![format!("{} {}", lane.rule, lane.host)];
     let mut row = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
@@ -59,7 +59,7 @@ pub(super) fn lines(lane: &LaneStatus) -> Vec<String> {
     lines.iter().map(|line| lane_table::plain(line)).collect()
 }
 
-/// `[#########-----------] 500/min, 226 used, learned: …`.
+/// Line of a limit: `[#########-----------] 500/min, 226 used, learned: …`.
 fn of_limit(limit: &LimitStatus) -> String {
     let all = limit.used + limit.room;
     let full = if all > 0 { (limit.used as f64 / all as f64 * BAR as f64).round() as usize } else { 0 }.min(BAR);
@@ -72,7 +72,7 @@ fn of_limit(limit: &LimitStatus) -> String {
     format!("{bar} {}, {} used{source}", limit.limit, wording::count(limit.used))
 }
 
-/// That an operator has set a limit, and for how long it still holds.
+/// Says that an operator has set a limit, and how long it still holds.
 fn for_a_while(ends_in_s: f64) -> String {
     format!(", set by an operator for {} more", wording::seconds(ends_in_s))
 }
@@ -90,7 +90,7 @@ mod tests {
         };
         assert_eq!(bar(1, 3), "[#####---------------] 4/s, 1 used");
         assert_eq!(bar(4, 0), "[####################] 4/s, 4 used");
-        // What is learned anew may have been passed already.
+        // A newly learned limit may already have been exceeded.
         assert_eq!(bar(0, 0), "[--------------------] 4/s, 0 used");
     }
 

@@ -1,4 +1,4 @@
-//! The terminal: as it has to be for a live table, and back as it was, however that ends.
+//! Prepares the terminal for a live table, and restores it in every case.
 
 use std::{
     io::{self, Read as _, Write as _, stdin, stdout},
@@ -14,24 +14,24 @@ use super::{
 };
 use crate::cli::Failure;
 
-/// The terminal while it is ours. Dropping it gives it back.
+/// The terminal while andante uses it. Dropping the screen restores the terminal.
 pub(super) struct TopScreen {
     before: Termios,
     keys: UnboundedReceiver<Vec<TopKey>>,
-    /// What came along with the last key.
+    /// Keys that arrived together with the last one.
     typed: std::vec::IntoIter<TopKey>,
 }
 
-/// The other screen, without a cursor; and back.
+/// Switches to the alternate screen without a cursor, and back.
 const BEGIN: &str = "\x1b[?1049h\x1b[?25l";
 const END: &str = "\x1b[?25h\x1b[?1049l";
-/// Where the size is unknown.
+/// Size to assume if it is unknown.
 const USUAL: (usize, usize) = (24, 80);
 
 // === impl TopScreen ===
 
 impl TopScreen {
-    /// Takes the terminal.
+    /// Takes the terminal over.
     pub(super) fn open() -> Result<Self, Failure> {
         if !termios::isatty(stdin()) || !termios::isatty(stdout()) {
             let hint = "`andante top --once` prints the table, --json the data";
@@ -44,7 +44,7 @@ impl TopScreen {
         termios::tcsetattr(stdin(), OptionalActions::Now, &raw).map_err(|error| failed(error.into()))?;
         let (sender, keys) = unbounded_channel();
         let screen = Self { before, keys, typed: Vec::new().into_iter() };
-        // Nobody waits for it: it sits in a read that may never end.
+        // The thread is never joined: it blocks in a read that may never end.
         let reader = thread::Builder::new().name("andante-keys".into()).spawn(move || {
             let mut bytes = [0; 256];
             while let Ok(length @ 1..) = stdin().lock().read(&mut bytes) {
@@ -68,7 +68,7 @@ impl TopScreen {
         }
     }
 
-    /// Shows `view`, in the size that the terminal has now.
+    /// Draws `view` in the terminal's present size.
     pub(super) fn draw(&mut self, view: &TopView) -> io::Result<()> {
         let size = termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
         let (rows, columns) = size.map_or(USUAL, |size| (size.ws_row.into(), size.ws_col.into()));
@@ -88,7 +88,7 @@ impl TopScreen {
 
 impl Drop for TopScreen {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that is gone.
+        // A terminal that is gone cannot be restored.
         let _ = stdout().write_all(END.as_bytes()).and_then(|()| stdout().flush());
         let _ = termios::tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }

@@ -1,4 +1,4 @@
-//! What the live table shows, and what keys do to it. Pure.
+//! Content of the live table, and the effect of keys. Pure.
 
 use super::{keys::TopKey, opened};
 use crate::{
@@ -9,37 +9,37 @@ use crate::{
     },
 };
 
-/// The table, and what is done with it.
+/// The table and its state.
 pub(super) struct TopView {
     status: Status,
     sort: SortBy,
     filter: String,
     mode: TopMode,
     chosen: usize,
-    /// What was said last, until the next key.
+    /// Last message, until the next key.
     message: String,
 }
 
-/// What the keys are for.
+/// Meaning of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TopMode {
     Table,
-    /// The filter is written.
+    /// A filter is being typed.
     Filter,
-    /// A lane is open.
+    /// A lane is shown in detail.
     Lane(String, String),
-    /// A change waits for its y.
+    /// A change waits for confirmation by y.
     Confirm(TopAction),
 }
 
-/// What is to be done.
+/// Action after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TopAction {
     None,
-    /// To ask anew.
+    /// Ask for the status again.
     Refresh,
     End,
-    /// A change of a lane, or of all of them.
+    /// A change of one lane, or of all lanes.
     Change {
         path: &'static str,
         lane: Option<LaneName>,
@@ -54,9 +54,9 @@ pub(super) struct TopLine {
     pub(super) marked: bool,
 }
 
-/// The lines that are no rows: the headline, the titles, and the foot.
+/// The lines besides the rows: the headline, the titles, and the foot.
 const FRAME: usize = 3;
-/// So many lanes are passed with one key.
+/// Lanes that one key skips.
 const PAGE: usize = 10;
 const KEYS: &str = "q end  s sort  / filter  Enter open  p pause  r resume";
 
@@ -67,9 +67,9 @@ impl TopView {
         Self { status: Status::default(), sort, filter, mode: TopMode::Table, chosen: 0, message: String::new() }
     }
 
-    /// andante is like this now.
+    /// Takes over a new status.
     pub(super) fn update(&mut self, status: Status) {
-        // The lane that was chosen stays so, wherever it is now.
+        // The chosen lane stays chosen, wherever it is now.
         let chosen = self.rows().into_iter().nth(self.chosen).map(|row| row.name());
         self.status = status;
         let rows = self.rows();
@@ -77,12 +77,12 @@ impl TopView {
         self.chosen = found.unwrap_or(self.chosen).min(rows.len().saturating_sub(1));
     }
 
-    /// Says something at the foot.
+    /// Shows a message at the foot.
     pub(super) fn say(&mut self, message: String) {
         self.message = lane_table::plain(&message);
     }
 
-    /// What a key leads to.
+    /// Handles a key, and returns the action.
     pub(super) fn pressed(&mut self, key: TopKey) -> TopAction {
         self.message.clear();
         if key == TopKey::Interrupt {
@@ -105,7 +105,7 @@ impl TopView {
         }
     }
 
-    /// What is shown on so many rows.
+    /// Content of a screen with this number of rows.
     pub(super) fn lines(&self, rows: usize) -> Vec<TopLine> {
         let foot = TopLine { text: self.foot(), marked: true };
         let head = [lane_table::headline(&self.status)].into_iter().chain(status::troubles(&self.status));
@@ -122,13 +122,13 @@ impl TopView {
             }
             _ => lines.extend(self.table(rows.saturating_sub(frame))),
         }
-        // At the bottom, whatever there is above it.
+        // The foot is at the bottom, whatever is above it.
         lines.resize(rows.saturating_sub(1).max(1), TopLine { text: String::new(), marked: false });
         lines.push(foot);
         lines
     }
 
-    /// The titles and as many rows as there is room for, the chosen one among them.
+    /// The titles and as many rows as fit, including the chosen one.
     fn table(&self, room: usize) -> impl Iterator<Item = TopLine> {
         let lines = lane_table::lines(&self.rows());
         let first = self.chosen.saturating_sub(room.saturating_sub(1));
@@ -208,7 +208,7 @@ impl TopView {
     }
 }
 
-/// Asks whether a lane, or every one, is to be paused (`p`) or resumed.
+/// Asks for confirmation before a lane, or every lane, is paused (`p`) or resumed.
 fn confirm(letter: char, lane: Option<(&str, &str)>) -> TopMode {
     let (path, done) = match letter {
         'p' => ("/api/v1/pause", "paused"),

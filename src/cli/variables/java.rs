@@ -1,14 +1,15 @@
-//! What Java is told. It reads neither proxy variables nor PEM files, but each of its virtual machines reads options. Pure.
+//! Options for Java, which reads neither proxy variables nor PEM files. Each of its virtual machines reads options from
+//! a variable. Pure.
 
 use std::path::Path;
 
 use ipnet::Ipv4Net;
 use url::{Host, Url};
 
-/// Options in front of those of the command line.
+/// Variable with options that precede those of the command line.
 pub(crate) const VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
-/// What is set: in what [`VARIABLE`] says already, these make way for ours.
+/// Properties that andante sets; it replaces their earlier values in [`VARIABLE`].
 const PROPERTIES: [&str; 7] = [
     "http.proxyHost",
     "http.proxyPort",
@@ -19,8 +20,8 @@ const PROPERTIES: [&str; 7] = [
     "javax.net.ssl.trustStoreType",
 ];
 
-/// Options that lead Java to the proxy at `url`, and make it trust the roots in `store` alone. `direct` are the hosts for
-/// which it needs no proxy, as [`direct`] has them; `current` are the options that are set now.
+/// Options that lead Java to the proxy at `url`, and make it trust only the roots in `store`. `direct` has the hosts
+/// without a proxy, in the form of [`direct`]; `current` are the present options.
 pub(crate) fn options(url: &str, store: Option<&Path>, direct: Option<&str>, current: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let host = match url.host()? {
@@ -38,8 +39,8 @@ pub(crate) fn options(url: &str, store: Option<&Path>, direct: Option<&str>, cur
     Some(options.collect::<Vec<_>>().join(" "))
 }
 
-/// The hosts of a `NO_PROXY`, as far as Java has words for them: names with what is below them, and addresses and networks
-/// of IPv4. Loopback hosts are always among them, unless nothing at all is.
+/// The hosts of a `NO_PROXY` that Java can express: names including all names below, and IPv4 addresses and networks.
+/// Loopback hosts are always included, unless the list is empty.
 pub(crate) fn direct(no_proxy: &str) -> Option<String> {
     let mut patterns = Vec::new();
     let entries = no_proxy.split([',', ' ']).filter(|host| !host.is_empty());
@@ -53,7 +54,8 @@ pub(crate) fn direct(no_proxy: &str) -> Option<String> {
     (!patterns.is_empty()).then(|| patterns.join("|"))
 }
 
-/// A network, by its addresses' first bytes: Java's patterns may end with a star. A prefix within a byte makes up to 128.
+/// Patterns for a network, from its addresses' first bytes: Java's patterns may end with a star. A prefix within a byte
+/// takes up to 128 patterns.
 fn network(network: Ipv4Net) -> Vec<String> {
     let (whole, rest) = (usize::from(network.prefix_len()) / 8, network.prefix_len() % 8);
     let bytes = network.network().octets();
@@ -70,7 +72,7 @@ fn network(network: Ipv4Net) -> Vec<String> {
     (first..=last).map(|byte| pattern(&format!("{prefix}{byte}."), whole + 1)).collect()
 }
 
-/// As HotSpot splits its options: at blanks that are not in quotes.
+/// Splits options like HotSpot: at blanks outside of quotes.
 fn words(options: &str) -> Vec<&str> {
     let mut quote = None;
     let blank = |c: char| {
@@ -84,7 +86,7 @@ fn words(options: &str) -> Vec<&str> {
     options.split(blank).filter(|word| !word.is_empty()).collect()
 }
 
-/// HotSpot knows no escapes: a quote goes between quotes of the other kind.
+/// Quotes a value. HotSpot knows no escapes, so a quote goes between quotes of the other kind.
 fn quoted(value: &str) -> String {
     if !value.contains(|c: char| c.is_ascii_whitespace() || c == '"' || c == '\'') {
         return value.to_owned();

@@ -1,4 +1,5 @@
-//! Where operators look, what lets them change something, and where they are sent traces and metrics.
+//! Keys for operators: the admin address, the token for changes, and the destination of traces and
+//! metrics.
 
 use std::{net::SocketAddr, path::PathBuf};
 

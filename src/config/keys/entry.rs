@@ -1,4 +1,4 @@
-//! What a row of the table of keys says.
+//! Row of the table of keys.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use crate::config::value::{
     grammar::{Grammar, Wrong},
 };
 
-/// What is known of one key.
+/// Description of one key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyEntry {
-    /// As it stands in a file.
+    /// Name in a file.
     pub name: &'static str,
-    /// What may stand behind it.
+    /// Form of its value.
     pub form: Form,
-    /// What holds without it.
+    /// Value when the key is missing.
     pub default: Fallback,
-    /// What it means, in one line.
+    /// Meaning, in one line.
     pub doc: &'static str,
-    /// The flag and the variable that say the same.
+    /// The equivalent flag and variable.
     pub flag: Option<Flag>,
-    /// Whether it gives a rule a purpose although it limits nothing.
+    /// Gives a rule a purpose although the rule limits nothing.
     pub purpose: bool,
-    /// Whether its value may be or hold a credential: no problem quotes it.
+    /// Marks a value that may be or contain a credential, so that no problem quotes it.
     pub secret: bool,
 }
 
-/// The shape of a value in a file. A text says more in prose than JSON Schema can.
+/// The shape of a value in a file. For texts, prose says more than JSON Schema can.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// A string.
@@ -35,9 +35,9 @@ pub enum Form {
     Number(&'static str),
     /// A string or a list of strings.
     OneOrList(&'static str),
-    /// One of these strings.
+    /// A string, one of these words.
     Words(&'static [&'static str]),
-    /// One of these strings, or a table.
+    /// A string, one of these words, or a table.
     OneOrTable(&'static [&'static str], &'static Section),
     /// `true` or `false`.
     Switch,
@@ -47,40 +47,40 @@ pub enum Form {
     Tables(&'static Section),
 }
 
-/// What holds where a key is not written.
+/// Value where a key is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// The same as with this value, in TOML.
+    /// This value, in TOML.
     Value(&'static str),
-    /// No value says the same; these words do.
+    /// No value expresses it, but these words do.
     Prose(&'static str),
-    /// Nothing: the key is required.
+    /// No value: the key is required.
     Nothing,
 }
 
-/// A flag, and the variable that says the same.
+/// A flag, and the equivalent variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// With its hyphens.
+    /// Name with its hyphens.
     pub name: &'static str,
-    /// With its prefix.
+    /// Name with its prefix.
     pub variable: &'static str,
-    /// What may stand between several values in the variable; a flag is repeated.
+    /// Separators of several values in the variable; a flag is repeated instead.
     pub separators: &'static [char],
-    /// The value that the help calls the default, if it names one.
+    /// Default in the help text, if the help names one.
     pub default: Option<&'static str>,
 }
 
 /// The keys of one table of a file.
 #[derive(Debug)]
 pub struct Section {
-    /// What a hint calls it.
+    /// Name of the table in hints.
     pub title: &'static str,
-    /// Its keys, in the order in which they are listed.
+    /// Keys in the order in which they are listed.
     pub keys: &'static [KeyEntry],
 }
 
-/// A key, and how its value is read.
+/// A key with the grammar of its value.
 pub(in crate::config) struct Key<T> {
     pub(in crate::config) entry: KeyEntry,
     pub(in crate::config) grammar: Grammar<T>,
@@ -89,7 +89,7 @@ pub(in crate::config) struct Key<T> {
 // === impl Section ===
 
 impl Section {
-    /// The names of its keys.
+    /// Names of the keys.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.keys.iter().map(|entry| entry.name)
     }
@@ -98,7 +98,7 @@ impl Section {
 // === impl KeyEntry ===
 
 impl KeyEntry {
-    /// Whether its table is wrong without it.
+    /// Returns whether the key is required in its table.
     pub fn is_required(&self) -> bool {
         self.default == Fallback::Nothing
     }
@@ -157,7 +157,7 @@ impl<T> Key<T> {
 }
 
 impl<T> Key<T> {
-    /// Reads `text`, and quotes nothing of it in what is wrong if it may be a credential.
+    /// Parses `text`; if it may be a credential, errors do not quote it.
     pub(in crate::config) fn read(&self, text: &str) -> Result<T, Wrong> {
         self.grammar.read(text).map_err(|wrong| match self.entry.secret {
             true if wrong.what.contains(text.trim()) || wrong.what == self.grammar.unexpected(text) => {

@@ -1,4 +1,4 @@
-//! How several andantes share their limits.
+//! Keys for sharing limits between several andantes.
 
 use std::{num::NonZeroU32, time::Duration};
 

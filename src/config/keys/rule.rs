@@ -1,4 +1,4 @@
-//! What a rule says of the requests that it matches.
+//! Keys of a rule.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The URL of a collector, and the place that one signal is sent to.
+//! URL of a collector, and endpoint of one signal.
 
 use std::{fmt, str::FromStr};
 
@@ -13,29 +13,29 @@ use crate::policy::{Origin, Scheme};
 #[derive(Clone, PartialEq, Eq)]
 pub struct OtlpUrl {
     origin: Origin,
-    /// Without the slash at its end; empty for the root.
+    /// Path without its final slash; empty for the root.
     path: String,
     authorization: Option<HeaderValue>,
 }
 
-/// The place that one signal is sent to. Shown without its fields.
+/// Endpoint of one signal. Shown without its fields.
 #[derive(Clone, PartialEq)]
 pub struct OtlpEndpoint {
     /// The collector.
     pub origin: Origin,
-    /// The path, with its slash.
+    /// Path, including its slash.
     pub path: String,
-    /// Fields that each request has, credentials among them.
+    /// Fields of each request, including credentials.
     pub headers: HeaderMap,
 }
 
-/// The paths that SDKs send each signal to: a URL with one of them names the collector all the same.
+/// Default paths of SDKs for each signal: a URL with one of them still names the collector.
 const SIGNAL_PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
 
 // === impl OtlpUrl ===
 
 impl OtlpUrl {
-    /// Where the signal is sent whose path below the URL is `path`; `None` takes the URL as it is.
+    /// Endpoint of a signal that has this `path` below the URL; `None` uses the URL unchanged.
     pub(super) fn endpoint(&self, path: Option<&str>) -> OtlpEndpoint {
         let path = match path {
             Some(path) => {
@@ -51,7 +51,7 @@ impl OtlpUrl {
 }
 
 impl FromStr for OtlpUrl {
-    /// What to write instead. Repeats nothing: what was written may hold a password.
+    /// Advice on the right form. Does not repeat the text, which may hold a password.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -73,7 +73,7 @@ impl FromStr for OtlpUrl {
     }
 }
 
-/// The field for a user name and a password, as a URL has them.
+/// Field for a user name and a password in their percent-encoded form.
 fn basic(user: &str, password: &str) -> Result<HeaderValue, &'static str> {
     let plain = |text| percent_decode_str(text).collect::<Vec<u8>>();
     let login = [plain(user), vec![b':'], plain(password)].concat();
@@ -99,7 +99,7 @@ impl fmt::Debug for OtlpUrl {
 // === impl OtlpEndpoint ===
 
 impl OtlpEndpoint {
-    /// The endpoint with these fields besides its own.
+    /// The endpoint with these fields in addition to its own.
     pub(super) fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers.extend(headers);
         self

@@ -1,5 +1,5 @@
-//! The variables of the environment that every OpenTelemetry SDK reads. A value that is invalid is ignored with a warning, as
-//! the specification asks.
+//! The variables of the environment that every OpenTelemetry SDK reads. An invalid value is ignored with a warning, as
+//! the specification requires.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
@@ -54,7 +54,7 @@ impl OtelVariables {
         Self(NAMES.into_iter().filter_map(|name| Some((name, OtelText(text(name)?)))).collect())
     }
 
-    /// These, or those of a weaker source if there are none.
+    /// Returns these variables, or `weaker` if there are none.
     pub(in crate::config) fn or(self, weaker: Self) -> Self {
         if self.0.is_empty() { weaker } else { self }
     }
@@ -102,7 +102,7 @@ impl OtelVariables {
         read.into_iter().flatten().collect()
     }
 
-    /// The fields for a signal: its own after those of all.
+    /// Fields for a signal: its own after the common ones.
     pub(super) fn headers(&self, signal: &str, problems: &mut Vec<Diagnostic>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for name in ["OTEL_EXPORTER_OTLP_HEADERS", &format!("OTEL_EXPORTER_OTLP_{signal}_HEADERS")] {
@@ -138,7 +138,7 @@ impl OtelVariables {
         })
     }
 
-    /// Whether the environment asks for the protocol that andante speaks, or for none.
+    /// Returns whether the environment asks for andante's protocol, or names none.
     pub(super) fn speaks_http(&self, signal: &str, problems: &mut Vec<Diagnostic>) -> bool {
         let own = format!("OTEL_EXPORTER_OTLP_{signal}_PROTOCOL");
         let names = [own.as_str(), "OTEL_EXPORTER_OTLP_PROTOCOL"];

@@ -1,4 +1,4 @@
-//! The keys that make a rule one for some of its hosts' requests, and what such a rule may not say.
+//! Keys that restrict a rule to some of its hosts' requests, and keys that such a rule must not have.
 
 use crate::{
     config::{
@@ -9,7 +9,8 @@ use crate::{
     policy::{Added, HostPattern, KeyPart, PathPattern},
 };
 
-/// The keys that only a rule for a whole host has: how it is reached, whose turn it is, what is made of answers.
+/// Keys that only a rule for a whole host has: they concern the way to the host, the order of requests, or the
+/// use of answers.
 const OF_HOSTS: [&str; 28] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
@@ -41,7 +42,7 @@ const OF_HOSTS: [&str; 28] = [
     "timeouts",
 ];
 
-/// What a rule says of requests; a rule that says nothing of them is its hosts' own.
+/// Reads the keys that select requests; `None` makes the rule its hosts' own.
 pub(super) fn read<'a>(
     reader: &mut Reader<'a>,
     table: &Table<'a>,
@@ -81,7 +82,7 @@ pub(super) fn read<'a>(
     })
 }
 
-/// What a key names must be there to be found.
+/// Reports parts of `key` that requests cannot have.
 fn check_key(
     reader: &mut Reader<'_>,
     key: &Spanned<Vec<Spanned<KeyPart>>>,

@@ -1,4 +1,4 @@
-//! Whether it is known what requests cost, and whether some limit counts that.
+//! Checks that the costs of requests are known, and that some limit counts them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::{
     policy::{CostSource, Policy, TooSmall},
 };
 
-/// Compares what rules say of costs with their limits, and with what answers tell.
+/// Compares the costs in rules with their limits, and with the usage in answers.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     drafts.iter().for_each(|draft| fits(draft, drafts, problems));
     drafts.iter().for_each(|draft| is_learned(draft, drafts, problems));
@@ -17,7 +17,7 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     drafts.iter().for_each(|draft| is_said(draft, drafts, problems));
 }
 
-/// What a request costs fits its limits, and is counted by some.
+/// Checks that a request's cost fits its limits, and that some limit counts it.
 fn fits(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let Some(cost) = &draft.cost else { return };
     if let Some(TooSmall { cost: much, limit }) = draft.policy.too_small_for(&cost.value.known) {
@@ -31,13 +31,13 @@ fn fits(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What the length of a request comes to is learned from answers, unless it is stated.
+/// Checks that answers report the cost of a request's length, unless the rule states it.
 fn is_learned(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let Some(cost) = &draft.cost else { return };
     let learned = cost.value.seen.iter().filter(|(_, source)| *source == CostSource::Length(None));
     for (unit, _) in learned {
         let tells = |policy: &Policy| policy.usage.iter().any(|source| source.unit == *unit);
-        // The host's own rule has the usage of narrower ones.
+        // For narrower rules, the host's own rule reads the usage.
         let told = match draft.policy.added {
             None => tells(&draft.policy),
             Some(_) => beside(draft, drafts).any(tells),
@@ -50,10 +50,10 @@ fn is_learned(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic
     }
 }
 
-/// What stands in the body of a request is read.
+/// Checks that the bodies are read in which requests show their costs.
 fn is_read(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let Some(cost) = draft.cost.as_ref().filter(|cost| cost.value.is_in_body()) else { return };
-    // The host's own rule reads for narrower ones.
+    // For narrower rules, the host's own rule reads bodies.
     let read = match draft.policy.added {
         None => draft.policy.read_body.is_some(),
         Some(_) => beside(draft, drafts).any(|policy| policy.read_body.is_some()),
@@ -64,7 +64,7 @@ fn is_read(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
     }
 }
 
-/// What answers say is counted by some limit, and of what limits count somebody says how much a request takes.
+/// Checks that some limit counts the usage in answers, and that some source states the cost in each counted unit.
 fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     let counted = |unit| beside(draft, drafts).any(|policy| policy.units().any(|counted| counted == unit));
     for source in draft.usage.iter().flatten().filter(|source| !counted(source.value.unit)) {
@@ -80,12 +80,12 @@ fn is_said(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) 
     }
 }
 
-/// Has each rule that counts no requests know of which units a request takes 1 of which nobody says how much: it would limit
-/// nothing otherwise.
+/// Records the counted units whose cost nothing states, for each rule that would otherwise limit nothing. A request
+/// then costs 1 of each.
 pub(in crate::config) fn settle_uncosted(drafts: &mut [RawRule]) {
     let uncosted = |draft: &RawRule| {
         let policy = &draft.policy;
-        // What is said for all of its requests.
+        // The hosts' own rule states costs of the narrower rule's requests, too.
         let own = drafts.iter().map(|other| &other.policy);
         let own = own.filter(|other| other.added.is_none() && other.hosts == policy.hosts);
         let said = |unit| own.clone().chain([policy]).any(|policy| says(policy, unit));
@@ -98,12 +98,12 @@ pub(in crate::config) fn settle_uncosted(drafts: &mut [RawRule]) {
     }
 }
 
-/// Whether requests for which the rule is take of this unit what it says, or their answers.
+/// Returns whether the rule's costs, or usage in answers, state the amount of this unit.
 fn says(policy: &Policy, unit: Unit) -> bool {
     policy.cost.as_ref().is_some_and(|cost| cost.names(unit)) || policy.usage.iter().any(|source| source.unit == unit)
 }
 
-/// The rules that may be for a request together with `draft`, itself included.
+/// The rules that may apply to a request together with `draft`, including `draft`.
 fn beside<'a>(draft: &'a RawRule, drafts: &'a [RawRule]) -> impl Iterator<Item = &'a Policy> {
     let overlap = |other: &Policy| {
         draft.policy.hosts.iter().any(|host| other.hosts.iter().any(|of_other| host.overlaps(of_other)))
@@ -111,8 +111,8 @@ fn beside<'a>(draft: &'a RawRule, drafts: &'a [RawRule]) -> impl Iterator<Item =
     drafts.iter().map(|draft| &draft.policy).filter(move |policy| overlap(policy))
 }
 
-/// The units that a rule counts and of which nobody says how much a request takes.
+/// The units that a rule counts and whose cost nothing states.
 fn unsaid(draft: &RawRule, drafts: &[RawRule]) -> BTreeSet<Unit> {
-    // The host's own rule says it for the narrower ones.
+    // The host's own rule states costs for narrower rules, too.
     draft.policy.units().filter(|unit| !beside(draft, drafts).any(|policy| says(policy, *unit))).collect()
 }

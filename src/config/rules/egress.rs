@@ -1,4 +1,4 @@
-//! Reads how a rule's hosts are reached, and holds the parts of that against each other.
+//! Reads the keys for reaching a rule's hosts, and compares them with each other.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::config::{
 };
 use crate::policy::{Egress, Identity, RuleTimeouts};
 
-/// How a rule's hosts are reached, and the files that it names for that.
+/// Reads the keys for reaching a rule's hosts, with the files in these keys.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> (Egress, Vec<FileRef>) {
     let source = reader.one(table, &keys::SOURCE);
     let via = reader.one(table, &keys::VIA);
@@ -48,7 +48,7 @@ fn timeouts<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> RuleTimeouts {
     timeouts
 }
 
-/// No connection goes from IPv4 to IPv6, or the other way round.
+/// Reports addresses of different families: no connection leads from IPv4 to IPv6 or back.
 fn unreachable<T>(source: &Spanned<IpAddr>, at: &Spanned<T>, target: IpAddr) -> Option<Diagnostic> {
     let family = |address: IpAddr| if address.is_ipv4() { "IPv4" } else { "IPv6" };
     let (from, to) = (family(source.value), family(target));
@@ -59,7 +59,7 @@ fn unreachable<T>(source: &Spanned<IpAddr>, at: &Spanned<T>, target: IpAddr) -> 
 fn identity<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<(Identity, Vec<FileRef>)> {
     let certificate = reader.file(table, &keys::CLIENT_CERT);
     let key = reader.file(table, &keys::CLIENT_KEY);
-    // A certificate that was written wrongly has been reported, and is not missing.
+    // An invalid certificate has been reported, and is not missing.
     if let (Some(key), false) = (&key, table.has(keys::CLIENT_CERT.entry.name)) {
         let hint = "write client-cert = \"client.pem\", the certificate that it is for";
         reader.problems.push(Diagnostic::error(key, "a key without its certificate is of no use", hint));

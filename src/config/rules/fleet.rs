@@ -1,4 +1,4 @@
-//! Limits that a store does not share: each andante of a fleet has its part of them.
+//! Limits that a store does not share: each andante of a fleet gets its part of them.
 
 use std::num::NonZeroU32;
 
@@ -9,8 +9,8 @@ use crate::{
     limit::{InFlightLimit, lesser},
 };
 
-/// Divides among `size` andantes what is not shared by a store. Without a size such a limit is an error: the fleet would
-/// send a multiple of it.
+/// Divides unshared limits among `size` andantes. Without a size such a limit is an error: the fleet would send a
+/// multiple of it.
 pub(in crate::config) fn divide(drafts: &mut [RawRule], size: Option<NonZeroU32>, problems: &mut Vec<Diagnostic>) {
     for draft in drafts {
         let unshared = unshared(draft);
@@ -33,7 +33,7 @@ pub(in crate::config) fn divide(drafts: &mut [RawRule], size: Option<NonZeroU32>
     }
 }
 
-/// A limit of which an andante has no floor lets nothing through while the store is down.
+/// Warns about limits with a floor below 1: they let nothing through while the store is down.
 pub(in crate::config) fn floors(drafts: &[RawRule], down: StoreDown, problems: &mut Vec<Diagnostic>) {
     let StoreDown::Floor(floor) = down else { return };
     for draft in drafts {
@@ -52,7 +52,7 @@ pub(in crate::config) fn floors(drafts: &[RawRule], down: StoreDown, problems: &
     }
 }
 
-/// The limits of a rule that a store does not share, as they are written.
+/// The limits of a rule that a store does not share, in their notation.
 fn unshared(draft: &RawRule) -> Vec<String> {
     let policy = &draft.policy;
     let limits = policy.limits.iter().filter(|limit| !draft.policy.shares(limit)).map(ToString::to_string);
@@ -63,7 +63,7 @@ fn unshared(draft: &RawRule) -> Vec<String> {
     limits.chain(calendar).chain(in_flight).chain(reserve).collect()
 }
 
-/// Leaves a part of each limit that is not shared. Says whether there is one.
+/// Shrinks each unshared limit to one andante's part. Returns `false` if a part would be nothing.
 fn divided(draft: &mut RawRule, size: NonZeroU32) -> bool {
     let part = |count: NonZeroU32| NonZeroU32::new(count.get() / size);
     let own: Vec<bool> = draft.policy.limits.iter().map(|limit| !draft.policy.shares(limit)).collect();

@@ -1,4 +1,4 @@
-//! What a preset says in the place of a rule.
+//! Values that a preset supplies to a rule.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use crate::{
     policy::UsageSource,
 };
 
-/// What a rule with a preset says, where it says nothing itself.
+/// Values of a preset, for keys that the rule does not have.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) limits: Limits,
     pub(super) usage: Vec<UsageSource>,
 }
 
-/// What `preset` says. It is part of the program: tests read all of them.
+/// Reads `preset`. Presets are part of the program: tests read all of them.
 pub(super) fn read(preset: Preset) -> Said {
     let mut reader = Reader::new(Path::new(preset.name), preset.text);
     let root = reader::parse(&mut reader).expect("presets are TOML");

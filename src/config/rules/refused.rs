@@ -9,7 +9,7 @@ use crate::{
     policy::RefusedAnswer,
 };
 
-/// The declarations of a rule. Warns of one that takes every success for a refusal.
+/// Reads the declarations of a rule. Warns of a declaration that matches every success.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Vec<RefusedAnswer> {
     let declared = reader.several(table, &keys::REFUSED).map(|declared| declared.value).unwrap_or_default();
     for answer in declared.iter().filter(|answer| answer.value.takes_success()) {

@@ -1,4 +1,4 @@
-//! What a rule keeps for urgent requests, and whether its limits are large enough for that.
+//! Checks a rule's reserve for urgent requests, and the size of its limits.
 
 use super::RawRule;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     policy::{Reserve, TooSmall},
 };
 
-/// Something is kept of each limit, and what others cost fits the rest.
+/// Checks that some of each limit is reserved, and that the costs of other requests fit the rest.
 pub(super) fn check(draft: &RawRule, problems: &mut Vec<Diagnostic>) {
     let (Some(reserve), Some(rest)) = (draft.policy.turns.reserve, draft.policy.besides_reserve()) else { return };
     let limits = draft.policy.limits.iter().map(|limit| (limit.rate.count, limit.to_string()));

@@ -1,4 +1,4 @@
-//! Whether a request keeps count of all units that its rules limit: beside requests of three, at most.
+//! Checks that the rules for one request count no more than three units besides requests.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -12,16 +12,15 @@ use crate::{
     policy::{HostPattern, Origin, Policy, Rules, Scheme},
 };
 
-/// A rule, and the units of which a request takes by it, and by no rule before it.
+/// A rule, with the units that its requests cost and that no earlier rule has.
 type UnitsOfRule<'a> = (&'a RawRule, Vec<Unit>);
 
-/// Stands for names that no rule says. It is none itself.
+/// Stands for names that no rule contains, and is no valid name.
 const OTHER_NAME: &str = "?";
-/// Stands for ports that no rule says. It is none itself.
+/// Stands for ports that no rule contains, and is no valid port.
 const OTHER_PORT: u16 = 0;
 
-/// Compares rules that may hold for one request: the own rule of its host, and those for some of the host's requests, if these may be
-/// the same ones.
+/// Compares rules that may apply to one request: the own rule of its host, and added rules whose requests overlap.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     if count(&units_of(drafts.iter())) <= Cost::MOST {
         return;
@@ -47,19 +46,19 @@ pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether there may be a request to one host that both are for.
+/// Returns whether both rules may match the same request to one host.
 fn may_hold_together(one: &RawRule, other: &RawRule) -> bool {
     one.policy.added.as_ref().zip(other.policy.added.as_ref()).is_none_or(|(one, other)| one.overlaps(other))
 }
 
-/// What a request may take of by `rules` together.
+/// Units that a request may cost under `rules` together.
 fn units_of<'a>(rules: impl Iterator<Item = &'a RawRule>) -> Vec<UnitsOfRule<'a>> {
     let mut known = BTreeSet::new();
     let new = rules.map(|rule| (rule, units(&rule.policy).filter(|unit| known.insert(*unit)).collect::<Vec<_>>()));
     new.filter(|(_, new)| !new.is_empty()).collect()
 }
 
-/// The units beside requests of which a request takes by this rule; some of them more than once.
+/// Units besides requests that a request costs under this rule; some of them more than once.
 fn units(policy: &Policy) -> impl Iterator<Item = Unit> {
     let cost = policy.cost.iter().flat_map(|cost| cost.units());
     let used = policy.usage.iter().map(|source| source.unit).filter(|unit| *unit != Unit::REQUESTS);
@@ -70,7 +69,7 @@ fn count(units: &[UnitsOfRule<'_>]) -> usize {
     units.iter().map(|(_, units)| units.len()).sum()
 }
 
-/// One origin of each kind that the hosts of rules tell apart.
+/// An origin for each kind of host that the rules distinguish.
 fn origins(drafts: &[RawRule]) -> Vec<Origin> {
     let patterns = || drafts.iter().flat_map(|draft| &draft.policy.hosts);
     let of_pattern = |pattern: &HostPattern| {

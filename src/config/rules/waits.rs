@@ -1,4 +1,4 @@
-//! How long and how many requests of a rule may wait.
+//! Bounds on the wait and the number of a rule's queued requests.
 
 use super::RawRule;
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
     policy::Policy,
 };
 
-/// Whether a rule says how long and how many may wait.
+/// Records which bounds a rule has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitKeys {
     max_wait: bool,
     max_waiting: bool,
 }
 
-/// The bounds on waiting that a rule says.
+/// Reads a rule's bounds on waiting.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &mut Policy) -> WaitKeys {
     let (wait, waiting) = (reader.one(table, &keys::MAX_WAIT), reader.one(table, &keys::MAX_WAITING));
     let said = WaitKeys { max_wait: wait.is_some(), max_waiting: waiting.is_some() };
@@ -25,8 +25,8 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>, policy: &mut 
     said
 }
 
-/// Gives rules for some requests that do not say how long or how many may wait what the rules of their hosts say: the least of
-/// all that hold counts, and a default is not to win against a value that somebody wrote.
+/// Gives added rules without bounds the bounds of their hosts' rules. The strictest applicable bound holds, and a
+/// default must not override a value that the user wrote.
 pub(in crate::config) fn settle_waits(drafts: &mut [RawRule]) {
     let own: Vec<Policy> =
         drafts.iter().filter(|draft| draft.policy.added.is_none()).map(|draft| draft.policy.clone()).collect();

@@ -1,4 +1,4 @@
-//! The table of synonyms. Names are separated by spaces; the first row that fits counts.
+//! The table of synonyms. Names are separated by spaces; the first matching row counts.
 
 use super::Meaning::{self, Advice, Flag, Key};
 
@@ -10,7 +10,7 @@ pub(super) const SYNONYMS: &[(&str, Meaning)] = &[
          listen-on interface host ip",
         Key("listen", "127.0.0.1:3128"),
     ),
-    // Of a command that only asks a running andante.
+    // For commands that only ask a running andante.
     ("port p address addr host", Key("admin", "127.0.0.1:9128")),
     (
         "rate rate-limit ratelimit rate-limits limit limits rps rpm qps tps max-rate max-rps requests-per-second \

@@ -1,9 +1,9 @@
-//! Claims about what is said of APIs' answers.
+//! Claims about the keys on APIs' answers.
 
 use super::*;
 use crate::policy::{RetryPolicy, Spend, Trust};
 
-/// All four, as a policy has them.
+/// All four values of a policy.
 fn of(policy: &Policy) -> (Spend, Trust, Option<u64>, bool) {
     (policy.spend, policy.trust, policy.retry.map(|retry| retry.body), policy.breaker)
 }
@@ -37,7 +37,7 @@ fn every_word_on_answers_is_heard() {
     ] {
         let top = load(&format!("{text}\n[[rule]]\nhost = 'a'\nin-flight = 1"));
         assert_eq!((of(rule(&top, "a")), of(top.rules.unruled())), (expected, expected), "{text} for all");
-        // Such a rule has a purpose although it limits nothing, so there is no warning.
+        // Keys on answers give a rule a purpose although it limits nothing, so there is no warning.
         let own = load(&format!("[[rule]]\nhost = 'a'\n{text}"));
         assert_eq!((of(rule(&own, "a")), of(own.rules.unruled())), (expected, USUAL), "{text} in a rule");
     }

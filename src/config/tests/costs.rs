@@ -1,4 +1,4 @@
-//! Claims about what rules say of costs.
+//! Claims about costs in rules.
 
 use super::{load, problems, rule};
 
@@ -16,7 +16,7 @@ fn a_length_needs_answers_that_tell_or_what_a_byte_is() {
     for good in ["cost = 'tokens=length*0.25'", "cost = 'tokens=length'\nusage = 'tokens=n'"] {
         assert_eq!(said(good), "");
     }
-    // The host's own rule has the usage of narrower ones.
+    // For narrower rules, the host's own rule reads the usage.
     let narrower = "[[rule]]\nhost = 'a.test'\nmethod = 'POST'\ncost = 'tokens=length'";
     assert_eq!(said(&format!("usage = 'tokens=n'\n{narrower}")), "");
     assert!(said(&format!("cost = 'tokens=5'\n{narrower}")).starts_with("error: a.toml:8: `cost`: no answer tells"));
@@ -69,7 +69,7 @@ fn rules_that_hold_together_count_three_units_at_most() {
     ] {
         assert_eq!(problems(&(own(host) + &narrow(narrower))), "", "{host} {narrower}");
     }
-    // Of a host's own rules one holds, the one that says most.
+    // Among a host's own rules, the most specific one holds.
     let of_all = rule("all", "*", "limits = '9 e/s'\ncost = 'e=1'");
     assert_eq!(problems(&(own("a.test") + &of_all)), "");
     assert_eq!(problems(&(of_all.clone() + &narrow("*") + &own("a.test"))).matches("error").count(), 1);

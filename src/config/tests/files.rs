@@ -10,7 +10,7 @@ const MINIMAL: &str = include_str!("../../../config/minimal.toml");
 const FULL: &str = include_str!("../../../config/full.toml");
 const PAGE: &str = include_str!("../../../docs/configuration.md");
 
-/// Every key that is set with `=`, with the section that it is in.
+/// Every key that is set with `=`, with its section.
 fn entries() -> impl Iterator<Item = (&'static str, &'static KeyEntry)> {
     let all = SECTIONS.into_iter().flat_map(|section| section.keys.iter().map(|entry| (section.title, entry)));
     all.filter(|(_, entry)| !matches!(entry.form, Form::Table(_) | Form::Tables(_)))
@@ -26,7 +26,7 @@ fn fullest() -> String {
         Some(bare) if keys().any(|key| bare.starts_with(&format!("{key} = "))) => format!("{bare}\n"),
         _ => format!("{line}\n"),
     };
-    // A floor goes with one word only.
+    // `floor` needs a certain value of another key.
     FULL.lines().map(set).collect::<String>().replace("store-down = \"wait\"", "store-down = \"floor\"")
 }
 
@@ -53,7 +53,7 @@ fn what_the_full_file_calls_a_default_is_one() {
     let claims: Vec<&str> = FULL.lines().filter(|line| line.ends_with("# default")).collect();
     for (section, entry) in entries() {
         let Fallback::Value(value) = entry.default else { continue };
-        // A rule of the file says the short form.
+        // The rule in the file uses the short form.
         let value = if section == "a [[rule]]" && entry.name == "retry" { "\"on\"" } else { value };
         let claim = format!("{} = {value} # default", entry.name);
         assert!(claims.contains(&claim.as_str()), "{claim} is missing");
@@ -70,7 +70,7 @@ fn what_the_full_file_calls_a_default_is_one() {
 fn the_page_on_configuration_says_of_every_key_what_the_table_says() {
     let mut lacking = Vec::new();
     for (section, entry) in entries() {
-        // One row names those that a rule says too.
+        // A single row of the page describes keys that rules have too.
         if section == "the first table" && entry.purpose {
             let named = |line: &str| line.contains("as in a rule") && line.contains(&format!("`{}`", entry.name));
             assert!(PAGE.lines().any(named), "{}", entry.name);
@@ -78,7 +78,7 @@ fn the_page_on_configuration_says_of_every_key_what_the_table_says() {
         }
         let row = row(section, entry);
         let is_in_page = PAGE.lines().any(|line| {
-            // A link to more about it may follow.
+            // A link to details may follow.
             let rest = line.strip_prefix(row.trim_end_matches(" |"));
             rest.is_some_and(|rest| rest == " |" || rest.starts_with(": [") && rest.ends_with(") |"))
         });
@@ -110,7 +110,7 @@ fn row(section: &str, entry: &KeyEntry) -> String {
         Fallback::Nothing => "required".to_owned(),
     };
     match section {
-        // All are durations.
+        // Defaults of timeouts are durations.
         "[timeouts]" => format!("| `{name}` | {default} | {doc} |"),
         _ => format!("| `{name}` | {value} | {default} | {doc} |"),
     }

@@ -1,4 +1,4 @@
-//! What a store shares, and on what terms.
+//! Claims about shared limits, and the terms of sharing.
 
 use std::{num::NonZeroU32, time::Duration};
 

@@ -1,9 +1,9 @@
-//! Claims about presets, each with the provider's page in its file.
+//! Claims about presets. Each preset's file names the provider's page.
 
 use super::{load, problems, rule};
 use crate::config::value::preset::PRESETS;
 
-/// The limits and the usage of a rule with this preset, and `more`.
+/// Limits and usage of a rule with this preset, and `more`.
 fn preset(name: &str, more: &str) -> (Vec<String>, Vec<String>) {
     let config = load(&format!("[[rule]]\nhost = 'a.test'\npreset = '{name}'\n{more}"));
     let rule = rule(&config, "a.test");
@@ -17,7 +17,7 @@ fn a_preset_says_what_its_provider_does() {
     let github = preset("github-graphql", "");
     assert_eq!(github.0, ["2000/min", "5000 points/h burst 500", "in-flight 100"]);
     assert_eq!(github.1, ["points=cost"]);
-    // A query may take 1,000 points: no window may be narrower than that.
+    // A query may cost 1,000 points, so no window may be smaller.
     assert_eq!(
         preset("shopify", ""),
         (vec!["1000 points/10s burst 100".into()], vec!["points=actualQueryCost".into()])

@@ -1,4 +1,4 @@
-//! What is kept for urgent requests.
+//! Claims about the reserve for urgent requests.
 
 use super::{load, problems};
 #[test]
@@ -53,6 +53,6 @@ fn with_a_store_each_andante_has_its_part_of_what_is_not_reserved() {
         (rule.written_limits(), rule.besides_reserve().unwrap().written_limits()),
         (vec!["100/s".into()], vec!["22/s".into()])
     );
-    // Nine tenths of 4 are 3, of which four cannot have one each.
+    // Nine tenths of 4 are 3, which is less than 1 for each of four andantes.
     assert!(problems(&file("fleet-size = 4", "4/s")).contains("cannot be divided among 4"));
 }

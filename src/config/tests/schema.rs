@@ -4,7 +4,7 @@ use super::super::schema::json_schema;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/andante.schema.json");
 
-/// `BLESS=1 cargo test --lib schema` writes the file anew.
+/// `BLESS=1 cargo test --lib schema` rewrites the file.
 #[test]
 fn the_schema_is_what_the_table_of_keys_makes() {
     let made = format!("{:#}\n", json_schema());
@@ -15,7 +15,7 @@ fn the_schema_is_what_the_table_of_keys_makes() {
     assert!(committed == made, "config/andante.schema.json is not up to date: BLESS=1 cargo test --lib schema");
 }
 
-/// A small part of JSON Schema: as much as the schema uses.
+/// A small part of JSON Schema: the part that the schema uses.
 fn allows(schema: &serde_json::Value, value: &serde_json::Value) -> bool {
     use serde_json::Value::{Array, Bool, Number, Object, String};
     if let Some(choices) = schema["anyOf"].as_array() {

@@ -1,4 +1,4 @@
-//! Claims about what wins where several sources speak, and how they are called.
+//! Claims about the precedence of sources, and their names in problems.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn an_unknown_variable_of_andante_is_an_error_and_one_of_kubernetes_is_not() {
          ANDANTE_INTERCEPT, ANDANTE_UPSTREAM_CA, ANDANTE_DATA, ANDANTE_STATE, ANDANTE_STORE, ANDANTE_SPEND, \
          ANDANTE_TRUST, ANDANTE_RETRY, ANDANTE_BREAKER, ANDANTE_LIMIT, ANDANTE_CONFIG, ANDANTE_LOG"
     );
-    // A port of one's own is no service of Kubernetes.
+    // A port variable of the user's own is not one of Kubernetes'.
     let own = |name: &str| (name == "ANDANTE_PORT").then(|| "3128".to_owned());
     let sources = Sources { environment: Settings::from_environment(names(), own), ..Sources::default() };
     assert!(said(&Config::load(&sources).unwrap_err()).contains("write ANDANTE_LISTEN=127.0.0.1:3128"));
@@ -137,6 +137,6 @@ fn a_rule_without_an_error_is_told_from_one_with() {
     let checked = Config::check(&Sources { file: Some(file), ..Sources::default() });
     assert!(!checked.is_good());
     let rules: Vec<_> = checked.rules.iter().map(|(name, good)| (&**name, *good)).collect();
-    // That a limits nothing is a warning, and the second rule for a is the wrong one.
+    // The missing limit of `a` is a warning; the error is in the second rule for `a`.
     assert_eq!(rules, [("good", true), ("b", false), ("c", true), ("a", false), ("d", true), ("e", false)]);
 }

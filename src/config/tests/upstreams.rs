@@ -1,4 +1,4 @@
-//! Claims about what is said of interception, gateways and the ways out.
+//! Claims about the keys for interception, gateways and the way to upstreams.
 
 use std::path::PathBuf;
 
@@ -140,11 +140,11 @@ fn a_rule_has_a_purpose_without_limits() {
     for text in ["source = '10.0.0.9'", "client-cert = 'me.pem'", "allow-private = true"] {
         assert_eq!(in_rule(text), "", "{text}");
     }
-    // They hold for the queue behind a limit that answers report, too.
+    // Both also bound the queue behind a limit that answers report.
     for text in ["max-wait = '1s'", "max-waiting = 5"] {
         assert_eq!(in_rule(text), "", "{text}");
     }
-    // Of limits that are written here only.
+    // `strict` applies to configured limits only.
     assert!(in_rule("strict = true").contains("this rule limits nothing"));
 }
 

@@ -1,4 +1,4 @@
-//! How it is written which requests a rule is for, and what its budgets are told apart by.
+//! Grammars for the requests that a rule matches, and for the key of its budgets.
 
 use super::grammar::{Grammar, ParseHint, shown};
 use crate::policy::{BadPart, KeyPart, PathPattern};
@@ -27,7 +27,7 @@ fn path(text: &str) -> Result<PathPattern, ParseHint> {
     }
 }
 
-/// What to write in the place of `text`, which is no path.
+/// Advice for `text`, which is no path.
 fn meant_by_path(text: &str) -> Option<String> {
     let is_path = |path: &str| path.parse::<PathPattern>().is_ok();
     if let Some((_, rest)) = text.split_once("://") {
@@ -47,7 +47,7 @@ fn meant_by_path(text: &str) -> Option<String> {
     (is_path(&path) && path != text).then(|| format!("write \"{path}\""))
 }
 
-/// `/v1/:id` and `/v1/<id>` as `/v1/{id}`, if there is such a segment.
+/// Rewrites `/v1/:id` and `/v1/<id>` as `/v1/{id}`, if there is such a segment.
 fn named_by_colons(path: &str) -> Option<String> {
     let name = |segment: &str| {
         let colon = segment.strip_prefix(':').map(|name| name.trim_end_matches('?'));
@@ -87,7 +87,8 @@ fn meant_by_key(text: &str) -> Option<String> {
     })
 }
 
-/// Methods are case-sensitive (RFC 9110 §9.1), and those of APIs are in capital letters.
+/// Parses a method. Methods are case-sensitive (RFC 9110 §9.1), and those of APIs are in capital
+/// letters.
 fn method(text: &str) -> Result<Box<str>, ParseHint> {
     let token = http::Method::from_bytes(text.as_bytes()).is_ok();
     match text.bytes().any(|byte| byte.is_ascii_lowercase()) {

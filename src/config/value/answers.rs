@@ -1,4 +1,4 @@
-//! How it is written what becomes of an API's answers: whether its word is taken, and what happens when it fails.
+//! Grammars for the use of an API's answers: trust in them, and reactions to failures.
 
 use std::num::NonZeroU32;
 
@@ -25,7 +25,7 @@ pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
             .ok_or_else(ParseHint::default)
     },
 };
-/// Whether patience is learned.
+/// `true` learns clients' patience.
 pub(in crate::config) const PATIENCE: Grammar<bool> = Grammar {
     expected: "whose word on patience counts",
     example: "\"stated\" or \"learn\"",
@@ -35,14 +35,14 @@ pub(in crate::config) const PATIENCE: Grammar<bool> = Grammar {
         _ => Err(ParseHint::default()),
     },
 };
-/// Without the size of bodies, which has a key of its own.
+/// `retry` as a word; the size of bodies has a key of its own.
 pub(in crate::config) const RETRY: Grammar<bool> = Grammar { read: retry, ..SWITCH };
 pub(in crate::config) const BREAKER: Grammar<bool> = SWITCH;
-/// Bytes of a body that is kept to be sent again.
+/// Longest body that is kept for retries, in bytes.
 pub(in crate::config) const BODY: Grammar<u64> =
     Grammar { expected: "a size", example: "\"1MiB\", \"64KiB\" or \"0\"", read: body };
 
-/// How often a request is sent at most.
+/// Attempts per request at most.
 pub(in crate::config) const TRIES: Grammar<NonZeroU32> = Grammar {
     expected: "a number from 1 to 100",
     example: "3",
@@ -52,19 +52,20 @@ pub(in crate::config) const TRIES: Grammar<NonZeroU32> = Grammar {
     },
 };
 
-/// How much of each limit is kept for urgent requests.
+/// Share of each limit that is reserved for urgent requests.
 pub(in crate::config) const RESERVE: Grammar<Option<Reserve>> =
     Grammar { expected: "a percentage from 0% to 90%", example: "\"10%\" or \"off\"", read: reserve };
 
-/// Bytes of answers that are kept to be used again.
+/// Bytes of answers that are stored for reuse.
 pub(in crate::config) const CACHE: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"64MiB\" or \"off\"", read: cache };
-/// Bytes of a request's body that are read before its turn.
+/// Bound on andante's memory, in bytes.
 pub(in crate::config) const MAX_MEMORY: Grammar<Option<u64>> =
     Grammar { expected: "a size or \"auto\"", example: "\"512MiB\" or \"auto\"", read: max_memory };
+/// Bytes of a request's body that are read before its turn.
 pub(in crate::config) const READ_BODY: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"8KiB\" or \"off\"", read: read_body };
-/// Whether every use is validated.
+/// `true` validates every use.
 pub(in crate::config) const REVALIDATE: Grammar<bool> = Grammar {
     expected: "which stored answers are validated",
     example: "\"stale\" or \"always\"",
@@ -74,7 +75,7 @@ pub(in crate::config) const REVALIDATE: Grammar<bool> = Grammar {
         _ => Err(ParseHint::default()),
     },
 };
-/// Whether a 304 costs nothing.
+/// `true` makes a 304 free.
 pub(in crate::config) const NOT_MODIFIED: Grammar<bool> = Grammar {
     expected: "what a 304 costs",
     example: "\"charged\" or \"free\"",
@@ -87,13 +88,14 @@ pub(in crate::config) const NOT_MODIFIED: Grammar<bool> = Grammar {
 
 const SWITCH: Grammar<bool> = Grammar { expected: "\"on\" or \"off\"", example: "\"on\" or \"off\"", read: switch };
 
-/// The largest number of tries: more would be a mistake, and 100 with back-off take the better part of an hour.
+/// The largest number of attempts: more would be a mistake, and 100 with back-off take the better part of an
+/// hour.
 const MOST_TRIES: u32 = 100;
 
-/// The largest body that is kept. Every request on its way may hold as much in memory: a hundred of them 6.4 GB.
+/// The largest body that is kept. Every request in flight may hold this much memory: a hundred of them 6.4 GB.
 const MOST: u64 = 64 << 20;
 
-/// The most that is read of a body before its turn: each request that waits holds as much.
+/// The most that is read of a body before its turn: each waiting request holds this much.
 const MOST_READ: u64 = 1 << 20;
 
 /// The smallest bound on memory: andante itself takes 15 MiB.
@@ -197,14 +199,14 @@ fn read_body(text: &str) -> Result<Option<usize>, ParseHint> {
     }
 }
 
-/// How many bytes these are; `None` if there is no such number.
+/// Number of bytes; `None` if the number is too large.
 fn size(text: &str) -> Result<Option<u64>, ParseHint> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start().to_ascii_lowercase();
     Ok(match UNITS.iter().find(|(name, _)| *name == unit) {
         _ if number.is_empty() => return Err(ParseHint::default()),
-        // Nothing is nothing in every unit.
+        // Zero needs no unit.
         None if unit.is_empty() && number.bytes().all(|digit| digit == b'0') => Some(0),
         None if unit.is_empty() => return Err(unitless(number)),
         None => return Err(meant(number, &unit)),
@@ -212,7 +214,7 @@ fn size(text: &str) -> Result<Option<u64>, ParseHint> {
     })
 }
 
-/// Hint for a size without a unit: a large number is one of bytes.
+/// Hint for a size without a unit: a large number is probably in bytes.
 fn unitless(number: &str) -> ParseHint {
     let bytes: Option<u64> = number.parse().ok();
     ParseHint::hint(match bytes {
@@ -222,7 +224,7 @@ fn unitless(number: &str) -> ParseHint {
     })
 }
 
-/// A letter alone means a thousand to some and 1024 to others.
+/// A letter alone means a thousand to some users and 1024 to others.
 fn meant(number: &str, unit: &str) -> ParseHint {
     match unit {
         "k" => ParseHint::hint(format!("write \"{number}KiB\" or \"{number}kB\"")),

@@ -1,11 +1,11 @@
-//! How it is written what several andantes share.
+//! Grammars for the sharing between several andantes.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{grammar::ParseHint, length};
 use crate::config::fleet::StoreUrl;
 
-/// What is written of a store that does not answer.
+/// Configured behaviour while the store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum WhenDown {
     Wait,
@@ -18,7 +18,7 @@ pub(super) fn store(text: &str) -> Result<Option<StoreUrl>, ParseHint> {
         Ok(None)
     } else {
         text.parse().map(Some).map_err(|instead: &str| {
-            // What was written is not repeated: whatever is wrong with it, it may hold a password.
+            // Does not repeat the text, which may hold a password.
             ParseHint::said("expected the URL of a Redis or Valkey, or \"off\", and found something else", instead)
         })
     }
@@ -32,7 +32,7 @@ pub(super) fn lease(text: &str) -> Result<Duration, ParseHint> {
 
 pub(super) fn in_flight_hold(text: &str) -> Result<Duration, ParseHint> {
     let bounds = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    // A number alone: other hints would offer milliseconds, too.
+    // Suggests seconds for a bare number: `length` would offer milliseconds, too.
     if let Ok(number) = text.parse::<u64>() {
         let meant = bounds.contains(&Duration::from_secs(number));
         return Err(if meant { ParseHint::hint(format!("write \"{number}s\"")) } else { ParseHint::default() });

@@ -1,15 +1,15 @@
-//! How gateway routes are written: `/openai`, and what it stands for.
+//! Grammars for gateway routes: `/openai`, and its target.
 
 use std::sync::Arc;
 
 use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Origin, Scheme};
 
-/// What a gateway's path stands for.
+/// Target of a gateway's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct GatewayTarget {
     pub(in crate::config) to: Origin,
-    /// `/v1`, or nothing.
+    /// Path at the target: `/v1`, or nothing.
     pub(in crate::config) base: Arc<str>,
 }
 
@@ -37,7 +37,7 @@ fn route(text: &str) -> Result<Arc<str>, ParseHint> {
     Ok(path.into())
 }
 
-/// Reads where a gateway leads. Quotes nothing of it: a password may be anywhere in it.
+/// Parses a gateway's target. Quotes nothing of it, because a password may be anywhere in it.
 fn target(text: &str) -> Result<GatewayTarget, ParseHint> {
     let wrong = |found: &str| ParseHint { what: Some(format!("expected {}, found {found}", TO.expected)), hint: None };
     let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no URL"))?;
@@ -61,7 +61,7 @@ fn target(text: &str) -> Result<GatewayTarget, ParseHint> {
 }
 
 /// A path that every hop reads the same way, without its trailing slash. Requests are compared with it byte by byte, so
-/// that it has to stand as it stands in them (RFC 3986 §3.3).
+/// that it needs the form that it has in requests (RFC 3986 §3.3).
 fn plain(text: &str) -> Result<&str, ParseHint> {
     let path = text.strip_suffix('/').unwrap_or(text);
     for segment in path.split('/').skip(1) {
@@ -78,7 +78,7 @@ fn plain(text: &str) -> Result<&str, ParseHint> {
     Ok(path)
 }
 
-/// Whether `segment` is made of `pchar` alone.
+/// Returns whether `segment` consists of `pchar` alone.
 fn encoded(segment: &str) -> bool {
     let bytes = segment.as_bytes();
     bytes.iter().enumerate().all(|(at, byte)| match byte {

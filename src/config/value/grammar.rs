@@ -1,24 +1,25 @@
-//! A grammar: how one kind of value is read, and what to say to a text that is none.
+//! A grammar: parses one kind of value, and describes texts that are invalid.
 
 use std::borrow::Cow;
 
-/// How one kind of value is written.
+/// Grammar of one kind of value.
 pub(in crate::config) struct Grammar<T> {
-    /// What it is, with its article: "an address".
+    /// Name of the kind with its article: "an address".
     pub(in crate::config) expected: &'static str,
-    /// What to write, as it stands in a file.
+    /// Example in the form of a file.
     pub(in crate::config) example: &'static str,
     pub(super) read: fn(&str) -> Result<T, ParseHint>,
 }
 
-/// What is wrong with a value.
+/// Problem with a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::config) struct Wrong {
     pub(in crate::config) what: String,
     pub(in crate::config) hint: String,
 }
 
-/// Why a text was not read: a better hint than the grammar's example, and a more exact complaint, where there is one.
+/// Details about an invalid text: a better hint than the grammar's example, and a more exact description, where there
+/// is one.
 #[derive(Default)]
 pub(super) struct ParseHint {
     pub(super) what: Option<String>,
@@ -36,7 +37,7 @@ impl<T> Grammar<T> {
         })
     }
 
-    /// The complaint about a `text` that is nothing of the kind.
+    /// Description of an invalid `text`.
     pub(in crate::config) fn unexpected(&self, text: &str) -> String {
         format!("expected {}, found {:?}", self.expected, shown(text))
     }
@@ -54,7 +55,7 @@ impl ParseHint {
     }
 }
 
-/// `text` without a user name and password, should it be a URL with them: problems end up in logs.
+/// `text` without a user name and password, if it is a URL with them: problems end up in logs.
 pub(in crate::config) fn shown(text: &str) -> Cow<'_, str> {
     let Some((_, after)) = text.rsplit_once('@') else { return text.into() };
     format!("…@{after}").into()

@@ -1,8 +1,9 @@
-//! What is meant by a text that is no host pattern: a URL, a path behind the host, a range of ports, several hosts.
+//! Guesses the meaning of a text that is no host pattern: a URL, a path behind the host, a range of ports, several
+//! hosts.
 
 use crate::policy::HostPattern;
 
-/// What to write in the place of `text`, if that is clear.
+/// Advice for `text`, if its meaning is clear.
 pub(super) fn meant(text: &str) -> Option<String> {
     let text = text.trim();
     if text.contains('@') {

@@ -1,11 +1,11 @@
-//! What `ANDANTE_LOG` may say: a level, or levels by module.
+//! Grammar of `ANDANTE_LOG`: a level, or levels by module.
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use super::grammar::{Grammar, ParseHint};
 
-/// Checks a filter; whoever logs reads it once more.
+/// Checks a filter; the log's setup parses it once more.
 pub(in crate::config) const LOG_FILTER: Grammar<()> = Grammar {
     expected: "a log level, or levels by module",
     example: "error, warn, info, debug, trace or off, or by module: info,andante::lane=debug",
@@ -19,8 +19,8 @@ fn log_filter(text: &str) -> Result<(), ParseHint> {
     }
 }
 
-/// A bare word that is no level is the name of a module to tracing, and then nothing else is logged: most likely it is a mistyped
-/// level, unless it is a module of ours.
+/// Refuses a bare word that is neither a level nor a module of andante's. In tracing such a word names a module, and
+/// nothing else is logged. Most likely the word is a mistyped level.
 fn is_directive(part: &str) -> bool {
     let names_a_target = part.starts_with("andante") || part.contains(['=', '[']) || part.contains("::");
     part.is_empty() || (names_a_target || part.parse::<LevelFilter>().is_ok()) && EnvFilter::try_new(part).is_ok()

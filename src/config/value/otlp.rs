@@ -1,4 +1,4 @@
-//! How the URL of an OpenTelemetry collector is written.
+//! Grammar of an OpenTelemetry collector's URL.
 
 use super::grammar::{Grammar, ParseHint};
 use crate::config::otlp::OtlpUrl;

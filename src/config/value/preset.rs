@@ -1,8 +1,8 @@
-//! Presets: what providers say about their APIs, in files of `config/presets`.
+//! Presets: documented limits of providers' APIs, in files of `config/presets`.
 
 use super::grammar::{Grammar, ParseHint};
 
-/// What a provider says about its API.
+/// A provider's statements about its API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) struct Preset {
     pub(in crate::config) name: &'static str,

@@ -1,4 +1,4 @@
-//! How the way to an upstream is written: parent proxies, addresses, names, certificate files.
+//! Grammars for the way to an upstream: parent proxies, addresses, names, certificate files.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Https, Origin, Parent, ParentProtocol, Scheme};
 
-/// One entry of `dns`.
+/// An entry of `dns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Resolver {
     Cached,
@@ -23,7 +23,7 @@ pub(in crate::config) const HTTPS: Grammar<Https> = Grammar {
     example: "\"turns\", \"tunnel\", \"intercept\" or \"refuse\"",
     read: https,
 };
-/// Whether everything leaves as HTTPS.
+/// `true` sends everything as HTTPS.
 pub(in crate::config) const UPSTREAM: Grammar<bool> =
     Grammar { expected: "a scheme", example: "\"https\" or \"http\"", read: upstream };
 pub(in crate::config) const VIA: Grammar<Option<Parent>> = Grammar {
@@ -31,7 +31,7 @@ pub(in crate::config) const VIA: Grammar<Option<Parent>> = Grammar {
     example: "\"http://corp.example:3128\", \"socks5://corp.example:1080\" or \"direct\"",
     read: via,
 };
-/// Whether messages get a `Via` field.
+/// `true` adds a `Via` field to messages.
 pub(in crate::config) const VIA_FIELD: Grammar<bool> =
     Grammar { expected: "whether to add a Via field", example: "\"on\" or \"off\"", read: via_field };
 pub(in crate::config) const RESOLVE: Grammar<IpAddr> =
@@ -68,7 +68,6 @@ fn upstream(text: &str) -> Result<bool, ParseHint> {
     }
 }
 
-/// Reads a parent proxy. Quotes nothing of it: whatever is wrong, a password may be anywhere in it.
 fn via_field(text: &str) -> Result<bool, ParseHint> {
     match text {
         "on" => Ok(true),
@@ -77,6 +76,7 @@ fn via_field(text: &str) -> Result<bool, ParseHint> {
     }
 }
 
+/// Parses a parent proxy. Quotes nothing of it, because a password may be anywhere in it.
 fn via(text: &str) -> Result<Option<Parent>, ParseHint> {
     if text == "direct" {
         return Ok(None);
@@ -104,7 +104,7 @@ fn via(text: &str) -> Result<Option<Parent>, ParseHint> {
             return Err(ParseHint { what: Some(what), hint: None });
         }
     };
-    // A user name may hold no `@`, so that the last one is where it ends.
+    // A user name may hold no `@`, so the last `@` ends it.
     let (user, authority) = rest.rsplit_once('@').map_or((None, rest), |(user, authority)| (Some(user), authority));
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     if authority.contains(['/', '?', '#']) {
@@ -124,7 +124,7 @@ fn example_of(protocol: ParentProtocol) -> &'static str {
     }
 }
 
-/// User name and password out of `user:password`.
+/// Splits `user:password` into user name and password.
 fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String), ParseHint> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let (Some(user), Some(password)) = (decoded(user), decoded(password)) else {
@@ -132,11 +132,11 @@ fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String),
         return Err(ParseHint::said("user name or password are not percent-encoded", hint));
     };
     match protocol {
-        // RFC 7617 §2: what comes after the first colon is the password.
+        // RFC 7617 §2: the password is everything after the first colon.
         ParentProtocol::Http if user.contains(':') => {
             Err(ParseHint::said("the user name has a colon in it", "name a user without one: HTTP cannot say it"))
         }
-        // RFC 1929 §2: each has a length of one byte, and is at least one byte long.
+        // RFC 1929 §2: the length of each is written in one byte, and is at least 1.
         ParentProtocol::Socks5 if ![&user, &password].iter().all(|text| (1..=255).contains(&text.len())) => {
             let hint = "write both, as in socks5://user:password@corp.example:1080, or none";
             Err(ParseHint::said("user name and password of a SOCKS proxy have 1 to 255 bytes each", hint))
@@ -145,7 +145,7 @@ fn credentials(text: &str, protocol: ParentProtocol) -> Result<(String, String),
     }
 }
 
-/// What `text` was before it was percent-encoded (RFC 3986 §2.1).
+/// Decodes percent-encoded `text` (RFC 3986 §2.1).
 fn decoded(text: &str) -> Option<String> {
     if text.contains(['/', '?', '#', '[', ']', '@', ' ']) {
         return None;
@@ -178,7 +178,7 @@ fn source(text: &str) -> Result<IpAddr, ParseHint> {
     Ok(address)
 }
 
-/// Whether no single machine can have it.
+/// Returns whether no single machine can have the address.
 fn is_nobodys(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }

@@ -5,22 +5,23 @@ use std::{io, sync::Arc};
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
-/// A file as the system and the disk have it. What was not synchronised is lost with the power: all of it, or any sectors.
+/// A file in two views: the system's and the disk's. A power failure loses unsynchronised writes: all of them, or any
+/// sectors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultyFile(Arc<Mutex<Content>>);
 
 #[derive(Debug, Default)]
 struct Content {
-    /// As programs see it.
+    /// Content as programs see it.
     seen: Vec<u8>,
-    /// As the disk has it for sure.
+    /// Content that is certainly on the disk.
     synced: Vec<u8>,
-    /// What came since.
+    /// Changes since the last synchronisation.
     pending: Vec<Change>,
     fails: bool,
-    /// It says that it has synchronised what it has not.
+    /// Reports synchronisations that did not happen.
     lies: bool,
-    /// The power fails after so many more operations; from then on nothing reaches the disk.
+    /// Operations until the power fails; from then on nothing reaches the disk.
     lasts: Option<u32>,
 }
 
@@ -30,7 +31,7 @@ enum Change {
     Length(usize),
 }
 
-/// What a disk writes as a whole or not at all.
+/// Unit that a disk writes whole or not at all, in bytes.
 const SECTOR: usize = 512;
 
 // === impl FaultyFile ===
@@ -41,8 +42,8 @@ impl FaultyFile {
         Self(Arc::new(Mutex::new(Content { seen: bytes.clone(), synced: bytes, ..Content::default() })))
     }
 
-    /// What is on the disk after the power has failed. Of what was pending each sector, and each change of the length,
-    /// is there if `survives` says so.
+    /// Content of the disk after a power failure. `survives` decides for each pending sector, and for each pending
+    /// change of the length.
     pub(crate) fn after_power_failure(&self, mut survives: impl FnMut() -> bool) -> Vec<u8> {
         let content = self.0.lock();
         let mut disk = content.synced.clone();
@@ -66,34 +67,34 @@ impl FaultyFile {
         disk
     }
 
-    /// As programs see it.
+    /// Content as programs see it.
     pub(crate) fn seen(&self) -> Vec<u8> {
         self.0.lock().seen.clone()
     }
 
-    /// It cannot be written to.
+    /// Makes every write fail.
     pub(crate) fn fail(&self, fails: bool) {
         self.0.lock().fails = fails;
     }
 
-    /// Nothing is synchronised any more, whatever it says.
+    /// Stops synchronising, but still reports success.
     pub(crate) fn lie(&self) {
         self.0.lock().lies = true;
     }
 
-    /// The power fails after so many more writes and synchronisations.
+    /// Makes the power fail after this many writes and synchronisations.
     pub(crate) fn lose_power_after(&self, operations: u32) {
         self.0.lock().lasts = Some(operations);
     }
 
-    /// Whether it has.
+    /// Returns whether the power has failed.
     pub(crate) fn has_lost_power(&self) -> bool {
         self.0.lock().lasts == Some(0)
     }
 }
 
 impl Content {
-    /// Whether what is done now reaches the system; the program does not see what becomes of the disk.
+    /// Returns whether an operation reaches the system. The program cannot tell whether it reaches the disk.
     fn reaches(&mut self) -> io::Result<bool> {
         if self.fails {
             return Err(io::ErrorKind::StorageFull.into());

@@ -1,4 +1,4 @@
-//! What is left after a power failure, and of files that somebody else wrote.
+//! Contents of the file after a power failure, and after damage by others.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ fn commit(store: &mut dyn Store, commits: u64, lanes: &[(u8, u16)], gone: &[Arc<
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whenever the power fails, and whatever sectors of the unsynchronised writes have reached the disk: what was
-    /// committed is there, as a whole.
+    /// Committed data is complete after a power failure at any time, whichever unsynchronised sectors have reached
+    /// the disk.
     #[test]
     fn what_was_committed_survives_any_power_failure(
         batches in proptest::collection::vec(proptest::collection::vec((0u8..30, 0u16..2000), 0..20), 1..12),
@@ -54,7 +54,7 @@ proptest! {
         }
     }
 
-    /// Nobody's bytes end andante, and what is read of them was written like that.
+    /// Foreign bytes never crash andante, and any content that it reads from them is content that it wrote.
     #[test]
     fn damage_is_told_and_never_fatal(
         flips in proptest::collection::vec((any::<usize>(), 1u8..), 1..20),
@@ -75,7 +75,7 @@ proptest! {
             std::mem::forget(store);
         }
         let mut damaged = file.seen();
-        // The first bytes say where all others are.
+        // The first bytes lead to all others.
         let length = if narrow { 512 } else { damaged.len() };
         flips.iter().for_each(|(at, with)| damaged[at % length] ^= with);
         if let Some(cut) = cut {
@@ -83,7 +83,7 @@ proptest! {
         }
         if let Ok(stored) = Disk::read_copy(&damaged) {
             prop_assert!(known.contains(&stored));
-            // What can be read can be gone on with.
+            // A readable store can be continued.
             let copy = FaultyFile::default();
             copy.write(0, &damaged).unwrap();
             let mut store = disk(&copy);

@@ -1,4 +1,4 @@
-//! Whose the state is, and what becomes of one that cannot be read.
+//! Ownership of the state, and handling of an unreadable one.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn what_is_to_be_forgotten_is_set_aside_too() {
     assert_eq!(opened.stored, Stored::default());
 }
 
-/// What is found where there was a state with three commits, all of which its lock knows of.
+/// Opens a state after `change`; the state had three commits, and its lock says so.
 fn found(change: impl FnOnce(&Path)) -> Opened {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.redb");
@@ -140,7 +140,7 @@ fn what_was_kept_and_is_not_there_any_more_is_missed() {
     assert!(is_missed(older), "it is from a backup");
 }
 
-/// Puts a state of one commit in the place of what is at `path`.
+/// Replaces the state at `path` with one of a single commit.
 fn older(path: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other");

@@ -11,7 +11,7 @@ use crate::{
     fleet::{Book, MemberId, Reply, Sync, WakeUp, micros},
 };
 
-/// A ledger in this process. Clones are the same one.
+/// A ledger in this process. Clones share the same data.
 #[derive(Clone, Debug)]
 pub struct InMemoryLedger {
     clock: Clock,
@@ -21,7 +21,7 @@ pub struct InMemoryLedger {
 #[derive(Debug, Default)]
 struct LedgerState {
     book: Book,
-    /// How often it has begun anew.
+    /// Number of restarts.
     run: u32,
     listeners: BTreeMap<MemberId, mpsc::Sender<StoreHint>>,
 }
@@ -29,12 +29,12 @@ struct LedgerState {
 // === impl InMemoryLedger ===
 
 impl InMemoryLedger {
-    /// A ledger that knows nothing.
+    /// An empty ledger.
     pub fn new(clock: Clock) -> Self {
         Self { clock, shared: Arc::default() }
     }
 
-    /// A ledger of which somebody vouches that no member holds anything.
+    /// A ledger whose operator declares that no member holds anything.
     pub fn declared_new(clock: Clock, lease: i64) -> Self {
         let ledger = Self::new(clock);
         ledger.shared.lock().book =
@@ -42,7 +42,7 @@ impl InMemoryLedger {
         ledger
     }
 
-    /// It forgets everything.
+    /// Forgets everything.
     pub fn forget(&self) {
         let mut shared = self.shared.lock();
         (shared.book, shared.run) = (Book::default(), shared.run + 1);
@@ -64,7 +64,7 @@ impl Ledger for InMemoryLedger {
             };
             for (member, listener) in &shared.listeners {
                 if to.is_none_or(|told| told == *member) && *member != call.member {
-                    // Who listens no more is gone.
+                    // A listener that has gone is ignored.
                     let _ = listener.try_send(hint.clone());
                 }
             }

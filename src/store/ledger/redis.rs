@@ -1,4 +1,4 @@
-//! The ledger in a Redis or a Valkey, by one script. Everything is in one slot of a cluster.
+//! The ledger in a Redis or a Valkey, as one script. All keys are in one slot of a cluster.
 
 mod bounded;
 mod hints;
@@ -34,35 +34,35 @@ pub struct RedisLedger {
     connected: Option<Connected>,
     script: redis::Script,
     clock: Clock,
-    /// The server that decides, as far as is known: hints come from there.
+    /// The deciding server, as far as it is known; hints come from there.
     decides: watch::Sender<Option<Client>>,
 }
 
-/// A connection to the server that decides.
+/// A connection to the deciding server.
 #[derive(Clone, Debug)]
 struct Connected {
     connection: MultiplexedConnection,
     client: Client,
     requirement: Requirement,
-    /// When it was last found out that this one decides.
+    /// Time at which this server was last found to decide.
     found: Instant,
 }
 
-/// How a server is told which script.
+/// Way of naming the script to a server.
 #[derive(Clone, Copy)]
 enum ScriptForm {
-    /// By the hash of one that it may know.
+    /// Hash of the script, which the server may not know yet.
     Hash,
     Text,
 }
 
-/// What the ledger's keys begin with: in one slot, whatever a pool is called.
+/// Prefix of the ledger's keys: it puts all pools, whatever their names, into one slot of a cluster.
 const PREFIX: &str = "{andante}:";
 /// Setting up a connection may take this long.
 const CONNECT: Duration = Duration::from_secs(2);
-/// After so long the Sentinels are asked again, also for how many replicas there are.
+/// Interval after which the Sentinels are asked again, also for the number of replicas.
 const REFIND: Duration = Duration::from_secs(10);
-/// So often a call is sent on from one server of a cluster to another.
+/// Redirections that a call follows between servers of a cluster.
 const HOPS: usize = 4;
 const SYNC: &str = concat!(include_str!("server.lua"), include_str!("sync.lua"));
 const DECLARE: &str = concat!(include_str!("server.lua"), include_str!("declare.lua"));
@@ -70,7 +70,7 @@ const DECLARE: &str = concat!(include_str!("server.lua"), include_str!("declare.
 // === impl RedisLedger ===
 
 impl RedisLedger {
-    /// The ledger at `url`. Connects when it is used.
+    /// The ledger at `url`. Connects on first use.
     pub fn new(url: &StoreUrl) -> Result<Self, LedgerError> {
         let primary = Primary::new(url.clone());
         let (decides, _) = watch::channel(primary.given()?);
@@ -90,10 +90,10 @@ impl RedisLedger {
         Ok(said.first().is_some_and(|word| word == "new"))
     }
 
-    /// Whether the store answers, and is one that can execute what andante asks of it.
+    /// Returns whether the store answers, and can execute andante's commands.
     pub async fn ping(&mut self) -> Result<(), LedgerError> {
         let mut connection = self.connected().await?.connection;
-        // Several sections at once are what Redis 7 has learned.
+        // Only Redis 7 and later accept several sections at once.
         let mut ask = redis::cmd("INFO");
         ask.arg("server").arg("replication");
         ask.query_async::<()>(&mut connection).await.map_err(|error| failed(&error))
@@ -134,13 +134,13 @@ impl RedisLedger {
         Ok(connected)
     }
 
-    /// Executes a call; `given` are the time and the process that the script is to believe, for tests.
+    /// Executes a call. In tests `given` replaces the script's time and process.
     pub(super) async fn run(&mut self, call: &Sync, given: Option<(Micros, &str)>) -> Result<Vec<String>, LedgerError> {
         let hash = self.script.get_hash().to_owned();
         let ask = |requirement, form| {
             let (name, script) = match form {
                 ScriptForm::Hash => ("EVALSHA", hash.as_str()),
-                // Not by SCRIPT LOAD: proxies before managed servers refuse that.
+                // Not with SCRIPT LOAD, which proxies in front of managed servers refuse.
                 ScriptForm::Text => ("EVAL", SYNC),
             };
             let mut ask = redis::cmd(name);
@@ -151,7 +151,7 @@ impl RedisLedger {
         self.eval(ask).await
     }
 
-    /// Has the server that decides execute a script.
+    /// Lets the deciding server execute a script.
     async fn eval(&mut self, ask: impl Fn(Requirement, ScriptForm) -> Cmd) -> Result<Vec<String>, LedgerError> {
         for _ in 0..HOPS {
             let mut connected = self.connected().await?;
@@ -168,7 +168,7 @@ impl RedisLedger {
         Err(LedgerError("the servers of the cluster send from one to another".to_owned()))
     }
 
-    /// What the script says where it does nothing, because this is not a server that decides.
+    /// Turns a refusal by the script into an error. The script refuses on a server that does not decide.
     fn unless_refused(&mut self, said: Vec<String>, requirement: Requirement) -> Result<Vec<String>, LedgerError> {
         let problem = match said.first().map(String::as_str) {
             Some("alone") => {
@@ -185,9 +185,10 @@ impl RedisLedger {
         Err(LedgerError(problem))
     }
 
-    /// A call has failed: another server of the cluster is to be asked, or that is an error. What was sent on was not executed.
+    /// Handles a failed call: another server of the cluster is asked next, or the error is returned. A redirected call
+    /// was not executed.
     fn sent_on(&mut self, connected: &Connected, error: &RedisError) -> Result<(), LedgerError> {
-        // A new connection says its password anew, and may lead to another server by the same name.
+        // A new connection sends its password again, and the same name may lead to another server.
         self.give_up();
         let moved = error.kind() == ErrorKind::Server(ServerErrorKind::Moved);
         match error.redirect_node().filter(|_| moved) {
@@ -226,12 +227,12 @@ impl Ledger for RedisLedger {
     }
 }
 
-/// Whether two lead to the same server.
+/// Returns whether both clients lead to the same server.
 fn is_same(one: &Client, other: &Client) -> bool {
     one.get_connection_info().addr() == other.get_connection_info().addr()
 }
 
-/// Connects, and asks a server of a cluster for how long it goes on without the others.
+/// Connects, and asks a server of a cluster how long it continues without the others.
 async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConnection, Requirement), LedgerError> {
     let connecting = bounded::connect(client, AsyncConnectionConfig::new(), UnreadReply::default(), CONNECT);
     let mut connection = connecting.await.map_err(|error| match error.is_timeout() {
@@ -241,7 +242,7 @@ async fn connect(client: &Client, asked: Requirement) -> Result<(MultiplexedConn
     let Requirement::Cluster { node_timeout } = asked else { return Ok((connection, asked)) };
     let mut ask = redis::cmd("CONFIG");
     ask.arg("GET").arg("cluster-node-timeout");
-    // Not everybody may ask that.
+    // A user may lack the permission for that.
     let said: HashMap<String, u64> = ask.query_async(&mut connection).await.unwrap_or_default();
     let node_timeout = said.values().max().map_or(node_timeout, |millis| Duration::from_millis(*millis));
     Ok((connection, Requirement::Cluster { node_timeout }))

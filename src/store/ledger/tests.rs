@@ -1,4 +1,5 @@
-//! Held to the same replies: the book in Rust, and the script in a Redis that is started for this.
+//! Compares two implementations by their replies: the book in Rust, and the script in a Redis that the tests
+//! start.
 
 mod server;
 mod throughput;
@@ -18,7 +19,7 @@ use crate::fleet::{
     Book, CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, Reply, Sync, Terms, WakeUp,
 };
 
-/// The same numbers each time.
+/// A generator that gives the same numbers in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -32,7 +33,7 @@ impl Dice {
     }
 }
 
-/// A member that says anything: what it holds is nearly always what it was given.
+/// A member that makes arbitrary calls; it nearly always holds the amount that it was granted.
 struct Chatterer {
     id: MemberId,
     seq: u64,
@@ -54,7 +55,7 @@ impl Chatterer {
             seq: 0,
             epoch: None,
             holds: [0; 2],
-            // Where a store may go on after another one has taken its place.
+            // Time for which a store may go on after another one has replaced it.
             split: dice.below(2) as Micros * 2_000_000,
             reports: false,
             pauses_known: 0,
@@ -79,7 +80,7 @@ impl Chatterer {
             entries.push(Entry {
                 pool: Arc::from(*pool),
                 limit: if dice.once_in(20) { limit / 2 } else { *limit },
-                // As members that have other opinions of how long answers last.
+                // Members may differ in their opinion of how long answers last.
                 per: if dice.once_in(20) { 2 * per } else { *per },
                 settle: 30_000 + dice.below(1000) as Micros,
                 holds: self.holds[at],
@@ -215,7 +216,7 @@ async fn what_a_redis_refuses_is_said_and_goes_by_when_it_is_mended() {
         };
         server.ledger().sync(&first_call()).await.unwrap();
         tell(breaks).await;
-        // A connection that has said its password once need not do so again.
+        // A connection that has sent its password once need not send it again.
         let mut ledger = server.ledger();
         for seq in 2..4 {
             let error = ledger.sync(&Sync { seq, ..first_call() }).await.unwrap_err().to_string();
@@ -228,7 +229,8 @@ async fn what_a_redis_refuses_is_said_and_goes_by_when_it_is_mended() {
     }
 }
 
-/// What its primary did last may not have come to it: another member may hold what this server knows as free.
+/// The server may lack its primary's last changes: another member may hold tokens that this server counts as
+/// free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_server_that_was_a_replica_meanwhile_begins_anew_though_it_has_forgotten_nothing() {
     let server = Server::start();
@@ -240,7 +242,7 @@ async fn a_server_that_was_a_replica_meanwhile_begins_anew_though_it_has_forgott
     };
     let first = epoch(1).await;
     assert_eq!(epoch(2).await, first);
-    // It never hears of that primary, and keeps what it knows.
+    // The server never connects to that primary, and keeps its data.
     for words in [["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]] {
         redis::cmd(words[0]).arg(&words[1..]).query_async::<()>(&mut operator).await.unwrap();
     }
@@ -249,7 +251,8 @@ async fn a_server_that_was_a_replica_meanwhile_begins_anew_though_it_has_forgott
     assert_eq!(epoch(4).await, second);
 }
 
-/// A server that says `greets` to the first commands of a connection, and this `reply` to each script.
+/// A server that sends `greets` as its answer to the first commands of a connection, and this `reply` to
+/// each script.
 fn says(reply: Vec<u8>) -> RedisLedger {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -321,7 +324,7 @@ const WORDS: [&str; 14] = [
 ];
 
 proptest! {
-    /// Whatever a store says, it is no reply, or one that gives no more than was asked for.
+    /// Any bytes from a store are either no reply, or a reply that grants no more than was asked for.
     #[test]
     fn a_reply_is_sound_or_none(
         word in 0..7_usize, numbers in proptest::collection::vec(0..WORDS.len(), 0..30), entries in 0..3_usize, want in 0..5_u32

@@ -54,7 +54,7 @@ async fn an_authority_that_is_not_known_is_named() {
     let tls = believing(&Authority::new("Test CA"));
     let stranger = Authority::new("Somebody's CA\n\u{1b}[31m");
     let leaf = stranger.sign(&["a.example"]);
-    // Alone, and with the root sent along, as many servers do.
+    // With the leaf alone, and with the root in addition, which many servers send.
     let with_root = Upstream::start(vec![leaf.certificate.der().clone(), stranger.der()], leaf.key()).await;
     for upstream in [upstream(&leaf).await, with_root] {
         let (reason, hint) = upstream.refusal(&tls, "a.example").await;

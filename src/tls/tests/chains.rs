@@ -1,4 +1,4 @@
-//! Chains that are refused, and which of their certificates is told to be wrong, in which words.
+//! Refused chains, and the error texts that name the faulty certificate and its fault.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, GeneralSubtree, IsCa, NameConstraints, SanType, SerialNumber,
@@ -16,11 +16,11 @@ use super::{
     *,
 };
 
-/// Shows certificates to whose key it has not: what it signs is wrong.
+/// Shows certificates without having their key, so that its signatures are wrong.
 #[derive(Clone, Debug)]
 struct Impostor(Vec<CertificateDer<'static>>, SignatureScheme);
 
-/// Why `tls` does not believe `chain`, and what to do about it.
+/// Reason why `tls` refuses `chain`, and the advice.
 async fn refusal(tls: &Tls, chain: Vec<CertificateDer<'static>>, host: &str) -> (String, &'static str) {
     refusal_of(tls, Impostor(chain, SignatureScheme::RSA_PSS_SHA256), host).await
 }
@@ -32,7 +32,7 @@ async fn refusal_of(tls: &Tls, impostor: Impostor, host: &str) -> (String, &'sta
     (reason.strip_prefix(&about).unwrap_or_else(|| panic!("{reason}")).to_owned(), hint)
 }
 
-/// A leaf for `a.example` below `issuers`, of which the last one is the root, and what comes with it.
+/// The certificates that an upstream shows for `leaf` below `issuers`. The last issuer is the root, which is left out.
 fn chain(leaf: &TestLeaf, issuers: &[&Authority]) -> Vec<CertificateDer<'static>> {
     let above = issuers[..issuers.len() - 1].iter().map(|issuer| issuer.der());
     leaf.chain().into_iter().chain(above).collect()
@@ -140,8 +140,8 @@ async fn an_address_among_the_names_is_told_from_one_among_the_addresses() {
     assert!(reason.starts_with("is not for \"10.0.0.2\" but for www.example"), "{reason}");
 }
 
-/// Made by openssl 3.0, which still makes them (`openssl ca -md sha1`, `-md md5`, `rsa:1024`, without extensions), and
-/// valid until 2120. All are for `a.example`; nobody has their keys any more.
+/// Certificates that openssl 3.0 still makes (`openssl ca -md sha1`, `-md md5`, `rsa:1024`, without extensions), valid
+/// until 2120. All are for `a.example`; their keys are deleted.
 #[tokio::test]
 async fn what_is_too_old_to_be_believed_is_told_to_be_that() {
     let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();

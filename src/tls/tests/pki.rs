@@ -11,13 +11,13 @@ use tempfile::NamedTempFile;
 
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate with its key, and what it is signed by.
+/// A certificate with its key, and the certificates above it.
 pub(super) struct TestLeaf {
     pub(super) certificate: rcgen::Certificate,
     pub(super) key: KeyPair,
 }
 
-/// A file that goes away.
+/// A temporary file.
 pub(super) struct Pem(NamedTempFile);
 
 // === impl Authority ===
@@ -27,7 +27,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(authority(name), KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// An authority below this one, which `how` spoils.
+    /// An authority below this one, with parameters that `how` spoils.
     pub(super) fn below(&self, name: &str, how: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = authority(name);
         how(&mut params);
@@ -52,7 +52,7 @@ impl Authority {
         TestLeaf { certificate: params.signed_by(&key, &self.0).unwrap(), key }
     }
 
-    /// A list with the certificate of this serial number on it.
+    /// A revocation list with this serial number.
     pub(super) fn revoke(&self, serial: u64) -> rcgen::CertificateRevocationList {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(serial),
@@ -72,7 +72,7 @@ impl Authority {
     }
 }
 
-/// What the certificate of an authority says.
+/// Parameters for the certificate of an authority.
 fn authority(name: &str) -> CertificateParams {
     let mut params = params(&[]);
     params.distinguished_name.push(DnType::CommonName, name);
@@ -81,7 +81,7 @@ fn authority(name: &str) -> CertificateParams {
     params
 }
 
-/// What a good certificate for `names` says.
+/// Parameters for a good certificate for `names`.
 pub(super) fn params(names: &[&str]) -> CertificateParams {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     let mut params = CertificateParams::new(names).unwrap();

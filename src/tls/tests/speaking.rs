@@ -3,7 +3,7 @@ use rustls::{HandshakeKind, RootCertStore, server::WebPkiClientVerifier, version
 use super::{pki::TestLeaf, *};
 use crate::policy::HostPattern;
 
-/// A policy whose upstreams are reached as `egress` says.
+/// A policy with this `egress`.
 fn policy(name: &str, egress: Egress) -> Policy {
     let host: HostPattern = name.parse().unwrap();
     Policy { egress, ..Policy::new(name, vec![host]) }
@@ -71,7 +71,7 @@ fn a_name_that_no_certificate_could_have_is_told_at_the_start() {
     assert_eq!(error.to_string(), "\"https://a b\" is not a name that a certificate could have");
 }
 
-/// Somebody who wants to know who we are.
+/// A server that demands a client certificate.
 async fn demanding(authority: &Authority, versions: &[&'static rustls::SupportedProtocolVersion]) -> Upstream {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
@@ -107,7 +107,7 @@ async fn who_wants_a_client_certificate_is_understood_in_the_handshake_and_after
         let upstream = demanding(&authority, versions).await;
         let error = match upstream.reach(&tls.plain, "a.example").await {
             Err(error) => error,
-            // In TLS 1.3 our side of the handshake is over when the other's verdict comes.
+            // In TLS 1.3 the client's handshake ends before the server's verdict arrives.
             Ok((mut stream, _)) => {
                 let error = stream.read_u8().await.unwrap_err();
                 failure(&origin("a.example"), &error).expect("it is one of TLS")

@@ -1,4 +1,4 @@
-//! A line of an access log, as far as it tells of a request that wanted a slot.
+//! Parses lines of an access log about requests that wanted a slot.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     policy::ClientIdentity,
 };
 
-/// The members of a line that matter here.
+/// The relevant members of a line.
 #[derive(Deserialize)]
 pub(super) struct LogLine {
     timestamp: String,
@@ -32,7 +32,7 @@ pub(super) struct LogLine {
 // === impl LogLine ===
 
 impl LogLine {
-    /// A line of the access log, written as text or as JSON. `None` if it is something else.
+    /// Parses a line of the access log, in text or JSON. `None` if it is another line.
     pub(super) fn read(line: &str) -> Option<Self> {
         if line.starts_with('{') {
             return serde_json::from_str::<Self>(line).ok().filter(|line| line.target.as_deref() == Some("access"));
@@ -60,12 +60,13 @@ impl LogLine {
         })
     }
 
-    /// Its host and its request; `None` if it wanted no slot.
+    /// Host and request of the line; `None` if the request wanted no slot.
     pub(super) fn request(self) -> Option<(String, RecordedRequest)> {
         let wanted_one = match self.outcome.as_deref() {
-            // What was never sent has the answer to another one: from the cache, of a call that it shared, or kept for its key.
+            // A request that was never sent shares the answer of another one: from the cache, of a shared call, or kept
+            // for its key.
             Some("answered") => self.attempts != Some(0),
-            // Whoever left, or was refused, may have waited for a slot.
+            // A client that left, or a refused request, may have waited for a slot.
             Some(outcome) => outcome != "rejected",
             None => false,
         };
@@ -89,7 +90,7 @@ impl LogLine {
     }
 }
 
-/// What stands between spaces, those in quotes left out.
+/// Splits a line at blanks outside of quotes.
 fn members_of(text: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |letter| {

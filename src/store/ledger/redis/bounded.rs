@@ -1,7 +1,7 @@
-//! A connection to a store that may not fill the memory: what it sends ahead of being understood is bounded.
+//! A connection to a store with a bound on unparsed data, so that a store cannot fill the memory.
 //!
-//! The parser of the `redis` crate keeps a reply until it is whole, however long it is. So connections are opened here, with
-//! TLS as the crate would open them, and every byte that the parser gets is counted.
+//! The parser of the `redis` crate keeps a reply until it is complete, whatever its length. So connections are opened
+//! here, with TLS as the crate would open them, and every byte that the parser gets is counted.
 
 use std::{
     io,
@@ -25,11 +25,11 @@ use tokio_rustls::TlsConnector;
 /// A reply to a call of a fleet with 65,536 lanes has about 8 MiB.
 const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that were read since something was last understood or asked. Clones count the same.
+/// Bytes read since a message was last parsed or a command sent. Clones share one count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnreadReply(Arc<AtomicUsize>);
 
-/// A stream that ends in an error where a reply is too long.
+/// A stream that fails if a reply is too long.
 struct BoundedStream<S> {
     stream: S,
     unread: UnreadReply,
@@ -38,7 +38,7 @@ struct BoundedStream<S> {
 /// A connection, and the future that drives it.
 type Opened = (MultiplexedConnection, Pin<Box<dyn Future<Output = ()> + Send>>);
 
-/// Connects to `client` within this time; `unread` is told by the receiver of what is pushed that a message was understood.
+/// Connects to `client` within this time. The receiver of pushed messages resets `unread` after each message.
 pub(super) async fn connect(
     client: &Client,
     config: AsyncConnectionConfig,
@@ -54,7 +54,8 @@ pub(super) async fn connect(
                 let tls = TlsConnector::from(Arc::new(trust)).connect(name, tcp(host, *port).await?).await?;
                 open(info, config, tls, unread).await
             }
-            // The crate says why not: there are no sockets of other kinds, and no TLS without a certificate that is checked.
+            // The crate's error explains the failure: it has no sockets of other kinds, and no TLS without
+            // verification.
             _ => {
                 let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
                 Ok::<Opened, _>((connection, Box::pin(std::future::ready(()))))
@@ -63,7 +64,7 @@ pub(super) async fn connect(
     };
     let late = || RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
     let (connection, driver) = tokio::time::timeout(within, connecting).await.map_err(|_| late())??;
-    // Ends with the last handle of the connection.
+    // The driver ends with the last handle of the connection.
     tokio::spawn(driver);
     Ok(connection)
 }
@@ -74,7 +75,7 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The system's trust, read again for each connection: it changes while a process runs.
+/// The system's roots, read again for each connection, because they change while a process runs.
 fn trust() -> Result<ClientConfig, RedisError> {
     let mut system = rustls_native_certs::load_native_certs();
     if let Some(error) = system.errors.pop() {
@@ -87,7 +88,7 @@ fn trust() -> Result<ClientConfig, RedisError> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Begins to speak the store's protocol on `stream`.
+/// Starts the store's protocol on `stream`.
 async fn open<S>(
     info: &ConnectionInfo,
     config: AsyncConnectionConfig,
@@ -105,7 +106,7 @@ where
 // === impl UnreadReply ===
 
 impl UnreadReply {
-    /// What was read is understood.
+    /// Resets the count, because the bytes read were parsed.
     pub(super) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What is published for a member, by the server that decides.
+//! Receives hints that the deciding server publishes for a member.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{fleet::MemberId, store::StoreHint};
 
-/// Where a member is told that it is to call.
+/// Channels on which a member is asked to call.
 #[derive(Clone)]
 struct Channels {
     member: String,
@@ -20,8 +20,8 @@ struct Channels {
     pauses: String,
 }
 
-/// Passes on what is published for `member` by the server that `decides`, for as long as somebody wants to hear it. Connects
-/// anew as often as it must, and follows to another server.
+/// Passes on hints that the server `decides` publishes for `member`, until the receiver is dropped. Reconnects as often
+/// as necessary, and follows to another server.
 pub(super) async fn listen(
     mut decides: watch::Receiver<Option<Client>>,
     member: MemberId,
@@ -35,10 +35,10 @@ pub(super) async fn listen(
             known = decides.wait_for(Option::is_some) => known.map(|client| client.clone()),
         };
         let Ok(Some(client)) = known else { return };
-        // One place: a hint that finds it taken says nothing that the one before has not.
+        // A single place suffices: a second notice adds nothing.
         let (ends, mut ended) = mpsc::channel(1);
         let (to, known) = (sender.clone(), channels.clone());
-        // Read where it comes in, so that a store that floods its channels fills no queue.
+        // Parsed on arrival, so that a store that floods its channels fills no queue.
         let unread = UnreadReply::default();
         let understood = unread.clone();
         let push = move |push: PushInfo| -> Result<(), SendError> {
@@ -81,7 +81,7 @@ impl Channels {
         [&self.own, &self.pools, &self.pauses]
     }
 
-    /// A message as it was pushed: its channel, and the name of a pool, or of the member that has told of a pause.
+    /// Parses a pushed message: its channel, and the name of a pool, or of the member that has reported a pause.
     fn hint(&self, data: &[Value]) -> Option<StoreHint> {
         let [channel, said] = data else { return None };
         let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();

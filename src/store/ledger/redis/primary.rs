@@ -1,4 +1,4 @@
-//! Which server decides: the one there is, the one that Sentinels name, or the one that the servers of a cluster name.
+//! Finds the deciding server: the single server, the one that Sentinels name, or the one that a cluster names.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -15,29 +15,31 @@ use crate::config::{StoreLayout, StoreUrl};
 #[derive(Debug)]
 pub(super) struct Primary {
     url: StoreUrl,
-    /// Which of the hosts is asked next.
+    /// Index of the host that is asked next.
     next: usize,
-    /// The server of a cluster that another one has named.
+    /// Server of a cluster that another server has named.
     named: Option<String>,
 }
 
-/// What a server has to be, so that no other one decides at the same time.
+/// Condition that a server has to meet, so that no other one decides at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requirement {
-    /// The only one.
+    /// The server is the only one.
     Single,
-    /// Heard of by so many replicas that no other one has as many: with itself these are more than half of all.
+    /// This many of its replicas are connected. Together with the server they are more than half of all, so that no
+    /// other server has as many.
     Replicas(u32),
-    /// Part of a cluster, which sees to it by itself: a server that does not hear of most others for so long refuses.
+    /// The server is part of a cluster. Such a server refuses by itself after being cut off from most others for this
+    /// time.
     Cluster { node_timeout: Duration },
 }
 
-/// What `cluster-node-timeout` is unless a server says otherwise.
+/// Default of `cluster-node-timeout`.
 const NODE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A Sentinel answers within this time, or the next one is asked.
+/// Time after which the next Sentinel is asked.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// A connection to `url` that speaks the protocol in which messages are pushed.
+/// A client for `url` with the protocol version that supports pushed messages.
 fn client(url: &str) -> Result<Client, RedisError> {
     let info = url.into_connection_info()?;
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -51,7 +53,7 @@ impl Primary {
         Self { url, next: 0, named: None }
     }
 
-    /// The server that decides, if nobody has to be asked.
+    /// The deciding server, if it is known without asking.
     pub(super) fn given(&self) -> Result<Option<Client>, LedgerError> {
         match self.url.layout() {
             StoreLayout::Single => self.at(&self.url.hosts()[0]).map(Some),
@@ -59,7 +61,7 @@ impl Primary {
         }
     }
 
-    /// The server that decides, as far as somebody knows.
+    /// The deciding server, as far as any host knows.
     pub(super) async fn find(&mut self) -> Result<(Client, Requirement), LedgerError> {
         match self.url.layout() {
             StoreLayout::Single => Ok((self.at(&self.url.hosts()[0])?, Requirement::Single)),
@@ -71,13 +73,14 @@ impl Primary {
         }
     }
 
-    /// What was found did not lead to the server that decides: somebody else is asked next.
+    /// Asks another host next, because the server that was found does not decide.
     pub(super) fn is_of_no_use(&mut self) {
         self.named = None;
         self.next = (self.next + 1) % self.url.hosts().len();
     }
 
-    /// A server of the cluster says that this one decides, as `HOST:PORT`; without a host it is the one that was asked.
+    /// Records that a server of the cluster names this one, as `HOST:PORT`. Without a host it is the host that was
+    /// asked.
     pub(super) fn is_named(&mut self, server: &str, by: &Client) {
         let asked = by.get_connection_info().addr().to_string();
         let host = asked.rsplit_once(':').map_or("", |(host, _)| host);
@@ -96,7 +99,7 @@ impl Primary {
         let mut problem = LedgerError(String::new());
         for _ in self.url.hosts() {
             let at = self.next;
-            // Should the caller lose its patience, the next call asks another one.
+            // If the caller gives up, the next call asks another Sentinel.
             self.next = (at + 1) % self.url.hosts().len();
             let host = &self.url.hosts()[at];
             let mut answered = self.ask_sentinel(host, false).await;
@@ -121,14 +124,14 @@ impl Primary {
         Err(problem)
     }
 
-    /// The server's address, and how many replicas it has or had.
+    /// Address of the server, and the number of replicas that it has or had.
     async fn ask_sentinel(&self, host: &str, says_password: bool) -> Result<(String, u32), RedisError> {
         let client = Client::open(self.url.sentinel(host, says_password))?;
         let config = AsyncConnectionConfig::new();
         let config = config.set_response_timeout(Some(PATIENCE));
         let mut sentinel = bounded::connect(&client, config, UnreadReply::default(), PATIENCE).await?;
         let (mut question, service) = (redis::pipe(), self.url.service());
-        // The second names a new server later, when all of its replicas follow it.
+        // The second command names a new server later than the first, when all of its replicas follow it.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
         question.cmd("SENTINEL").arg("MASTER").arg(service);
         let ((name, port), facts): ((String, u16), HashMap<String, String>) =
@@ -146,24 +149,25 @@ fn bracketed(host: &str) -> String {
 // === impl Requirement ===
 
 impl Requirement {
-    /// For a server that has or had so many replicas: two servers cannot both have more than half.
+    /// Requirement for a server with this many replicas, present or former: two servers cannot both have more than
+    /// half.
     fn of(replicas: u32) -> Self {
         Self::Replicas(replicas.div_ceil(2))
     }
 
-    /// For how long a server may go on answering after another one has taken its place.
+    /// Time for which a server may still answer after another one has replaced it.
     pub(super) fn split(self) -> Duration {
         match self {
             Self::Single => Duration::ZERO,
-            // A replica that a server hears of has been heard of in less than two seconds, by whole ones (`server.lua`); and
-            // one more for what is on the way.
+            // A server counts a replica if it has heard of it in less than two seconds, in whole seconds
+            // (`server.lua`). Data in transit gets one more second.
             Self::Replicas(_) => Duration::from_secs(3),
             Self::Cluster { node_timeout } => node_timeout + Duration::from_secs(1),
         }
     }
 }
 
-/// As the script is told it.
+/// Form in which the script receives it.
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What people are told of what goes wrong with a store.
+//! Messages about problems with a store.
 
 use std::{error::Error, io, sync::Arc};
 
@@ -6,24 +6,24 @@ use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
 
 use super::super::LedgerError;
 
-/// So much is shown of what a store says.
+/// Characters of a store's message that are shown.
 const SHOWN: usize = 120;
 
-/// The beginning of what a store says, for people.
+/// The beginning of a store's message, for people.
 pub(super) fn shown(said: &[impl AsRef<str>]) -> String {
     let words = said.iter().flat_map(|word| word.as_ref().chars().chain([' ']));
     let shown: String = words.take(SHOWN).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     shown.trim_end().to_owned()
 }
 
-/// What went wrong, without what was sent.
+/// Describes an error without the command that was sent.
 pub(super) fn failed(error: &RedisError) -> LedgerError {
     let detail = error.detail().unwrap_or_default();
-    // Where in the script it happened is of no use to whoever runs the store.
+    // The position in the script does not help the operator of the store.
     let detail = detail.split(" script: ").next().unwrap_or_default();
     LedgerError(match error.code() {
         _ if error.is_io_error() => error.to_string(),
-        // Its own words are cut off before they say anything.
+        // Redis' own message would be cut off before its point.
         Some("NOAUTH") => "NOAUTH: it asks for a password, and the URL has none".to_owned(),
         Some(code) if detail.contains("syntax error") => {
             format!("{}: it is older than Redis 7, which andante needs", shown(&[code, detail]))
@@ -34,14 +34,15 @@ pub(super) fn failed(error: &RedisError) -> LedgerError {
     })
 }
 
-/// No answer in time. A server without TLS waits for the end of a line in the greeting of TLS.
+/// Describes a missing answer. A server without TLS waits for the end of a line in the greeting of
+/// TLS.
 pub(super) fn silent(client: &Client, what: &str) -> LedgerError {
     let is_secure = matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. });
     let words = if is_secure { format!("no TLS: {what}: is it spoken on this port?") } else { what.to_owned() };
     LedgerError(words)
 }
 
-/// Why there is no connection, and what can be done where that is for TLS.
+/// Reason why there is no connection, with advice if TLS is the reason.
 pub(super) fn unconnected(error: &RedisError) -> LedgerError {
     let LedgerError(said) = failed(error);
     LedgerError(match tls_error(error) {
@@ -54,7 +55,7 @@ pub(super) fn unconnected(error: &RedisError) -> LedgerError {
     })
 }
 
-/// What went wrong with TLS, wherever that is inside of `error`.
+/// TLS error at any depth inside `error`.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);

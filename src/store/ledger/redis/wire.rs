@@ -1,14 +1,14 @@
-//! A call as the script is told it, and its reply.
+//! Form of a call to the script, and of its reply.
 
 use super::primary::Requirement;
 use crate::fleet::{Epoch, Extent, Micros, Pause, PauseCause, PoolGrant, Reply, Sync, micros};
 
-/// So many values are said of each pool in a reply, and of each pause in a call or a reply.
+/// Number of values for each pool in a reply, and for each pause in a call or a reply.
 const VALUES: usize = 8;
 const PAUSE_VALUES: usize = 3;
 
-/// What the script is told of a call; `server` is what the server has to be. `given` is what it is to believe instead of its
-/// own time and process.
+/// Arguments of the script for a call. `server` is the condition that the server has to meet. `given` replaces the
+/// server's own time and process.
 pub(super) fn arguments(call: &Sync, server: Requirement, given: Option<(Micros, &str)>) -> Vec<String> {
     let or_empty = |value: Option<i64>| value.map(|value| value.to_string()).unwrap_or_default();
     let extent = match call.extent {
@@ -56,7 +56,7 @@ pub(super) fn arguments(call: &Sync, server: Requirement, given: Option<(Micros,
     arguments
 }
 
-/// The script's reply; `None` if it is none.
+/// Parses the script's reply; `None` if it is malformed.
 pub(in super::super) fn read(said: &[String]) -> Option<Reply> {
     let [word, rest @ ..] = said else { return None };
     Some(match word.as_str() {
@@ -86,7 +86,7 @@ pub(in super::super) fn read(said: &[String]) -> Option<Reply> {
     })
 }
 
-/// So many groups of this many values, and what comes after them.
+/// Splits off `count` groups of this many values, and returns the rest too.
 fn chunks<'a>(
     count: &str,
     values: usize,

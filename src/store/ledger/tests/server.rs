@@ -1,4 +1,4 @@
-//! A Redis of a test's own.
+//! A private Redis for a test.
 
 use std::{
     net::TcpListener,
@@ -7,7 +7,7 @@ use std::{
 
 use super::super::RedisLedger;
 
-/// A Redis that remembers nothing, and ends with the test.
+/// A Redis without persistence that ends with the test.
 pub(super) struct Server {
     process: Child,
     port: u16,
@@ -28,7 +28,7 @@ impl Server {
         RedisLedger::new(&self.url().parse().unwrap()).unwrap()
     }
 
-    /// For an operator.
+    /// A connection as an operator.
     pub(super) async fn connection(&self) -> redis::aio::MultiplexedConnection {
         redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
     }
@@ -54,7 +54,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! How much of its time a server takes for calls, and that this does not grow with the members.
+//! Server time per call, which does not grow with the number of members.
 
 use redis::aio::MultiplexedConnection;
 
@@ -8,14 +8,14 @@ use crate::{
     store::ledger::{Ledger as _, RedisLedger},
 };
 
-/// A member that always has something to send: each call gives back what it held, and wants more.
+/// A member with constant demand: each call returns its tokens, and asks for more.
 struct Presser {
     id: MemberId,
     seq: u64,
     epoch: Option<Epoch>,
 }
 
-/// What a server counts: calls of scripts, the time that these took in microseconds, and bytes in and out.
+/// Counts of a server: calls of scripts, their time in microseconds, and bytes in and out.
 #[derive(Clone, Copy)]
 struct Counts {
     calls: f64,
@@ -23,7 +23,7 @@ struct Counts {
     bytes: f64,
 }
 
-/// One limit that all of them use.
+/// The limit that all members share.
 const LIMIT: u32 = 1_000_000;
 
 impl Presser {
@@ -72,8 +72,8 @@ async fn counts(operator: &mut MultiplexedConnection) -> Counts {
     }
 }
 
-/// What a call takes with so many members, each of which uses so many pools and wants so many slots: microseconds, slots that
-/// were granted, bytes.
+/// Means per call: microseconds, granted slots, and bytes. Each of the members uses this many pools and wants this many
+/// slots.
 async fn measured(members: usize, pools: usize, slots: u32, calls: usize) -> (f64, f64, f64) {
     let server = Server::start();
     server.flush().await;
@@ -111,7 +111,7 @@ async fn a_call_takes_as_long_with_a_thousand_members_as_with_ten() {
         }
         return;
     }
-    // A busy machine can only add.
+    // Other load can only increase the time, so the least counts.
     let (mut few, mut many) = (f64::MAX, f64::MAX);
     for _ in 0..4 {
         for (least, members) in [(&mut few, 10), (&mut many, 1000)] {
