@@ -27,7 +27,7 @@ pub(super) struct Allowance {
     pub(super) reset: Option<Instant>,
     /// Uncertainty of `reset`.
     blur: Duration,
-    /// Units that return every second, if the quota refills continuously; otherwise 0.
+    /// Units that are replenished every second, if the quota refills continuously; otherwise 0.
     refill: f64,
     /// Cost of a request: 1 if requests are counted, and otherwise an average of recent requests.
     cost: f64,

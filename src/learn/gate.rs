@@ -154,7 +154,7 @@ impl Gate {
 
     /// Returns true if `seq` is a probe of the closed gate.
     pub(super) fn is_probe(&self, seq: Seq) -> bool {
-        // Other probes may follow a slow one, which opens the gate nevertheless.
+        // A slow probe still opens the gate after further probes have left.
         self.closed.is_some() && !self.knows(seq)
     }
 }

@@ -16,8 +16,8 @@
 //! *probe*, half as many may leave as before, until enough have. If half as many are answered in half the time, all
 //! workers are still busy, and the probe halves the number again.
 //!
-//! Answers are counted in *cohorts* of requests that left one after the other: a period of time would contain too many
-//! of the quick answers.
+//! Answers are counted in *cohorts* of requests that left one after the other. A sample by time would contain too many
+//! quick answers.
 //!
 //! [concurrency-limits]: https://github.com/Netflix/concurrency-limits
 //! [adaptive concurrency]: https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter
@@ -307,7 +307,7 @@ impl GradientLimit {
 // === impl Level ===
 
 impl Level {
-    /// Requests a second, by Little's law.
+    /// Requests per second, by Little's law.
     fn pace(self) -> f64 {
         f64::from(self.under_way) / self.seconds
     }

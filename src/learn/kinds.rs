@@ -33,7 +33,7 @@ pub(super) struct OwnLimits {
     behind: Option<(RouteKey, Instant)>,
     /// Kind that was refused last, until a request of it is served, and the number of others served since.
     doubted: Option<(RouteKey, u32)>,
-    /// Budget of the request that was refused last, and the departure of that request. Cleared once a later request of
+    /// Budget of the request that was refused last, and the send time of that request. Cleared once a later request of
     /// another budget is served.
     short: Option<(u32, Instant)>,
     /// When expired groups were last removed.

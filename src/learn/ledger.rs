@@ -1,10 +1,10 @@
-//! Departures of our own requests, for comparison with an API's report about a window.
+//! Send times of our own requests, for comparison with an API's report about a window.
 
 use std::{array, collections::VecDeque};
 
 use crate::clock::Instant;
 
-/// Departures of requests that count, numbered from the first on.
+/// Send times of requests that count, numbered from the first on.
 ///
 /// Level 0 has each of the last [`KEPT`] requests. Every further level has each [`STEP`]th request of the level below.
 /// So memory is bounded, and the error of a lookup is at most a sixteenth of its distance.

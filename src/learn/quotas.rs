@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct Quotas {
     budgets: Vec<Quota>,
     scopes: Scopes,
-    /// Departures of all requests.
+    /// Send times of all requests.
     ledger: SentLog,
     /// Last request that was dispatched.
     newest: Seq,

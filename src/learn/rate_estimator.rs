@@ -39,7 +39,7 @@ use crate::{
 pub(super) struct RateEstimator {
     way: Latency,
     cycle: Option<Cycle>,
-    /// Begin of the last cycle that is not minor, and begin of the first cycle.
+    /// Start of the last cycle that is not minor, and start of the first cycle.
     major: f64,
     began: f64,
     history: RateHistory,
@@ -48,7 +48,7 @@ pub(super) struct RateEstimator {
     served: f64,
     /// Consecutive refusals without a served request.
     in_a_row: i32,
-    /// Refusals between the begin of the last cycle that is not minor and the end of the last pause.
+    /// Refusals between the start of the last cycle that is not minor and the end of the last pause.
     refused_before: f64,
     /// When the estimate was last found to be slightly too high.
     consistent: Option<f64>,
@@ -201,7 +201,7 @@ impl RateEstimator {
         *self = Self { way, cycle, major: since, began, seen, told, history, ..Self::new(configured) };
     }
 
-    /// Begin of the running cycle, in seconds.
+    /// Start of the running cycle, in seconds.
     pub(super) fn cycle_began(&self) -> f64 {
         self.cycle.map_or(self.seen, |cycle| cycle.since)
     }

@@ -172,7 +172,8 @@ impl Routes {
         STRANGERS.checked_shr(self.all_refused).unwrap_or(0).max(FEWEST)
     }
 
-    /// Records that a request of this kind was served. Ends the kind's pause if the request was sent after its begin.
+    /// Records that a request of this kind was served. Ends the kind's pause if the request was sent after the pause
+    /// had begun.
     pub(super) fn served(&mut self, route: &RouteKey, sent: Instant) {
         let route = route.id();
         self.strangers = 0;

@@ -1,4 +1,4 @@
-//! Estimates the length of a quota's window from our own departures, if answers do not report it.
+//! Estimates the length of a quota's window from our own send times, if answers do not report it.
 
 mod bucket;
 mod fleet;
@@ -19,9 +19,9 @@ pub(super) struct WindowEstimator {
     shape: Shape,
     /// Lowest recent use, and the reported time until the reset with it.
     first: Option<(f64, Duration)>,
-    /// True if it was seen how the quota returns.
+    /// True if it was seen how the quota is replenished.
     seen: bool,
-    /// Present window, if its begin was seen.
+    /// Present window, if its start was seen.
     present: Option<Start>,
     /// Last reported end of the present window, and end of the window before.
     ends: Option<Instant>,
@@ -46,27 +46,27 @@ pub(super) struct WindowEstimator {
     longer: bool,
     /// Consecutive windows that ended when expected.
     kept: u8,
-    /// Number of partial returns, reduced by evidence against them: see [`slides`](Self::slides).
+    /// Number of partial replenishments, reduced by evidence against them: see [`slides`](Self::slides).
     rises: u8,
-    /// Departure of the latest answered request.
+    /// Send time of the latest answered request.
     latest: Instant,
     /// Last report of another member of the fleet.
     of_fleet: Option<(Duration, Return)>,
 }
 
-/// Begin of a window, and its length as its answers reported it.
+/// Start of a window, and its length as its answers reported it.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     at: Instant,
     length: Duration,
-    /// Departure and answer of the first request that was seen to be in the window.
+    /// Send and answer times of the first request that was seen to be in the window.
     seen: Instant,
     answered: Instant,
-    /// Use at that time.
+    /// Usage at that time.
     used: f64,
 }
 
-/// How a quota returns.
+/// How a quota is replenished.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Shape {
     /// Unknown yet, or each part one window after its use, or everything at once. The reset does not move away with
@@ -81,7 +81,7 @@ enum Shape {
     Bucket { odd: u8 },
 }
 
-/// When the used amount returns.
+/// When the used amount is replenished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Return {
     /// All of it at the reset.
@@ -92,9 +92,9 @@ pub(super) enum Return {
     Refill,
 }
 
-/// Use up to which a window counts as just begun.
+/// Usage up to which a window counts as just begun.
 const FEW: f64 = 2.0;
-/// Number of partial returns that show that the quota does not return at once.
+/// Number of partial replenishments that show that the quota is not replenished all at once.
 const SLIDES: u8 = 4;
 /// Number of windows ending in time that outweigh a single answer.
 const KEPT: u8 = 3;
@@ -104,7 +104,7 @@ pub(super) const APART: Duration = Duration::from_secs(2);
 // === impl WindowEstimator ===
 
 impl WindowEstimator {
-    /// Estimate for a quota of the same name with another limit: it returns in the same way.
+    /// Estimate for a quota of the same name with another limit: it is replenished in the same way.
     pub(super) fn like(other: &Self) -> Self {
         Self { shape: other.shape, seen: other.seen, rises: other.rises, ..Self::default() }
     }
@@ -126,13 +126,13 @@ impl WindowEstimator {
         };
         let used = limit - remaining;
         self.latest = self.latest.max(sent);
-        // Answers of the next window may arrive before the first one that shows its begin.
+        // Answers of the next window may arrive before the first one that shows its start.
         let is_next = |ends: &Instant| *ends <= answered + APART && sent + left > *ends + APART;
         self.ends = self.ends.filter(is_next).or(Some(sent + left));
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         self.fractions |= !whole;
         let blur = tolerance(left, whole);
-        // While only other members have seen a begin, their report decides how the quota returns.
+        // While only other members have seen a start, their report decides how the quota is replenished.
         if self.fresh || self.of_fleet.is_none_or(|(_, returns)| returns == Return::Refill) {
             self.look_closer(limit, used, left, blur, bucket.refills);
         }
@@ -177,7 +177,7 @@ impl WindowEstimator {
         self.known
     }
 
-    /// When the used amount returns.
+    /// When the used amount is replenished.
     pub(super) fn returns(&self) -> Return {
         if self.refills() {
             Return::Refill
@@ -193,12 +193,12 @@ impl WindowEstimator {
         matches!(self.shape, Shape::Bucket { .. })
     }
 
-    /// Departure of the first request that was seen to be in the present window.
+    /// Send time of the first request that was seen to be in the present window.
     pub(super) fn seen(&self) -> Option<Instant> {
         self.present.map(|present| present.seen)
     }
 
-    /// Begin of the present window, if it is known.
+    /// Start of the present window, if it is known.
     pub(super) fn began(&self) -> Option<Instant> {
         self.present.map(|present| present.at)
     }
@@ -215,17 +215,17 @@ impl WindowEstimator {
         self.documented && !self.refills() && !self.slides()
     }
 
-    /// Returns true if the quota returns in parts, and not all at once.
+    /// Returns true if the quota is replenished in parts, not all at once.
     pub(super) fn slides(&self) -> bool {
         self.rises >= SLIDES
     }
 
-    /// Records that a part of the quota has returned.
+    /// Records that a part of the quota was replenished.
     pub(super) fn risen(&mut self) {
         self.rises = (self.rises + 1).min(SLIDES * 2);
     }
 
-    /// Records the begin of another window. The first request seen in it left at `sent`, with `used` in use and `left`
+    /// Records the start of another window. The first request seen in it left at `sent`, with `used` in use and `left`
     /// until the reset. A window that ends early twice is shorter than estimated.
     pub(super) fn restarted(
         &mut self,
@@ -280,7 +280,7 @@ impl WindowEstimator {
                 let least = before.length.saturating_sub(LATE);
                 let least = if least < most { least } else { most.mul_f64(0.7) };
                 (self.known, self.kept) = (Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most)), KEPT);
-                // For the documented length no begin was seen, or an answer would have reported the length.
+                // For the documented length no start was seen, or an answer would have reported the length.
                 self.doubted |= self.documented;
             }
             None => self.shorter = Some(lasted),

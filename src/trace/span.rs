@@ -18,7 +18,7 @@ pub struct Span {
     pub kind: SpanKind,
     /// Name that many spans share.
     pub name: Cow<'static, str>,
-    /// Begin of the step.
+    /// Start of the step.
     pub began: Instant,
     /// End of the step.
     pub ended: Instant,

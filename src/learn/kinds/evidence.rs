@@ -35,19 +35,19 @@ struct Count {
     seen: Instant,
     served: f64,
     refused: f64,
-    /// Departure of the first refused request, until a later one is served.
+    /// Send time of the first refused request, until a later one is served.
     since: Option<Instant>,
-    /// Departure of the last served request.
+    /// Send time of the last served request.
     last: Instant,
-    /// Departure of the last request of others that was served while the group was refused. `turns`: refusals of the
-    /// group that each followed such a request. `turned`: departure of the last of them.
+    /// Send time of the last request of others that was served while the group was refused. `turns`: refusals of the
+    /// group that each followed such a request. `turned`: send time of the last of them.
     passed_last: Instant,
     turns: u32,
     turned: Instant,
     /// Requests of others that left while the group was refused: number served, and number refused.
     passed: f64,
     alike: f64,
-    /// Begin of the lane's cycle in which the group was first refused, or else of the last cycle, and number served
+    /// Start of the lane's cycle in which the group was first refused, or else of the last cycle, and number served
     /// since. `None` if no request of the group was ever served.
     cycle: Option<(f64, f64)>,
 }

@@ -1,5 +1,5 @@
 //! Window lengths that the members of a fleet tell each other. A member that joins after much use by others cannot
-//! measure a window. The member sees no window begin, and its own share of the reported usage says nothing yet.
+//! measure a window. The member sees no start of a window, and its own share of the reported usage says nothing yet.
 
 use std::{fmt::Write as _, str::FromStr, time::Duration};
 

@@ -56,7 +56,7 @@ pub(super) struct Quota {
     newest: Seq,
     /// Requests in flight that may draw on the quota, and that no answer has reported on yet.
     pub(super) unanswered: u32,
-    /// Limits that were logged lately, and the begin of that period.
+    /// Limits that were logged lately, and the start of that period.
     news: (SmallVec<[LimitSpec; 1]>, Instant),
     /// True while a limit of the lane enforces the quota.
     pub(super) kept: bool,
@@ -93,7 +93,7 @@ pub(super) struct Born {
     pub(super) newest: Seq,
     /// Requests in flight, each of which may draw on the quota.
     pub(super) unanswered: u32,
-    /// Departures of all requests, each of which may have drawn on the quota.
+    /// Send times of all requests, each of which may have drawn on the quota.
     pub(super) ledger: SentLog,
     /// Known window of another quota of this name.
     pub(super) window_estimator: WindowEstimator,
@@ -267,13 +267,13 @@ impl Quota {
             budget.unlearn(source);
         }
         let news = self.keep(spec, used, unanswered, answer, budget);
-        // A short window is soon over, and by then it shows whether the quota returns in parts.
+        // A short window is soon over, and by then it shows whether the quota is replenished in parts.
         let of_others = window > SHORT && self.window_estimator.is_of_others();
         let ends = self.others.ends(now, self.left.over_by().filter(|end| of_others && *end > now));
         if ends > now {
             budget.set_end(source, ends);
         }
-        // Where all of the quota returns at the reset, the API's report shows that first.
+        // Where all of the quota is replenished at the reset, the API's report shows that first.
         let part = budget.part_known(source, limit, window);
         self.left.overruled = ends == Instant::FAR && ours(budget, source, part);
         self.left.resets_by(self.back_by(spec, window, answer));

@@ -43,10 +43,10 @@ pub(super) struct QuotaClaim<'a> {
     /// When the request left.
     pub(super) sent: Instant,
     pub(super) now: Instant,
-    /// Departures of our own requests that draw on the quota, and the number of those in flight.
+    /// Send times of our own requests that draw on the quota, and the number of those in flight.
     pub(super) ledger: &'a SentLog,
     pub(super) unanswered: u32,
-    /// Window and its begin, as far as they are known.
+    /// Window and its start, as far as they are known.
     pub(super) window: Option<Duration>,
     pub(super) began: Option<Instant>,
     /// When the first request left that was seen to be in the window.
@@ -62,9 +62,9 @@ pub(super) struct QuotaClaim<'a> {
 pub(super) enum CountChange {
     /// Change as expected, or unknown.
     Same,
-    /// A part of the quota has returned.
+    /// A part of the quota was replenished.
     Risen,
-    /// Begin of another window.
+    /// Start of another window.
     Restarted,
 }
 
@@ -85,7 +85,7 @@ const SERVED_EMPTY: u32 = 4;
 const ENDS: Duration = Duration::from_millis(2300);
 /// Window that is assumed if it is unknown, and longest time for which a refusal shows that a quota is enforced.
 const LONG: Duration = Duration::from_secs(60);
-/// Use up to which a window counts as just begun.
+/// Usage up to which a window counts as just begun.
 const FEW: f64 = 2.0;
 /// Share of the limit that marks a rise as a new window. A fall is impossible if it exceeds what was sent by more than
 /// the share `FALL`.
@@ -193,7 +193,7 @@ impl Credibility {
             return;
         }
         let window = claim.window.unwrap_or(LONG);
-        // If other senders are as quick, each unit that returns is used at once, so the quota looks empty when we are
+        // If other senders are as quick, each replenished unit is used at once, so the quota looks empty when we are
         // served.
         if self.refused_empty.is_some_and(|refused| claim.now.since(refused) <= window.min(LONG)) {
             return;

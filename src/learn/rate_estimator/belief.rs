@@ -33,7 +33,7 @@ struct Series {
     served: f64,
     /// Fewest and most requests served between two refusals.
     between: (f64, f64),
-    /// Departure of each recent refused request, and number of requests served until then.
+    /// Send time of each recent refused request, and number of requests served until then.
     refusals: VecDeque<(f64, f64)>,
     /// Lowest and highest refill rate of a bucket that would explain all the refusals.
     slowest: f64,
@@ -256,7 +256,7 @@ impl Series {
         self.refusals.push_back((sent, all));
     }
 
-    /// Departure of the last refused request.
+    /// Send time of the last refused request.
     fn last(&self) -> f64 {
         self.refusals.back().map_or(f64::NEG_INFINITY, |(last, _)| *last)
     }

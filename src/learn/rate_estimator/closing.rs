@@ -9,7 +9,7 @@ pub(super) struct Closing {
     pub(super) at: f64,
     /// Last request that had left when the pause began.
     pub(super) newest: Seq,
-    /// Departure of the last refused request.
+    /// Send time of the last refused request.
     pub(super) last: f64,
     /// Number of refused probes.
     pub(super) tries: u32,
@@ -41,15 +41,15 @@ pub(super) struct Closing {
 /// Shortest pause, and longest step.
 const SHORTEST: f64 = 0.02;
 const LONGEST: f64 = 300.0;
-/// Lower bound for the limit that the pause so far sets on a step: a cycle of hours says little about the pause.
+/// A step is at most the pause so far, or this if the pause is shorter: a cycle of hours says little about the pause.
 const FIRST: f64 = 2.0;
-/// Share of a step: an end of a window closer than this is skipped.
+/// Distance to the end of a window, as a share of a step, below which the end is skipped.
 const NEAR: f64 = 0.05;
 /// Shortest window with the extended step. A step is prolonged to the end of such a window if the next step would skip
 /// that end, and lose a fifth of the time. Shorter windows may be seconds of a clock, or HAProxy's, which begin and end
 /// differently.
 const LONG: f64 = 60.0;
-/// Share of a window: its end is near if it is closer than this.
+/// Distance to the end of a window, as a share of the window, that counts as near.
 const SOON: f64 = 0.1;
 /// Longest wait that an API asks for because of too much concurrency.
 pub(super) const BRIEF: f64 = 2.0;

@@ -40,7 +40,7 @@ pub(super) struct WindowEnd {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     served: f64,
-    /// Time from their begin until requests were served again, and until the last one was refused.
+    /// Time from the first of them until requests were served again, and until the last one was refused.
     length: f64,
     last: f64,
 }
@@ -57,11 +57,11 @@ const ONE_BY_ONE: f64 = 2.0;
 /// Requests below which a cycle shorter than `MOMENT` shows no window: they may be the last ones of a bucket.
 const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
-/// Share of refused requests, relative to served ones, that shows whether refused requests count as well.
+/// Refused requests, as a share of served ones, from which a pause shows whether refused requests count as well.
 const MANY: f64 = 0.1;
 /// Number of requests below which no rate is concluded while none is queued.
 const FEW: f64 = 10.0;
-/// Share of the known time: a shorter pause says that the rate was slightly too high.
+/// Pause, as a share of the known time, below which the rate was only slightly too high.
 const SMALL: f64 = 0.12;
 /// Age of a lane, in seconds, below which it has mostly served bursts.
 const YOUNG: f64 = 15.0;
@@ -73,7 +73,7 @@ const PROOF: f64 = 20.0;
 const SOON: f64 = 60.0;
 /// Smallest ratio of the earlier pause to the later one in such a pair.
 const ALIKE: f64 = 0.25;
-/// Share of a window: a pause this long is not a bucket's.
+/// Pause, as a share of a window, that a bucket does not cause.
 const OF_WINDOW: f64 = 0.3;
 /// Shortest pause that may be the rest of a window.
 const LONG_ENOUGH: f64 = 2.0;
@@ -95,7 +95,7 @@ const SEVERAL: f64 = 5.0;
 const LONG: f64 = 60.0;
 
 impl WindowEnd {
-    /// Returns true if the same window has ended as `before`: with as many requests or the same length, and used up
+    /// Returns true if the window ended like the one `before`: with as many requests or the same length, and used up
     /// well before its end.
     fn repeats(&self, before: &Self) -> bool {
         let alike = |one: f64, other: f64| (one - other).abs() <= AS_BEFORE * one.max(other);

@@ -37,7 +37,7 @@ pub(super) fn counting_refusals(last: f64, length: f64, served: f64, refused: f6
     (COMMON.contains(&window) || between(last, length).is_none()).then_some(window)
 }
 
-/// Shortest common window above `shorter` that fits a requested wait, with its end `length` after its begin.
+/// Shortest common window above `shorter` that fits a requested wait, with its end `length` after its start.
 pub(super) fn asked_for(length: f64, shorter: f64) -> Option<f64> {
     USUAL.into_iter().find(|usual| *usual > shorter && (0.98 * usual..usual + ROUNDED).contains(&length))
 }

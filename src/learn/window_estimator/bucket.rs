@@ -12,11 +12,11 @@ const FADING: f64 = 0.998;
 const ODD: u8 = 4;
 
 impl WindowEstimator {
-    /// Determines how the quota returns, by whether the reset moves away with more use. `said`: the answer itself
-    /// reports a refill.
+    /// Determines how the quota is replenished, by whether the reset moves away with more use. `said`: the answer
+    /// itself reports a refill.
     pub(super) fn look_closer(&mut self, limit: f64, used: f64, left: Duration, blur: Duration, said: bool) {
         let Some((before, least)) = self.first.filter(|(before, _)| used >= *before) else {
-            // A part of the quota has returned.
+            // A part of the quota was replenished.
             self.first = (used >= 1.0).then_some((used, left));
             if matches!(self.shape, Shape::Growing { .. }) {
                 self.shape = Shape::Window;

@@ -1,4 +1,5 @@
-//! Window reports among the members of a fleet. A member that joins later sees no begin, and not how the quota returns.
+//! Window reports among the members of a fleet. A member that joins later sees no start, and not how the quota is
+//! replenished.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use super::{Return, SLIDES, Shape, WindowEstimator};
 use crate::hint::Bucket;
 
 impl WindowEstimator {
-    /// Window length and way of return, if they were seen here: by a begin, or by the refill of a bucket.
+    /// Window length and way of replenishment, if they were seen here: by a start, or by the refill of a bucket.
     pub(in crate::learn) fn seen_here(&self) -> Option<(Duration, Return)> {
         let seen = self.fresh || self.of_fleet.is_none() && self.refills();
         self.known.filter(|_| seen && !self.documented).map(|known| (known, self.returns()))

@@ -235,8 +235,8 @@ fn what_was_told_once_does_not_change_what_was_learned_since() {
     assert_eq!(estimator.hear(&told(2.0, 40.9), s(0.0), s(0.01), &ledger), secs(42));
 }
 
-/// The member joins when others have used nearly all, and sends 50 a second. The use returns in two parts, 300 ms
-/// apart, which look like new windows. A member that has seen a begin reports ten seconds all the time.
+/// The member joins when others have used nearly all, and sends 50 a second. The usage is replenished in two parts, 300
+/// ms apart, which look like new windows. A member that has seen a start reports ten seconds all the time.
 #[test]
 fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
@@ -258,7 +258,7 @@ fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     assert!(concluded, "this is about a wrong conclusion");
 }
 
-/// The first request is answered after a later one, when others had used 40. The later request shows no begin; the
+/// The first request is answered after a later one, when others had used 40. The later request shows no start; the
 /// first one does, of ten seconds. Only a window that begins with nearly an hour left shows the hour.
 #[test]
 fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
@@ -272,7 +272,7 @@ fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
     }
 }
 
-/// The use of other members is unknown when the first answers arrive: no begin is seen, and the provider documents an
+/// The use of other members is unknown when the first answers arrive: no start is seen, and the provider documents an
 /// hour. The second window begins at the end of the first, at eleven seconds, and therefore lasts ten. The count of
 /// what both members have sent since the first window began does not change that.
 #[test]
@@ -290,7 +290,7 @@ fn what_a_fleet_has_used_makes_no_window_longer_than_from_the_end_before_it() {
 }
 
 /// Others began the first of two hours. The first answer of the second hour left before the answer that it is compared
-/// with, so it cannot show the begin. The end before it still belongs to the first hour. So the second window is an
+/// with, so it cannot show the start. The end before it still belongs to the first hour. So the second window is an
 /// hour, also with one second of it left.
 #[test]
 fn what_overtakes_the_first_answer_of_the_next_window_does_not_shorten_it() {
@@ -304,7 +304,7 @@ fn what_overtakes_the_first_answer_of_the_next_window_does_not_shorten_it() {
     assert_eq!(estimator.hear(&documented(90.0, 1.0), s(3609.5), s(3609.6), &ledger), secs(3600));
 }
 
-/// Others had used some when the first answer arrived, so no begin is seen, and the provider documents an hour. At 100
+/// Others had used some when the first answer arrived, so no start is seen, and the provider documents an hour. At 100
 /// an hour a request leaves every 36 s, and each time the count has restarted.
 #[test]
 fn what_is_documented_is_not_believed_for_an_hour_when_the_count_begins_anew_again_and_again() {

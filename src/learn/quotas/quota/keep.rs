@@ -47,8 +47,8 @@ impl Quota {
     }
 
     /// Answered requests of the last `window`, at most `used`, in a few groups. Each group has the latest time at which
-    /// the API counted it, if it travelled as long as `answer`. The use of other senders returns at the reset, not one
-    /// window later, so the answers' own numbers hold until then.
+    /// the API counted it, if it took as long as `answer`. The usage of other senders is replenished at the reset, not
+    /// one window later, so the answers' own numbers hold until then.
     fn sent_in(
         &self,
         window: Duration,

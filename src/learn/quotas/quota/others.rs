@@ -9,7 +9,7 @@ pub(super) struct OthersWindow {
     end: Option<Instant>,
     /// The window has ended, because another one has begun.
     over: bool,
-    /// Number of reported ends without the begin of another window.
+    /// Number of reported ends without the start of another window.
     failed: u8,
 }
 
@@ -22,13 +22,13 @@ impl OthersWindow {
     /// Updates the end that an answer at `now` reports. Returns when to try; [`Instant::FAR`] if the end is unknown, or
     /// was wrong before.
     pub(super) fn ends(&mut self, now: Instant, end: Option<Instant>) -> Instant {
-        // Answers of the next window may overtake the answer that shows its begin.
+        // Answers of the next window may overtake the answer that shows its start.
         let is_next = |ends: &Instant| *ends <= now + APART && end.is_none_or(|end| end > *ends + APART);
         self.end = self.end.filter(is_next).or(end).filter(|_| self.failed < FAILED);
         self.end.unwrap_or(Instant::FAR)
     }
 
-    /// Records that a request that left at `sent` was answered at `now`. `begun`: the answer shows the begin of another
+    /// Records that a request that left at `sent` was answered at `now`. `begun`: the answer shows the start of another
     /// window.
     pub(super) fn answered(&mut self, sent: Instant, now: Instant, begun: bool) {
         self.over = begun && self.end.is_some_and(|end| end <= now + APART);

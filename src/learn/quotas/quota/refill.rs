@@ -48,7 +48,7 @@ struct Pace {
     most: Option<f64>,
     /// Rate that the fields seem to report.
     told: f64,
-    /// Begin of the present rate, and number of a fleet's requests served with it, estimated from our share.
+    /// Start of the present rate, and number of a fleet's requests served with it, estimated from our share.
     since: Instant,
     served: f64,
     /// Mark since which the bucket was not full, as far as is known.
@@ -86,9 +86,9 @@ pub(super) const ROUNDED: Duration = Duration::from_secs(3);
 /// Number of windows and answers for which a bucket must have looked full.
 const WINDOWS: f64 = 2.2;
 const ANSWERS: u32 = 8;
-/// Use up to which a bucket counts as full.
+/// Usage up to which a bucket counts as full.
 const FULL: f64 = 1.5;
-/// Increase of the use that shows draining; deep buckets need a larger one, which is more precise.
+/// Increase of the usage that shows draining; deep buckets need a larger one, which is more precise.
 const DRAINED: f64 = 2.0;
 const DRAINED_SHARE: f64 = 0.25;
 /// Fewest requests served before a rate counts as holding; deep buckets need twice their depth.
@@ -267,8 +267,8 @@ impl Pace {
         true
     }
 
-    /// Handles a draining bucket: `back` units per second returned while `count` requests left, if the time was long
-    /// enough to tell. Returns true if the quota may still be a bucket.
+    /// Handles a draining bucket: `back` units per second were replenished while `count` requests left, if the time was
+    /// long enough to tell. Returns true if the quota may still be a bucket.
     fn drained(&mut self, back: Option<f64>, count: f64, now: Instant) -> bool {
         if back.is_some_and(|back| back < self.told * 0.5) {
             // A quota with nearly no refill is a window.

@@ -41,7 +41,7 @@ impl Quota {
         }
         self.window_estimator.contradicted();
         if now < self.even_until {
-            // Pacing is even already: the travel time varies more than estimated.
+            // Pacing is even already: the latency varies more than estimated.
             budget.refused(now, answer.sent, answer.charge.cost, false, None);
         }
         if spec.rate.per <= LONGEST_PACE {
@@ -57,14 +57,13 @@ impl Quota {
         self.left.hold(now + hold.min(reset));
     }
 
-    /// Latest time at which a part of the used amount has returned; a sliding quota does not return all of it at the
-    /// reset.
+    /// Latest time at which a part of the used amount is replenished; a sliding quota is not full at the reset.
     pub(super) fn back_by(&self, spec: LimitSpec, window: Duration, answer: &Observation<'_>) -> Instant {
         let end = self.window_estimator.ends_by(window);
         if self.window_estimator.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
     }
 
-    /// Time until one or two units of a quota have returned.
+    /// Time until one or two units of a quota are replenished.
     fn hold(&self, spec: LimitSpec, answer: &Observation<'_>) -> Duration {
         let slots =
             (spec.rate.interval() * 2).min(spec.rate.per).max(SHORTEST_HOLD).max(answer.at.since(answer.sent) * 2);
