@@ -45,7 +45,7 @@ pub(super) struct Allowance {
 
 /// If a request that should renew a report stays unanswered this long, another one is sent.
 const NEWS: Duration = Duration::from_secs(1);
-/// The share of a budget below which it is spent evenly.
+/// Share of a quota below which the rest is spent evenly.
 const RESERVE: f64 = 0.1;
 /// Error of a reset in whole seconds, with a margin.
 const SECOND: Duration = Duration::from_millis(1050);
@@ -188,7 +188,7 @@ impl Allowance {
     /// Records that a request was dispatched as `seq`.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.taken = now;
-        // If nothing is left and no reset is reported, this request is a probe.
+        // The request is a probe after the reset, or with nothing left and no reported reset.
         if self.reset.map_or_else(|| self.left(now) < self.cost, |reset| reset <= now) {
             self.asking = Some((seq, now));
         }

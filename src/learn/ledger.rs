@@ -100,7 +100,7 @@ impl SentLog {
         self.count - self.before(|left| left < at)
     }
 
-    /// Number of requests up to the last one with a departure for which `holds` is true.
+    /// Number of requests up to the last one with a send time for which `holds` is true.
     fn before(&self, holds: impl Fn(Instant) -> bool) -> u64 {
         let last = self.levels.iter().find_map(|level| {
             let place = level.partition_point(|entry| holds(entry.at));

@@ -29,7 +29,7 @@ enum Phase {
     /// Window, as far as is known.
     #[default]
     Unknown,
-    /// Nearly full since `since`. `used`: highest use; `sent`: fewest requests that a fleet sent in a window;
+    /// Nearly full since `since`. `used`: highest usage; `sent`: fewest requests that a fleet sent in a window;
     /// `answers`: number of answers.
     Full { since: Instant, used: f64, sent: f64, answers: u32 },
     /// Token bucket.
@@ -58,7 +58,7 @@ struct Pace {
     in_vain: u32,
 }
 
-/// State of a bucket at one time: its use, and the number of requests that had left.
+/// State of a bucket at one time: its usage, and the number of requests that had left.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,
@@ -91,7 +91,7 @@ const FULL: f64 = 1.5;
 /// Increase of the usage that shows draining; deep buckets need a larger one, which is more precise.
 const DRAINED: f64 = 2.0;
 const DRAINED_SHARE: f64 = 0.25;
-/// Fewest requests served before a rate counts as holding; deep buckets need twice their depth.
+/// Fewest requests served before a rate counts as holding; deep buckets need up to twice their depth.
 const HOLDS: f64 = 8.0;
 /// Precision of the search, and margin below the measured refill.
 const CLOSE: f64 = 1.05;
