@@ -1,4 +1,4 @@
-//! State that a lane learns from answers: remaining quota, pauses, and a rate where no answer reports one. Pure.
+//! What a lane learns from answers: quotas, pauses, and the rate of an API that reports none. Pure.
 
 mod allowance;
 mod breaker;
@@ -52,50 +52,50 @@ use crate::{
 pub struct Learned {
     spend: Spend,
     trust: Trust,
-    /// Breaker; `None` keeps sending to a failing upstream.
+    /// Circuit breaker; `None` if the policy turns it off.
     breaker: Option<Breaker>,
     gate: Gate,
-    /// Pauses from refusals that the API explains itself, in succession.
+    /// Consecutive refusals that the API explains itself.
     waits: u32,
-    /// Budgets that the API reports.
+    /// Quotas that the API reports.
     told: Quotas,
-    /// Kinds of requests that the API refuses although its budgets have room.
+    /// Kinds of requests that the API refuses although its quotas have room.
     routes: Routes,
     estimator: RateEstimator,
-    /// Kinds of requests, and credentials, that the API limits by themselves without reporting it.
+    /// Kinds of requests, and credentials, that have unreported limits of their own.
     kinds: OwnLimits,
-    /// Estimated rate at the last report.
+    /// Learned rate that was reported last, in requests per second.
     reported_rate: Option<f64>,
-    /// Estimated concurrency at the last report.
+    /// Learned concurrency limit that was reported last.
     reported_at_once: Option<f64>,
-    /// Requests in flight that no answer has accounted for yet.
+    /// Requests in flight that no answer has reported on yet.
     unanswered: u32,
-    /// Time at which the last request was taken.
+    /// When the last request was dispatched.
     taken: Instant,
-    /// The upstream has answered at least once.
+    /// True once the upstream has answered.
     answered: bool,
-    /// Requests that may be sent again, on top of first attempts.
+    /// Number of requests that may be retried, on top of first attempts.
     retry_budget: f64,
 }
 
-/// The first pause after a refusal that names no time.
+/// Extension of a pause up to which it is not reported again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The shortest pause, if the pace is known.
+/// First minimum pause for an API that refuses again after the pauses that it asked for.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// Largest minimum pause for such an API.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Pause after a ban that names no end.
 const BAN: Duration = Duration::from_secs(900);
 /// A reset reported in whole seconds may be this much later.
 const SECOND: Duration = Duration::from_secs(1);
-/// Retries that each sent request allows while the upstream fails.
+/// Retries that each sent request earns, for failures of the upstream.
 const RETRY_SHARE: f64 = 0.2;
 const EXTRA_AT_FIRST: f64 = 10.0;
 const RETRY_BUDGET_MOST: f64 = 1000.0;
-/// From this number of unanswered requests on, more would be sent if possible.
+/// From this number of unanswered requests on, the client is taken to want more than it gets.
 const CROWDED: u32 = 3;
 
-/// Wait that an answer asks for, with the slack of its resolution.
+/// How long the answer asks to wait, with a margin for whole seconds.
 pub fn wait(hint: &Hint) -> Option<Duration> {
     let coarse = hint.retry_after.is_none() && hint.buckets.iter().any(|bucket| bucket.coarse);
     let later = if coarse { SECOND } else { hint.later };
@@ -104,7 +104,7 @@ pub fn wait(hint: &Hint) -> Option<Duration> {
 
 // === impl Learned ===
 impl Learned {
-    /// State of a lane without answers.
+    /// State of a lane that has learned nothing yet.
     pub fn new(policy: &Policy) -> Self {
         Self {
             spend: policy.spend,
@@ -125,7 +125,7 @@ impl Learned {
         }
     }
 
-    /// Applies `policy` from now on; learned state stays.
+    /// Applies `policy` from now on, and keeps what was learned.
     pub fn reconfigure(&mut self, policy: &Policy) {
         (self.spend, self.trust) = (policy.spend, policy.trust);
         if policy.breaker != self.breaker.is_some() {
@@ -134,68 +134,67 @@ impl Learned {
         self.estimator.reconfigure(configured(policy));
     }
 
-    /// Sets the share of the fleet's requests that this andante sends. The same share of the reported quota is used.
+    /// Sets this member's share of what the fleet sends: it uses that share of the remaining quota.
     pub fn set_part(&mut self, part: f64) {
         self.told.set_part(part);
     }
 
-    /// Requests in flight that no answer has accounted for yet.
+    /// Number of requests in flight that no answer has reported on yet.
     pub fn unanswered(&self) -> u32 {
         self.unanswered
     }
 
-    /// Budgets of the API on which a request of `kind` draws.
+    /// Quotas of the API that a request of `kind` draws on.
     pub fn scope(&self, kind: &RouteKey) -> Scope {
         self.told.scope(kind)
     }
 
-    /// Budgets of the API on which most requests draw.
+    /// Quotas of the API that most requests draw on.
     pub fn usual_scope(&self) -> Scope {
         self.told.usual()
     }
 
-    /// Version that changes whenever a kind of request turns out to draw on other budgets than [`scope`](Self::scope)
-    /// had said.
+    /// Version that changes when a kind of request draws on other quotas than [`scope`](Self::scope) had said.
     pub fn scopes_version(&self) -> u64 {
         self.told.version()
     }
 
-    /// End of the pause of `kind`, if that kind pauses alone.
+    /// End of the pause of `kind`, if that kind alone pauses.
     pub fn pause(&self, kind: &RouteKey) -> Option<Instant> {
         self.routes.pause(kind).max(self.kinds.pause(kind))
     }
 
-    /// Key of the requests that pause together with `kind`, if that kind pauses alone.
+    /// Key of the requests that pause together with `kind`, if that kind alone pauses.
     pub fn line(&self, kind: &RouteKey) -> Option<RouteKey> {
         self.kinds.line(kind, self.routes.pause(kind).is_some())
     }
 
-    /// Interval between requests of `kind`, if that kind has a pace of its own.
+    /// Time between two requests of `kind`, if that kind alone is paced.
     pub fn slot(&self, kind: &RouteKey) -> Duration {
         self.kinds.slot(kind)
     }
 
-    /// The first instant, not before `now`, at which learned limits let a request of `cost` and `scope` leave, if its
-    /// kind does not pause. [`Instant::FAR`] if an answer must come first.
+    /// Returns the first instant, not before `now`, at which everything learned lets a request of `cost` and `scope`
+    /// leave. Pauses of the request's kind are ignored. [`Instant::FAR`] if an answer must come first.
     pub fn earliest(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Instant {
         let opens = self.gate.earliest(now).max(self.told.earliest(now, cost, scope, self.spend));
-        // Hanging requests do not block the others without end.
+        // Hanging requests must not block all others forever.
         let crowded = self.gate.is_open() && !self.estimator.has_room(self.unanswered);
         if crowded { opens.max(self.taken + self.estimator.hangs()) } else { opens }
     }
 
-    /// End and reason of the pause of `scope`, as far as they are known.
+    /// Known end of the pause that blocks every request of `scope`, and its reason.
     pub fn closed(&self, now: Instant, scope: Scope) -> Option<(Instant, Reason)> {
         let told = self.told.closed(now, scope);
         self.gate.until().into_iter().chain(told).max_by_key(|(until, _)| *until)
     }
 
-    /// Records that a request of `kind` asks for a slot.
+    /// Records that a request of `kind` asks for a permit.
     pub fn asked(&mut self, kind: &RouteKey, now: Instant) {
         self.kinds.asked(kind, now);
     }
 
-    /// Records that a request of `kind` got a slot; `waited` tells that it had to wait.
+    /// Records that a request of `kind` was dispatched; `waited` is true if it was queued before.
     pub fn take(
         &mut self,
         now: Instant,
@@ -210,7 +209,7 @@ impl Learned {
         self.gate.take(now, charge.seq);
         self.routes.take(kind, charge.seq, now);
         self.told.take(now, charge);
-        // A kind with a limit of its own does not show the lane's rate.
+        // A request with a limit of its own says nothing about the lane's rate.
         if !self.kinds.is_own(kind) {
             self.estimator.take(now, waited);
         }
@@ -220,7 +219,7 @@ impl Learned {
         changes
     }
 
-    /// Records an answer. Teaches `budget` the limits that it reports.
+    /// Learns from an answer, and writes the limits that it reports into `budget`.
     pub fn heard(&mut self, seen: &Observation<'_>, budget: &mut Budget) -> Changes {
         let &Observation { heard: AnswerReport { hint, failed, .. }, charge, kind, sent, at: now, .. } = seen;
         if hint.signal == Signal::FatalQuota {
@@ -229,9 +228,9 @@ impl Learned {
         if hint.is_hearsay() {
             return self.hear_words(seen);
         }
-        // Either the hint says so, or other requests are served all the time.
+        // A quota refusal: either the hint says so, or other requests are served all the time.
         let quota = hint.cause == Cause::Quota;
-        // The API serves other requests, and the answer does not report a general lack of capacity.
+        // Other requests are served, and the answer does not report a general lack of capacity.
         let limits = hint.cause == Cause::Overload && hint.strength != Strength::Code && self.is_alive();
         let tells = self.trust != Trust::Waits && hint.signal != Signal::Informational;
         let buckets = if tells { &hint.buckets[..] } else { &[] };
@@ -239,14 +238,14 @@ impl Learned {
         self.unanswered = self.unanswered.saturating_sub(1);
         let matters = quota || matches!(hint.signal, Signal::Exhausted | Signal::Throttled);
         let refused = quota && hint.signal != Signal::Banned || limits;
-        // Searches all kinds, so only where it matters.
+        // `is_elsewhere` looks through all kinds, so ask it only if the result matters.
         let unseen = (matters || refused) && claims.believed && self.is_elsewhere(hint, &kind);
         let own = self.kinds.is_own(&kind);
         let alone = quota && !unseen && !claims.explains && !own && self.routes.is_alone(&kind);
         let inexplicable = refused && !unseen && !claims.explains && !own;
         let short = inexplicable && self.is_short(seen);
         let split = inexplicable && !short && self.splits(seen, alone);
-        // If all kinds are refused, the kind is not the cause.
+        // If all kinds are refused, the kind is not the reason.
         let other_scope = matters && (unseen || alone && !split && !short) && self.routes.has_room(&kind, now);
         self.answered = true;
         let tries = self.gate.is_probe(charge.seq);
@@ -274,7 +273,7 @@ impl Learned {
                     self.estimator.too_many(seen.crowd);
                 }
             }
-            // The refusal concerns another scope, not the whole lane.
+            // The lane's own limit is not the reason.
             Cause::Quota if other_scope && hint.signal != Signal::Banned => {
                 if self.gate.served(charge.seq) {
                     self.open(&mut changes);
@@ -290,7 +289,7 @@ impl Learned {
             self.close(now, wait, Reason::RetryAfter, &mut changes);
         }
         self.found(now, &kind, budget, &mut changes);
-        // A probe ends with any answer.
+        // Whatever the answer said, this request is no longer a probe.
         self.gate.ended(charge.seq);
         self.kinds.ended(&kind, charge.seq);
         if !quota {
@@ -299,9 +298,9 @@ impl Learned {
         if other_scope && (quota || hint.signal == Signal::Exhausted) {
             let asked = hint.asked().filter(|wait| !wait.is_zero()).zip(hint.buckets.first());
             match asked.and_then(|(wait, bucket)| Some((wait, self.told.pause(bucket, &kind, now, now + wait)?))) {
-                // The budget itself holds back all requests that draw on it.
+                // The quota already blocks all requests that draw on it.
                 None if claims.explains => {}
-                // The pause applies to a budget, and to all requests that draw on it.
+                // The answer names a quota, so all requests that draw on it pause.
                 Some((wait, news)) => changes.extend(news.then_some(LearnedChange::Route(wait))),
                 None => {
                     let pause = self.routes.refused(&kind, wait(hint), sent, now);
@@ -312,7 +311,7 @@ impl Learned {
             if !claims.explains {
                 budget.refused(now, sent, charge.cost, tries, hint.wait);
             }
-            // A ban is unrelated to limits.
+            // A ban has nothing to do with limits.
             if hint.signal != Signal::Banned {
                 changes.push(LearnedChange::Unexplained { sent, at: now });
             }
@@ -320,16 +319,14 @@ impl Learned {
         changes
     }
 
-    /// Records a failure of the upstream: the request `seq` could not be sent, broke off, or was not answered in
-    /// time.
+    /// Records an upstream failure: the request `seq` could not be sent, broke off, or timed out.
     pub fn broke(&mut self, now: Instant, seq: Seq) -> Changes {
         let mut changes = Changes::new();
         self.fail(now, seq, &mut changes);
         changes
     }
 
-    /// Records that a request of `kind` will not be answered any more. `sent` tells that the API may have counted it
-    /// nevertheless.
+    /// Records that a request of `kind` will get no answer. `sent`: the API may have counted it nevertheless.
     pub fn ended(&mut self, now: Instant, charge: Charge, kind: &RouteKey, sent: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.gate.ended(charge.seq);
@@ -340,18 +337,18 @@ impl Learned {
         }
     }
 
-    /// Returns whether the breaker pauses the upstream.
+    /// Returns true if the circuit breaker blocks the upstream.
     pub fn is_broken(&self) -> bool {
         self.gate.until().is_some_and(|(_, reason)| reason == Reason::Breaker)
     }
 
-    /// Returns whether requests are served, or were served until the API refused them.
+    /// Returns true if requests are served, or were until they were refused.
     pub fn is_alive(&self) -> bool {
         self.estimator.is_alive()
     }
 
-    /// Takes the right to retry one request although the upstream is in trouble. Retries are a share of all requests,
-    /// so that an outage is not multiplied.
+    /// Takes one retry from the retry budget, if it has one. The budget is a share of all sent requests, so that
+    /// retries do not multiply an outage.
     pub fn may_retry(&mut self) -> bool {
         let may = self.retry_budget >= 1.0 + RETRY_SHARE;
         if may {
@@ -360,22 +357,22 @@ impl Learned {
         may
     }
 
-    /// Failures among the last requests, and the number of these requests; `None` without a breaker.
+    /// Failed requests and all requests in the breaker's window; `None` without a breaker.
     pub fn failures(&self) -> Option<(u32, u32)> {
         self.breaker.as_ref().map(Breaker::failures)
     }
 
-    /// Remainder of each budget that the API reports.
+    /// Remaining amount of each quota that the API reports.
     pub fn budgets(&self, now: Instant) -> Vec<QuotaSnapshot> {
         self.told.left(now)
     }
 
-    /// Returns whether nothing was learned.
+    /// Returns true if nothing was learned.
     pub fn is_blank(&self) -> bool {
         self.told.is_empty() && self.gate.is_open() && self.estimator.is_blank() && self.kinds.is_empty()
     }
 
-    /// The end of the longest pause that an answer asked for: no request may leave before it.
+    /// End of the longest pause that was asked for: nothing may leave before it.
     pub fn last_pause(&self) -> Option<Instant> {
         self.gate
             .until()
@@ -391,7 +388,7 @@ fn answered(seen: &Observation<'_>) -> AnsweredRequest {
     AnsweredRequest { seq: charge.seq, sent, at, crowd }
 }
 
-/// Smallest configured rate, in requests per second.
+/// Lowest configured rate, in requests per second.
 fn configured(policy: &Policy) -> Option<f64> {
     if policy.trust == Trust::Waits {
         return Some(f64::INFINITY);

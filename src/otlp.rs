@@ -1,8 +1,8 @@
 //! Exports spans and metrics to an OpenTelemetry collector: OTLP over HTTP, in protobuf
-//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Runs beside the requests, which never wait for it.
+//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Runs beside the requests, which never wait for an export.
 //!
-//! A collector that is down costs a log line every few minutes. Spans wait in a bounded queue and are dropped when it
-//! is full. Metrics are cumulative, so the next export makes up for a missed one.
+//! A collector that is down costs a log line every few minutes. Spans wait in a bounded queue, and a full queue drops
+//! them. Metrics are cumulative, so the next export makes up for a missed one.
 
 mod collector;
 mod exporter;

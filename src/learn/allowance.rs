@@ -1,4 +1,4 @@
-//! What is left of one budget of an API, as its answers report, less requests that they cannot include yet.
+//! Remaining amount of one quota of an API, as its answers report, less the requests that they cannot include yet.
 
 use std::time::Duration;
 
@@ -10,46 +10,46 @@ use crate::{
     policy::Spend,
 };
 
-/// What is left of one budget.
+/// Remaining amount of one quota.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
-    /// Its name, by which later answers are recognised.
+    /// Name by which later answers are recognised.
     pub(super) name: Option<Box<str>>,
-    /// How much fits into a window.
+    /// Units that fit into one window.
     pub(super) limit: Option<f64>,
-    /// The least that was left in this window.
+    /// Least that was left in this window.
     remaining: f64,
-    /// When that was said.
+    /// When `remaining` was reported.
     said: Instant,
-    /// The latest request whose answer was listened to.
+    /// Latest request with an answer that was used here.
     seq: Seq,
-    /// When it is reset, if that was said.
+    /// When the quota is reset, if the API reports that.
     pub(super) reset: Option<Instant>,
-    /// How far off the reset may be.
+    /// Uncertainty of `reset`.
     blur: Duration,
-    /// What comes back every second, if it comes back little by little.
+    /// Units that are replenished every second, if the quota refills continuously; otherwise 0.
     refill: f64,
-    /// What a request costs: 1 if requests are counted, and what it was of late otherwise.
+    /// Cost of a request: 1 if requests are counted, and otherwise an average of recent requests.
     cost: f64,
-    /// How many answers came since that was last looked at.
+    /// Answers since the cost was last measured.
     unpriced: u32,
-    /// Whether it counts requests.
+    /// True if the quota counts requests.
     pub(super) requests: bool,
-    /// It holds nothing back: our own books explain what is said to be used, and are finer, or it is not believed.
+    /// True if the quota blocks nothing: our own finer counts explain the reported usage, or the report is not trusted.
     pub(super) overruled: bool,
-    /// When the last request was taken.
+    /// When the last request was dispatched.
     taken: Instant,
-    /// The request under way that will renew an outdated report, and since when.
+    /// Request in flight that will renew an outdated report, and when it was sent.
     asking: Option<(Seq, Instant)>,
 }
 
-/// A request that is to bring news is given this long before another one is sent after it.
+/// If a request that should renew a report stays unanswered this long, another one is sent.
 const NEWS: Duration = Duration::from_secs(1);
-/// The share of a budget below which it is spent evenly.
+/// Share of a quota below which the rest is spent evenly.
 const RESERVE: f64 = 0.1;
-/// Whole seconds hide up to this much.
+/// Error of a reset in whole seconds, with a margin.
 const SECOND: Duration = Duration::from_millis(1050);
-/// Nothing is held back for longer than this without asking again, whatever an API says.
+/// After this long the proxy asks again, however long an API blocks it.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 // === impl Allowance ===
@@ -74,18 +74,18 @@ impl Allowance {
         }
     }
 
-    /// What was said so far was misunderstood.
+    /// Discards the reports so far, because they were misunderstood.
     pub(super) fn start_over(&mut self) {
         (self.reset, self.remaining, self.refill) = (None, f64::INFINITY, 0.0);
     }
 
-    /// An answer to the request `seq` says this.
+    /// Applies the report of an answer to the request `seq`.
     pub(super) fn hear(&mut self, bucket: &Bucket, returns: Return, seq: Seq, now: Instant) {
         let refills = returns == Return::Refill;
         self.asking.take_if(|(asked, _)| *asked <= seq);
         self.unpriced = self.unpriced.saturating_add(1);
         let reset = bucket.reset.map(|reset| now + reset);
-        // Whole seconds show themselves by being whole.
+        // A reset without a fraction of a second is taken to be in whole seconds.
         let whole = bucket.coarse || bucket.reset.is_some_and(|reset| reset.subsec_nanos() == 0);
         let blur = if whole { SECOND } else { bucket.reset.unwrap_or_default() / 20 + Duration::from_millis(5) };
         self.limit = bucket.limit.filter(|limit| *limit > 0.0).or(self.limit);
@@ -98,7 +98,7 @@ impl Allowance {
             self.price(remaining, seq, now);
         }
         if same && self.reset.is_some() && returns == Return::AtReset {
-            // Answers overtake each other: of one window, the lowest is the truth.
+            // Answers overtake each other: within one window the lowest value is right.
             self.remaining = self.remaining.min(remaining);
         } else if newer || seq >= self.seq {
             (self.remaining, self.said) = (remaining, now);
@@ -116,9 +116,9 @@ impl Allowance {
         };
     }
 
-    /// The first instant at which `cost` more may be sent, with `unanswered` requests that no answer has reported on
-    /// yet, of a `part` of what is left: others of a fleet use the rest. An instant further away than a day is looked at
-    /// anew after a day.
+    /// Returns the first instant at which `cost` more may be sent. `unanswered`: requests that no answer has reported
+    /// on yet. `part`: share of the remaining quota that this member may use; other members of the fleet use the rest.
+    /// An instant more than a day away is replaced by a check after a day.
     pub(super) fn earliest(&self, now: Instant, cost: Cost, unanswered: u32, part: f64, spend: Spend) -> Instant {
         self.due(now, cost, unanswered, part, spend).min(self.look_anew()).max(now)
     }
@@ -127,18 +127,18 @@ impl Allowance {
         if self.overruled || self.cost == 0.0 && self.remaining > 0.0 {
             return now;
         }
-        // What refills is full then.
+        // A window without refill is full at its reset.
         if self.refill == 0.0 && self.reset.is_some_and(|reset| reset <= now) {
             return self.after_news(now);
         }
         let price = self.cost.max(f64::MIN_POSITIVE);
         let of_all = self.left(now) / price;
-        // The last few are less than one for each: they are for those who have not used their parts of the limit.
+        // Shares of less than one request: the last few go to members that have not used their shares of the limit.
         let left = f64::max(of_all * part, of_all.min(1.0)) - f64::from(unanswered);
         let lacking = f64::from(cost.requests()) - left;
         if lacking > 0.0 {
             let refilled = (self.refill > 0.0).then(|| now + seconds(lacking * self.cost / self.refill / part));
-            // No reset is reported: it is tried now and then.
+            // Without a reported reset, a request tries from time to time.
             let reset = self.reset.unwrap_or(self.taken.max(self.said) + NEWS);
             return refilled.map_or(reset, |refilled| refilled.min(reset));
         }
@@ -151,7 +151,7 @@ impl Allowance {
             Some(reset)
                 if left <= reserve && self.refill == 0.0 && (spend == Spend::Even || reset <= now + LONGEST_PACE) =>
             {
-                // What is left is spread over what is left of the time, as seen from the last request.
+                // Spreads the remaining quota evenly over the remaining time, from the last request on.
                 let from = self.taken.max(self.said);
                 from + reset.since(from).div_f64(left + 1.0)
             }
@@ -159,41 +159,42 @@ impl Allowance {
         }
     }
 
-    /// Its window is over at `end`, at the latest: that is finer than a reset in whole seconds.
+    /// Records that the window ends at `end` at the latest, which is finer than a reset in whole seconds.
     pub(super) fn resets_by(&mut self, end: Instant) {
         if end > self.said && self.reset.is_some_and(|reset| end < reset + self.blur) {
             (self.reset, self.blur) = (Some(end), Duration::ZERO);
         }
     }
 
-    /// Nothing is left until `until`, whatever was said.
+    /// Treats the quota as empty until `until`, whatever was reported.
     pub(super) fn hold(&mut self, until: Instant) {
         (self.remaining, self.reset, self.blur, self.overruled) = (0.0, Some(until), Duration::ZERO, false);
     }
 
-    /// An answer to the request `seq` does not mention it. `served` says that it might have.
+    /// Records that an answer to the request `seq` does not mention the quota. `served`: the answer might have
+    /// mentioned it.
     pub(super) fn unmentioned(&mut self, seq: Seq, served: bool) {
         self.unpriced = self.unpriced.saturating_add(1);
         let asked = self.asking.take_if(|(asked, _)| *asked <= seq);
         if asked.is_some() && served {
-            // Its window is over, and no answer reports it any more: it holds nothing back until one does.
+            // The window is over and answers no longer report the quota, so it blocks nothing until one does.
             self.start_over();
         } else if served && self.requests && seq > self.seq {
-            // As far as is known, it was counted nevertheless.
+            // The API is assumed to have counted the request nevertheless.
             self.remaining -= self.cost;
         }
     }
 
-    /// A request was taken as `seq`.
+    /// Records that a request was dispatched as `seq`.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.taken = now;
-        // Where nothing is left and no reset is reported, it is a try.
+        // The request is a probe after the reset, or with nothing left and no reported reset.
         if self.reset.map_or_else(|| self.left(now) < self.cost, |reset| reset <= now) {
             self.asking = Some((seq, now));
         }
     }
 
-    /// The request `seq` will bring no answer. `sent` tells that the API may have counted it nevertheless.
+    /// Records that the request `seq` will get no answer. `sent`: the API may have counted it nevertheless.
     pub(super) fn ended(&mut self, seq: Seq, sent: bool) {
         self.asking.take_if(|(asked, _)| *asked == seq);
         if sent {
@@ -201,26 +202,26 @@ impl Allowance {
         }
     }
 
-    /// What is left at `now`, as far as answers tell.
+    /// Remaining amount at `now`, as far as answers tell.
     pub(super) fn left(&self, now: Instant) -> f64 {
         let left = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
         left.min(self.limit.unwrap_or(f64::INFINITY)).max(0.0)
     }
 
-    /// Until when it holds everything back because nothing is left, if it does and that is known.
+    /// Known end of the time for which the empty quota blocks every request.
     pub(super) fn empty_until(&self, now: Instant) -> Option<Instant> {
         let holds = !self.overruled && self.is_current(now);
         let reset = self.reset.filter(|_| holds && self.is_empty(now))?;
         Some(self.refilled(now).map_or(reset, |refilled| refilled.min(reset)).min(self.look_anew()))
     }
 
-    /// When it lets something leave again that it holds back because nothing is left, if it does.
+    /// When the empty quota, which blocks requests now, lets one leave again.
     pub(super) fn opens(&self, now: Instant) -> Option<Instant> {
         let over = self.over().filter(|over| *over > now && !self.overruled && self.is_empty(now))?;
         Some(self.refilled(now).map_or(over, |refilled| refilled.min(over)).min(self.look_anew()))
     }
 
-    /// When there is enough for one more again, if it refills: it is full only at its reset.
+    /// When a refilling quota has enough for one request again; it is full only at its reset.
     fn refilled(&self, now: Instant) -> Option<Instant> {
         let lacking = (self.cost - self.left(now)).max(0.0);
         (self.refill > 0.0).then(|| now + seconds(lacking / self.refill))
@@ -230,12 +231,12 @@ impl Allowance {
         self.left(now) < self.cost.max(f64::MIN_POSITIVE)
     }
 
-    /// When its window is certainly over: the reset of whole seconds may be up to one later.
+    /// When the window is certainly over: a reset in whole seconds may be up to one second late.
     fn over(&self) -> Option<Instant> {
         if self.remaining <= 0.0 { self.over_by() } else { self.reset }
     }
 
-    /// The same, however much is left.
+    /// When the window is certainly over, however much is left.
     pub(super) fn over_by(&self) -> Option<Instant> {
         let later = if self.blur == SECOND { SECOND } else { Duration::ZERO };
         self.reset.map(|reset| reset + later)
@@ -245,12 +246,13 @@ impl Allowance {
         self.taken.max(self.said) + LONGEST
     }
 
-    /// Whether what was said still holds at `now`.
+    /// Returns true if the report still holds at `now`.
     pub(super) fn is_current(&self, now: Instant) -> bool {
         self.reset.map_or(now.since(self.said) < Duration::from_secs(60), |reset| reset > now)
     }
 
-    /// The window is over, and no answer has reported the next one yet: one request asks, and after a while another.
+    /// When the next request may ask about a window that no answer has reported yet: one asks, and after a while
+    /// another.
     fn after_news(&self, now: Instant) -> Instant {
         let over = self.over().unwrap_or(now);
         match self.asking {
@@ -259,7 +261,7 @@ impl Allowance {
         }
     }
 
-    /// Learns what a request costs, from what has become less between two answers.
+    /// Measures the cost of a request by the decrease of the remaining amount between two answers.
     fn price(&mut self, remaining: f64, seq: Seq, now: Instant) {
         let since = self.remaining + now.since(self.said).as_secs_f64() * self.refill;
         let spent = since - remaining;
@@ -283,7 +285,8 @@ mod tests {
         Instant::START + Duration::from_secs(of)
     }
 
-    /// Of 12 that are left for ten seconds a third is four. Of two it is less than one: whoever asks has one, and not two.
+    /// A third of 12 remaining requests is four. A third of two is less than one, so the member gets one request, not
+    /// two.
     #[test]
     fn a_part_of_what_is_left_is_one_at_least() {
         let due = |left: f64, unanswered: u32| {

@@ -1,37 +1,37 @@
-//! Leaves a failing upstream alone for a while, and tries it now and then.
+//! Circuit breaker: leaves a failing upstream alone for a while, and probes it from time to time.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// What became of the last requests to an upstream.
+/// Outcomes of the last requests to an upstream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Breaker {
-    /// The last requests, the newest in the lowest bit; 1 is a failure.
+    /// Last requests, the newest in the lowest bit; 1 is a failure.
     last: u64,
     count: u32,
     newest: Instant,
-    /// When the present outage was noticed; `None` if there is none.
+    /// When the present outage was noticed; `None` without an outage.
     since: Option<Instant>,
 }
 
-/// Of how many requests the share is taken.
+/// Number of recent requests that the failure share is taken of.
 const WINDOW: u32 = 50;
-/// Fewer say nothing.
+/// Minimum number of requests for a decision.
 const LEAST: u32 = 10;
-/// Older failures tell nothing about now.
+/// Failures older than this say nothing about now.
 const STALE: Duration = Duration::from_secs(30);
-/// The first pause of an outage.
+/// First pause of an outage.
 const FIRST: Duration = Duration::from_millis(500);
-/// The longest pause.
+/// Longest pause.
 const LONGEST: Duration = Duration::from_secs(30);
 
 // === impl Breaker ===
 
 impl Breaker {
-    /// A request has failed: for how long the upstream is to be left alone, if it is.
+    /// Records a failed request and returns how long to leave the upstream alone, if the breaker is open.
     ///
-    /// A tenth of the time that the outage lasts already: growing, and never much longer than what is lost anyway.
+    /// The pause is a tenth of the outage so far: it grows, but adds little to the time that is lost anyway.
     pub(super) fn failed(&mut self, now: Instant, probe: bool) -> Option<Duration> {
         self.push(now, true);
         if !probe && !self.is_bad() {
@@ -41,7 +41,7 @@ impl Breaker {
         Some((now.since(since) / 10).clamp(FIRST, LONGEST))
     }
 
-    /// A request was served. `probe` says that it was to find out whether the upstream is back.
+    /// Records a served request. `probe`: the request was to find out whether the upstream has recovered.
     pub(super) fn served(&mut self, now: Instant, probe: bool) {
         if probe {
             *self = Self::default();
@@ -56,7 +56,7 @@ impl Breaker {
         self.count >= LEAST && self.last.count_ones() * 2 >= self.count
     }
 
-    /// How many of the last requests failed, and of how many.
+    /// Failed requests, and all requests, among the last ones.
     pub(super) fn failures(&self) -> (u32, u32) {
         (self.last.count_ones(), self.count)
     }

@@ -1,10 +1,10 @@
-//! Forgets what answers have taught, while requests are under way.
+//! Forgets what answers have taught, while requests are in flight.
 
 use super::Learned;
 use crate::{limit::Budget, policy::Policy};
 
 impl Learned {
-    /// Nothing was learned so far, but that requests are under way. What the API asked `budget` for is gone.
+    /// Resets everything learned except the count of requests in flight. Removes learned limits from `budget`.
     pub fn forget(&mut self, policy: &Policy, budget: &mut Budget) {
         let Self { unanswered, taken, answered, .. } = *self;
         *self = Self { unanswered, taken, answered, ..Self::new(policy) };

@@ -1,4 +1,4 @@
-//! What refusals have taught: brought into a lane's limits, and told people with what it rests on.
+//! Limits learned from refusals: added to the lane's limits, and reported with their evidence.
 
 use super::{Changes, Grounds, Learned, LearnedChange, OwnLimit, RouteKey};
 use crate::{
@@ -6,16 +6,16 @@ use crate::{
     limit::{Budget, LimitSpec, LimitUsage, Source},
 };
 
-/// By how much what was found has to change to be worth a word.
+/// Relative change from which a learned limit is logged again.
 const NEWS: f64 = 0.1;
 
-/// Whether a rate, or how many at once, that was `found` is worth a log line, after `reported` was logged last.
+/// Returns true if a learned rate or concurrency limit is worth a log line, after `reported` was logged last.
 pub(super) fn is_news(found: f64, reported: Option<f64>) -> bool {
     reported.is_none_or(|reported| (found / reported - 1.0).abs() >= NEWS)
 }
 
 impl Learned {
-    /// Brings another limit than was known into `budget`, if refusals have taught one.
+    /// Updates the learned limit in `budget`, if refusals have changed it.
     #[inline(always)]
     pub(super) fn found(&mut self, now: Instant, kind: &RouteKey, budget: &mut Budget, changes: &mut Changes) {
         match self.estimator.at_once() {
@@ -51,7 +51,7 @@ impl Learned {
         }
     }
 
-    /// What a limit rests on; `None` if it is configured.
+    /// Evidence for a limit; `None` if it is configured.
     pub fn grounds(&self, limit: &LimitUsage, now: Instant) -> Option<Grounds> {
         match limit.source {
             Source::Config => None,
@@ -60,17 +60,17 @@ impl Learned {
         }
     }
 
-    /// Whether a request is under way that tries whether the lane's pause is over.
+    /// Returns true if a probe of the lane's pause is in flight.
     pub fn tries(&self) -> bool {
         self.gate.tries()
     }
 
-    /// How many may be under way at once, and what that rests on.
+    /// Learned concurrency limit, and the evidence for it.
     pub fn at_once(&self) -> Option<(u32, Grounds)> {
         self.estimator.at_once().zip(self.estimator.at_once_grounds())
     }
 
-    /// The groups of requests that have limits of their own.
+    /// Groups of requests that have limits of their own.
     pub fn own_limits(&self, now: Instant) -> Vec<OwnLimit> {
         self.kinds.looked_at(now)
     }

@@ -1,4 +1,4 @@
-//! A lane's gate: closed until an instant, then opened by one request that tries whether it may.
+//! A lane's gate: closed until an instant, then opened by one request that probes the API.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::{clock::Instant, limit::Seq};
 pub enum Reason {
     /// The API has asked for a wait.
     RetryAfter,
-    /// The API says that nothing is left until its reset.
+    /// The API reports that nothing is left until its reset.
     Exhausted,
-    /// The API has refused a request and not said for how long.
+    /// The API has refused a request and named no time.
     Refused,
     /// The API has banned us.
     Banned,
     /// The upstream fails.
     Breaker,
-    /// An operator has paused it.
+    /// An operator has paused the lane.
     Operator,
 }
 
@@ -28,9 +28,9 @@ pub enum Reason {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     closed: Option<Closed>,
-    /// The last request that has left.
+    /// Last request that has left.
     newest: Seq,
-    /// The last one that had left when it was closed last.
+    /// Last request that had left when the gate was closed last.
     before: Option<Seq>,
 }
 
@@ -38,23 +38,23 @@ pub(super) struct Gate {
 struct Closed {
     until: Instant,
     reason: Reason,
-    /// The request that tries whether it may open, once it is under way, and since when.
+    /// Probe in flight that may open the gate, and when it was sent.
     probe: Option<(Seq, Instant)>,
 }
 
-/// A request that tries whether a gate may open is given this long before another one tries as well: it may hang.
+/// If a probe stays unanswered this long, another one is sent: the first may hang.
 const TRYING: Duration = Duration::from_secs(2);
-/// The longest that a gate stays closed, whatever an API says: after that it is looked at anew.
+/// Longest time that a gate stays closed, whatever an API says; then a probe is sent.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 // === impl Reason ===
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] =
         [Self::RetryAfter, Self::Exhausted, Self::Refused, Self::Banned, Self::Breaker, Self::Operator];
 
-    /// As metrics, `/status` and logs have it.
+    /// Name in metrics, `/status` and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RetryAfter => "retry-after",
@@ -70,7 +70,7 @@ impl Reason {
 // === impl Gate ===
 
 impl Gate {
-    /// When the next request may pass, as far as the gate is concerned: while one tries, only after a while.
+    /// When the gate lets the next request pass. While a probe is in flight, another one passes only after a while.
     pub(super) fn earliest(&self, now: Instant) -> Instant {
         match self.closed {
             None => now,
@@ -79,41 +79,42 @@ impl Gate {
         }
     }
 
-    /// Until when it is closed, as far as is known, and why.
+    /// Known end of the pause, and its reason.
     pub(super) fn until(&self) -> Option<(Instant, Reason)> {
         self.closed.map(|closed| (closed.until, closed.reason))
     }
 
-    /// Whether the request `seq` was under way when the gate was closed last, and tells nothing more.
+    /// Returns true if the request `seq` had left before the gate was closed last, so that its answer tells nothing
+    /// new.
     pub(super) fn knows(&self, seq: Seq) -> bool {
         self.before.is_some_and(|before| seq <= before)
     }
 
-    /// The last request that has left.
+    /// Last request that has left.
     pub(super) fn newest(&self) -> Seq {
         self.newest
     }
 
-    /// Whether a request is under way that tries whether it may open.
+    /// Returns true if a probe is in flight.
     pub(super) fn tries(&self) -> bool {
         self.closed.is_some_and(|closed| closed.probe.is_some())
     }
 
-    /// Whether it is open.
+    /// Returns true if the gate is open.
     pub(super) fn is_open(&self) -> bool {
         self.closed.is_none()
     }
 
-    /// Opens it.
+    /// Opens the gate.
     pub(super) fn open(&mut self) {
         self.closed = None;
     }
 
-    /// Closes it until `until`, or leaves it closed for longer. Says whether that changes anything.
+    /// Closes the gate until `until`, or extends the pause. Returns true if that changes anything.
     pub(super) fn close(&mut self, now: Instant, until: Instant, reason: Reason) -> bool {
         let until = until.min(now + LONGEST);
         match &mut self.closed {
-            // The refusal of the probe, or of what was under way before, tells no less than the first.
+            // A refusal of the probe, or of a request that was in flight before, does not shorten the pause.
             Some(closed) if closed.until >= until => {
                 closed.probe = None;
                 false
@@ -126,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// A request leaves as `seq`: one that passes a closed gate is its probe.
+    /// Records that a request leaves as `seq`. A request that passes a closed gate is its probe.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.newest = seq;
         if let Some(closed) = &mut self.closed {
@@ -134,7 +135,7 @@ impl Gate {
         }
     }
 
-    /// The request `seq` was served: if it is the probe, the gate opens. Says whether it did.
+    /// Opens the gate if the served request `seq` is its probe. Returns true if it did.
     pub(super) fn served(&mut self, seq: Seq) -> bool {
         let opens = self.is_probe(seq);
         if opens {
@@ -143,16 +144,17 @@ impl Gate {
         opens
     }
 
-    /// The request `seq` has ended without saying anything about the gate: if it is the probe, another one may try.
+    /// Records that the request `seq` ended without information about the gate. If it was the probe, another one may
+    /// try.
     pub(super) fn ended(&mut self, seq: Seq) {
         if let Some(closed) = &mut self.closed {
             closed.probe.take_if(|(probe, _)| *probe == seq);
         }
     }
 
-    /// Whether `seq` is trying whether the gate may open.
+    /// Returns true if `seq` is a probe of the closed gate.
     pub(super) fn is_probe(&self, seq: Seq) -> bool {
-        // A slow probe is followed by others, and opens the gate nevertheless.
+        // A slow probe still opens the gate after further probes have left.
         self.closed.is_some() && !self.knows(seq)
     }
 }

@@ -1,5 +1,5 @@
-//! How many requests an API serves at once without a queue of its own, found from how long its answers take. Pure: it is
-//! told how long each answer took, and reads no clock.
+//! Estimates from response times how many requests an API serves at once without a queue of its own. Pure: the caller
+//! reports how long each answer took, and nothing here reads a clock.
 //!
 //! The law is that of Netflix's [concurrency-limits] (`Gradient2Limit`) and of Envoy's [adaptive concurrency]:
 //!
@@ -11,13 +11,13 @@
 //! An API with k workers answers after `unloaded · limit / k` once they are busy. So the limit settles where
 //! `limit = 1.1 k + √limit`: √limit and a tenth of k wait in the API, and its workers are never idle.
 //!
-//! Netflix takes a long mean for `unloaded`. Where a queue is never empty, as here, that mean creeps up to `recent`, and the
-//! limit grows for ever. As Envoy does, `unloaded` is measured under few requests instead: in a *probe* half as many may
-//! leave as before, until enough have. If half as many are answered in half the time, the workers are still all busy, and
-//! the probe goes on with half of that.
+//! Netflix takes a long mean for `unloaded`. With a queue that is never empty, as here, that mean creeps up to
+//! `recent`, and the limit grows forever. Like Envoy, this module measures `unloaded` under few requests instead: in a
+//! *probe*, half as many may leave as before, until enough have. If half as many are answered in half the time, all
+//! workers are still busy, and the probe halves the number again.
 //!
-//! Answers are counted in *cohorts*, of requests that left one after the other: whatever is answered within some time would
-//! have too many of the quick ones.
+//! Answers are counted in *cohorts* of requests that left one after the other. A sample by time would contain too many
+//! quick answers.
 //!
 //! [concurrency-limits]: https://github.com/Netflix/concurrency-limits
 //! [adaptive concurrency]: https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter
@@ -32,24 +32,25 @@ use std::{fmt, time::Duration};
 use self::{cohort::Cohort, mean::Mean};
 use crate::limit::Seq;
 
-/// The limit, and what it is found from.
+/// The limit, and the measurements behind it.
 #[derive(Clone, Debug)]
 pub struct GradientLimit {
     limit: f64,
     stage: Stage,
-    /// How long answers take while few requests are under way.
+    /// Response time while few requests are in flight.
     unloaded: Option<Mean>,
-    /// What the last cohort at the whole limit took, and what the limit was.
+    /// Response time of the last cohort at the whole limit, and that limit.
     recent: Option<Level>,
     cohort: Cohort,
     newest: Option<Seq>,
-    /// Cohorts since the last probe, and the largest limit of that time.
+    /// Cohorts since the last probe, and the largest limit in that time.
     cohorts: u32,
     largest: f64,
-    /// How many cohorts in a row have met no queue, and how many a far longer one than is allowed.
+    /// Consecutive cohorts that have met no queue, and consecutive cohorts that have met a queue far longer than
+    /// allowed.
     quiet: u32,
     crowded: u32,
-    /// What left before this says nothing of the limit as it is since the last refusal.
+    /// First request whose answer says something about the limit since the last refusal.
     lowered: Seq,
 }
 
@@ -58,7 +59,8 @@ enum Stage {
     /// The limit doubles with each cohort that meets no queue.
     SlowStart,
     Steady,
-    /// No more than `most` may be under way while those of a cohort leave; `above` is what was measured last, with more.
+    /// While the requests of a cohort leave, at most `most` may be in flight. `above` is the last measurement, with
+    /// more.
     Probe {
         most: u32,
         above: Level,
@@ -66,14 +68,14 @@ enum Stage {
     },
 }
 
-/// How long answers took with so many requests under way.
+/// Response time with a certain number of requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     under_way: u32,
     seconds: f64,
 }
 
-/// What the limit rests on.
+/// Evidence for the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradientGrounds {
     unloaded: Option<f64>,
@@ -81,30 +83,31 @@ pub struct GradientGrounds {
     probes: bool,
 }
 
-/// How many leave at once when nothing is known.
+/// Number of requests that leave at once before anything is known.
 const FIRST: f64 = 4.0;
 /// Envoy's default for `max_concurrency_limit`.
 const MOST: f64 = 1000.0;
 /// Netflix's default for `smoothing`.
 const SMOOTHING: f64 = 0.2;
-/// Both let the limit fall by no more than half at once: outliers are filtered.
+/// Largest fall of the limit per cohort, in both models: filters outliers.
 const STEEPEST: f64 = 0.5;
-/// Answers may take so much longer than unloaded ones before the limit falls, for what varies anyway: Envoy's `buffer`.
+/// Share by which answers may take longer than unloaded ones before the limit falls, to allow for jitter: Envoy's
+/// `buffer`.
 const BUFFER: f64 = 0.1;
-/// A limit with more than this share of its fall before it is too large by far.
+/// Share of a settled limit's gradient below which the limit is far too large.
 const FAR: f64 = 0.75;
-/// So many cohorts in a row make sure of it: what they say holds at once, and is not smoothed.
+/// Number of consecutive cohorts with the same result that is applied at once, without smoothing.
 const SURE: u32 = 2;
-/// Netflix's `backoffRatio` where it goes by refusals alone (`AIMDLimit`).
+/// Netflix's `backoffRatio` for limits by refusals alone (`AIMDLimit`).
 const BACKOFF: f64 = 0.9;
-/// So many cohorts are between two probes, or fewer if the limit has fallen by more than this share: a fall that has another
-/// reason than a queue ends so.
+/// Cohorts between two probes. A limit below the share `FALLEN` of its maximum is probed sooner, so that a fall for
+/// another reason than a queue ends.
 const BETWEEN: u32 = 100;
 const FALLEN: f64 = 0.6;
 const SETTLED: u32 = 5;
-/// Half as many requests that are served at this share of the pace have all workers busy too.
+/// Share of the throughput above which half as many requests still keep all workers busy.
 const BUSY: f64 = 0.85;
-/// What is answered sooner was not asked of the API: `WindowedLimit` leaves out the same.
+/// Shortest response time of the API itself: `WindowedLimit` leaves out shorter ones as well.
 const SOONEST: Duration = Duration::from_micros(100);
 
 // === impl GradientLimit ===
@@ -128,7 +131,7 @@ impl Default for GradientLimit {
 }
 
 impl GradientLimit {
-    /// How many may be under way.
+    /// Number of requests that may be in flight.
     pub fn limit(&self) -> u32 {
         match self.stage {
             Stage::Probe { most, .. } if !self.cohort.has_left() => most,
@@ -136,12 +139,12 @@ impl GradientLimit {
         }
     }
 
-    /// Whether nothing was found out yet.
+    /// Returns true if nothing was measured yet.
     pub fn is_blank(&self) -> bool {
         self.unloaded.is_none()
     }
 
-    /// What it rests on.
+    /// Evidence for the limit.
     pub fn grounds(&self) -> GradientGrounds {
         GradientGrounds {
             unloaded: self.unloaded.map(|mean| mean.mean()),
@@ -150,13 +153,13 @@ impl GradientLimit {
         }
     }
 
-    /// A request leaves, and this many are under way with it.
+    /// Records that a request leaves, with `under_way` requests in flight including this one.
     pub fn took(&mut self, seq: Seq, under_way: u32) {
         self.newest = Some(seq);
         self.cohort.took(seq, under_way);
     }
 
-    /// The head of its answer came after `took`.
+    /// Records that the head of the request's answer arrived after `took`.
     pub fn answered(&mut self, seq: Seq, took: Duration) {
         if took < SOONEST {
             return self.unmeasured(seq);
@@ -165,26 +168,26 @@ impl GradientLimit {
         self.conclude();
     }
 
-    /// Its answer says nothing of how busy the API is.
+    /// Records an answer that says nothing about the API's load.
     pub fn unmeasured(&mut self, seq: Seq) {
         self.cohort.lost(seq, false);
         self.conclude();
     }
 
-    /// Nobody waits for its answer any more.
+    /// Records that the client has left before its answer.
     pub fn abandoned(&mut self, seq: Seq) {
         self.cohort.lost(seq, true);
         self.conclude();
     }
 
-    /// The API was too busy to serve it.
+    /// Records that the API was too busy to serve the request.
     pub fn overloaded(&mut self, seq: Seq) {
         self.broke(seq);
         self.unmeasured(seq);
     }
 
-    /// It broke off, or was not answered in time; its end is told beside. What follows from several that were under way
-    /// together follows once.
+    /// Records that the request broke off or timed out; its end is reported separately. Several failures of requests
+    /// that were in flight together count once.
     pub fn broke(&mut self, seq: Seq) {
         if seq >= self.lowered {
             self.back_off();
@@ -195,14 +198,14 @@ impl GradientLimit {
         self.limit = (self.limit * BACKOFF).max(1.0);
         self.lowered = self.newest.map_or(0, |newest| newest + 1);
         if self.stage != Stage::Steady {
-            // What a probe has found so far is of another time.
+            // The results of a probe so far are outdated.
             (self.stage, self.cohorts, self.largest) = (Stage::Steady, 0, self.limit);
             let limit = (self.limit as u32).max(1);
             self.cohort = Cohort::of(limit).after(limit);
         }
     }
 
-    /// Draws the conclusion of a cohort that is complete.
+    /// Evaluates a complete cohort.
     fn conclude(&mut self) {
         if !self.cohort.is_complete() {
             return;
@@ -227,7 +230,7 @@ impl GradientLimit {
         };
     }
 
-    /// What follows from a cohort. Returns whether the limit has jumped.
+    /// Applies the result of a cohort. Returns true if the limit has jumped.
     fn measured(&mut self, cohort: &Cohort, mean: Mean) -> bool {
         if let Stage::Probe { most, above, first } = self.stage {
             return self.probed(cohort, mean, most, above, first);
@@ -235,20 +238,21 @@ impl GradientLimit {
         let unloaded = *self.unloaded.get_or_insert(mean);
         let level = Level { under_way: (self.limit as u32).max(1), seconds: mean.mean() };
         self.recent = Some(level);
-        // Netflix: nothing is concluded while not even half of the limit is used.
+        // Netflix: no conclusion while less than half of the limit is used.
         if cohort.most() * 2 < level.under_way {
             return false;
         }
         let is_used = cohort.most() >= level.under_way;
         let is_stale = mean.mean() < unloaded.mean() && unloaded.with(mean) == mean;
         if is_stale && self.stage == Stage::Steady && self.cohorts >= SETTLED {
-            // Few are never answered later than many, but by chance: that was measured while the API was slow.
+            // Few requests are not answered later than many, except by chance: `unloaded` was measured while the API
+            // was slow.
             self.probe(level, false);
             return false;
         }
         let gradient = (1.0 + BUFFER) * unloaded.mean() / mean.mean();
         let allowed = self.limit.sqrt();
-        // Where the limit settles, this is the gradient.
+        // Gradient at which the limit settles.
         let settled = (1.0 - 1.0 / allowed.max(2.0)).max(STEEPEST);
         if self.stage == Stage::SlowStart {
             if gradient < settled || self.limit >= MOST {
@@ -274,12 +278,12 @@ impl GradientLimit {
         false
     }
 
-    /// From now on half as many as before, to see what an answer takes then.
+    /// Begins a probe with half as many requests, to measure the response time with them.
     fn probe(&mut self, above: Level, first: bool) {
         self.stage = Stage::Probe { most: (above.under_way / 2).max(1), above, first };
     }
 
-    /// What follows from a cohort of a probe.
+    /// Applies the result of a cohort of a probe.
     fn probed(&mut self, cohort: &Cohort, mean: Mean, most: u32, above: Level, first: bool) -> bool {
         let level = Level { under_way: most, seconds: mean.mean() };
         if most > 1 && cohort.most() >= most && level.pace() >= BUSY * above.pace() {
@@ -289,7 +293,7 @@ impl GradientLimit {
         let unloaded = self.unloaded.map_or(mean, |known| known.with(mean));
         self.unloaded = Some(unloaded);
         if let Some(Level { under_way, seconds }) = self.recent.filter(|_| first) {
-            // What doubled has gone too far.
+            // The doubling has gone too far.
             let under_way = f64::from(under_way);
             let gradient = ((1.0 + BUFFER) * unloaded.mean() / seconds).clamp(STEEPEST / 2.0, 1.0);
             self.limit = self.limit.min(gradient * under_way + under_way.sqrt()).max(1.0);
@@ -303,7 +307,7 @@ impl GradientLimit {
 // === impl Level ===
 
 impl Level {
-    /// Requests a second, by Little's law.
+    /// Requests per second, by Little's law.
     fn pace(self) -> f64 {
         f64::from(self.under_way) / self.seconds
     }

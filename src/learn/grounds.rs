@@ -1,4 +1,4 @@
-//! What a limit that was learned rests on: one line for people. A few plain numbers, put into words only when asked.
+//! Evidence for learned limits, as one line for people. Stored as a few numbers, and formatted only on demand.
 
 use std::{cmp::Ordering, fmt, iter, time::Duration};
 
@@ -6,94 +6,94 @@ use serde::{Deserialize, Serialize};
 
 use crate::hint::Dialect;
 
-/// What a limit that was learned rests on.
+/// Evidence for a learned limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grounds {
-    /// A rate that refusals taught.
+    /// A rate learned from refusals.
     Rate(RateGrounds),
-    /// How many may be under way at once.
+    /// A learned concurrency limit.
     AtOnce(AtOnceGrounds),
     /// Numbers in the API's answers.
     Said(SaidGrounds),
 }
 
-/// What a rate that refusals taught rests on. Times are in seconds.
+/// Evidence for a rate learned from refusals. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateGrounds {
     pub(super) basis: Basis,
     /// The configured rate, per second.
     pub(super) configured: Option<f64>,
     pub(super) lowered: Lowered,
-    /// When this is said.
+    /// Time of the report.
     pub(super) now: f64,
-    /// Only a lower bound is known.
+    /// True if only a lower bound is known.
     pub(super) rising: bool,
-    /// The share that is refused whatever the rate is.
+    /// Share of requests that is refused at any rate.
     pub(super) noise: Option<f64>,
 }
 
-/// What a rate was concluded from. Times are in seconds.
+/// Origin of a rate. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Basis {
-    /// Nothing was measured: the rate is the configured one.
+    /// The configured rate, without a measurement.
     #[default]
     Configured,
     /// `served` requests in `took` seconds, then a refusal, and after a pause requests were served again.
     Cycle { served: f64, took: f64, pause: f64 },
     /// `served` requests in a time that ended when requests were served again after a pause.
     Window { served: f64, length: f64, pause: f64 },
-    /// `served` requests lately, in `over` seconds.
+    /// `served` recent requests, in `over` seconds.
     Lately { served: f64, over: f64 },
-    /// A group of requests has had this share of what all were served lately.
+    /// A group of requests with this share of all recently served requests.
     Share { served: f64, over: f64 },
 }
 
-/// The refusals that have lowered a rate since it was concluded.
+/// Refusals that have lowered a rate since its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Lowered {
     times: u32,
-    /// The lowest and the highest rate that was refused, and when the last was.
+    /// Lowest and highest refused rate, and the time of the last refusal.
     least: f64,
     most: f64,
     last: f64,
 }
 
-/// What a bound on requests at once rests on.
+/// Evidence for a concurrency limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AtOnceGrounds {
     pub(super) most: u32,
-    /// How many were under way when one of them was refused.
+    /// Number of requests in flight when one was refused.
     pub(super) refused: u32,
-    /// How many were served since, with this bound or a lower one.
+    /// Number of requests served since, with this limit or a lower one.
     pub(super) served: u32,
-    /// The API said that they were too many at once.
+    /// True if the API named concurrency as the reason.
     pub(super) said: bool,
-    /// Whether it is believed, and not only tried.
+    /// True if the limit is believed, and not only tried.
     pub(super) certain: bool,
 }
 
-/// What a limit that an API reports rests on.
+/// Evidence for a limit that an API reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaidGrounds {
     pub(super) dialect: Dialect,
     pub(super) limit: f64,
-    /// How many answers reported it.
+    /// Number of answers that reported the limit.
     pub(super) answers: u32,
     pub(super) window: Duration,
-    /// Whether the answers or the provider's page say how long the window is.
+    /// True if the answers, or the provider's page, say how long the window is.
     pub(super) window_said: bool,
-    /// How often a new window was seen to begin.
+    /// Number of new windows that were seen to begin.
     pub(super) resets: u32,
     pub(super) count: Agreement,
 }
 
-/// How far what an API counts agrees with what was sent.
+/// Agreement of an API's count with what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    /// There was nothing to compare yet, or as much for it as against it.
+    /// Nothing could be compared yet, or the evidence is balanced.
     Open,
     Agrees,
-    /// More speaks against it than for it, but not so much that it is not believed.
+    /// There is more evidence against the count than for it, but not enough to distrust it.
     Doubtful,
 }
 
@@ -101,41 +101,41 @@ pub(super) enum Agreement {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnGroup {
     pub(super) who: Who,
-    /// How many of it were refused lately, and how many others were served while it was refused: at least.
+    /// Lower bounds: recent refusals of the group, and requests of others that were served while it was refused.
     pub(super) refused: u32,
     pub(super) others: u32,
 }
 
-/// What the requests of a group have in common.
+/// Common property of a group's requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     /// A method and a path, as far as it may be shown.
     Route(Option<Box<str>>),
-    /// A budget of a narrower rule, which may be called by its name.
+    /// Budget of a sub-limit, with the name of its rule if it may be shown.
     Rule(Option<Box<str>>),
-    /// A credential: in the order in which they were found. Nothing that is made from it is shown.
+    /// Credential, numbered in the order of discovery. Nothing derived from the credential is shown.
     Credential(u32),
 }
 
-/// A limit that a group of requests has for itself, for people to look at.
+/// A limit of one group of requests, for status output.
 #[derive(Clone, Debug)]
 pub struct OwnLimit {
     /// The group.
     pub group: OwnGroup,
-    /// How many a second, if that is known.
+    /// Requests per second, if a rate is known.
     pub per_second: Option<f64>,
-    /// How many at once, if that is limited.
+    /// Number of concurrent requests, if that is limited.
     pub at_once: Option<u32>,
-    /// What these rest on.
+    /// Evidence for both.
     pub grounds: Vec<Grounds>,
-    /// Time until the next of them may leave, as far as its own limit is concerned.
+    /// Time until the next request of the group may leave, by the group's own limit.
     pub next_slot: Duration,
 }
 
 // === impl Lowered ===
 
 impl Lowered {
-    /// Requests were refused at `now`, at a pace of `rate`.
+    /// Records that requests were refused at `now`, at a pace of `rate`.
     pub(super) fn refused(&mut self, rate: f64, now: f64) {
         let least = if self.times == 0 { rate } else { self.least.min(rate) };
         *self = Self { times: self.times.saturating_add(1), least, most: self.most.max(rate), last: now };
@@ -232,7 +232,7 @@ impl fmt::Display for SaidGrounds {
 }
 
 impl OwnLimit {
-    /// What it rests on, and why it is one of its own.
+    /// Evidence for the limit, and for the group having one of its own.
     pub fn evidence(&self) -> String {
         let own = iter::once(self.group.evidence());
         own.chain(self.grounds.iter().map(ToString::to_string)).collect::<Vec<_>>().join("; ")
@@ -240,7 +240,7 @@ impl OwnLimit {
 }
 
 impl OwnGroup {
-    /// Why it is believed to have a limit of its own.
+    /// Evidence that the group has a limit of its own.
     pub fn evidence(&self) -> String {
         let Self { refused, others, .. } = *self;
         if matches!(self.who, Who::Rule(_)) {
@@ -249,7 +249,7 @@ impl OwnGroup {
         format!("at least {refused} refused while at least {others} others were served")
     }
 
-    /// Routes by name, then credentials by number.
+    /// Compares groups for output: routes by name, then credentials by number.
     pub fn in_order(&self, other: &Self) -> Ordering {
         self.who.cmp(&other.who)
     }
@@ -267,7 +267,7 @@ impl fmt::Display for OwnGroup {
     }
 }
 
-/// With as many digits as people read: 21, 9.8, 0.25.
+/// A number with as many digits as people read: 21, 9.8, 0.25.
 struct ShortNumber(f64);
 
 impl fmt::Display for ShortNumber {
@@ -276,7 +276,7 @@ impl fmt::Display for ShortNumber {
             of if of >= 99.95 => write!(f, "{of:.0}"),
             of if of >= 0.95 => write!(f, "{}", (of * 10.0).round() / 10.0),
             of if of >= 0.1 || of <= 0.0 => write!(f, "{}", (of * 1000.0).round() / 1000.0),
-            // Two digits, wherever they begin.
+            // Two significant digits.
             of => write!(f, "{of:.*}", (1.0 - of.log10().floor()).min(9.0) as usize),
         }
     }
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_rate_says_what_was_served_and_what_was_refused_since() {
-        // 100 in a second, and then nothing for nine: a window of ten.
+        // 100 in a second, and then none for nine seconds: a window of ten.
         let cycle = Basis::Cycle { served: 100.0, took: 0.98, pause: 9.04 };
         assert_eq!(rate(cycle).to_string(), "100 served in 1 s, then refused; served again after 9 s");
         let mut lowered = Lowered::default();

@@ -1,5 +1,5 @@
-//! Requests that an API limits by themselves without telling: those of one kind, and those with one credential. Each such
-//! group has a estimator and a gate of its own.
+//! Groups of requests with limits of their own that the API does not report: requests of one kind, or with one
+//! credential. Each group has its own estimator and gate.
 
 mod evidence;
 mod own;
@@ -18,51 +18,52 @@ use super::{
 };
 use crate::{clock::Instant, limit::Seq};
 
-/// Which requests are refused, and those that turned out to have a limit of their own.
+/// Refusal counts of all groups, and the groups that turned out to have limits of their own.
 #[derive(Clone, Default)]
 pub(super) struct OwnLimits {
     routes: RefusalCounts,
     credentials: RefusalCounts,
     own: HashMap<RouteGroup, GroupPace>,
-    /// How many credentials turned out to have a limit of their own.
+    /// Number of credentials that turned out to have limits of their own.
     numbered: u32,
-    /// The kind that was asked for last, and when it was another one than before.
+    /// Kind that was asked for last, and when it last differed from the previous one.
     asked: Option<RouteKey>,
     several: Option<Instant>,
-    /// The kind that was refused last: until when others are to try whether they are refused as well.
+    /// Kind that was refused last, and until when other kinds are to try whether they are refused as well.
     behind: Option<(RouteKey, Instant)>,
-    /// The same one, until one of it is served: how many others were since.
+    /// Kind that was refused last, until a request of it is served, and the number of others served since.
     doubted: Option<(RouteKey, u32)>,
-    /// The budget of the request that was refused last, and when that left, until one of another that left later is served.
+    /// Budget of the request that was refused last, and the send time of that request. Cleared once a later request of
+    /// another budget is served.
     short: Option<(u32, Instant)>,
-    /// When the groups were last looked through for those to forget.
+    /// When expired groups were last removed.
     swept: Instant,
 }
 
-/// Requests that have something in common.
+/// A group of requests with a common property.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum RouteGroup {
     Route(u32),
     Credential(u32),
-    /// Requests that draw on one budget of a narrower rule.
+    /// Requests that draw on one budget of a sub-limit.
     Budget(u32),
 }
 
-/// The most groups that have limits of their own.
+/// Maximum number of groups found from refusals, and maximum number of all groups, including budgets of sub-limits.
 const MOST: usize = 64;
 const MOST_BUDGETS: usize = 4096;
-/// How often they are looked through.
+/// Interval at which expired groups are removed.
 const SWEEP: Duration = Duration::from_secs(10);
-/// If several kinds were asked for so lately, another one than was refused tries next; and so long it has the advantage.
+/// If several kinds were asked for this recently, another kind than the refused one probes next; and its head start.
 const LATELY: Duration = Duration::from_secs(20);
 const ADVANTAGE: Duration = Duration::from_millis(2);
-/// After this many requests of others, a refused one is not waited for any more.
+/// Requests of other kinds after which a refused kind is no longer waited for.
 const BESIDE: u32 = 10;
 
 // === impl OwnLimits ===
 
 impl OwnLimits {
-    /// Until when requests of this kind pause because of a limit of their own, if they have one.
+    /// End of the pause of this kind because of a limit of its own, if it has one.
     pub(super) fn pause(&self, kind: &RouteKey) -> Option<Instant> {
         let behind = self.behind.filter(|(behind, _)| behind == kind).map(|(_, until)| until);
         if self.own.is_empty() {
@@ -71,10 +72,10 @@ impl OwnLimits {
         groups(kind).filter_map(|group| self.own.get(&group)).map(GroupPace::earliest).chain(behind).max()
     }
 
-    /// The group that requests of this kind pause with, if any.
+    /// Key of the group that pauses with requests of this kind, if there is one.
     #[inline]
     pub(super) fn line(&self, kind: &RouteKey, route_pauses: bool) -> Option<RouteKey> {
-        // Mostly nothing pauses by itself.
+        // Usually nothing pauses separately.
         if self.own.is_empty() && self.behind.is_none() && !route_pauses {
             return None;
         }
@@ -91,28 +92,28 @@ impl OwnLimits {
         (route || credential || budget).then(|| kind.only(route, credential, budget))
     }
 
-    /// How long one of this kind has to wait after the other, if they have a limit of their own.
+    /// Time between two requests of this kind, if it has a limit of its own.
     pub(super) fn slot(&self, kind: &RouteKey) -> Duration {
         let own = groups(kind).filter_map(|group| self.own.get(&group));
         own.map(GroupPace::slot).max().unwrap_or_default()
     }
 
-    /// The last instant until which any of them pauses.
+    /// Latest end of all pauses.
     pub(super) fn last_pause(&self) -> Option<Instant> {
         self.own.values().filter_map(GroupPace::closed).max()
     }
 
-    /// Whether none has a limit of its own.
+    /// Returns true if no group has a limit of its own.
     pub(super) fn is_empty(&self) -> bool {
         self.own.is_empty()
     }
 
-    /// Whether requests of this kind have a limit of their own.
+    /// Returns true if requests of this kind have a limit of their own.
     pub(super) fn is_own(&self, kind: &RouteKey) -> bool {
         !self.own.is_empty() && groups(kind).any(|group| self.own.contains_key(&group))
     }
 
-    /// A request of this kind asks for a slot.
+    /// Records that a request of this kind asks for a slot.
     pub(super) fn asked(&mut self, kind: &RouteKey, now: Instant) {
         if self.asked.as_ref() == Some(kind) {
             return;
@@ -122,14 +123,14 @@ impl OwnLimits {
         }
     }
 
-    /// One of this kind was refused, and the lane pauses until `until`: others try first, if there are any.
+    /// Lets other kinds probe first, because a request of this kind was refused and the lane pauses until `until`.
     pub(super) fn let_others_try(&mut self, kind: &RouteKey, now: Instant, until: Instant) {
         let several = self.several.is_some_and(|at| now.since(at) < LATELY);
         self.behind = several.then_some((*kind, until + ADVANTAGE));
         self.doubted = several.then_some((*kind, 0));
     }
 
-    /// Whether this one, which is served, may say nothing of why another kind was refused: that kind is asked next.
+    /// Returns true if this served request may say nothing about the refusal of another kind, which then probes next.
     pub(super) fn says_nothing_of_refused(&mut self, kind: &RouteKey) -> bool {
         let Some((doubted, others)) = &mut self.doubted else { return false };
         *others += 1;
@@ -140,12 +141,12 @@ impl OwnLimits {
         beside
     }
 
-    /// The lane's pause is over.
+    /// Records the end of the lane's pause.
     pub(super) fn opened(&mut self) {
         self.behind = None;
     }
 
-    /// A request leaves as `seq`.
+    /// Records that a request leaves as `seq`.
     pub(super) fn take(&mut self, kind: &RouteKey, seq: Seq, now: Instant, waited: bool) {
         if self.own.is_empty() {
             return;
@@ -157,7 +158,7 @@ impl OwnLimits {
         self.each(kind, |own| own.take(now, seq, waited));
     }
 
-    /// A request was served.
+    /// Records that a request was served.
     pub(super) fn served(&mut self, kind: &RouteKey, answered: AnsweredRequest, estimator: &RateEstimator) {
         if self.short.is_some_and(|(budget, sent)| budget != kind.budget() && sent < answered.sent) {
             self.short = None;
@@ -172,9 +173,9 @@ impl OwnLimits {
         }
     }
 
-    /// A request that has a limit of its own was refused.
+    /// Records the refusal of a request that has a limit of its own.
     pub(super) fn refused(&mut self, kind: &RouteKey, answered: AnsweredRequest, refusal: ApiRefusal) {
-        // While it pauses its refusals are its own.
+        // While the group pauses, refusals belong to its own limit.
         let mut paused = false;
         self.each(kind, |own| {
             paused |= own.closed().is_some();
@@ -186,13 +187,13 @@ impl OwnLimits {
         }
     }
 
-    /// The API says that there were too many such requests at once.
+    /// Records that the API calls the number of concurrent requests of this kind too large.
     pub(super) fn too_many(&mut self, kind: &RouteKey) {
         self.each(kind, GroupPace::too_many);
     }
 
-    /// A request that draws on a budget of the narrower `rule` was refused, which had no limit but the rule's so far: it is
-    /// this budget that is short, unless others were refused just before. Says whether it is.
+    /// Records the refusal of a request whose sub-limit had only the rule's limit so far. Returns true if that budget
+    /// now gets a limit of its own, which it does unless requests of other budgets were refused just before.
     pub(super) fn is_short(
         &mut self,
         kind: &RouteKey,
@@ -214,8 +215,8 @@ impl OwnLimits {
         true
     }
 
-    /// A request without a limit of its own was refused. Returns whether it has one from now on: then the lane's limit
-    /// is what follows without these refusals. `alone` tells that this was suspected before.
+    /// Records the refusal of a request without a limit of its own. Returns true if its group gets one now; the lane's
+    /// limit then follows from the other requests. `alone`: the group was suspected before.
     pub(super) fn suspect(
         &mut self,
         kind: &RouteKey,
@@ -258,27 +259,27 @@ impl OwnLimits {
         true
     }
 
-    /// Tells of limits that requests of this kind have for themselves, if they have changed.
+    /// Reports limits of this kind that have changed.
     pub(super) fn found(&mut self, kind: &RouteKey, now: Instant, changes: &mut Changes) {
         self.each(kind, |own| own.found(now, changes));
     }
 
-    /// All groups with limits of their own, in any order, for people to look at.
+    /// All groups with limits of their own, in any order, for status output.
     pub(super) fn looked_at(&self, now: Instant) -> Vec<OwnLimit> {
         self.own.values().map(|own| own.looked_at(now)).collect()
     }
 
-    /// The group that requests of this kind are in, by itself.
+    /// Group of this kind that has a limit of its own.
     pub(super) fn group_of(&self, kind: &RouteKey) -> Option<OwnGroup> {
         groups(kind).find_map(|group| self.own.get(&group)).map(GroupPace::group)
     }
 
-    /// A request was answered, as whatever, or will not be.
+    /// Records that a request was answered in any way, or will not be.
     pub(super) fn ended(&mut self, kind: &RouteKey, seq: Seq) {
         self.each(kind, |own| own.ended(seq));
     }
 
-    /// How many groups turned out to have limits of their own that no answer reports.
+    /// Number of groups with unreported limits of their own.
     fn found_out(&self) -> usize {
         self.own.keys().filter(|group| !matches!(group, RouteGroup::Budget(_))).count()
     }
@@ -291,7 +292,7 @@ impl OwnLimits {
 }
 
 impl fmt::Debug for OwnLimits {
-    /// Hashes of credentials are not shown.
+    /// Hides the hashes of credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnLimits").field("own", &self.own.len()).finish_non_exhaustive()
     }
@@ -308,13 +309,14 @@ fn groups(kind: &RouteKey) -> impl Iterator<Item = RouteGroup> {
 mod tests {
     use super::*;
 
-    /// Requests of kinds, one every 10 ms, answered 30 ms later; who is served says `limit`. Says which kinds are split off.
+    /// Sends requests of several kinds, one every 10 ms, each answered 30 ms later. `limit` returns whether a request
+    /// is served. Returns the kinds that are split off.
     fn split(kinds: &[(&str, usize)], mut limit: impl FnMut(usize, usize) -> bool) -> Vec<String> {
         let (mut groups, mut estimator) = (OwnLimits::default(), RateEstimator::new(None));
         let keys: Vec<_> = kinds.iter().map(|(path, _)| RouteKey::new("GET", path)).collect();
         let turns: Vec<_> = kinds.iter().enumerate().flat_map(|(kind, (_, many))| vec![kind; *many]).collect();
         for number in 0..2000 {
-            // Mixed, and always the same.
+            // Mixed deterministically.
             let kind = turns[number * 7919 % turns.len()];
             let sent = Instant::START + Duration::from_millis(number as u64 * 10);
             let answered = AnsweredRequest { seq: number as Seq, sent, at: sent + Duration::from_millis(30), crowd: 3 };
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn who_is_refused_while_others_are_served_has_a_limit_of_its_own() {
-        // Ten of them a second are allowed, and half as many more are sent.
+        // Thirty requests per second are allowed for `/a`, and about 43 are sent.
         let mut served = 0;
         let split = split(&[("/a", 3), ("/b", 4)], |number, kind| {
             served = if number % 100 == 0 { 0 } else { served + usize::from(kind == 0) };
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn who_are_refused_alike_share_a_limit_however_unequal_they_are() {
         for kinds in [[("/a", 1), ("/b", 1)], [("/a", 1), ("/b", 19)], [("/a", 7), ("/b", 3)]] {
-            // The first of each second or two, and some at random.
+            // Serves the first part of each second, or of each two seconds, and then at random.
             assert!(split(&kinds, |number, _| number % 100 < 80).is_empty(), "{kinds:?}");
             assert!(split(&kinds, |number, _| number % 200 < 100).is_empty(), "{kinds:?}");
             let mut dice = fastrand::Rng::with_seed(1);

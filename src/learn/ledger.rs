@@ -1,21 +1,21 @@
-//! When our own requests left, so that what an API says of a window can be compared with what we sent in it.
+//! Send times of our own requests, for comparison with an API's report about a window.
 
 use std::{array, collections::VecDeque};
 
 use crate::clock::Instant;
 
-/// The departures of requests that count, numbered from the first on.
+/// Send times of requests that count, numbered from the first on.
 ///
-/// Level 0 has each of the last [`KEPT`] requests, every further level each [`STEP`]th of those that the level below has
-/// seen. So memory is bounded, and whatever is looked up is at most a sixteenth of its distance off.
+/// Level 0 has each of the last [`KEPT`] requests. Every further level has each [`STEP`]th request of the level below.
+/// So memory is bounded, and the error of a lookup is at most a sixteenth of its distance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SentLog {
     levels: [VecDeque<SentEntry>; LEVELS],
-    /// Requests that count.
+    /// Number of requests that count.
     count: u64,
-    /// Requests that were ever written down.
+    /// Number of requests that were ever recorded.
     written: u64,
-    /// For each of them, so many more are sent by others of a fleet.
+    /// Requests that other members of a fleet send for each of ours.
     others: f64,
 }
 
@@ -32,22 +32,22 @@ const STEP: u64 = 8;
 // === impl SentLog ===
 
 impl SentLog {
-    /// So large a part of all that a fleet sends is sent from here.
+    /// Sets this member's share of all requests that the fleet sends.
     pub(super) fn set_part(&mut self, part: f64) {
         self.others = 1.0 / part - 1.0;
     }
 
-    /// Whether others of a fleet send as well.
+    /// Returns true if other members of a fleet send as well.
     pub(super) fn is_shared(&self) -> bool {
         self.others > 0.0
     }
 
-    /// How many the whole fleet has sent, by that part, where so many are ours.
+    /// Estimate of the fleet's requests, given that `ours` were sent from here.
     pub(super) fn of_all(&self, ours: u64) -> f64 {
         ours as f64 * (1.0 + self.others)
     }
 
-    /// A request leaves at `now`.
+    /// Records that a request leaves at `now`.
     pub(super) fn sent(&mut self, now: Instant) {
         let entry = SentEntry { at: now, number: self.count };
         let levels = 1 + self.written.trailing_zeros() / STEP.ilog2();
@@ -61,7 +61,7 @@ impl SentLog {
         self.count += 1;
     }
 
-    /// A request that left at `sent` counts after all.
+    /// Counts a request that left at `sent` after all.
     pub(super) fn add(&mut self, sent: Instant) {
         let number = self.up_to(sent);
         self.later(sent).for_each(|entry| entry.number += 1);
@@ -74,7 +74,7 @@ impl SentLog {
         self.count += 1;
     }
 
-    /// A request that left at `sent` does not count: it was refused, or not sent after all.
+    /// Removes a request that left at `sent`, because it was refused or not sent after all.
     pub(super) fn remove(&mut self, sent: Instant) {
         self.later(sent).for_each(|entry| entry.number = entry.number.saturating_sub(1));
         let level = &mut self.levels[0];
@@ -85,22 +85,22 @@ impl SentLog {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// How many have left.
+    /// Number of requests that have left.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many have left up to `at`.
+    /// Number of requests that have left up to `at`.
     pub(super) fn up_to(&self, at: Instant) -> u64 {
         self.before(|left| left <= at)
     }
 
-    /// How many have left at `at` or later.
+    /// Number of requests that have left at `at` or later.
     pub(super) fn since(&self, at: Instant) -> u64 {
         self.count - self.before(|left| left < at)
     }
 
-    /// How many have left as long as that is true of when they did.
+    /// Number of requests up to the last one with a send time for which `holds` is true.
     fn before(&self, holds: impl Fn(Instant) -> bool) -> u64 {
         let last = self.levels.iter().find_map(|level| {
             let place = level.partition_point(|entry| holds(entry.at));
@@ -116,11 +116,11 @@ impl SentLog {
         Some(level[place - 1].at)
     }
 
-    /// When the first of those left that an API counts as `used`, as it says to a request that left at `sent`: `None` if
+    /// When the first of the `used` requests left, which the API reported to a request that left at `sent`. `None` if
     /// they cannot all be ours.
     pub(super) fn began(&self, used: f64, sent: Instant) -> Option<Instant> {
         let (used, ours) = ((used / (1.0 + self.others)).max(1.0), self.up_to(sent));
-        // One or another may have been sent twice on the way.
+        // A few requests may have been sent twice on the way.
         (used * 0.9 <= ours as f64 + 1.0).then(|| self.departed(ours.saturating_sub(used as u64))).flatten()
     }
 

@@ -1,4 +1,4 @@
-//! What a lane is told of an answer, and what it concludes.
+//! Input of a lane's learning from an answer, and the resulting changes.
 
 use std::time::Duration;
 
@@ -14,72 +14,72 @@ use crate::{
     limit::{Charge, LimitSpec},
 };
 
-/// What an answer says, as far as a lane is concerned.
+/// Content of an answer, as far as a lane is concerned.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerReport<'a> {
-    /// What it says about limits.
+    /// What the answer says about limits.
     pub hint: &'a Hint,
-    /// Whether the upstream failed (5xx).
+    /// True if the upstream failed (5xx).
     pub failed: bool,
-    /// What the kind of the request is called, if that is known.
+    /// Name of the request's kind, if known.
     pub route: Option<RouteName<'a>>,
 }
 
 impl AnswerReport<'_> {
-    /// Served, and nothing was said.
+    /// Answer that was served and says nothing about limits.
     pub const SERVED: Self = AnswerReport { hint: &Hint::NOTHING, failed: false, route: None };
 }
 
-/// An answer, and the request that it is for.
+/// An answer, and the request that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// What the answer says.
+    /// Content of the answer.
     pub heard: AnswerReport<'a>,
-    /// What the request took.
+    /// Permit that the request took.
     pub charge: Charge,
-    /// Its kind.
+    /// Kind of the request.
     pub kind: RouteKey,
-    /// The narrower rule whose budget it draws on.
+    /// Sub-limit whose budget the request draws on.
     pub rule: Option<&'a str>,
-    /// How many were under way when it left, itself included.
+    /// Number of requests in flight when this one left, itself included.
     pub crowd: u32,
-    /// When it left.
+    /// When the request left.
     pub sent: Instant,
-    /// When its answer came.
+    /// When its answer arrived.
     pub at: Instant,
-    /// Whether others wait for a slot.
+    /// True if other requests are queued.
     pub waiting: bool,
 }
 
 impl Observation<'_> {
-    /// Whether the request was neither refused, nor has the upstream failed.
+    /// Returns true if the request was not refused and the upstream has not failed.
     pub(super) fn is_served(&self) -> bool {
         self.heard.hint.cause == Cause::None && !self.heard.failed
     }
 }
 
-/// What has changed by an answer, for people to be told.
+/// Change caused by an answer, for logs and status.
 #[derive(Clone, Debug)]
 pub enum LearnedChange {
-    /// Another limit holds, and this is why.
+    /// Another limit holds, with its evidence.
     Limit(LimitSpec, Box<Grounds>),
-    /// Nothing leaves until an answer says otherwise.
+    /// All requests pause until an answer says otherwise.
     Closed(Reason, Duration),
-    /// Nothing leaves, or nothing of some budgets: the API has told another member of the fleet.
+    /// Requests pause, either all or those of some quotas, because the API has asked another member of the fleet.
     PausedByFleet(Reason, Duration),
-    /// What was learned is forgotten: an operator has said so to another member of the fleet.
+    /// An operator has told another member of the fleet to forget what was learned.
     ForgottenByFleet,
     /// The pause is over.
     Opened,
     /// A kind of requests has to pause.
     Route(Duration),
-    /// Requests of one kind, or with one credential, are refused while others are served: they are paced by themselves.
+    /// Requests of one kind, or with one credential, are refused while others are served, so they are paced separately.
     Apart(Box<OwnGroup>),
-    /// Such a group has another limit than was known.
+    /// A separately paced group has another limit than before.
     OwnLimit(Box<OwnLimit>),
-    /// Only this many requests may be under way at once, and why.
+    /// Learned concurrency limit, with its evidence.
     ConcurrencyLimit(u32, Box<Grounds>),
-    /// A request was refused although what is configured was kept.
+    /// A request was refused although all configured limits were respected.
     Unexplained {
         /// When the request left.
         sent: Instant,
@@ -88,5 +88,5 @@ pub enum LearnedChange {
     },
 }
 
-/// What an answer has changed: mostly nothing.
+/// Changes caused by an answer; usually empty.
 pub type Changes = SmallVec<[LearnedChange; 1]>;

@@ -1,5 +1,5 @@
-//! Pauses that the API asks for, as the members of a fleet tell each other. What one member concludes for itself, from
-//! failures or from refusals that name no time, is none of them.
+//! Pauses that the API asks for, as the members of a fleet tell each other. Pauses that one member concludes from
+//! failures, or from refusals that name no time, are not shared.
 
 use super::{Changes, Learned, LearnedChange, Reason};
 use crate::{
@@ -9,13 +9,13 @@ use crate::{
 };
 
 impl Reason {
-    /// Why the API has asked for a pause, if it has.
+    /// Cause of the pause for other members, if the API has asked for it.
     fn cause(self) -> Option<PauseCause> {
         match self {
             Self::RetryAfter => Some(PauseCause::RetryAfter),
             Self::Exhausted => Some(PauseCause::Exhausted),
             Self::Banned => Some(PauseCause::Banned),
-            // Its way to the API may be what fails, and a member's guesses grow with each of its own refusals.
+            // Only this member's path to the API may fail, and its guesses grow with each of its own refusals.
             Self::Refused | Self::Breaker | Self::Operator => None,
         }
     }
@@ -32,7 +32,7 @@ impl From<PauseCause> for Reason {
 }
 
 impl Learned {
-    /// The pauses that the API asks for at `now`.
+    /// Pauses that the API asks for at `now`.
     pub fn pauses(&self, now: Instant) -> Vec<AskedPause> {
         let gate = self.gate.until().map(|(until, reason)| ("", until, reason));
         let pauses = gate.into_iter().chain(self.told.pauses(now)).filter(|(_, until, _)| *until > now);
@@ -49,23 +49,24 @@ impl Learned {
         })
     }
 
-    /// When requests of `scope` may leave again, as far as is known: not before a reset in whole seconds is certainly over.
+    /// Expected instant at which requests of `scope` may leave again: not before a reset in whole seconds is certainly
+    /// over.
     pub fn opens(&self, now: Instant, scope: Scope) -> Instant {
         let gate = self.gate.until().map_or(now, |(until, _)| until);
         gate.max(self.told.opens(now, scope))
     }
 
-    /// Whether what the API reports may soon turn out to be more than it reads like.
+    /// Returns true if the API's reports may soon turn out to allow more than they seem to.
     pub fn may_allow_more(&self, now: Instant) -> bool {
         self.told.is_new(now)
     }
 
-    /// Whether the rate is one that was found by what was refused, or a lower bound of which more is tried.
+    /// Returns true if the rate was learned from refusals, or is a lower bound that is still being raised.
     pub fn guesses(&self) -> bool {
         self.estimator.guesses()
     }
 
-    /// The API has asked another member of the fleet for this pause.
+    /// Applies a pause that the API has asked another member of the fleet for.
     pub fn told_of_pause(&mut self, now: Instant, pause: &AskedPause) -> Changes {
         let AskedPause { budget, until, cause } = pause;
         let (reason, before) = (Reason::from(*cause), self.last_pause());
@@ -73,12 +74,12 @@ impl Learned {
             "" => self.gate.close(now, *until, reason),
             budget => self.told.close(budget, now, *until, reason),
         };
-        // What lasts longer already is no news.
+        // A pause that does not outlast the known ones is not reported.
         let news = changes && before.is_none_or(|before| before < *until);
         news.then(|| LearnedChange::PausedByFleet(reason, until.since(now))).into_iter().collect()
     }
 
-    /// An operator has ended a pause of `budget` that was to last until `until`. A longer one goes on.
+    /// Ends a pause of `budget` up to `until`, because an operator has ended it. A longer pause stays.
     pub fn told_of_end(&mut self, now: Instant, budget: &str, until: Instant) -> Changes {
         let mut changes = Changes::new();
         self.told.open(budget, now, until);

@@ -1,4 +1,4 @@
-//! The budgets that an API reports, each with what is left of it and the limit that follows.
+//! Quotas that an API reports, each with its remaining amount and the limit that follows from it.
 
 mod fleet_windows;
 mod one_less;
@@ -26,85 +26,85 @@ use crate::{
     policy::Spend,
 };
 
-/// All budgets that one API tells of, and which of them each kind of request draws on.
+/// All quotas that one API reports, and the quotas that each kind of request draws on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quotas {
     budgets: Vec<Quota>,
     scopes: Scopes,
-    /// All requests that were sent.
+    /// Send times of all requests.
     ledger: SentLog,
-    /// The last request that was taken.
+    /// Last request that was dispatched.
     newest: Seq,
-    /// For each request that this process sends, so many more are sent by others of the fleet.
+    /// Requests that other members of the fleet send for each request of this process.
     others: f64,
-    /// The windows that others of the fleet have seen.
+    /// Windows that other members of the fleet have seen.
     of_fleet: Vec<FleetWindow>,
 }
 
-/// What is left of one budget, for people to look at.
+/// Remaining amount of one quota, for status output.
 #[derive(Clone, Debug)]
 pub struct QuotaSnapshot {
-    /// What the API calls it.
+    /// Name that the API gives the quota.
     pub name: Option<Box<str>>,
-    /// Whether it counts requests.
+    /// True if the quota counts requests.
     pub requests: bool,
-    /// How much is left.
+    /// Remaining amount.
     pub left: f64,
-    /// How much fits into a window.
+    /// Units that fit into one window.
     pub limit: Option<f64>,
-    /// Time until it is reset.
+    /// Time until the reset.
     pub reset: Option<Duration>,
 }
 
-/// What an answer's numbers come to.
+/// Conclusions from the numbers of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// The limits that are new.
+    /// New limits.
     pub(super) limits: SmallVec<[(LimitSpec, Grounds); 1]>,
-    /// Whether what refusals have taught is older news than one of these.
+    /// True if the limits learned from refusals are older than one of the new limits.
     pub(super) renewed: bool,
-    /// Whether all of them are believed.
+    /// True if all reported numbers are believed.
     pub(super) believed: bool,
-    /// Whether a refusal is explained by a budget of which nothing is left, and that holds back what has to wait.
+    /// True if an empty quota explains the refusal, and blocks the requests that have to wait.
     pub(super) explains: bool,
-    /// A refusal says nothing of budgets, and one of them is used up: it is no other limit's.
+    /// True if the refusal reports no quota while one is used up, so that no other limit is to blame.
     pub(super) spent: bool,
 }
 
-/// A larger limit is none; windows count in 32 bits.
+/// Largest limit that is enforced; windows count in 32 bits.
 const MOST_UNITS: f64 = 1e9;
-/// A budget that was not reported for this long is forgotten.
+/// Minimum time that an unreported quota is remembered.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 // === impl Quotas ===
 
 impl Quotas {
-    /// The budgets that a request of `kind` draws on.
+    /// Quotas that a request of `kind` draws on.
     pub(super) fn scope(&self, kind: &RouteKey) -> Scope {
         self.scopes.of(kind)
     }
 
-    /// The budgets that most kinds of requests draw on.
+    /// Quotas that most kinds of requests draw on.
     pub(super) fn usual(&self) -> Scope {
         self.scopes.usual()
     }
 
-    /// Changes whenever a kind of request turns out to draw on other budgets than was expected.
+    /// Version that changes when a kind of request turns out to draw on other quotas than expected.
     pub(super) fn version(&self) -> u64 {
         self.scopes.version()
     }
 
-    /// This process sends so large a part of what the fleet sends.
+    /// Sets this process's share of what the fleet sends.
     pub(super) fn set_part(&mut self, part: f64) {
         self.others = 1.0 / part.clamp(1e-6, 1.0) - 1.0;
     }
 
-    /// How large a part that is.
+    /// This process's share of what the fleet sends.
     pub(super) fn part(&self) -> f64 {
         1.0 / (1.0 + self.others)
     }
 
-    /// When all budgets of `scope` let a request of `cost` leave.
+    /// When all quotas of `scope` let a request of `cost` leave.
     pub(super) fn earliest(&self, now: Instant, cost: &Cost, scope: Scope, spend: Spend) -> Instant {
         self.within(scope).fold(now, |at, one| {
             let left = one.left.earliest(now, *cost, one.unanswered, one.part(self.part()), spend);
@@ -112,27 +112,28 @@ impl Quotas {
         })
     }
 
-    /// Until when nothing of `scope` leaves because one of its budgets is empty, or pauses.
+    /// End of the time in which no request of `scope` leaves because one of its quotas is empty or pauses.
     pub(super) fn closed(&self, now: Instant, scope: Scope) -> Option<(Instant, Reason)> {
         let empty = self.within(scope).filter_map(|one| Some((one.left.empty_until(now)?, Reason::Exhausted)));
         let paused = self.within(scope).filter_map(|one| one.gate.until());
         empty.chain(paused).max_by_key(|(until, _)| *until)
     }
 
-    /// An answer to a request of `kind` asks to wait until `until`, and is about `bucket`: all that draw on that pause.
-    /// Says whether there is such a budget, and whether that changes anything.
+    /// Pauses the quota of `bucket` until `until`, as an answer to a request of `kind` asks. Returns `None` without
+    /// such a quota, and otherwise whether the pause changes anything.
     pub(super) fn pause(&mut self, bucket: &Bucket, kind: &RouteKey, now: Instant, until: Instant) -> Option<bool> {
         let reported = self.scopes.reported(kind).unwrap_or_default();
         let one = self.budgets.iter_mut().find(|one| one.is_called(bucket) && reported.has(one.id))?;
         Some(one.gate.close(now, until, Reason::RetryAfter))
     }
 
-    /// The last instant until which any budget pauses.
+    /// Latest end of all pauses of quotas.
     pub(super) fn last_pause(&self) -> Option<Instant> {
         self.budgets.iter().filter_map(|one| one.gate.until()).map(|(until, _)| until).max()
     }
 
-    /// The request with this charge was answered, and not refused: what it tried is open. Says whether anything was.
+    /// Records that the request with this charge was not refused, which opens the quotas that it probed. Returns true
+    /// if one was opened.
     pub(super) fn passed(&mut self, charge: Charge) -> bool {
         let tried = self.budgets.iter_mut().filter(|one| one.is_drawn_on(charge));
         let mut opened = false;
@@ -142,7 +143,7 @@ impl Quotas {
         opened
     }
 
-    /// A request was taken.
+    /// Records that a request was dispatched.
     pub(super) fn take(&mut self, now: Instant, charge: &Charge) {
         self.newest = charge.seq;
         self.ledger.sent(now);
@@ -151,7 +152,7 @@ impl Quotas {
         }
     }
 
-    /// A request will bring no answer. `sent` tells that the API may have counted it nevertheless.
+    /// Records that a request will get no answer. `sent`: the API may have counted it nevertheless.
     pub(super) fn ended(&mut self, charge: Charge, sent: bool) {
         if !sent {
             self.ledger.remove(Instant::FAR);
@@ -166,17 +167,17 @@ impl Quotas {
         }
     }
 
-    /// What the limit of the budget with this number rests on.
+    /// Evidence for the limit of the quota with this number.
     pub(super) fn grounds(&self, id: u8, limit: &LimitSpec) -> Option<Grounds> {
         self.budgets.iter().find(|one| one.id == id).map(|one| one.grounds(limit))
     }
 
-    /// Whether there is none.
+    /// Returns true if no quota is known.
     pub(super) fn is_empty(&self) -> bool {
         self.budgets.is_empty()
     }
 
-    /// What is left of each, as far as that still holds.
+    /// Remaining amount of each quota with a current report.
     pub(super) fn left(&self, now: Instant) -> Vec<QuotaSnapshot> {
         let current = self.budgets.iter().map(|one| &one.left).filter(|left| left.is_current(now));
         let left = |left: &Allowance| QuotaSnapshot {
@@ -189,20 +190,20 @@ impl Quotas {
         current.map(left).collect()
     }
 
-    /// Whether `bucket`, which an answer to a request of `kind` reports, is a budget that other kinds of requests do not
-    /// draw on.
+    /// Returns true if some other kinds of requests do not draw on `bucket`, which an answer to a request of `kind`
+    /// reports.
     pub(super) fn is_of_some_kinds(&self, bucket: &Bucket, kind: &RouteKey) -> bool {
         let mut alike = self.budgets.iter().filter(|one| one.is_called(bucket));
         if let Some(one) = alike.clone().find(|one| one.fits(bucket)) {
             return self.scopes.count(Scope::only(one.id)).without > 0;
         }
-        // Others draw on another one of its name.
+        // Other kinds draw on another quota of this name.
         let reported = self.scopes.reported(kind).unwrap_or_default();
         alike.any(|one| self.scopes.count(Scope::only(one.id)).with > usize::from(reported.has(one.id)))
     }
 
-    /// An answer reports `buckets`, while `under_way` requests, itself included, are unanswered. Teaches `budget` the limits
-    /// that they come to.
+    /// Applies `buckets`, which an answer reports, and writes the resulting limits into `budget`. `under_way`: number
+    /// of unanswered requests, including this one.
     pub(super) fn hear(
         &mut self,
         answer: &Observation<'_>,
@@ -225,7 +226,7 @@ impl Quotas {
         }
         let mut told = Scope::NONE;
         for bucket in buckets {
-            // A budget of nothing that serves is a dimension that is not used.
+            // A limit of zero on a served request belongs to a dimension that is not used.
             if answer.is_served() && bucket.limit == Some(0.0) {
                 continue;
             }
@@ -264,8 +265,8 @@ impl Quotas {
         claims
     }
 
-    /// The budgets that an answer with `buckets` might have told of, and that are silent for long: its kind does not draw on
-    /// them any more.
+    /// Quotas that an answer with `buckets` could have reported, but that stay silent for long. The answer's kind no
+    /// longer draws on them.
     fn silenced(&self, answer: &Observation<'_>, buckets: &[Bucket], told: Scope) -> Scope {
         let mut silent = Scope::NONE;
         for one in &self.budgets {
@@ -276,7 +277,7 @@ impl Quotas {
         silent
     }
 
-    /// The budget that `bucket` is about: a new one, if it was not heard of yet. Two limits under one name are two budgets.
+    /// Index of the quota that `bucket` is about; creates it if it is new. Two limits under one name are two quotas.
     fn find(
         &mut self,
         bucket: &Bucket,
@@ -313,12 +314,12 @@ impl Quotas {
         Some(self.budgets.len() - 1)
     }
 
-    /// Whether what is reported may soon turn out to be more.
+    /// Returns true if a reported quota may soon turn out to allow more.
     pub(super) fn is_new(&self, now: Instant) -> bool {
         self.budgets.iter().any(|one| one.refill.is_new(now))
     }
 
-    /// Forgets what was not heard of for long.
+    /// Forgets quotas that were not reported for long.
     pub(super) fn forget(&mut self, now: Instant, budget: &mut Budget) {
         let mut gone = Scope::NONE;
         self.budgets.retain(|one| {
@@ -335,7 +336,7 @@ impl Quotas {
         }
     }
 
-    /// Forgets the budget that was not heard of for longest, unless that is still in force; says which number is free then.
+    /// Forgets the quota with the oldest report, unless it is still in force. Returns the freed number.
     fn make_room(&mut self, now: Instant, budget: &mut Budget) -> Option<u8> {
         let idle = self.budgets.iter().filter(|one| !one.left.is_current(now) && !one.pauses(now));
         let free = idle.min_by_key(|one| one.heard)?.id;

@@ -1,8 +1,9 @@
-//! Finds out what an API allows that only refuses: how many requests a second, or how many at once.
+//! Estimates the limit of an API that only refuses: a rate, or a number of concurrent requests.
 //!
-//! What was served from one refusal until requests are served again, over the time that this took, is a rate (a *cycle*).
-//! From there the rate grows as CUBIC does (RFC 9438), and falls a little when it was too much. If requests are served
-//! again at once when fewer are under way, it was not the rate but how many there were at once.
+//! A *cycle* lasts from the first request served after a pause until requests are served again after the next pause.
+//! Its requests, divided by its length, are a rate. From there the rate grows like CUBIC (RFC 9438), and falls a little
+//! when it was too high. If requests are served again as soon as fewer are in flight, the API limits concurrency and
+//! not the rate.
 
 mod belief;
 mod closing;
@@ -33,57 +34,57 @@ use crate::{
     limit::{LimitSpec, Rate, Seq},
 };
 
-/// What refusals have taught. Times are seconds since the clock's start.
+/// Knowledge learned from refusals. Times are seconds since the clock's start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RateEstimator {
     way: Latency,
     cycle: Option<Cycle>,
-    /// When the last cycle began that is not minor, and when the first did.
+    /// Start of the last cycle that is not minor, and start of the first cycle.
     major: f64,
     began: f64,
     history: RateHistory,
-    /// Whether a refusal has told something, and how many were served since the last that did.
+    /// True once a refusal was informative, and the number of requests served since the last such refusal.
     refused: bool,
     served: f64,
-    /// How many were refused and none served since.
+    /// Consecutive refusals without a served request.
     in_a_row: i32,
-    /// How many were refused since the last cycle began that is not minor, until the last pause was over.
+    /// Refusals between the start of the last cycle that is not minor and the end of the last pause.
     refused_before: f64,
-    /// When what was believed was last refused by a little.
+    /// When the estimate was last found to be slightly too high.
     consistent: Option<f64>,
     closing: Option<Closing>,
-    /// It has asked for a pause and served nothing so far: an outage, or too much at once, which one of those under way will
-    /// show.
+    /// Refusals of an API that has asked for a pause and served nothing yet: an outage, or too much concurrency. The
+    /// requests in flight will show which.
     unproven: Option<Closing>,
-    /// When the last pause was over that was longer than a few slots, and how long it was.
+    /// End and length of the last pause that was longer than a few slots.
     paused: Option<(f64, f64)>,
-    /// What was served until the end of the last one that was no short one.
+    /// Window end shown by the last pause that was not short.
     ended: Option<WindowEnd>,
-    /// Long pauses have repeated that were none of a window.
+    /// True if long pauses have repeated that did not belong to a window.
     interrupted: bool,
-    /// The last wait that the API asked for, and how long it served before.
+    /// Last wait that the API asked for, and the time that it had served before.
     waited: Option<(f64, f64)>,
-    /// What that has taught, if it was a penalty.
+    /// Conclusion from that wait, if it was a penalty.
     penalty: Option<Penalty>,
-    /// The last request that had left when the API refused: those up to it tell no more.
+    /// Last request that had left at the last refusal. Refusals of requests up to it say nothing new.
     before: Option<Seq>,
     belief: Option<Belief>,
-    /// How long it was until a wait was over that the API asked for, if the belief's window is the shortest that fits that.
+    /// Time until the end of a wait that the API asked for, if the estimate's window is the shortest that fits it.
     told_length: Option<f64>,
-    /// What it rests on, for people.
+    /// Evidence for the estimate.
     held: Held,
     crowd: Crowd,
-    /// The configured rate: a belief that is not logged before refusals lower it.
+    /// Configured rate: an estimate that is not logged before refusals lower it.
     configured: Option<f64>,
-    /// A share that is refused however slowly requests leave.
+    /// Share of requests that is refused however slowly they leave.
     noise: Option<f64>,
-    /// The share that was refused of late.
+    /// Share of recent requests that was refused.
     refusals: MovingShare,
-    /// Slow start was refused too soon to tell.
+    /// True if slow start was refused too soon to tell.
     early: bool,
-    /// It has failed, and served nothing since.
+    /// True if the API has failed and served nothing since.
     failing: bool,
-    /// When it was looked at last.
+    /// When the estimator was last used.
     seen: f64,
     told: Option<f64>,
 }
@@ -94,67 +95,68 @@ pub(super) struct AnsweredRequest {
     pub(super) seq: Seq,
     pub(super) sent: Instant,
     pub(super) at: Instant,
-    /// How many were under way when it left, itself included.
+    /// Number of requests in flight when this one left, itself included.
     pub(super) crowd: u32,
 }
 
-/// What is known of a refusal beside that.
+/// Facts about a refusal beside the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ApiRefusal {
-    /// The last request to have left.
+    /// Last request that had left.
     pub(super) newest: Seq,
-    /// What the API asks to wait.
+    /// Wait that the API asks for.
     pub(super) wait: Option<Duration>,
-    /// By so much the wait is longer than it was told.
+    /// Margin by which the wait is longer than the API said.
     pub(super) later: Duration,
-    /// It was a 503.
+    /// True for status 503.
     pub(super) overload: bool,
-    /// More were about to be sent.
+    /// True if more requests were about to be sent.
     pub(super) pressed: bool,
-    /// Until now a request might leave closer than evenly to the one before: it may be that alone.
+    /// True if a request could leave closer than one slot to the previous one, which may be the only reason.
     pub(super) catches_up: bool,
 }
 
-/// A share of the last requests.
+/// Moving share of recent requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct MovingShare(f64);
 
-/// From the first request that was served after a pause on.
+/// Period that begins with the first request served after a pause.
 #[derive(Clone, Copy, Debug)]
 struct Cycle {
     since: f64,
-    /// When the last request before it was refused, if it began with the end of a pause: a window may have begun since then.
+    /// When the last request before the cycle was refused, if the cycle began with the end of a pause. A window may
+    /// have begun since then.
     refused: Option<f64>,
-    /// When the API had counted its first request, at the latest: when that was answered.
+    /// Latest time at which the API counted the first request of the cycle: when it was answered.
     counted: f64,
     served: f64,
-    /// It began after a pause that told nothing of a window.
+    /// True if the cycle began after a pause that said nothing about a window.
     minor: bool,
 }
 
-/// Faster rates than this need no pacing.
+/// Rates above this, per second, need no pacing.
 const UNLIMITED: f64 = 20_000.0;
-/// Over how many seconds a limit is watched: requests that it spaces are not held back a second time.
+/// Seconds over which the limit counts: requests that it spaces are not delayed a second time.
 const OVER: f64 = 10.0;
-/// After so long without a request a cycle begins anew.
+/// Seconds without a request after which a new cycle begins.
 const IDLE: f64 = 10.0;
-/// After how many seconds an unanswered request holds up no others: at least, at most, and before anything was refused.
+/// Seconds after which an unanswered request no longer delays others: minimum, maximum, and before the first refusal.
 const HANGS: f64 = 2.0;
 const HANGS_LONG: f64 = 60.0;
 const AT_FIRST: f64 = 0.025;
-/// A share is a mean over about this many requests.
+/// Number of requests that a moving share averages over.
 const OF: f64 = 64.0;
-/// Smaller changes are not worth a word.
+/// Relative change of the rate below which the limit is not updated.
 const NOTABLE: f64 = 0.005;
-/// A rate that was delivered for this long may be believed of a part as well.
+/// Seconds for which a rate must be delivered before a part of the requests may inherit it.
 const KNOWN: f64 = 30.0;
-/// For how long at most it grows between two looks.
+/// Longest time, in seconds, that the rate grows between two requests.
 const SLOWEST: f64 = 30.0;
 
 // === impl RateEstimator ===
 
 impl RateEstimator {
-    /// Knows nothing, or the `configured` rate in requests per second.
+    /// Estimator without knowledge, or with the `configured` rate in requests per second.
     pub(super) fn new(configured: Option<f64>) -> Self {
         Self {
             belief: configured.filter(|rate| rate.is_finite()).map(|rate| Belief::of_window(rate, 1.0, rate, 0.0)),
@@ -164,7 +166,7 @@ impl RateEstimator {
         }
     }
 
-    /// Another rate is configured. What refusals have taught stays; what only the configuration said goes.
+    /// Applies another configured rate. Keeps what refusals have taught, and drops what only the configuration said.
     pub(super) fn reconfigure(&mut self, configured: Option<f64>) {
         if self.configured == configured {
             return;
@@ -176,8 +178,8 @@ impl RateEstimator {
         }
     }
 
-    /// The same way, and what is known of requests of one kind: `served` of them in a cycle that began at `since`.
-    /// They are `share` of all: if that is most of them, what is known of all is known of them.
+    /// Estimator for requests of one kind, with the same latency. `served`: number of them in a cycle that began at
+    /// `since`; `share`: their share of all requests. If they are the majority, they inherit the estimate for all.
     pub(super) fn of_kind(&self, since: f64, served: f64, share: f64) -> Self {
         let cycle = Some(Cycle { served, ..Cycle::begun(since) });
         let mut kind = Self { way: self.way, cycle, began: since, major: since, seen: self.seen, ..Self::new(None) };
@@ -191,7 +193,7 @@ impl RateEstimator {
         kind
     }
 
-    /// What was refused since `since` was none of this one's: all that it has concluded from it is void.
+    /// Discards all conclusions since `since`, because the refusals belonged to another limit.
     pub(super) fn start_again(&mut self, since: f64) {
         let history = std::mem::take(&mut self.history);
         let cycle = Some(Cycle { served: history.since(since), ..Cycle::begun(since) });
@@ -199,50 +201,50 @@ impl RateEstimator {
         *self = Self { way, cycle, major: since, began, seen, told, history, ..Self::new(configured) };
     }
 
-    /// When the cycle began that is not over, in seconds.
+    /// Start of the running cycle, in seconds.
     pub(super) fn cycle_began(&self) -> f64 {
         self.cycle.map_or(self.seen, |cycle| cycle.since)
     }
 
-    /// How many a second are believed to be allowed.
+    /// Estimated rate limit, in requests per second.
     pub(super) fn rate(&self, now: Instant) -> Option<f64> {
         let rate = self.belief.as_ref().map(|belief| belief.rate(seconds(now)));
         rate.filter(|rate| *rate < UNLIMITED)
     }
 
-    /// Whether one more may be under way beside `unanswered`.
+    /// Returns true if one more request may be in flight beside `unanswered`.
     pub(super) fn has_room(&self, unanswered: u32) -> bool {
         f64::from(unanswered) + 1.0 <= self.crowd.most()
     }
 
-    /// After how long an unanswered request does not hold up others.
+    /// Time after which an unanswered request no longer delays others.
     pub(super) fn hangs(&self) -> Duration {
-        // At first, a slow API is sent one request after the other.
+        // Before the first refusal, a slow API gets one request after the other.
         duration(if self.is_new() { AT_FIRST } else { (4.0 * self.way.usual).clamp(HANGS, HANGS_LONG) })
     }
 
-    /// An API that has served nothing answers 503: no more than the `unanswered` before something was served.
+    /// Records a 503 of an API that has served nothing: allows no more than `unanswered` requests until one is served.
     pub(super) fn failed(&mut self, unanswered: u32) {
         self.failing = true;
         self.crowd.hold(unanswered);
     }
 
-    /// Whether nothing was refused so far.
+    /// Returns true if nothing was refused so far.
     fn is_new(&self) -> bool {
         !self.failing && !self.refused && self.closing.is_none() && self.crowd.cap().is_none()
     }
 
-    /// How many may be under way at once, if that is known to matter.
+    /// Learned concurrency limit, if there is one.
     pub(super) fn at_once(&self) -> Option<u32> {
         self.crowd.cap()
     }
 
-    /// Whether nothing is believed beyond the configured rate.
+    /// Returns true if nothing was learned beyond the configured rate.
     pub(super) fn is_blank(&self) -> bool {
         self.told.is_none() && self.crowd.cap().is_none() && self.closing.is_none()
     }
 
-    /// A request leaves. `waited` says that it had to wait: then the rate may be too low.
+    /// Records that a request leaves. `waited`: the request was queued, so the rate may be too low.
     pub(super) fn take(&mut self, now: Instant, waited: bool) {
         let now = seconds(now);
         if self.cycle.is_none() {
@@ -258,14 +260,14 @@ impl RateEstimator {
         self.seen = now;
     }
 
-    /// A request was served. `beside` says that others than those were refused, which may be refused still.
+    /// Records that a request was served. `beside`: only other requests were refused, and may still be refused.
     pub(super) fn served(&mut self, answered: AnsweredRequest, beside: bool) {
         let (sent, now) = (seconds(answered.sent), seconds(answered.at));
         self.way.took(now - sent);
         (self.failing, self.in_a_row) = (false, 0);
         self.proves(answered.seq);
         self.refusals.counts(false);
-        // What was refused at random is not any more.
+        // The random refusals have stopped.
         self.noise = self.noise.filter(|noise| self.refusals.0 > noise / 3.0);
         let mut cycle = *self.cycle.get_or_insert(Cycle::begun(sent));
         if cycle.served < 1.0 {
@@ -304,36 +306,36 @@ impl RateEstimator {
         }
     }
 
-    /// A request was refused. Says until when nothing is to leave, if that is a pause.
+    /// Handles a refusal. Returns until when nothing may leave, if the refusal leads to a pause.
     pub(super) fn refused(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) -> Option<Instant> {
         let now = seconds(answered.at);
         self.pause(answered, now, refusal).map(|until| answered.at + duration(until - now))
     }
 
-    /// A pause is over, whoever asked for it.
+    /// Records the end of a pause, whoever asked for it.
     pub(super) fn opened(&mut self, unanswered: u32) {
         self.crowd.start_again(unanswered);
         if self.configured.is_some()
             && let Some(belief) = &self.belief
         {
-            // A pace is known: at once as many as it has under way.
+            // With a known rate, the number of requests that it keeps in flight may leave at once.
             self.crowd.start_with(unanswered, 2.0 * self.way.usual * belief.rate(self.seen));
         }
     }
 
-    /// The API says that there were too many at once, `crowd` of them.
+    /// Records that the API calls `crowd` concurrent requests too many.
     pub(super) fn too_many(&mut self, crowd: u32) {
         self.crowd.too_many(crowd);
     }
 
-    /// Whether requests have been served, so that a refusal is no outage.
+    /// Returns true if requests have been served, so that a refusal is no outage.
     pub(super) fn is_alive(&self) -> bool {
         self.closing.is_some() || !self.history.is_empty()
     }
 
-    /// The limit that has changed since this was asked last, if one has: `Some(None)` if there is none any more.
+    /// Limit, if it has changed since the last call; `Some(None)` if the limit is gone.
     pub(super) fn change(&mut self, now: Instant) -> Option<Option<LimitSpec>> {
-        // The configured rate holds anyway, until a request is refused.
+        // The configured rate is enforced anyway, until a request is refused.
         let belief = self.belief.as_ref().filter(|_| self.refused || self.configured.is_none());
         let rate = belief.map(|belief| belief.rate(seconds(now))).filter(|rate| *rate < UNLIMITED);
         let rate = rate.filter(|rate| self.configured.is_none_or(|most| *rate < most * (1.0 - NOTABLE)));
@@ -347,7 +349,7 @@ impl RateEstimator {
         }
     }
 
-    /// The API says itself what it allows: what was found out is not needed. Says whether there was anything.
+    /// Forgets the estimate, because the API reports its limits itself. Returns true if there was one.
     pub(super) fn forget(&mut self) -> bool {
         (self.belief, self.told_length) = (None, None);
         self.told.take().is_some()
@@ -357,7 +359,7 @@ impl RateEstimator {
 // === impl Cycle ===
 
 impl Cycle {
-    /// One that begins at `since`, and in which nothing was served yet.
+    /// Cycle that begins at `since`, without any request served yet.
     fn begun(since: f64) -> Self {
         Self { since, refused: None, counted: since, served: 0.0, minor: false }
     }
@@ -365,7 +367,7 @@ impl Cycle {
 
 #[cfg(test)]
 impl ApiRefusal {
-    /// One that asks for nothing, where `newest` has left last and others wait.
+    /// Refusal that asks for nothing, where `newest` has left last and other requests are queued.
     fn bare(newest: Seq) -> Self {
         let (wait, later) = (None, Duration::ZERO);
         Self { newest, wait, later, overload: false, pressed: true, catches_up: false }
@@ -375,13 +377,13 @@ impl ApiRefusal {
 // === impl MovingShare ===
 
 impl MovingShare {
-    /// One more is one of them, or is not.
+    /// Counts one more request, in or out of the share.
     fn counts(&mut self, is: bool) {
         self.0 += (f64::from(is) - self.0) / OF;
     }
 }
 
-/// Evenly: it is not known how large a burst may be.
+/// Limit with even pacing, because the API's burst is unknown.
 fn limit(rate: f64) -> LimitSpec {
     let count = (rate * OVER).clamp(1.0, 1e6) as u32;
     let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);

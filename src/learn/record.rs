@@ -1,44 +1,45 @@
-//! What answers have taught, as it is written down.
+//! Learned state, as it is stored.
 //!
-//! Budgets that an API tells of are not: its next answer tells again. A pause for one of them is.
+//! Quotas that an API reports are not stored, because its next answer reports them again. A pause for a quota is
+//! stored.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Learned, Reason, rate_estimator::EstimatorRecord};
 use crate::clock::Instant;
 
-/// What was learned, as it is stored.
+/// Learned state, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LearnedRecord {
-    /// Until when nothing leaves, and why.
+    /// End and reason of the lane's pause.
     closed: Option<(Instant, Reason)>,
     found: EstimatorRecord,
 }
 
 impl LearnedRecord {
-    /// Whether it says nothing at `now`.
+    /// Returns true if the record has no content at `now`.
     pub fn is_over(&self, now: Instant) -> bool {
         self.found == EstimatorRecord::default() && self.closed.is_none_or(|(until, _)| until <= now)
     }
 }
 
 impl Learned {
-    /// What is known at `now`.
+    /// Record of what is known at `now`.
     pub fn record(&self, now: Instant) -> LearnedRecord {
-        // Whether an upstream still fails is tried at once.
+        // After a restart, a failing upstream is tried at once.
         let closed =
             self.closed(now, self.usual_scope()).filter(|(until, why)| *until > now && *why != Reason::Breaker);
         LearnedRecord { closed, found: self.estimator.record(now) }
     }
 
-    /// Goes on from `record` at `now`.
+    /// Continues from `record` at `now`.
     pub fn restore(&mut self, record: &LearnedRecord, now: Instant) {
         self.absorb(record, now);
         self.estimator.restore(&record.found, now);
     }
 
-    /// What is paused at `now` as is written down is so here, too; for longer, if it is already.
+    /// Applies the pause in `record`, if it still lasts at `now`. A longer pause stays.
     pub fn absorb(&mut self, record: &LearnedRecord, now: Instant) {
         if let Some((until, reason)) = record.closed.filter(|(until, _)| *until > now) {
             self.gate.close(now, until, reason);

@@ -1,4 +1,4 @@
-//! What a lane does when it is refused: it pauses, or a kind of request does.
+//! Reaction to a refusal: the lane pauses, or a kind of request does.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::{
 };
 
 impl Learned {
-    /// When the API renews the cap for which requests of `kind` pause, if that is the reason.
+    /// When the API renews the cap that makes requests of `kind` pause, if a cap is the reason.
     pub fn cap(&self, kind: &RouteKey) -> Option<Instant> {
         self.routes.cap(kind)
     }
 
-    /// A request was refused, and no budget that is told says why.
+    /// Handles a refusal that no reported quota explains.
     pub(super) fn refuse(
         &mut self,
         seen: &Observation<'_>,
@@ -56,8 +56,9 @@ impl Learned {
         }
     }
 
-    /// A request was refused that waiting does not help. It teaches nothing of how fast others may go. If a cap is renewed at a
-    /// known time, requests of its kind wait until then, or all if too many kinds are refused.
+    /// Handles the refusal of a request that waiting does not help. The refusal says nothing about the rate of other
+    /// requests. If a cap is renewed at a known time, requests of its kind wait until then. If too many kinds are
+    /// refused, the lane waits.
     pub(super) fn hear_hopeless(&mut self, seen: &Observation<'_>) -> Changes {
         let &Observation { heard: AnswerReport { hint, .. }, charge, kind, sent, at: now, .. } = seen;
         let mut changes = self.end_untaught(seen);
@@ -73,7 +74,7 @@ impl Learned {
         changes
     }
 
-    /// Words alone refuse a request: its kind pauses for a moment, and nothing is learned of how fast others may go.
+    /// Handles a refusal by words alone: the request's kind pauses for a moment, and no rate is learned.
     pub(super) fn hear_words(&mut self, seen: &Observation<'_>) -> Changes {
         let &Observation { heard: AnswerReport { hint, .. }, charge, kind, sent, at: now, .. } = seen;
         let mut changes = self.end_untaught(seen);
@@ -85,7 +86,7 @@ impl Learned {
         changes
     }
 
-    /// A request has an answer that says nothing of its lane.
+    /// Handles an answer that says nothing about the request's lane.
     fn end_untaught(&mut self, seen: &Observation<'_>) -> Changes {
         let &Observation { charge, kind, at: now, .. } = seen;
         let mut changes = Changes::new();
@@ -97,7 +98,7 @@ impl Learned {
         changes
     }
 
-    /// The API is in trouble, or says that it lacks capacity; the latter says nothing of how fast it may be asked.
+    /// Handles trouble of the API, or a reported lack of capacity, which says nothing about the API's rate limit.
     pub(super) fn hear_overload(&mut self, seen: &Observation<'_>, budget: &Budget, changes: &mut Changes) {
         let &Observation { heard: AnswerReport { hint, .. }, charge, at: now, .. } = seen;
         match wait(hint).filter(|wait| !wait.is_zero()) {
@@ -116,7 +117,7 @@ impl Learned {
         }
     }
 
-    /// What the estimator is told of a refusal.
+    /// Facts about a refusal for the rate estimator.
     pub(super) fn refusal(&self, seen: &Observation<'_>, wait: Option<Duration>, budget: &Budget) -> ApiRefusal {
         let &Observation { heard: AnswerReport { hint, .. }, waiting, .. } = seen;
         ApiRefusal {
@@ -129,22 +130,22 @@ impl Learned {
         }
     }
 
-    /// Whether this refusal shows that a kind of request is limited by itself; `alone` says that it was refused a few times
-    /// while others were served.
+    /// Returns true if this refusal shows that a kind of request has a limit of its own. `alone`: the kind was refused
+    /// a few times while other kinds were served.
     pub(super) fn splits(&mut self, seen: &Observation<'_>, alone: bool) -> bool {
         let newest = self.gate.newest();
         self.trust != Trust::Waits
             && self.kinds.suspect(&seen.kind, seen.heard.route, answered(seen), newest, alone, &mut self.estimator)
     }
 
-    /// Whether this refusal is a matter of the narrower rule's budget that the request draws on.
+    /// Returns true if this refusal belongs to the sub-limit that the request draws on.
     pub(super) fn is_short(&mut self, seen: &Observation<'_>) -> bool {
         let newest = self.gate.newest();
         self.trust != Trust::Waits
             && self.kinds.is_short(&seen.kind, seen.rule, answered(seen), newest, &self.estimator)
     }
 
-    /// What was taken for a limit of the lane is one of a kind of request: the lane is what it was without it.
+    /// Attributes a limit to a kind of request instead of the lane, and restores the lane to its state before.
     pub(super) fn blame_kind(&mut self, kind: &RouteKey, changes: &mut Changes) {
         self.routes.forget(kind);
         changes.extend(self.kinds.group_of(kind).map(|group| LearnedChange::Apart(Box::new(group))));
@@ -155,8 +156,8 @@ impl Learned {
         self.waits = 0;
     }
 
-    /// Whether `hint` is about a limit that is not the lane's: one that answers do not report, since all that they
-    /// report has room and the request was refused, or that of its kind.
+    /// Returns true if `hint` is about a limit that is not the lane's: a limit of the kind, or an unreported limit. The
+    /// limit is unreported if the request was refused although all reported quotas have room.
     pub(super) fn is_elsewhere(&self, hint: &Hint, kind: &RouteKey) -> bool {
         let mut seen = hint.buckets.iter().filter_map(|bucket| bucket.remaining).peekable();
         let unseen = hint.cause == Cause::Quota
@@ -166,7 +167,8 @@ impl Learned {
         unseen || hint.buckets.first().is_some_and(|binding| self.told.is_of_some_kinds(binding, kind))
     }
 
-    /// What refuses again after each pause asks for too short ones: they double, whatever it asks for.
+    /// Counts a refusal, and returns the minimum pause. An API that refuses again after each pause asks for pauses that
+    /// are too short, so the minimum doubles.
     fn count_refusal(&mut self, seq: Seq) -> Duration {
         if !self.gate.knows(seq) {
             self.waits += 1;
@@ -174,13 +176,13 @@ impl Learned {
         SHORTEST_PAUSE.mul_f64(2f64.powi(self.waits.saturating_sub(2).min(20) as i32)).min(LONGEST_PAUSE)
     }
 
-    /// Nothing leaves for `wait`.
+    /// Closes the gate for `wait`.
     pub(super) fn close(&mut self, now: Instant, wait: Duration, reason: Reason, changes: &mut Changes) {
         let was = self.gate.until();
         if self.gate.close(now, now + wait, reason)
             && let Some((until, _)) = self.gate.until()
         {
-            // What a moment more or less makes of the same pause is no news.
+            // A moment more or less of the same pause is not reported.
             let news = was.is_none_or(|(before, was)| was != reason || until.since(before) > FIRST_PAUSE);
             if news {
                 changes.push(LearnedChange::Closed(reason, until.since(now)));

@@ -1,49 +1,49 @@
-//! Kinds of requests: a method, and a path without what tells one object from another.
+//! Kinds of requests: a method, and a path without the segments that identify objects.
 
 use std::fmt;
 
 /// A kind of request, by hashes of its method and of the first segments of its path.
 ///
-/// The shorter prefixes are kept too: an unknown kind is likely to be treated like those next to it.
+/// Shorter prefixes are stored too: an API is likely to treat an unknown kind like its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteKey {
     /// The method alone, and the method with one, two, … segments of the path.
     prefixes: [u32; SEGMENTS + 1],
-    /// How many of the segments there are; those behind repeat the last prefix.
+    /// Number of segments in the path; further entries repeat the last prefix.
     depth: u8,
-    /// What it is sent with, if it is sent with a key or the like.
+    /// Credential, such as an API key, that the request is sent with.
     credential: Hidden,
-    /// The budget of a narrower rule that it draws on, if it does.
+    /// Sub-limit whose budget the request draws on.
     budget: Hidden,
 }
 
-/// A hash with a key that is never known, or nothing. It is shown nowhere.
+/// Hash with an unknown key, or nothing. Never shown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Hidden(u32);
 
-/// What a kind of request is called, as far as that may be shown.
+/// Name of a kind of request, as far as it may be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteName<'a> {
-    /// Its method.
+    /// Method of the kind.
     pub method: &'a str,
-    /// The path of one of its requests.
+    /// Path of one request of the kind.
     pub path: &'a str,
 }
 
-/// How many segments of a path count.
+/// Number of path segments that count.
 const SEGMENTS: usize = 4;
-/// A segment of this length with digits in it is an identifier.
+/// A segment of at least this length with digits in it is an identifier.
 const LONG: usize = 16;
 /// A longer segment, or one with more digits, may be a secret.
 const PLAIN: usize = 24;
-/// Words of an API are no longer: `recommendations`.
+/// Longest word that is expected in an API: `recommendations`.
 const WORD: usize = 15;
 const PLAIN_DIGITS: usize = 2;
 
 // === impl RouteKey ===
 
 impl RouteKey {
-    /// Not a request to an API, or one that nothing is learned from: a tunnel.
+    /// Kind of a tunnel, or of a request that nothing is learned from.
     pub const NONE: Self = Self { prefixes: [0; SEGMENTS + 1], depth: 0, credential: Hidden(0), budget: Hidden(0) };
 
     /// The kind of a request.
@@ -63,49 +63,49 @@ impl RouteKey {
         Self { prefixes, depth: depth as u8, ..Self::NONE }
     }
 
-    /// The same, sent with the credential that has this keyed hash.
+    /// Returns the kind sent with the credential that has this keyed hash.
     pub fn with_credential(self, credential: u32) -> Self {
         Self { credential: Hidden(credential), ..self }
     }
 
-    /// The same, drawing on the budget of a narrower rule that has this keyed hash.
+    /// Returns the kind drawing on the sub-limit budget that has this keyed hash.
     pub fn with_budget(self, budget: u64) -> Self {
         Self { budget: Hidden((budget as u32).max(1)), ..self }
     }
 
-    /// All that has its route, its credential, or its budget.
+    /// Reduces the key to its route, its credential, or its budget, as the flags say.
     pub(super) fn only(self, route: bool, credential: bool, budget: bool) -> Self {
         let kept = |hidden: Hidden, keep| if keep { hidden } else { Hidden(0) };
         let (credential, budget) = (kept(self.credential, credential), kept(self.budget, budget));
         Self { credential, budget, ..if route { self } else { Self::NONE } }
     }
 
-    /// The hash of the budget of a narrower rule; 0 if it draws on none.
+    /// Hash of the sub-limit's budget; 0 without one.
     pub fn budget(&self) -> u32 {
         self.budget.0
     }
 
-    /// The hash of its credential; 0 if it has none.
+    /// Hash of the credential; 0 without one.
     pub(super) fn credential(&self) -> u32 {
         self.credential.0
     }
 
-    /// What tells it from other kinds.
+    /// Hash of the method and path.
     pub(super) fn id(&self) -> u32 {
         self.prefixes[SEGMENTS]
     }
 
-    /// What tells it, sent with its credential, from everything else.
+    /// Hash of the method, the path and the credential.
     pub(super) fn exact(&self) -> u32 {
         self.id() ^ self.credential().rotate_left(7)
     }
 
-    /// The prefixes that it shares with other kinds, the longest first, itself included.
+    /// Prefixes that the kind shares with other kinds, from the longest, its own, to the shortest.
     pub(super) fn prefixes(&self) -> impl Iterator<Item = u32> {
         self.prefixes[..=usize::from(self.depth)].iter().rev().copied()
     }
 
-    /// Whether it is no kind at all.
+    /// Returns true for [`NONE`](Self::NONE).
     pub(super) fn is_none(&self) -> bool {
         *self == Self::NONE
     }
@@ -131,7 +131,7 @@ impl fmt::Display for RouteName<'_> {
             };
             write!(f, "/{shown}")?;
         }
-        // What follows does not tell one kind from another.
+        // Further segments do not distinguish kinds.
         if segments.next().is_some() { f.write_str("/**") } else { Ok(()) }
     }
 }
@@ -144,17 +144,17 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// FNV-1a's constants, and a prime for the end of a segment. Kinds that collide are taken for one; nothing worse happens.
+/// Start value and prime of FNV-1a. Colliding kinds are treated as one kind; nothing worse happens.
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Whether it names an object, and not a kind: a number, or a long name with digits in it.
+/// Returns true if the segment names an object: a number, or a long name with digits in it.
 fn is_id(segment: &[u8]) -> bool {
     segment.iter().all(u8::is_ascii_digit) || segment.len() >= LONG && segment.iter().any(u8::is_ascii_digit)
 }
 
-/// Whether it may be a word of an API: small letters, and few digits (`v1`, `1.1`, `chat-completions`). A chosen name
-/// (`alice`) is one as well.
+/// Returns true if the segment may be a word of an API: lowercase letters and few digits (`v1`, `1.1`,
+/// `chat-completions`). A chosen name (`alice`) passes as well.
 fn is_plain(segment: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
     segment.split(['-', '_', '.']).all(|word| word.len() <= WORD)

@@ -1,27 +1,27 @@
-//! Kinds of requests that an API refuses although its budget has room: each pauses alone.
+//! Kinds of requests that an API refuses although its quota has room: each kind pauses separately.
 
 use std::{collections::HashMap, time::Duration};
 
 use super::RouteKey;
 use crate::{clock::Instant, limit::Seq};
 
-/// The kinds of requests that pause.
+/// Kinds of requests that pause.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
     paused: HashMap<u32, Pause>,
     suspects: HashMap<u32, Suspect>,
-    /// How many kinds were refused since one was served, each for the first time.
+    /// Kinds refused for the first time since a request was served.
     strangers: u32,
-    /// How often these were too many, since a kind was last found to be refused alone, and when last.
+    /// Number of times that too many kinds were refused since a kind was last found to be refused alone.
     all_refused: u32,
     all_refused_at: Instant,
 }
 
-/// A kind that is refused, while others are served.
+/// A kind that is refused while others are served.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspect {
     refused: u32,
-    /// How many of other kinds were served since.
+    /// Requests of other kinds that were served since.
     others: u32,
 }
 
@@ -29,53 +29,54 @@ struct Suspect {
 struct Pause {
     since: Instant,
     until: Instant,
-    /// How often it was too short, one after the other.
+    /// Consecutive pauses that were too short.
     again: i32,
-    /// The request that tries for all.
+    /// Probe for the whole kind.
     trying: Option<Seq>,
-    /// When the API renews the cap that its answer spoke of, if it did.
+    /// When the API renews the cap that its answer named, if it named one.
     cap: Option<Instant>,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 const A_DAY: Duration = Duration::from_secs(86_400);
-/// A request that tries for all is given this long before another one tries as well.
+/// If a probe stays unanswered this long, another one is sent.
 const TRYING: Duration = Duration::from_secs(2);
-/// After this many refusals of one kind alone, this kind is refused, and not all.
+/// Refusals of one kind, while others are served, that show a limit of this kind.
 const ALONE: u32 = 3;
-/// How many others must have been served meanwhile.
+/// Requests of other kinds that must have been served meanwhile.
 const OTHERS: u32 = 10;
-/// How many kinds are suspected at once.
+/// Maximum number of suspected kinds.
 const SUSPECTS: usize = 8;
-/// After this many kinds were refused in a row, and none served, it is not a matter of kinds. Each time that it was not, half as
-/// many are enough the next time, but no fewer than that.
+/// Number of kinds refused in a row, with none served, after which the kind is not the reason. Each such event halves
+/// the number for the next one, down to [`FEWEST`].
 const STRANGERS: u32 = 16;
 const FEWEST: u32 = 4;
-/// That is forgotten after this.
+/// Such events are forgotten after this time.
 const TOGETHER: Duration = Duration::from_secs(600);
-/// More kinds than this are not told apart any more.
+/// Maximum number of kinds that are told apart.
 const MOST: usize = 256;
 
 // === impl Routes ===
 
 impl Routes {
-    /// Until when requests of this kind pause, if they do.
+    /// End of the pause of this kind, if it pauses.
     pub(super) fn pause(&self, route: &RouteKey) -> Option<Instant> {
         self.paused.get(&route.id()).map(|pause| pause.until)
     }
 
-    /// When the API renews the cap for which requests of this kind pause, if that is the reason.
+    /// When the API renews the cap that makes this kind pause, if a cap is the reason.
     pub(super) fn cap(&self, route: &RouteKey) -> Option<Instant> {
         self.paused.get(&route.id()).and_then(|pause| pause.cap)
     }
 
-    /// The API has said that it renews a cap on requests of this kind, which pause, at `renewed`.
+    /// Records that the API renews the cap on this paused kind at `renewed`.
     pub(super) fn capped(&mut self, route: &RouteKey, renewed: Instant) {
         self.paused.entry(route.id()).and_modify(|pause| pause.cap = Some(renewed));
     }
 
-    /// A request of this kind may leave. If its kind has paused it tries for all of them, which wait a moment longer.
+    /// Records that a request of this kind may leave. In a pause it is the kind's probe, and others wait a moment
+    /// longer.
     pub(super) fn take(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
         if self.paused.is_empty() {
             return;
@@ -85,19 +86,20 @@ impl Routes {
         }
     }
 
-    /// The request `seq` of this kind was not sent after all, or its answer says nothing of its kind: if it was to try, another one may.
+    /// Records that the request `seq` was not sent, or that its answer says nothing about its kind. If it was the
+    /// probe, another one may try.
     pub(super) fn return_unused(&mut self, route: &RouteKey, seq: Seq, now: Instant) {
         if let Some(pause) = self.paused.get_mut(&route.id()).filter(|pause| pause.trying == Some(seq)) {
             (pause.until, pause.trying) = (now, None);
         }
     }
 
-    /// The last instant until which any kind pauses.
+    /// Latest end of all pauses.
     pub(super) fn last_pause(&self) -> Option<Instant> {
         self.paused.values().map(|pause| pause.until).max()
     }
 
-    /// Whether requests of this kind are refused again and again while all others are served. Counts one refusal.
+    /// Counts one refusal. Returns true if this kind is refused repeatedly while all others are served.
     pub(super) fn is_alone(&mut self, route: &RouteKey) -> bool {
         let route = route.id();
         if self.suspects.len() >= SUSPECTS && !self.suspects.contains_key(&route) {
@@ -113,13 +115,13 @@ impl Routes {
         alone
     }
 
-    /// This kind is paced by itself now.
+    /// Forgets this kind, which is now paced separately.
     pub(super) fn forget(&mut self, route: &RouteKey) {
         self.paused.remove(&route.id());
         self.suspects.remove(&route.id());
     }
 
-    /// Whether this kind may pause alone: not if too many do, or if all are refused.
+    /// Returns true if this kind may pause separately: not if too many kinds do, or if all are refused.
     pub(super) fn has_room(&mut self, route: &RouteKey, now: Instant) -> bool {
         if self.paused.contains_key(&route.id()) {
             return true;
@@ -130,8 +132,8 @@ impl Routes {
         self.paused.len() < MOST && self.strangers < self.most_strangers()
     }
 
-    /// A request of this kind, sent at `sent`, was refused, or has used up what its kind has, and is to wait for `wait`, if
-    /// that was said: for how long its kind pauses from now on.
+    /// Records that a request of this kind was refused, or has used up the kind's quota. `wait`: the time that the API
+    /// asked for. Returns how long the kind pauses from now on.
     pub(super) fn refused(
         &mut self,
         route: &RouteKey,
@@ -142,7 +144,7 @@ impl Routes {
         let route = route.id();
         let wait = wait.unwrap_or_default().min(A_DAY);
         match self.paused.get_mut(&route) {
-            // It was under way before.
+            // The request was in flight before the pause.
             Some(pause) if sent < pause.since => None,
             Some(pause) => {
                 let again = (pause.again + 1).min(20);
@@ -170,7 +172,8 @@ impl Routes {
         STRANGERS.checked_shr(self.all_refused).unwrap_or(0).max(FEWEST)
     }
 
-    /// A request of this kind, sent at `sent`, was served: if that was after its pause had begun, it is over.
+    /// Records that a request of this kind was served. Ends the kind's pause if the request was sent after the pause
+    /// had begun.
     pub(super) fn served(&mut self, route: &RouteKey, sent: Instant) {
         let route = route.id();
         self.strangers = 0;

@@ -1,48 +1,48 @@
-//! Which of an API's budgets each kind of request draws on.
+//! Quotas of an API that each kind of request draws on.
 //!
-//! A budget holds for exactly the kinds of requests whose answers report it: GitHub's search has 30 a minute of its
-//! own, and its repositories have nothing to do with that. A kind without an answer yet is taken for what its
-//! neighbours mostly are: those that share the longest prefix of method and path.
+//! A quota holds for exactly the kinds of requests whose answers report it. GitHub's search has 30 a minute of its own,
+//! which its repositories do not share. A kind without an answer yet is treated like most of its neighbours: the kinds
+//! that share the longest prefix of method and path.
 
 use std::collections::HashMap;
 
 use super::RouteKey;
 use crate::limit::Scope;
 
-/// What is known of the kinds of requests.
+/// Known scopes of the kinds of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scopes {
     nodes: HashMap<u32, ScopeNode>,
-    /// All kinds together.
+    /// Majority over all kinds.
     root: Majority,
-    /// How often something turned out otherwise than expected.
+    /// Number of differences between expected and reported scopes.
     version: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ScopeNode {
-    /// What answers to exactly this kind reported, if there were any.
+    /// Scope that answers to exactly this kind reported.
     reported: Option<Scope>,
-    /// What holds for most of the kinds below.
+    /// Majority over the kinds with this prefix.
     below: Majority,
-    /// A kind that has this prefix.
+    /// A kind with this prefix.
     kind: RouteKey,
 }
 
-/// The most frequent of many values, or one of the more frequent ones (Boyer and Moore, 1981).
+/// The most frequent value, or one of the more frequent ones (Boyer and Moore, 1981).
 #[derive(Clone, Copy, Debug, Default)]
 struct Majority {
     scope: Scope,
     lead: u32,
 }
 
-/// How many prefixes are remembered. Beyond, only those that differ from the prefix before them.
+/// Number of prefixes that are stored. Beyond it, only prefixes that differ from the prefix before them stay.
 const MOST: usize = 1024;
 
 // === impl Scopes ===
 
 impl Scopes {
-    /// The budgets that a request of `kind` draws on, as far as is known.
+    /// Quotas that a request of `kind` draws on, as far as is known.
     #[inline]
     pub(super) fn of(&self, kind: &RouteKey) -> Scope {
         if self.nodes.is_empty() { self.root.scope } else { self.known(kind) }
@@ -55,12 +55,12 @@ impl Scopes {
         })
     }
 
-    /// The budgets that answers to exactly this kind reported, if there were any.
+    /// Quotas that answers to exactly this kind reported.
     pub(super) fn reported(&self, kind: &RouteKey) -> Option<Scope> {
         self.nodes.get(&kind.exact())?.reported
     }
 
-    /// An answer to a request of `kind` reports `told`. What it had reported of `instead` is true no more.
+    /// Records that an answer to a request of `kind` reports `told`, which replaces `instead`.
     pub(super) fn hear(&mut self, kind: &RouteKey, told: Scope, instead: Scope) {
         if kind.is_none() {
             return;
@@ -86,10 +86,10 @@ impl Scopes {
         self.version += u64::from(turned);
     }
 
-    /// Forgets what says the same as the prefix before it. Says whether there is room then.
+    /// Removes prefixes with the same scope as the prefix before them. Returns true if there is room then.
     fn make_room(&mut self) -> bool {
         let says_no_more = |(id, node): &(&u32, &ScopeNode)| {
-            // With a credential it is none of its own prefixes: the longest is above it.
+            // The node of a kind with a credential is below all of its prefixes.
             let below = node.kind.prefixes().take_while(|prefix| prefix != *id).count() + 1;
             let below = if **id == node.kind.exact() { usize::from(node.kind.id() == **id) } else { below };
             let mut shorter = node.kind.prefixes().skip(below);
@@ -103,7 +103,7 @@ impl Scopes {
         self.nodes.len() < MOST
     }
 
-    /// There are no such budgets any more.
+    /// Removes quotas that no longer exist.
     pub(super) fn forget(&mut self, gone: Scope) {
         self.version += 1;
         let forget = |majority: &mut Majority| majority.scope = majority.scope.without(gone);
@@ -114,7 +114,7 @@ impl Scopes {
         }
     }
 
-    /// How many kinds report all of `scope`, and how many do not.
+    /// Number of kinds that report all of `scope`, and number of kinds that do not.
     pub(super) fn count(&self, scope: Scope) -> KindCounts {
         let mut kinds = KindCounts::default();
         for reported in self.nodes.values().filter_map(|node| node.reported) {
@@ -127,18 +127,18 @@ impl Scopes {
         kinds
     }
 
-    /// Changes whenever a kind turns out to draw on other budgets than was expected.
+    /// Version that changes when a kind turns out to draw on other quotas than expected.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// What holds for most kinds.
+    /// Scope of most kinds.
     pub(super) fn usual(&self) -> Scope {
         self.root.scope
     }
 }
 
-/// Kinds of requests, by whether they draw on something.
+/// Numbers of kinds, by whether they draw on a scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct KindCounts {
     pub(super) with: usize,
@@ -148,7 +148,7 @@ pub(super) struct KindCounts {
 // === impl Majority ===
 
 impl Majority {
-    /// Says whether that turns it.
+    /// Counts one value. Returns true if that changes the majority.
     fn vote(&mut self, scope: Scope) -> bool {
         if scope == self.scope {
             self.lead = self.lead.saturating_add(1);

@@ -1,10 +1,10 @@
-//! What a lane does when it is served, or the upstream fails.
+//! Learning from requests that are served, and from upstream failures.
 
 use super::{Changes, Learned, LearnedChange, Observation, Reason, answered};
 use crate::{clock::Instant, limit::Seq};
 
 impl Learned {
-    /// A pause is over: not all that wait leave at once.
+    /// Ends a pause, and limits how many queued requests leave at once.
     pub(super) fn open(&mut self, changes: &mut Changes) {
         self.waits = 0;
         self.kinds.opened();
@@ -31,14 +31,14 @@ impl Learned {
 
     pub(super) fn fail(&mut self, now: Instant, seq: Seq, changes: &mut Changes) {
         if !self.answered {
-            // Its name may be wrong, and the log should tell so soon.
+            // The upstream's name may be wrong, and the log should show that soon.
             return;
         }
         let probe = self.gate.is_probe(seq) && self.is_broken();
         let pause = self.breaker.as_mut().and_then(|breaker| breaker.failed(now, probe));
         match pause {
             Some(pause) => self.close(now, pause, Reason::Breaker, changes),
-            // What it was to find out, it has: the API answers, or is not reached, but it does not ask for a pause.
+            // The probe has its result: the upstream fails, but the API no longer asks for a pause.
             None if self.gate.served(seq) => self.open(changes),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! How long the window of a budget is: measured by our own departures, where answers do not say so.
+//! Estimates the length of a quota's window from our own send times, if answers do not report it.
 
 mod bucket;
 mod fleet;
@@ -12,104 +12,105 @@ use self::lengths::{LATE, SECOND, at_most, is_all, round, tolerance, usual_withi
 use super::ledger::SentLog;
 use crate::{clock::Instant, hint::Bucket};
 
-/// What is known about the length of one budget's window.
+/// Estimate of the length of one quota's window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindowEstimator {
     known: Option<Duration>,
     shape: Shape,
-    /// The least that was used of late, and the time until the reset that was said with it.
+    /// Lowest recent use, and the reported time until the reset with it.
     first: Option<(f64, Duration)>,
-    /// Whether it was seen how the allowance comes back.
+    /// True if it was seen how the quota is replenished.
     seen: bool,
-    /// The present window, as far as its beginning was seen.
+    /// Present window, if its start was seen.
     present: Option<Start>,
-    /// When the present window is over, as was said last before that, and when the one before it was.
+    /// Last reported end of the present window, and end of the window before.
     ends: Option<Instant>,
     before_ended: Option<Instant>,
-    /// The longest time until a reset that was said, and when the first was.
+    /// Longest reported time until a reset, and when the first one was reported.
     longest: Option<(Duration, Instant)>,
-    /// What was said of its length is not true; and it is all that is known, as no window was seen to begin with as much left.
+    /// True if the reported length is wrong: no window was seen to begin with that much time left.
     doubted: bool,
     documented: bool,
-    /// The share of a bucket that must be used for its length to be measured again: what it was last, nearly.
+    /// Share of a bucket that must be used for another measurement: nearly the share at the last one.
     share: f64,
-    /// One was seen of which nothing was used before, so that the longest time is all of it.
+    /// True if a window was seen from its first request on, so that the longest time is its length.
     fresh: bool,
-    /// There was a refusal that a longer one explains.
+    /// True if a refusal was explained by a longer window.
     refuted: bool,
-    /// What was told in whole seconds and is known for that, though it may be a second less; and whether fractions are told.
+    /// Length that was reported in whole seconds and taken as it is, though it may be a second less; and whether the
+    /// API reports fractions.
     as_told: Option<Duration>,
     fractions: bool,
-    /// A shorter length that was seen once, and whether a longer one was.
+    /// Shorter length that was seen once, and whether a longer one was.
     shorter: Option<Duration>,
     longer: bool,
-    /// How many windows, one after the other, have been over when they were expected to be.
+    /// Consecutive windows that ended when expected.
     kept: u8,
-    /// How often a part of it has come back, more or less: see [`slides`](Self::slides).
+    /// Number of partial replenishments, reduced by evidence against them: see [`slides`](Self::slides).
     rises: u8,
-    /// When the last request left that was answered.
+    /// Send time of the latest answered request.
     latest: Instant,
-    /// What another member of the fleet has told of it last.
+    /// Last report of another member of the fleet.
     of_fleet: Option<(Duration, Return)>,
 }
 
-/// When a window began, and how long it was to last, as its answers said.
+/// Start of a window, and its length as its answers reported it.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     at: Instant,
     length: Duration,
-    /// When the first request left that was seen to be in it, and when it was answered.
+    /// Send and answer times of the first request that was seen to be in the window.
     seen: Instant,
     answered: Instant,
-    /// How much was used of it then.
+    /// Usage at that time.
     used: f64,
 }
 
-/// How an allowance comes back.
+/// How a quota is replenished.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Shape {
-    /// Not known yet, or each part of it a window after it was spent, or all at once: the reset is no later the more is
-    /// used.
+    /// Unknown yet, or each part one window after its use, or everything at once. The reset does not move away with
+    /// more use.
     #[default]
     Window,
-    /// The more was used, the later the reset was: perhaps a bucket, of between `least` and `most` seconds. The next
-    /// resets have to confirm it.
+    /// The reset moves away with more use: perhaps a bucket that refills in `least` to `most` seconds. Further resets
+    /// have to confirm it.
     Growing { used: f64, least: f64, most: f64 },
-    /// Little by little: the reset is when all of it is back, and the later the more is used. `odd` counts how often it was
-    /// not, in a row.
+    /// Continuous refill: the reset is when the bucket is full, so it moves away with more use. `odd` counts
+    /// consecutive observations against it.
     Bucket { odd: u8 },
 }
 
-/// When what was used comes back.
+/// When the used amount is replenished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Return {
     /// All of it at the reset.
     AtReset,
-    /// In parts, each a window after it was used, and another sender may use it then.
+    /// In parts, each one window after its use, when another sender may use it.
     InParts,
-    /// All the time, as much in each second.
+    /// Continuously, the same amount each second.
     Refill,
 }
 
-/// As good as nothing is used of a window that has just begun.
+/// Usage up to which a window counts as just begun.
 const FEW: f64 = 2.0;
-/// How many parts that came back show that not all of it does at once.
+/// Number of partial replenishments that show that the quota is not replenished all at once.
 const SLIDES: u8 = 4;
-/// How many windows that ended in time tell more of their length than a single answer does.
+/// Number of windows ending in time that outweigh a single answer.
 const KEPT: u8 = 3;
-/// Ends that are told in whole seconds, and by two clocks, are those of two windows if they are further apart.
+/// Distance above which two ends, reported in whole seconds and by two clocks, belong to different windows.
 pub(super) const APART: Duration = Duration::from_secs(2);
 
 // === impl WindowEstimator ===
 
 impl WindowEstimator {
-    /// The estimate for a budget of the same name with another limit: its allowance comes back in the same way.
+    /// Estimate for a quota of the same name with another limit: it is replenished in the same way.
     pub(super) fn like(other: &Self) -> Self {
         Self { shape: other.shape, seen: other.seen, rises: other.rises, ..Self::default() }
     }
 
-    /// How long the window is, after an answer that came at `answered` has said this to a request that left at `sent`.
-    /// `ledger` has the requests that draw on the budget.
+    /// Applies a report and returns the window length. The answer arrived at `answered`, for a request that left at
+    /// `sent`. `ledger` has the requests that draw on the quota.
     pub(super) fn hear(
         &mut self,
         bucket: &Bucket,
@@ -125,13 +126,13 @@ impl WindowEstimator {
         };
         let used = limit - remaining;
         self.latest = self.latest.max(sent);
-        // Answers of the next one may come before the first that shows that it has begun.
+        // Answers of the next window may arrive before the first one that shows its start.
         let is_next = |ends: &Instant| *ends <= answered + APART && sent + left > *ends + APART;
         self.ends = self.ends.filter(is_next).or(Some(sent + left));
         let whole = bucket.coarse || left.subsec_nanos() == 0;
         self.fractions |= !whole;
         let blur = tolerance(left, whole);
-        // How it comes back is the others' to say as long as only they have seen a beginning.
+        // While only other members have seen a start, their report decides how the quota is replenished.
         if self.fresh || self.of_fleet.is_none_or(|(_, returns)| returns == Return::Refill) {
             self.look_closer(limit, used, left, blur, bucket.refills);
         }
@@ -143,15 +144,15 @@ impl WindowEstimator {
             self.present = began.zip(length).map(|(at, length)| Start { at, length, seen: sent, answered, used });
         }
         if let Some(told) = told.filter(|_| !bucket.refills) {
-            // A window that begins with so little left of it is not as long as the provider's documentation says.
+            // A window that begins with so little time left is shorter than documented.
             let short = length.is_some_and(|length| length + blur < told / 2);
-            // It has begun since the one before was over.
+            // The window began after the end of the window before.
             let most = self.before_ended.filter(|ended| *ended <= sent + blur).map(|ended| (sent + left).since(ended));
             let most = most.filter(|most| *most + blur < told / 2);
             let refuted = self.is_of_others() && (fresh && short || most.is_some());
             if refuted && !self.doubted {
                 (self.known, self.shorter) = (None, None);
-                // What others of a fleet have used may be of the one before.
+                // The use of other members of the fleet may belong to the window before.
                 length = length.map(|length| most.map_or(length, |most| length.min(most)));
             }
             self.doubted = left < told / 2 && (self.doubted || refuted || self.known.is_none() && short);
@@ -171,12 +172,12 @@ impl WindowEstimator {
         self.known
     }
 
-    /// How long the window is, as far as is known.
+    /// Window length, as far as is known.
     pub(super) fn known(&self) -> Option<Duration> {
         self.known
     }
 
-    /// When what was used comes back.
+    /// When the used amount is replenished.
     pub(super) fn returns(&self) -> Return {
         if self.refills() {
             Return::Refill
@@ -187,45 +188,45 @@ impl WindowEstimator {
         }
     }
 
-    /// Whether the allowance comes back little by little.
+    /// Returns true if the quota refills continuously.
     pub(super) fn refills(&self) -> bool {
         matches!(self.shape, Shape::Bucket { .. })
     }
 
-    /// When the first request left that was seen to be in the present window.
+    /// Send time of the first request that was seen to be in the present window.
     pub(super) fn seen(&self) -> Option<Instant> {
         self.present.map(|present| present.seen)
     }
 
-    /// When the present window began, if that is known.
+    /// Start of the present window, if it is known.
     pub(super) fn began(&self) -> Option<Instant> {
         self.present.map(|present| present.at)
     }
 
-    /// When the present one of these windows is over, at the latest: others may have begun it before us, and the API counts
-    /// a request when it has come.
+    /// Latest end of the present window. Others may have begun it before us, and the API counts a request when it
+    /// arrives.
     pub(super) fn ends_by(&self, window: Duration) -> Instant {
         self.present.filter(|_| !self.refills()).map_or(Instant::FAR, |present| present.answered + window)
     }
 
-    /// Whether the length is what is documented, while no window was seen to begin: others may have begun the present one long
-    /// before us.
+    /// Returns true if the length is only documented, because no window was seen to begin. Others may have begun the
+    /// present window long before us.
     pub(super) fn is_of_others(&self) -> bool {
         self.documented && !self.refills() && !self.slides()
     }
 
-    /// Whether the allowance comes back in parts, and not all at once.
+    /// Returns true if the quota is replenished in parts, not all at once.
     pub(super) fn slides(&self) -> bool {
         self.rises >= SLIDES
     }
 
-    /// A part of the allowance has come back.
+    /// Records that a part of the quota was replenished.
     pub(super) fn risen(&mut self) {
         self.rises = (self.rises + 1).min(SLIDES * 2);
     }
 
-    /// A request that left at `sent` and was answered at `answered` is the first that is seen of another window: `used` are
-    /// used of it, and so much time is `left`. A window that is over before its time, twice, is shorter than was thought.
+    /// Records the start of another window. The first request seen in it left at `sent`, with `used` in use and `left`
+    /// until the reset. A window that ends early twice is shorter than estimated.
     pub(super) fn restarted(
         &mut self,
         limit: f64,
@@ -237,13 +238,14 @@ impl WindowEstimator {
     ) {
         self.before_ended = self.ends.take();
         let at = ledger.began(used, sent).unwrap_or(sent);
-        // How much of it others of a fleet have used already is not known: it began after what was answered before it.
+        // The share that other members of the fleet have used is unknown, but the window began after the last answer
+        // before it.
         let at = if ledger.is_shared() { at.max(self.latest.min(sent)) } else { at };
         let length = left.map_or(Duration::MAX, |left| (sent + left).since(at));
         let Some(before) = self.present.replace(Start { at, length, seen: sent, answered, used }) else { return };
         let (lasted, Some(known)) = (at.since(before.at), self.known) else { return };
         self.kept = if lasted <= known.mul_f64(1.5) { self.kept.saturating_add(1) } else { 0 };
-        // A log of that length would still have what was sent from here before. Of a fleet's others nothing is known.
+        // A log of that length would still contain our earlier requests. Requests of other members are unknown.
         let forgets = used + 2.0 + limit / 10.0 / ledger.of_all(1) < ledger.since(sent - known) as f64;
         if forgets {
             self.rises = self.rises.saturating_sub(2);
@@ -252,7 +254,8 @@ impl WindowEstimator {
         }
         if lasted >= known.mul_f64(0.93) || !forgets {
             self.shorter = None;
-            // Its last request left so long after the answer to its first one: that is how long it was at least.
+            // The last request of the window left this long after the answer to its first one: that is its minimum
+            // length.
             let proven = self.latest.min(sent).since(before.answered);
             let longest = self.longest.map_or(Duration::ZERO, |(longest, _)| longest);
             let fresh = used.max(before.used) <= FEW;
@@ -266,7 +269,7 @@ impl WindowEstimator {
             return;
         }
         self.longer = false;
-        // Alike, or the same usual window fits into both: it begins with the first request.
+        // Similar lengths, or the same common window fits both: the window begins with the first request.
         let fits = |length: Duration| usual_within(Duration::ZERO, length.mul_f64(1.02));
         let alike = |other: &Duration| {
             lasted.abs_diff(*other) <= lasted / 10 + Duration::from_millis(50) || fits(lasted) == fits(*other)
@@ -277,17 +280,17 @@ impl WindowEstimator {
                 let least = before.length.saturating_sub(LATE);
                 let least = if least < most { least } else { most.mul_f64(0.7) };
                 (self.known, self.kept) = (Some(usual_within(least, most.mul_f64(1.02)).unwrap_or(most)), KEPT);
-                // Of what is documented no beginning was seen, or it would say so.
+                // For the documented length no start was seen, or an answer would have reported the length.
                 self.doubted |= self.documented;
             }
             None => self.shorter = Some(lasted),
         }
     }
 
-    /// Learns the length of a window: `left` of it is still to come, in `whole` seconds from now on perhaps, and it is as long
-    /// as `length` if all of it is ours.
+    /// Learns the window length. `left`: time until the reset, perhaps in `whole` seconds; `length`: length if all of
+    /// the use is ours.
     fn measure(&mut self, left: Duration, length: Option<Duration>, sent: Instant, whole: bool) {
-        // Unless something else has been learned of it since.
+        // Skipped if another length was learned since.
         if self.fractions && self.as_told.take().is_some_and(|told| self.known == Some(told)) {
             self.known = self.known.map(round);
         }
@@ -297,18 +300,18 @@ impl WindowEstimator {
         let (longest, heard) = (*longest, sent.since(*since));
         match self.known {
             None => {
-                // What was told of for a whole window has shown nearly all of it.
+                // Reports for a whole window have shown nearly all of it.
                 let length = length.map(|length| if first { length } else { length.min(longest) });
                 let length = length.filter(|_| first || heard >= longest || length == Some(longest));
                 let as_told = length.filter(|length| whole && is_all(left, *length) && round(*length) != left);
                 self.as_told = as_told.map(|_| left);
                 self.known = self.as_told.or(length.map(round));
             }
-            // No more can be left of a window than all of it.
+            // The remaining time cannot exceed the window.
             Some(known) if left > at_most(known) && !self.is_in_time(known, sent) => {
                 (self.known, self.shorter, self.kept) = (Some(round(left)), None, 0);
             }
-            // A usual one that is longer was concluded, but no answer tells of so much: the whole seconds may be cut off.
+            // A longer common window was concluded, but no answer reports that much: the seconds may be truncated.
             Some(known) if self.fresh && !self.refuted && heard >= known * 3 && longest + SECOND < known => {
                 self.known = Some(longest + SECOND);
             }
@@ -316,19 +319,19 @@ impl WindowEstimator {
         }
     }
 
-    /// Whether windows have been as long as is `known`, and the one that a request left in at `sent` is not longer: its
-    /// answer may have taken its time from a clock that was late (uvicorn's `Date` is, under load), or its reset is wrong.
+    /// Returns true if windows have lasted as long as `known`, and the window of the request at `sent` does not last
+    /// longer. A longer report may come from a slow clock (uvicorn's `Date` under load) or a wrong reset.
     fn is_in_time(&self, known: Duration, sent: Instant) -> bool {
         self.kept >= KEPT && self.present.is_some_and(|present| sent.since(present.seen) <= at_most(known))
     }
 
-    /// A request was refused though there was room in a window of that length: perhaps it is as long as was said.
+    /// Records a refusal although a window of that length had room: the window may be as long as reported.
     pub(super) fn contradicted(&mut self) {
         let longer = self.longest.map(|(longest, _)| longest).filter(|_| !self.refills());
         if let (Some(known), Some(longer)) = (self.known, longer)
             && longer > known.mul_f64(1.1)
         {
-            // A usual one, unless that is what was contradicted. What tells fractions may be a second late.
+            // Takes a common window, unless the refusal contradicts it. Reports with fractions may be a second late.
             let usual = round(longer);
             let longer = if usual > known || self.fractions { usual.max(known) } else { longer };
             (self.known, self.refuted) = (Some(longer), true);

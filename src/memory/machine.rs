@@ -1,15 +1,15 @@
-//! The memory that the system lets this process take, and what it takes. Nothing is known outside of Linux.
+//! Memory that the system grants this process, and memory that it uses. Unknown outside of Linux.
 
 use std::{fs, path::Path};
 
-/// A process in a container shares its limit with hardly anything.
+/// Share of a container's limit, as hardly any other process uses it.
 const PERCENT_OF_CGROUP: u64 = 75;
-/// A proxy is one of many programs of its machine.
+/// Share of the machine's memory, as other programs use it too.
 const PERCENT_OF_MACHINE: u64 = 50;
-/// The bound where the system does not say how much memory it has.
+/// Bound if the system does not report its memory.
 const OTHERWISE_BYTES: u64 = 1 << 30;
 
-/// The default of `max-memory`: a part of the limit of the control group, or of the machine's memory if that is less.
+/// Default of `max-memory`: a share of the control group's limit, or of the machine's memory if that is less.
 pub fn default_bytes() -> u64 {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| kib(&text, "MemTotal:"));
@@ -19,21 +19,22 @@ pub fn default_bytes() -> u64 {
     parts.into_iter().flatten().min().unwrap_or(OTHERWISE_BYTES)
 }
 
-/// The resident memory of this process.
+/// Resident memory of this process.
 pub(super) fn resident_bytes() -> Option<u64> {
     kib(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The value of the line `name` of a file in `/proc`, which is in KiB.
+/// Value of the line `name` of a file in `/proc`, converted from KiB.
 fn kib(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().trim_end_matches("kB").trim_end().parse().ok().map(|kib: u64| kib * 1024)
 }
 
-/// The smallest limit of the control groups that `own`, the text of `/proc/self/cgroup`, names, and of the groups above.
+/// Smallest limit of the control groups that `own`, the text of `/proc/self/cgroup`, names, and of the groups above.
 ///
 /// Version 2 has one hierarchy, `0::/path`, with `memory.max`; version 1 has one for memory, `N:memory:/path`, with
-/// `memory.limit_in_bytes` (man 7 cgroups). Inside a container the path may be that of the host: the root holds then.
+/// `memory.limit_in_bytes` (man 7 cgroups). Inside a container the path may be the host's; the root's limit counts
+/// then.
 fn cgroup_bytes(own: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let lines = own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');

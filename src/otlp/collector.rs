@@ -28,13 +28,13 @@ use crate::{
     tls::TlsClient,
 };
 
-/// The largest answer that is read: it has a sentence at most.
+/// Largest answer that is read: an answer has a sentence at most.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("andante/", env!("CARGO_PKG_VERSION")));
 
-/// The place that one signal is sent to, and the connection to it, while there is one.
+/// The endpoint of one signal, and the connection to it, while there is one.
 pub(super) struct Collector {
     endpoint: OtlpEndpoint,
     dialer: Dialer,
@@ -45,10 +45,10 @@ pub(super) struct Collector {
 
 type Connection = SendRequest<Full<Bytes>>;
 
-/// Why an export was not taken.
+/// Failure of an export.
 #[derive(Debug)]
 pub(super) struct ExportFailure {
-    /// Whether it may be taken later (OTLP, *Failures*).
+    /// True if the collector may accept the export later (OTLP, *Failures*).
     pub(super) is_retryable: bool,
     pub(super) error: BoxError,
 }
@@ -60,12 +60,12 @@ impl Collector {
         Self { endpoint, dialer, tls, timeout, connection: None }
     }
 
-    /// Where it is, without credentials.
+    /// Address of the collector, without credentials.
     pub(super) fn name(&self) -> String {
         self.endpoint.to_string()
     }
 
-    /// Sends `body`. Returns how many of the spans or data points in it were rejected.
+    /// Sends `body`. Returns the number of rejected spans or data points.
     pub(super) async fn export(&mut self, body: Bytes) -> Result<u64, ExportFailure> {
         let later = |error: BoxError| ExportFailure { is_retryable: true, error };
         let sent = timeout(self.timeout, self.send(body)).await;
@@ -73,7 +73,7 @@ impl Collector {
             sent.map_err(|_| later("no answer in time".into())).and_then(|done| done.map_err(later))?;
         let (head, body) = answer.into_parts();
         let read = timeout(self.timeout, Limited::new(body, MAX_ANSWER_BYTES).collect()).await;
-        // The status decides. A body that breaks off, stalls or is too long only has no details.
+        // The status decides. A body that breaks off, stalls or is too long only lacks details.
         let mut answer = Bytes::new();
         if let Ok(Ok(whole)) = read {
             answer = whole.to_bytes();
@@ -84,7 +84,7 @@ impl Collector {
             let is_retryable = matches!(status.as_u16(), 429 | 502..=504);
             return Err(ExportFailure { is_retryable, error: format!("it answered {status}").into() });
         }
-        // An answer in another format says no less: it was taken.
+        // An answer in another format still means that the export was accepted.
         let rejected = ExportAnswer::decode(answer).unwrap_or_default().partial_success.unwrap_or_default().rejected;
         Ok(rejected.try_into().unwrap_or_default())
     }
@@ -94,7 +94,7 @@ impl Collector {
         self.connection = None;
     }
 
-    /// Sends `body`. Returns the answer, and the connection that it comes on.
+    /// Sends `body`. Returns the answer and its connection.
     async fn send(&mut self, body: Bytes) -> Result<(Connection, Response<Incoming>), BoxError> {
         let mut connection = match self.connection.take().filter(|connection| connection.is_ready()) {
             Some(connection) => connection,
@@ -116,7 +116,7 @@ impl Collector {
     fn request(&self, body: Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
-        // The path was one of a URL.
+        // The path was part of a valid URL.
         *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
         let fields = request.headers_mut();
         fields.extend(self.endpoint.headers.clone());
@@ -134,7 +134,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Its errors are those of the request on it.
+    // Errors of the connection are reported by the request on it.
     tokio::spawn(connection);
     sender.ready().await?;
     Ok(sender)

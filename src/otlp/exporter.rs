@@ -31,13 +31,13 @@ use crate::{
     trace::{Span, Tracer},
 };
 
-/// First and longest pause before an export that failed is tried again.
+/// First and longest pause before a failed export is retried.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long the end of the process waits for the last export: a collector that hangs must not hold a command up.
+/// Time that the end of the process waits for the last export: a hanging collector must not delay a command.
 const LAST_EXPORT: Duration = Duration::from_secs(3);
 
-/// Exports by a configuration, once it is started.
+/// A configured exporter, before it is started.
 pub struct Exporter {
     config: OtlpConfig,
     metrics: Metrics,
@@ -51,11 +51,11 @@ pub struct Exporting {
     tasks: JoinSet<()>,
 }
 
-/// Spans by what became of them.
+/// Counters of spans, by outcome.
 #[derive(Clone)]
 struct Counters(IntCounterVec);
 
-/// Sends batches of spans.
+/// Task that sends batches of spans.
 struct SpanTask {
     collector: Collector,
     outage: Outage,
@@ -67,7 +67,7 @@ struct SpanTask {
     delay: Duration,
 }
 
-/// Sends all metrics.
+/// Task that sends all metrics.
 struct MetricTask {
     collector: Collector,
     outage: Outage,
@@ -80,7 +80,7 @@ struct MetricTask {
 // === impl Exporter ===
 
 impl Exporter {
-    /// An exporter by `config`, and the tracer whose spans it exports, if it exports any.
+    /// Exporter for `config`, and the tracer of its spans if it exports any.
     pub fn new(config: OtlpConfig, metrics: &Metrics) -> (Self, Option<Arc<Tracer>>) {
         let counters = Counters::new();
         metrics.register(Box::new(counters.0.clone()));
@@ -128,9 +128,9 @@ impl Exporter {
 // === impl Exporting ===
 
 impl Exporting {
-    /// Sends what is left, for a moment at most.
+    /// Sends the remaining data, with a short timeout.
     pub async fn finish(mut self) {
-        // Tasks that have ended need not be told.
+        // Ended tasks need no signal.
         let _ = self.stop.send(true);
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(LAST_EXPORT, ended).await.is_err() {
@@ -175,18 +175,19 @@ impl SpanTask {
         }
     }
 
-    /// Waits for a span, and then for others, until the batch is full or they take too long. What has come stays in
-    /// `batch` if this is dropped.
+    /// Collects spans until the batch is full or the delay is over. If this future is dropped, received spans stay in
+    /// `batch`.
     async fn fill(&mut self, batch: &mut Vec<Span>) {
         self.spans.recv_many(batch, self.batch).await;
         let more = async {
             while batch.len() < self.batch && self.spans.recv_many(batch, self.batch - batch.len()).await > 0 {}
         };
-        // What has come by then is a batch.
+        // The spans that arrived by then are a batch.
         let _ = timeout(self.delay, more).await;
     }
 
-    /// Sends a batch, again and again if that may help, until it is taken; once if the process is about to end.
+    /// Sends a batch, with retries if they may help, until it is accepted. Sends it once if the process is about to
+    /// end.
     async fn export(&mut self, batch: Vec<Span>, stopped: &mut watch::Receiver<bool>) {
         if batch.is_empty() {
             return;
@@ -239,7 +240,7 @@ impl MetricTask {
     async fn export(&mut self) {
         let counted = Counted { since: self.since, until: self.clock.time_of_day() };
         let (metrics, resource) = (self.metrics.clone(), self.resource.clone());
-        // On a thread of its own: thousands of lanes take a moment to count.
+        // On a thread of its own, because counting thousands of lanes takes a moment.
         let encoded =
             tokio::task::spawn_blocking(move || metric_data::encode(&resource, counted, &metrics.gather())).await;
         let Ok(body) = encoded else { return };
@@ -249,7 +250,7 @@ impl MetricTask {
                 self.outage.on_failure(&self.collector.name(), &in_one_line(&*failure.error));
             }
         }
-        // The collector may close it in the meantime, and an export that meets that would be lost.
+        // The collector may close the connection meanwhile, and the next export on it would be lost.
         self.collector.disconnect();
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of OTLP that andante sends and reads, with the fields that it uses
+//! Messages of OTLP that andante sends and reads, with the fields that it uses
 //! (<https://github.com/open-telemetry/opentelemetry-proto>, version 1.9).
 
 use prost::{Message, Oneof};
@@ -172,7 +172,7 @@ pub(super) struct Resource {
     pub(super) attributes: Vec<KeyValue>,
 }
 
-/// The code that makes the spans or metrics.
+/// The code that produces the spans or metrics.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Scope {
     #[prost(string, tag = "1")]
@@ -205,7 +205,7 @@ pub(super) enum AnyValueKind {
     Number(f64),
 }
 
-/// Body of an answer, of which only rejections matter: spans and data points have the same place.
+/// Body of an answer. Only its rejections are read: spans and data points have the same field number.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportAnswer {
     #[prost(message, optional, tag = "1")]

@@ -1,4 +1,4 @@
-//! Metrics in the words of OTLP. Their names are those of `/metrics`, so that one dashboard shows both.
+//! Metrics in OTLP. They have the same names as in `/metrics`, so that one dashboard shows both.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::clock::nanos;
 
 const CUMULATIVE: i32 = 2;
 
-/// When counting began, and when the numbers were read: since 1970.
+/// When counting began, and when the numbers were read, since 1970.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     pub(super) since: Duration,
     pub(super) until: Duration,
 }
 
-/// The body of a request that exports `families`.
+/// Body of a request that exports `families`.
 pub(super) fn encode(resource: &Resource, counted: Counted, families: &[MetricFamily]) -> Vec<u8> {
     let metrics = families.iter().map(|family| metric(counted, family)).collect();
     let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics }];
@@ -51,7 +51,7 @@ fn metric(counted: Counted, family: &MetricFamily) -> Metric {
     Metric { unit: unit(&name).to_owned(), description: family.help().to_owned(), name, data: Some(data) }
 }
 
-/// The unit in a name, as UCUM writes it.
+/// Unit in a metric's name, in UCUM notation.
 fn unit(name: &str) -> &'static str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     if name.ends_with("_seconds") {
@@ -72,7 +72,8 @@ fn point(counted: Counted, metric: &proto::Metric, value: f64) -> NumberPoint {
     }
 }
 
-/// Prometheus' buckets count what the smaller ones have as well; these count each once, and have one without a bound.
+/// Converts a histogram: Prometheus' buckets are cumulative; OTLP's count each value once, and one bucket has no upper
+/// bound.
 fn histogram_point(counted: Counted, metric: &proto::Metric) -> HistogramPoint {
     let histogram = metric.get_histogram();
     let buckets = || histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());

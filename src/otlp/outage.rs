@@ -6,15 +6,15 @@ use tracing::{info, warn};
 
 use crate::clock::{Clock, Instant};
 
-/// How often people are told that a collector is down.
+/// Interval of log lines while a collector is down.
 const TELL_EVERY: Duration = Duration::from_secs(300);
 
-/// Logs the outages of one signal: the other may go elsewhere, or be taken by the same collector.
+/// Outage log of one signal: the other signal may go elsewhere, or be accepted by the same collector.
 pub(super) struct Outage {
     clock: Clock,
     /// `traces` or `metrics`.
     signal: &'static str,
-    /// When the outage was logged last; `None` while exports are taken.
+    /// When the outage was logged last; `None` while exports are accepted.
     logged: Option<Instant>,
 }
 
@@ -25,7 +25,7 @@ impl Outage {
         Self { clock, signal, logged: None }
     }
 
-    /// An export to `collector` has failed.
+    /// Records that an export to `collector` has failed.
     pub(super) fn on_failure(&mut self, collector: &str, error: &str) {
         let now = self.clock.now();
         if self.logged.is_some_and(|logged| now.since(logged) < TELL_EVERY) {
@@ -41,7 +41,7 @@ impl Outage {
         );
     }
 
-    /// An export to `collector` has been taken.
+    /// Records that an export to `collector` was accepted.
     pub(super) fn on_success(&mut self, collector: &str) {
         if self.logged.take().is_some() {
             info!(collector, "{} are exported again", self.signal);

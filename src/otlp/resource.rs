@@ -1,13 +1,13 @@
-//! Description of this process, which stands before whatever it exports.
+//! Description of this process, which precedes everything that it exports.
 
 use super::messages::{KeyValue, Resource, Scope};
 
-/// Attributes of this process: the configured ones, and its own where those are silent
+/// Attributes of this process: the configured ones, and defaults for the rest
 /// (<https://opentelemetry.io/docs/specs/semconv/resource/>).
 pub(super) fn resource(configured: &[(String, String)]) -> Resource {
     let own = [
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-        // Several andantes on a machine export the same counters.
+        // Several instances on a machine export the same counters.
         ("service.instance.id", format!("{:032x}", fastrand::u128(..))),
         ("process.pid", std::process::id().to_string()),
         ("telemetry.sdk.name", "andante".to_owned()),
@@ -19,7 +19,7 @@ pub(super) fn resource(configured: &[(String, String)]) -> Resource {
     Resource { attributes: configured.chain(own.map(|(name, value)| KeyValue::text(name, value))).collect() }
 }
 
-/// andante itself.
+/// Instrumentation scope: andante itself.
 pub(super) fn scope() -> Scope {
     Scope { name: "andante".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }

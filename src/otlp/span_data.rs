@@ -1,4 +1,4 @@
-//! Spans in the words of OTLP.
+//! Spans in OTLP.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::{
     trace::{self, SpanKind, Value},
 };
 
-/// The version of the semantic conventions that the names of attributes are from.
+/// Version of the semantic conventions that define the attribute names.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 const ERROR: i32 = 2;
 
-/// The body of a request that exports `spans`. The clock of their times began at `epoch`, since 1970.
+/// Body of a request that exports `spans`. Their clock began at `epoch`, since 1970.
 pub(super) fn encode(resource: &Resource, epoch: Duration, spans: &[trace::Span]) -> Vec<u8> {
     let spans = spans.iter().map(|span| message(epoch, span)).collect();
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];

@@ -1,4 +1,4 @@
-//! The W3C trace context as the field `traceparent` has it (<https://www.w3.org/TR/trace-context/>).
+//! The W3C trace context in the field `traceparent` (<https://www.w3.org/TR/trace-context/>).
 
 use std::{fmt, num::NonZeroU64};
 
@@ -15,13 +15,13 @@ pub struct SpanId(NonZeroU64);
 pub struct TraceContext {
     /// The trace.
     pub trace: TraceId,
-    /// The span, which is the parent of those that its context is passed to.
+    /// The span, which is the parent of the spans that receive this context.
     pub span: SpanId,
-    /// The flags that the specification knows.
+    /// Flags that the specification defines.
     pub flags: u8,
 }
 
-/// Error of a `traceparent` that is malformed: its trace ends here, and another begins.
+/// Error of a malformed `traceparent`: its trace ends here, and another begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no valid traceparent")]
 pub struct BadTraceContext;
@@ -41,12 +41,12 @@ impl TraceId {
         Self(fastrand::u128(1..))
     }
 
-    /// Its bytes, the highest first.
+    /// Bytes of the id, the highest first.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// The lower half, which samplers by ratio decide by.
+    /// Lower half, which samplers by ratio use.
     pub(super) fn lower_half(self) -> u64 {
         self.0 as u64
     }
@@ -72,7 +72,7 @@ impl SpanId {
         Self(NonZeroU64::new(fastrand::u64(1..)).expect("the range begins with 1"))
     }
 
-    /// Its bytes, the highest first.
+    /// Bytes of the id, the highest first.
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.get().to_be_bytes()
     }
@@ -93,7 +93,7 @@ impl fmt::Debug for SpanId {
 // === impl TraceContext ===
 
 impl TraceContext {
-    /// Reads a `traceparent` (§3.2). Higher versions may have more behind a further hyphen; version ff is none.
+    /// Parses a `traceparent` (§3.2). Higher versions may have more fields after another hyphen; version ff is invalid.
     pub fn parse(field: &[u8]) -> Result<Self, BadTraceContext> {
         Self::read(field).ok_or(BadTraceContext)
     }
@@ -111,7 +111,7 @@ impl TraceContext {
         Some(Self { trace: TraceId(trace), span: SpanId(span), flags: flags & (SAMPLED | RANDOM) })
     }
 
-    /// The context of a new span in the trace of `parent`, or in a new one. `is_sampled` is told the trace.
+    /// Context of a new span in the trace of `parent`, or in a new trace. `is_sampled` decides for the trace.
     pub(super) fn child_of(parent: Option<&Self>, is_sampled: impl FnOnce(TraceId) -> bool) -> Self {
         let trace = parent.map_or_else(TraceId::random, |parent| parent.trace);
         let random = parent.map_or(0, |parent| parent.flags & RANDOM);
@@ -119,7 +119,7 @@ impl TraceContext {
         Self { trace, span: SpanId::random(), flags: random | sampled }
     }
 
-    /// The context as `traceparent` has it.
+    /// Formats the context as a `traceparent`.
     pub fn to_field(&self) -> [u8; 55] {
         let mut field = *b"00-00000000000000000000000000000000-0000000000000000-00";
         write_hex(&mut field[3..35], &self.trace.to_bytes());
@@ -128,20 +128,20 @@ impl TraceContext {
         field
     }
 
-    /// Whether the span is recorded.
+    /// Returns true if the span is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 }
 
-/// As `traceparent` has it.
+/// Format of `traceparent`.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(std::str::from_utf8(&self.to_field()).expect("digits and hyphens"))
     }
 }
 
-/// Writes `bytes` in small hexadecimal digits: many requests have a field, and no formatter has to be asked.
+/// Writes `bytes` in lowercase hexadecimal, without a formatter: many requests have the field.
 fn write_hex(field: &mut [u8], bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (digits, byte) in field.chunks_exact_mut(2).zip(bytes) {
@@ -149,7 +149,7 @@ fn write_hex(field: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// A number in small hexadecimal digits, which the specification demands.
+/// Parses a number in lowercase hexadecimal, which the specification requires.
 fn hex(digits: &[u8]) -> Option<u128> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -6,19 +6,19 @@ use super::context::{TraceContext, TraceId};
 /// Decides which requests are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
-    /// Whether a caller that has decided decides for andante, too.
+    /// True if a decision of the caller also decides for andante.
     parent_based: bool,
-    /// The share of the other traces that are recorded, from 0 to 1.
+    /// Share of the other traces that is recorded, from 0 to 1.
     ratio: f64,
 }
 
 impl Sampler {
-    /// The names that are known, for hints.
+    /// Known names, for hints.
     pub const NAMES: &str = "always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off or \
                              parentbased_traceidratio";
 
-    /// The sampler with this name and argument; `None` if either is unknown. The argument is a ratio from 0 to 1, and 1
-    /// by default.
+    /// Sampler with this name and argument; `None` if either is unknown. The argument is a ratio from 0 to 1, and 1 by
+    /// default.
     pub fn named(name: &str, argument: Option<&str>) -> Option<Self> {
         let (parent_based, root) = match name.strip_prefix("parentbased_") {
             Some(root) => (true, root),
@@ -33,11 +33,11 @@ impl Sampler {
         (0.0..=1.0).contains(&ratio).then_some(Self { parent_based, ratio })
     }
 
-    /// Whether a request in `trace` is recorded, whose caller has sent `parent`.
+    /// Returns true if a request in `trace` with the caller's context `parent` is recorded.
     pub(super) fn records(&self, parent: Option<&TraceContext>, trace: TraceId) -> bool {
         match parent {
             Some(parent) if self.parent_based => parent.is_sampled(),
-            // As the SDKs decide, so that all members of a trace come to the same decision.
+            // Like the SDKs, so that all services of a trace decide alike.
             _ => self.ratio >= 1.0 || (trace.lower_half() as f64) < self.ratio * 2f64.powi(64),
         }
     }

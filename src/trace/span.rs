@@ -5,44 +5,44 @@ use std::borrow::Cow;
 use super::context::{SpanId, TraceContext};
 use crate::{clock::Instant, error::beginning};
 
-/// A timed step of a request, as it is exported.
+/// A timed step of a request, for export.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Its trace, and its own id.
+    /// Trace and id of the span.
     pub context: TraceContext,
-    /// The span that it is a part of; `None` at the root of a trace.
+    /// Span that this one is a part of; `None` at the root of a trace.
     pub parent: Option<SpanId>,
-    /// The `tracestate` of its trace.
+    /// `tracestate` of the trace.
     pub state: Option<Box<str>>,
     /// Role of the span.
     pub kind: SpanKind,
-    /// A name that many spans share.
+    /// Name that many spans share.
     pub name: Cow<'static, str>,
-    /// When it began.
+    /// Start of the step.
     pub began: Instant,
-    /// When it ended.
+    /// End of the step.
     pub ended: Instant,
     /// Attributes, by the names of the semantic conventions.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Description of its failure, empty if the attributes say it; `None` if it has not failed.
+    /// Description of the failure, empty if the attributes have it; `None` without a failure.
     pub failure: Option<Cow<'static, str>>,
 }
 
-/// The longest text of an attribute.
+/// Longest text of an attribute.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The role of a span.
+/// Role of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Within andante.
+    /// Step within andante.
     Internal,
-    /// Answers a request.
+    /// Handling of a received request.
     Server,
-    /// Sends one.
+    /// Sending of a request.
     Client,
 }
 
-/// The value of an attribute.
+/// Value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A text.
@@ -56,7 +56,7 @@ pub enum Value {
 // === impl Span ===
 
 impl Span {
-    /// A step that begins at `began`, within `parent`. It ends at once unless it is told otherwise.
+    /// Step within `parent` that begins at `began`. The step also ends then, unless the caller sets another end.
     pub fn begin(
         context: TraceContext,
         parent: Option<SpanId>,
@@ -68,7 +68,7 @@ impl Span {
         Self { context, parent, state: None, kind, name, began, ended: began, attributes, failure: None }
     }
 
-    /// Adds an attribute. A longer text is cut: thousands of spans may wait for their collector.
+    /// Adds an attribute. Long texts are cut, because thousands of spans may wait for their collector.
     pub fn note(&mut self, name: &'static str, value: impl Into<Value>) {
         let mut value = value.into();
         if let Value::Text(text) = &mut value

@@ -20,10 +20,9 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// A tracer whose spans come out of the receiver. Those for which its `capacity` has no room are counted as
-    /// `dropped`.
+    /// Tracer, and the receiver of its spans. Spans beyond `capacity` are dropped and counted in `dropped`.
     pub fn new(sampler: Sampler, capacity: usize, dropped: IntCounter) -> (Self, mpsc::Receiver<Span>) {
-        // A channel refuses a larger one by a panic.
+        // A channel panics for a larger capacity.
         let (queue, spans) = mpsc::channel(capacity.min(Semaphore::MAX_PERMITS));
         (Self { sampler, queue, dropped, collectors: Vec::new() }, spans)
     }
@@ -33,17 +32,17 @@ impl Tracer {
         Self { collectors, ..self }
     }
 
-    /// Whether a request to `authority` is not traced, because it exports what a worker has traced.
+    /// Returns true if a request to `authority` is not traced, because it exports a worker's traces.
     pub fn exempts(&self, authority: &str) -> bool {
         self.collectors.iter().any(|collector| collector.eq_ignore_ascii_case(authority))
     }
 
-    /// The context of a request's span, in the trace of its caller or in a new one.
+    /// Context of a request's span, in the trace of its caller or in a new trace.
     pub fn begin(&self, parent: Option<&TraceContext>) -> TraceContext {
         TraceContext::child_of(parent, |trace| self.sampler.records(parent, trace))
     }
 
-    /// The context of a span within `parent`, which is recorded if that is.
+    /// Context of a span within `parent`, which is recorded if `parent` is.
     pub fn within(parent: &TraceContext) -> TraceContext {
         TraceContext { span: SpanId::random(), ..*parent }
     }

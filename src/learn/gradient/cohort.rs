@@ -1,47 +1,47 @@
-//! Requests that left one after the other, and how long their answers took.
+//! Requests that left one after the other, with their response times.
 
 use super::mean::Mean;
 use crate::limit::Seq;
 
-/// A cohort: complete once its requests have ended. If twice as many others have left meanwhile, a tenth may be missing, and
-/// if four times as many have, all but the most: requests that hang hold up nothing.
+/// A cohort, which is complete once its requests have ended. If twice as many others have left meanwhile, a tenth may
+/// be missing. If four times as many have left, nearly half may be missing, so that hanging requests block nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cohort {
-    /// How many requests pass before its first one.
+    /// Requests to skip before the first one of the cohort.
     skips: u32,
-    /// How many it is to have, and how many of them have left.
+    /// Intended size, and number of requests that have left.
     size: u32,
     left: u32,
-    /// The first and the last of those.
+    /// First and last request of the cohort.
     first: Seq,
     last: Seq,
     times: Mean,
-    /// How many ended without a time; of them, those whose clients had gone.
+    /// Requests that ended without a response time, and how many of them because their clients had left.
     lost: u32,
     abandoned: u32,
-    /// How many others have left since.
+    /// Requests outside the cohort that have left since.
     others: u32,
-    /// The most that were under way when one of them left.
+    /// Largest number in flight when a request of the cohort left.
     most: u32,
 }
 
-/// Fewer say too little; Netflix's smallest window has 10.
+/// Smallest cohort that says enough; Netflix's smallest window has 10.
 const FEWEST: u32 = 16;
-/// More say no more that is worth the time.
+/// Largest cohort; a larger one is not worth the time.
 const LARGEST: u32 = 100;
 
 impl Cohort {
-    /// One for a limit of so many at once: what leaves in about the time that an answer takes.
+    /// Cohort for a limit: about as many requests as leave within one response time.
     pub(super) fn of(limit: u32) -> Self {
         Self { size: limit.clamp(FEWEST, LARGEST), ..Self::default() }
     }
 
-    /// The same, after so many others have left.
+    /// Returns the cohort, to begin after `others` requests have left.
     pub(super) fn after(self, others: u32) -> Self {
         Self { skips: others, ..self }
     }
 
-    /// A request leaves.
+    /// Records that a request leaves.
     pub(super) fn took(&mut self, seq: Seq, under_way: u32) {
         if self.skips > 0 {
             self.skips -= 1;
@@ -53,14 +53,14 @@ impl Cohort {
         }
     }
 
-    /// One was answered, after so many seconds.
+    /// Records that a request was answered, after so many seconds.
     pub(super) fn answered(&mut self, seq: Seq, seconds: f64) {
         if self.has(seq) {
             self.times.add(seconds);
         }
     }
 
-    /// One has ended without telling how long an answer takes.
+    /// Records that a request has ended without a response time.
     pub(super) fn lost(&mut self, seq: Seq, abandoned: bool) {
         if self.has(seq) {
             self.lost += 1;
@@ -72,7 +72,7 @@ impl Cohort {
         self.left > 0 && (self.first..=self.last).contains(&seq)
     }
 
-    /// Whether all of its requests have left.
+    /// Returns true if all requests of the cohort have left.
     pub(super) fn has_left(&self) -> bool {
         self.left >= self.size
     }
@@ -81,23 +81,23 @@ impl Cohort {
         let missing = match self.others / self.size.max(1) {
             0 | 1 => 0,
             2 | 3 => self.size / 10,
-            // What is left is still more than a half.
+            // More than half of the cohort remains.
             _ => self.size.div_ceil(2) - 1,
         };
         self.has_left() && self.times.count() + self.lost + missing >= self.size
     }
 
-    /// The most that were under way.
+    /// Largest number of requests in flight.
     pub(super) fn most(&self) -> u32 {
         self.most
     }
 
-    /// What it has measured; `None` if most of it did not tell.
+    /// Mean response time; `None` if most requests have none.
     pub(super) fn mean(&self) -> Option<Mean> {
         (self.times.count() > self.size / 2).then_some(self.times)
     }
 
-    /// Whether the clients of most of it had gone before their answers.
+    /// Returns true if most clients had left before their answers.
     pub(super) fn was_abandoned(&self) -> bool {
         self.abandoned > self.size / 2
     }

@@ -1,4 +1,4 @@
-//! A mean of times, and how far it can be trusted.
+//! A mean of times, with its uncertainty.
 
 /// The mean of some times, with their variance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -9,9 +9,9 @@ pub(super) struct Mean {
     squares: f64,
 }
 
-/// What was measured before counts as no more than so many.
+/// Largest weight of older measurements.
 const REMEMBERED: f64 = 128.0;
-/// Means that are further apart, in standard errors, are of different things.
+/// Distance of two means, in standard errors, above which they measure different things.
 const APART: f64 = 3.0;
 
 impl Mean {
@@ -34,7 +34,7 @@ impl Mean {
         self.squares / f64::from(self.count.saturating_sub(1).max(1))
     }
 
-    /// This one, and what was measured after it. If both cannot be of the same thing, the newer one stands for itself.
+    /// Combines this mean with a newer one. If they cannot measure the same thing, the newer one replaces it.
     pub(super) fn with(self, newer: Self) -> Self {
         let (old, new) = (f64::from(self.count), f64::from(newer.count));
         if old == 0.0 || new == 0.0 {

@@ -1,32 +1,32 @@
 //! The limit before servers of k workers, in virtual time.
 //!
-//! Expectations are arithmetic. The limit settles where `limit = 1.1 k + √limit`, which is `(½ + √(¼ + 1.1 k))²`; what is
-//! above k waits in the server. Where times vary, the mean of n unloaded ones is wrong by `2 cv / √n` at most, in 95 of 100
-//! cases (cv: standard deviation over mean); the limit settles where k is so much larger.
+//! Expectations are arithmetic. The limit settles where `limit = 1.1 k + √limit`, which is `(½ + √(¼ + 1.1 k))²`;
+//! requests above k wait in the server. If times vary, the mean of n unloaded ones is wrong by at most `2 cv / √n` in
+//! 95 of 100 cases (cv: standard deviation over mean). The limit then settles as for a k that is larger by that error.
 
 use std::{cmp::Reverse, collections::BinaryHeap, collections::VecDeque};
 
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
-/// How long the work on a request takes, in the mean.
+/// Mean time that the work on a request takes.
 const SERVICE: u64 = SECOND / 10;
 
-/// A server that works on so many requests at once; the others wait for it, in the order in which they came.
+/// A server that works on so many requests at once; other requests wait in order of arrival.
 struct Server {
     workers: usize,
-    /// How long a request takes of a worker, in nanoseconds, and when its answer's head comes after it had one.
+    /// Time that a request takes of a worker, in nanoseconds, and time until the head of its answer.
     work: fn(&mut fastrand::Rng) -> (u64, u64),
-    /// How long requests and answers are on their way, together.
+    /// Travel time of a request and its answer, together.
     way: u64,
 }
 
-/// What a server was seen to do.
+/// Observed behaviour of a server.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// The share of the workers' time that was used.
+    /// Share of the workers' time that was used.
     used: f64,
-    /// How many requests waited in it, in the mean.
+    /// Mean number of requests that waited in the server.
     queue: f64,
 }
 
@@ -49,7 +49,7 @@ struct World {
     busy: usize,
     under_way: u32,
     sent: Vec<u64>,
-    /// How many wait for the limit; `None`: always some.
+    /// Number of requests that wait for the limit; `None`: always some.
     waiting: Option<u32>,
     used: u128,
     queued: u128,
@@ -77,7 +77,7 @@ impl World {
         self.events.push(Reverse((self.now + after, event, seq)));
     }
 
-    /// Goes on for so long, and says what was seen meanwhile.
+    /// Runs for so many seconds, and returns what was seen meanwhile.
     fn run(&mut self, seconds: u64) -> Seen {
         let (begun, end) = (self.now, self.now + seconds * SECOND);
         (self.used, self.queued) = (0, 0);
@@ -144,7 +144,7 @@ fn whole(took: f64) -> (u64, u64) {
     (took, took)
 }
 
-/// Within 2%, cv = 0.04 / √12: what takes exactly as long comes and goes in lockstep, as nothing does.
+/// Within 2%, cv = 0.04 / √12: with exactly equal times, requests would move in lockstep, which is unrealistic.
 fn steady(dice: &mut fastrand::Rng) -> (u64, u64) {
     whole(0.98 + 0.04 * dice.f64())
 }
@@ -169,12 +169,12 @@ fn server(workers: usize, work: fn(&mut fastrand::Rng) -> (u64, u64)) -> Server 
     Server { workers, work, way: 0 }
 }
 
-/// What waits in a server of k workers, if k is taken to be larger by this share.
+/// Expected queue of a server with k workers, if k is overestimated by the share `error`.
 fn queue_of(k: f64, error: f64) -> f64 {
     (0.5 + (0.25 + 1.1 * (1.0 + error) * k).sqrt()).powi(2) - k
 }
 
-/// By how much a mean of unloaded times may be wrong: as many are taken as leave in a probe.
+/// Largest error of a mean of unloaded times, with as many values as requests leave in a probe.
 fn error(k: f64, cv: f64) -> f64 {
     2.0 * cv / ((k + queue_of(k, 0.0)) / 2.0).clamp(16.0, 100.0).sqrt()
 }
@@ -229,7 +229,7 @@ fn it_follows_when_workers_come_and_go() {
         let mut world = World::new(server(before, steady), 0);
         world.run(60);
         world.server.workers = after;
-        // A hundred times what an answer takes now, with what is under way.
+        // A hundred times the present response time, including the requests in flight.
         let meanwhile = world.run(if after < before { 10 * before as u64 / after as u64 } else { 10 });
         let Seen { used, queue } = world.run(120);
         let most = steady_queue(after);
@@ -249,8 +249,8 @@ fn work_that_takes_longer_than_before_is_no_queue() {
     assert!(used >= 0.95 && queue <= steady_queue(16), "{used} used, {queue} wait");
 }
 
-/// What answers take while few are under way is measured as the work takes ten times as long, for ten seconds. Ten seconds later as
-/// few wait as ever.
+/// The response time with few requests in flight is measured while the work takes ten times as long, for ten seconds.
+/// Ten seconds later as few requests wait as before.
 #[test]
 fn what_was_measured_during_a_slowdown_does_not_outlive_it() {
     for seed in 0..8 {
@@ -271,7 +271,7 @@ fn what_is_on_its_way_is_not_taken_for_a_queue() {
     let mut world = World::new(Server { way: 4 * SERVICE, ..server(16, uniform) }, 0);
     world.run(60);
     let Seen { used, queue } = world.run(240);
-    // As if five times as many workers had each a place in the server and four on the way.
+    // As if there were five times as many workers, each with one place in the server and four on the way.
     let most = queue_of(80.0, error(80.0, 1.0 / 12f64.sqrt()));
     assert!(used >= 0.95 && queue <= most, "{used} used, {queue} wait, and {most} may");
 }
@@ -281,7 +281,7 @@ fn a_stream_counts_until_its_end_and_is_measured_by_its_head() {
     let mut world = World::new(server(16, stream), 0);
     world.run(1000);
     let Seen { used, queue } = world.run(6000);
-    // A worker is free for a request that waits after 10 s / 16: one that waits doubles the time to the head.
+    // A worker is free for a waiting request after 10 s / 16: one waiting request doubles the time to the head.
     assert!(used >= 0.9 && queue <= 2.0, "{used} used, {queue} wait");
 }
 
@@ -289,7 +289,7 @@ fn a_stream_counts_until_its_end_and_is_measured_by_its_head() {
 fn a_limit_that_is_not_used_does_not_grow() {
     let mut world = World::new(server(64, steady), 0);
     world.waiting = Some(0);
-    // One each 50 ms, of 100 ms: two are under way.
+    // A request each 50 ms that takes 100 ms: two are in flight.
     world.at(SECOND / 20, Event::Asks, SECOND / 20);
     world.run(600);
     assert_eq!(f64::from(world.limit.limit()), FIRST);
@@ -342,7 +342,7 @@ fn clients_that_leave_before_their_answers_are_a_sign_of_a_queue_and_refusals_ar
 #[test]
 fn requests_that_hang_do_not_hold_it_up() {
     let mut limit = GradientLimit::default();
-    // Three of the four that may be under way are never answered.
+    // Three of the four requests that may be in flight are never answered.
     (0..4).for_each(|seq| limit.took(seq, 4));
     for seq in 3..300 {
         limit.answered(seq, Duration::from_millis(50));
@@ -357,7 +357,7 @@ fn what_breaks_off_counts_once() {
     limit.took(0, 1);
     limit.broke(0);
     limit.abandoned(0);
-    // Those under way with the first one say nothing of the limit as it is since; then sixteen are a cohort.
+    // Requests in flight with the first one say nothing about the limit since; after them sixteen are a cohort.
     (1..20).for_each(|seq| limit.took(seq, 3));
     for seq in 4..9 {
         limit.broke(seq);

@@ -1,30 +1,30 @@
-//! Counts which groups are refused while others are served.
+//! Counts that show which groups are refused while others are served.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// Counts for a few groups that were seen last. The older an answer is the less it counts.
+/// Counts for the most recent groups. Older answers count less.
 #[derive(Clone, Default)]
 pub(super) struct RefusalCounts {
     groups: Vec<Count>,
     served: f64,
     refused: f64,
-    /// When all counts were last made less.
+    /// When all counts were last reduced.
     faded: Instant,
 }
 
-/// A group that is refused alone.
+/// A group that is refused while others are served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Suspicion {
-    /// By how much it is refused more often than others.
+    /// Ratio of the group's refusal rate to that of others.
     pub(super) contrast: f64,
-    /// How many of it were served since when, in seconds.
+    /// Number of the group's requests served since `since`, in seconds.
     pub(super) served: f64,
     pub(super) since: f64,
-    /// Its share of all that were served.
+    /// Share of all served requests.
     pub(super) share: f64,
-    /// How many of it were refused lately, and how many others were served while it was: at least.
+    /// Lower bounds: recent refusals of the group, and requests of others that were served meanwhile.
     pub(super) refused: u32,
     pub(super) others: u32,
 }
@@ -35,50 +35,52 @@ struct Count {
     seen: Instant,
     served: f64,
     refused: f64,
-    /// When the first one left that was refused, until one that left later is served.
+    /// Send time of the first refused request, until a later one is served.
     since: Option<Instant>,
-    /// When the last one left that was served.
+    /// Send time of the last served request.
     last: Instant,
-    /// When the last of others left that was served in such a time; how often one of the group was refused that left after
-    /// one of them, one time after the other, and when the last of these left.
+    /// Send time of the last request of others that was served while the group was refused. `turns`: refusals of the
+    /// group that each followed such a request. `turned`: send time of the last of them.
     passed_last: Instant,
     turns: u32,
     turned: Instant,
-    /// How many others that left in such times were served, and how many were refused.
+    /// Requests of others that left while the group was refused: number served, and number refused.
     passed: f64,
     alike: f64,
-    /// When the lane's cycle began in which it was refused first, or that is the last one, and how many were served since;
-    /// nothing if none ever was.
+    /// Start of the lane's cycle in which the group was first refused, or else of the last cycle, and number served
+    /// since. `None` if no request of the group was ever served.
     cycle: Option<(f64, f64)>,
 }
 
-/// All counts are made less by this factor each time: halved in 20 s.
+/// Factor by which all counts are reduced at each interval: halves them in 20 s.
 const FADING: f64 = 0.84;
 const EACH: Duration = Duration::from_secs(5);
-/// So often nothing is left.
+/// Number of reductions after which nothing is left.
 const MOST_TIMES: u128 = 1000;
-/// The age in seconds at which a cycle is not kept beside the lane's any more.
+/// Age, in seconds, at which a group's cycle is replaced by the lane's.
 const LONG: f64 = 300.0;
-/// How many groups are told apart.
+/// Maximum number of groups.
 const GROUPS: usize = 32;
-/// How many of a group must have been refused, and how many others served.
+/// Refusals of a group, and served requests of others, that are needed.
 const REFUSED: f64 = 2.5;
 const OTHERS: f64 = 10.0;
-/// How many of those others while the group was refused.
+/// Served requests of others that are needed while the group was refused.
 const PASSED: f64 = 4.0;
-/// Or so often one of the group was refused after others were served, none of it being served meanwhile.
+/// Refusals of a group after served requests of others that are sufficient, if no request of the group is served
+/// meanwhile.
 const TURNS: u32 = 3;
-/// If others are refused as well, this must be so unlikely.
+/// Largest probability of a coincidence if others are refused as well.
 const CHANCE: f64 = 1e-4;
-/// How many times as often as others it must be refused.
+/// Smallest ratio of the group's refusal rate to that of others.
 const CONTRAST: f64 = 4.0;
-/// So unlikely chance must be: twice the logarithm of a likelihood ratio.
+/// Smallest evidence against a coincidence: twice the logarithm of a likelihood ratio.
 const UNLIKELY: f64 = 10.0;
 
 // === impl RefusalCounts ===
 
 impl RefusalCounts {
-    /// One of the group `id` was served that left at `sent`, in a cycle of the lane that began then.
+    /// Records that a request of group `id` was served that left at `sent`, in a cycle of the lane that began at
+    /// `cycle`.
     pub(super) fn served(&mut self, id: u32, sent: Instant, now: Instant, cycle: f64) {
         self.passes(id, sent, now);
         let group = self.group(id, now);
@@ -87,14 +89,14 @@ impl RefusalCounts {
             (group.since, group.turns) = (None, 0);
         }
         group.last = group.last.max(sent);
-        // A cycle in which it was refused is looked at as a whole.
+        // A cycle with a refusal of the group is evaluated as a whole.
         let (began, served) = group.cycle.unwrap_or((cycle, 0.0));
         let over = group.refused < 0.5 || now.since(Instant::START).as_secs_f64() - began > LONG;
         let another = over && began.to_bits() != cycle.to_bits();
         group.cycle = Some(if another { (cycle, 1.0) } else { (began, served + 1.0) });
     }
 
-    /// One of the group `id`, which may have a limit of its own, was served: what does that say of others?
+    /// Records for the other groups that a request of group `id`, which may have a limit of its own, was served.
     pub(super) fn passes(&mut self, id: u32, sent: Instant, now: Instant) {
         self.fade(now);
         self.served += 1.0;
@@ -107,13 +109,14 @@ impl RefusalCounts {
         }
     }
 
-    /// One of the group `id`, which may have a limit of its own, was refused: what does that say of others?
+    /// Records for the other groups that a request of group `id`, which may have a limit of its own, was refused.
     pub(super) fn fails(&mut self, id: u32, sent: Instant) {
         let others = self.groups.iter_mut().filter(|group| group.id != id);
         others.filter(|group| group.is_refused(sent)).for_each(|group| group.alike += 1.0);
     }
 
-    /// Quota was refused, which was suspected before if it is `alone`. Says if its group is refused alone.
+    /// Records a quota refusal. `alone`: the group was suspected before. Returns the suspicion if only this group is
+    /// refused.
     pub(super) fn refused(&mut self, id: u32, sent: Instant, now: Instant, alone: bool) -> Option<Suspicion> {
         self.fade(now);
         self.refused += 1.0;
@@ -153,7 +156,7 @@ impl RefusalCounts {
         })
     }
 
-    /// The group is no matter of the others' any more.
+    /// Removes a group that no longer affects the others.
     pub(super) fn forget(&mut self, id: u32) {
         if let Some(at) = self.groups.iter().position(|group| group.id == id) {
             let group = self.groups.swap_remove(at);
@@ -166,7 +169,7 @@ impl RefusalCounts {
         });
     }
 
-    /// What is older counts less.
+    /// Reduces the weight of older answers.
     fn fade(&mut self, now: Instant) {
         let since = now.since(self.faded);
         if since < EACH {
@@ -200,13 +203,13 @@ impl RefusalCounts {
 // === impl Count ===
 
 impl Count {
-    /// Whether those of this group were refused that left just before `sent`.
+    /// Returns true if requests of this group that left just before `sent` were refused.
     fn is_refused(&self, sent: Instant) -> bool {
         self.since.is_some_and(|since| since < sent)
     }
 }
 
-/// How unlikely it is that two groups, each with its numbers of served and refused requests, are refused alike (a
+/// Evidence that two groups, each with its numbers of served and refused requests, have different refusal rates (a
 /// G-test).
 fn unlikely(one: [f64; 2], other: [f64; 2]) -> f64 {
     let of = |part: f64, whole: f64| if part > 0.0 { part * (part / whole).ln() } else { 0.0 };

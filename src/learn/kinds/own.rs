@@ -14,26 +14,26 @@ use crate::{
     limit::Seq,
 };
 
-/// What is known of one group.
+/// State of one group.
 #[derive(Clone, Debug)]
 pub(super) struct GroupPace {
     estimator: RateEstimator,
     gate: Gate,
     unanswered: u32,
-    /// When the last one left, and when the next one is due at the rate that was found.
+    /// When the last request left, and when the next one is due at the learned rate.
     taken: Instant,
     due: Instant,
     slot: Duration,
     refused: Instant,
-    /// Its requests, and why they are believed to have a limit of their own.
+    /// The group's requests, and the evidence for a limit of its own.
     group: OwnGroup,
-    /// The rate, and how many at once, that people were told of last.
+    /// Rate and concurrency limit that were reported last.
     reported: (Option<f64>, Option<u32>),
 }
 
-/// A group without requests is forgotten after this.
+/// Time after which an unused group is forgotten.
 const UNUSED: Duration = Duration::from_secs(600);
-/// A group without a belief is forgotten after this.
+/// Time after the last refusal at which a group without a rate estimate is forgotten.
 const UNLIMITED: Duration = Duration::from_secs(120);
 /// A request that is at most this late still gets the slot that it missed.
 const LATE: Duration = Duration::from_millis(20);
@@ -41,36 +41,36 @@ const LATE: Duration = Duration::from_millis(20);
 // === impl GroupPace ===
 
 impl GroupPace {
-    /// `newest` is the last request to have left.
+    /// Begins a group. `newest` is the last request that has left.
     pub(super) fn new(estimator: RateEstimator, group: OwnGroup, now: Instant, newest: Seq) -> Self {
         let (slot, mut gate) = (Duration::ZERO, Gate::default());
         gate.take(now, newest);
         Self { estimator, gate, unanswered: 0, taken: now, due: now, slot, refused: now, group, reported: (None, None) }
     }
 
-    /// When the next one may leave.
+    /// When the next request may leave.
     pub(super) fn earliest(&self) -> Instant {
         let opens = self.gate.earliest(self.due);
         let crowded = self.gate.is_open() && !self.estimator.has_room(self.unanswered);
         if crowded { opens.max(self.taken + self.estimator.hangs()) } else { opens }
     }
 
-    /// Until when it pauses, if it does.
+    /// End of the pause, if the group pauses.
     pub(super) fn closed(&self) -> Option<Instant> {
         self.gate.until().map(|(until, _)| until)
     }
 
-    /// Its requests.
+    /// The group's requests.
     pub(super) fn group(&self) -> OwnGroup {
         self.group.clone()
     }
 
-    /// How long one has to wait after the other.
+    /// Time between two requests.
     pub(super) fn slot(&self) -> Duration {
         self.slot
     }
 
-    /// Whether it is to be forgotten.
+    /// Returns true if the group is to be forgotten.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let open = self.closed().is_none_or(|until| until <= now);
         let over = |since: Instant, after| open && now.since(since) >= after;
@@ -107,7 +107,7 @@ impl GroupPace {
         }
     }
 
-    /// Tells of a rate, or a number at once, that was not known. Small steps are no news.
+    /// Reports a new rate or concurrency limit. Small changes are not reported.
     pub(super) fn found(&mut self, now: Instant, changes: &mut Changes) {
         let (rate, at_once) = (self.estimator.rate(now), self.estimator.at_once());
         let new_rate = rate.is_some_and(|rate| is_news(rate, self.reported.0));
@@ -121,7 +121,7 @@ impl GroupPace {
         }
     }
 
-    /// What it has come to, for people.
+    /// The group's limits, for status output.
     pub(super) fn looked_at(&self, now: Instant) -> OwnLimit {
         let (rate, at_once) = (self.estimator.rate_grounds(now), self.estimator.at_once_grounds());
         OwnLimit {

@@ -1,5 +1,5 @@
-//! How long windows are, as the members of a fleet tell each other. One that comes when others have used much cannot tell for
-//! itself: it sees no window begin, and how much of what is used is its own means nothing yet.
+//! Window lengths that the members of a fleet tell each other. A member that joins after much use by others cannot
+//! measure a window. The member sees no start of a window, and its own share of the reported usage says nothing yet.
 
 use std::{fmt::Write as _, str::FromStr, time::Duration};
 
@@ -10,21 +10,21 @@ use crate::{
     limit::Budget,
 };
 
-/// What a member has found of one budget of requests.
+/// A member's finding about one quota of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FleetWindow {
-    /// What the API calls it.
+    /// Name that the API gives the quota.
     name: Option<Box<str>>,
     limit: f64,
     window: Duration,
     returns: Return,
 }
 
-/// No API has a window that is longer.
+/// Longest window that an API is expected to have.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 impl Quotas {
-    /// The windows that were seen here, a line each, for the others of a fleet.
+    /// Windows that were measured here, one per line, for the other members of a fleet.
     pub(super) fn found_windows(&self) -> Box<str> {
         let mut word = String::new();
         for one in self.budgets.iter().filter(|one| one.is_counted()) {
@@ -42,8 +42,8 @@ impl Quotas {
         word.into()
     }
 
-    /// What is held to another window than others of the fleet have seen waits for the next answer, and no longer: the limit
-    /// that came of it might let none leave for so long that none comes.
+    /// Drops limits whose window contradicts the fleet's windows, until the next answer. A wrong limit could block all
+    /// requests for so long that no answer arrives.
     fn let_go_of_others(&mut self, budget: &mut Budget) {
         for one in self.budgets.iter_mut().filter(|one| one.kept) {
             let told = Self::of_fleet(&self.of_fleet, one.left.name.as_deref(), one.left.limit);
@@ -54,12 +54,12 @@ impl Quotas {
         }
     }
 
-    /// Whether any budget of requests is told of by limit and reset.
+    /// Returns true if the API reports any quota of requests with limit and reset.
     pub(super) fn is_counted(&self) -> bool {
         self.budgets.iter().any(|one| one.is_counted())
     }
 
-    /// What of `windows` is about the budget with this name and limit.
+    /// Entry of `windows` for the quota with this name and limit.
     pub(super) fn of_fleet(
         windows: &[FleetWindow],
         name: Option<&str>,
@@ -71,7 +71,7 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Whether it counts requests, and says how many there are and when they come back.
+    /// Returns true if the quota counts requests, and reports its limit and its reset.
     fn is_counted(&self) -> bool {
         let left = &self.left;
         left.requests && left.limit.is_some() && left.reset.is_some() && self.is_believed()
@@ -79,19 +79,20 @@ impl Quota {
 }
 
 impl Learned {
-    /// The windows that were seen here, for the others of a fleet.
+    /// Windows that were measured here, for the other members of a fleet.
     pub fn found_windows(&self) -> Box<str> {
         self.told.found_windows()
     }
 
-    /// Whether the API tells of a limit of requests and of when it is reset.
+    /// Returns true if the API reports a limit of requests and its reset.
     pub fn is_counted(&self) -> bool {
         self.told.is_counted()
     }
 
-    /// Others of the fleet have seen these windows: what `budget` keeps that contradicts them is unlearned.
+    /// Applies windows that other members of the fleet have seen, and removes limits from `budget` that contradict
+    /// them.
     pub fn told_of_windows(&mut self, word: &str, budget: &mut Budget) {
-        // What a later version writes otherwise is passed over.
+        // Lines in the format of a later version are skipped.
         self.told.of_fleet = word.lines().filter_map(|line| line.parse().ok()).collect();
         self.told.let_go_of_others(budget);
     }

@@ -1,43 +1,44 @@
-//! Whether an API reports that one request less is left than is true.
+//! Detection of an API that reports one request too few as left.
 //!
-//! Some count the next request as well (`max - hits - 1`). The first request of a window then uses two, whenever it comes, and
-//! none ever uses one. The last one of each window would never be sent, and a bucket (GCRA) would never look full.
+//! Some APIs count the next request as well (`max - hits - 1`). The first request of a window then seems to use two,
+//! and no report ever shows a use of one. The last request of each window would never be sent, and a bucket (GCRA)
+//! would never look full.
 
 use std::{borrow::Cow, time::Duration};
 
 use crate::{clock::Instant, hint::Bucket};
 
-/// What is used when hardly anything is, and whether what is left is one more than is said.
+/// Evidence from nearly unused windows, on whether one more request is left than reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OneLess {
-    /// One was used: it is the truth.
+    /// A use of one was reported, so the reports are right.
     is_true: bool,
-    /// How often two were used and not less, and when that was said last.
+    /// Number of reports with a use of two as the lowest use, and the time of the last one.
     twos: u32,
     last: Option<Instant>,
-    /// How often more was refused than was said to be left: each time it takes twice as long to be believed again. And how
-    /// many were served since the last time.
+    /// Refusals although the correction had left one; each doubles the evidence that is needed again. `served` counts
+    /// the requests served since the last one.
     in_vain: u32,
     served: u32,
-    /// Nothing is left, as was said last.
+    /// The last report said that nothing is left.
     empty: bool,
 }
 
-/// Two must have been used so often, and so long after one another.
+/// Reports with a use of two that are needed, and the time between them.
 const TWOS: u32 = 3;
 const APART: Duration = Duration::from_secs(1);
 const MOST_IN_VAIN: u32 = 10;
-/// One of so many that is refused is not worth a doubt.
+/// A refusal after this many served requests does not count as a doubt.
 const SELDOM: u32 = 200;
 
 // === impl OneLess ===
 
 impl OneLess {
-    /// `bucket`, with what is left in truth.
+    /// Returns `bucket` with the corrected remaining amount.
     pub(super) fn corrected<'a>(&mut self, bucket: Cow<'a, Bucket>, refused: bool, now: Instant) -> Cow<'a, Bucket> {
         let (Some(limit), Some(left), true) = (bucket.limit, bucket.remaining, bucket.requests) else { return bucket };
         if refused {
-            // With some left, or before that one was used, it was refused by something else.
+            // With something left, or before the last one was used, another limit has refused the request.
             if self.holds() && self.empty && left < 1.0 {
                 let in_vain = if self.served < SELDOM { (self.in_vain + 1).min(MOST_IN_VAIN) } else { 0 };
                 (self.twos, self.in_vain, self.served) = (0, in_vain, 0);
@@ -45,7 +46,7 @@ impl OneLess {
             return bucket;
         }
         self.look(limit - left, now);
-        // No API says that less than nothing is left: only once nothing means one.
+        // No API reports less than nothing, so only the first report of nothing means one.
         let empty = std::mem::replace(&mut self.empty, left < 1.0);
         if !self.holds() || empty && self.empty {
             return bucket;
@@ -70,7 +71,7 @@ impl OneLess {
 mod tests {
     use super::*;
 
-    /// What is made of so many left of ten, one answer each second.
+    /// Corrected amount for a report of `said` out of ten, with one answer each second.
     fn left(one_less: &mut OneLess, second: &mut u64, said: f64, refused: bool) -> f64 {
         let bucket = Bucket::of_requests(10.0, said, Duration::from_secs(10));
         *second += 1;
@@ -78,7 +79,7 @@ mod tests {
         one_less.corrected(Cow::Borrowed(&bucket), refused, now).remaining.unwrap()
     }
 
-    /// A window of ten of which the first answer says that eight are left, and the last two that none is.
+    /// Window of ten: the first answer reports eight left, and the last two answers report none.
     const WINDOW: [f64; 10] = [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 0.0];
 
     #[test]
@@ -121,8 +122,8 @@ mod tests {
         assert_eq!(left(&mut one_less, &mut second, 7.0, false), 8.0);
     }
 
-    /// One in a thousand is refused for whatever reason: for hours that would have made it longer each time until it is
-    /// believed again.
+    /// One request in a thousand is refused for other reasons. Over hours, such refusals must not extend the time until
+    /// the correction is applied again.
     #[test]
     fn a_refusal_now_and_then_is_forgotten() {
         let (mut one_less, mut second) = (OneLess::default(), 0);

@@ -1,14 +1,14 @@
-//! Which budgets pause, for the other members of a fleet: by the names that the API gives them.
+//! Pauses of quotas, for the other members of a fleet, by the names that the API gives the quotas.
 
 use super::{Quotas, quota::Quota};
 use crate::{clock::Instant, learn::Reason, limit::Scope};
 
-/// A budget with a longer name is not told of.
+/// Longest name of a quota that is shared with the fleet.
 const LONGEST_NAME: usize = 100;
 
 impl Quotas {
-    /// What pauses, until when, and why. A budget without a name that all kinds of requests draw on is called as the lane,
-    /// by the empty name; others without a name have nothing to be known by elsewhere.
+    /// Pauses with their ends and reasons. A quota without a name that all kinds of requests draw on has the empty
+    /// name, like the lane. Other quotas without a name cannot be identified elsewhere, so they are left out.
     pub(in crate::learn) fn pauses(&self, now: Instant) -> impl Iterator<Item = (&str, Instant, Reason)> {
         self.budgets.iter().filter_map(move |one| {
             let empty = one.left.empty_until(now).map(|until| (until, Reason::Exhausted));
@@ -21,7 +21,7 @@ impl Quotas {
         })
     }
 
-    /// When the budgets of `scope` that are empty, or pause, let something leave again.
+    /// When the empty or paused quotas of `scope` let a request leave again.
     pub(in crate::learn) fn opens(&self, now: Instant, scope: Scope) -> Instant {
         self.within(scope).fold(now, |at, one| {
             let paused = one.gate.until().map_or(now, |(until, _)| until);
@@ -29,13 +29,13 @@ impl Quotas {
         })
     }
 
-    /// The budgets called `name` pause until `until`. Says whether that changes anything.
+    /// Pauses the quotas called `name` until `until`. Returns true if that changes anything.
     pub(in crate::learn) fn close(&mut self, name: &str, now: Instant, until: Instant, reason: Reason) -> bool {
         self.called(name).fold(false, |changes, one| changes | one.gate.close(now, until, reason))
     }
 
-    /// A pause of the budgets called `name` that was to last until `until` is over, and so is what they were empty by.
-    /// Those without a name have the empty one.
+    /// Ends pauses of the quotas called `name` up to `until`, and forgets that they were empty. Quotas without a name
+    /// are called by the empty name.
     pub(in crate::learn) fn open(&mut self, name: &str, now: Instant, until: Instant) {
         for one in self.called(name) {
             if one.gate.until().is_some_and(|(own, _)| own <= until) {

@@ -1,4 +1,4 @@
-//! One of the budgets that an API tells of.
+//! One quota that an API reports.
 
 mod keep;
 mod others;
@@ -32,19 +32,19 @@ use crate::{
     policy::Spend,
 };
 
-/// The share of a limit that others may use without being noticed.
+/// Share of a limit that other senders may use without being noticed.
 const OTHERS: f64 = 0.02;
-/// A window that others have begun is waited for if it is no longer than this.
+/// Longest window of other senders that is simply waited out.
 const SHORT: Duration = Duration::from_secs(60);
 
-/// A budget that an API reports: what is left of it, and until when.
+/// A quota that an API reports: its remaining amount, and its reset.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
     pub(super) id: u8,
-    /// The window that was said, which tells budgets without a name apart.
+    /// Reported window, which distinguishes quotas without a name.
     pub(super) window: Option<Duration>,
     pub(super) left: Allowance,
-    /// Closed while the API asks to wait for it.
+    /// Closed while the API asks to wait for the quota.
     pub(super) gate: Gate,
     pub(super) window_estimator: WindowEstimator,
     pub(super) ledger: SentLog,
@@ -52,50 +52,50 @@ pub(super) struct Quota {
     pub(super) refill: Refill,
     unit: ResetUnit,
     one_less: OneLess,
-    /// The last request that was taken before it was heard of: whatever draws on it counts from there on.
+    /// Last request dispatched before the first report. Later requests count if they draw on the quota.
     newest: Seq,
-    /// Requests under way that may draw on it, and that no answer has reported on yet.
+    /// Requests in flight that may draw on the quota, and that no answer has reported on yet.
     pub(super) unanswered: u32,
-    /// The limits that people were told of lately, and since when that is.
+    /// Limits that were logged lately, and the start of that period.
     news: (SmallVec<[LimitSpec; 1]>, Instant),
-    /// Whether a limit of a lane keeps it.
+    /// True while a limit of the lane enforces the quota.
     pub(super) kept: bool,
     pub(super) heard: Instant,
-    /// Whether it is told of when nothing is refused. What speaks only when it refuses is never dormant.
+    /// True if served answers report the quota. A quota that only refusals report is never dormant.
     common: bool,
-    /// How often it has spoken again after it was dormant: each time it may be silent for twice as long.
+    /// Number of returns from dormancy; each doubles the time that the quota may be silent.
     woken: u32,
     dormant: bool,
-    /// Until when it is spent evenly, because the API counts otherwise than our books.
+    /// End of even pacing, which is used because the API counts differently from us.
     even_until: Instant,
     others: OthersWindow,
-    /// The last request that was taken of it.
+    /// Last request that was dispatched and draws on the quota.
     taken: Seq,
-    /// Refusals that it explains, one after the other, and the last request that had left at the last of them.
+    /// Consecutive refusals that the quota explains, and the last request that had left at the latest of them.
     refusals: (u32, Seq),
     said: ReportStats,
 }
 
-/// Where it is known from, and what confirmed it: for people.
+/// Source of the reports, and what confirmed them, as evidence for people.
 #[derive(Clone, Copy, Debug)]
 struct ReportStats {
     dialect: Dialect,
-    /// How many answers have reported it, and how often a new window was seen to begin.
+    /// Number of answers that have reported the quota, and number of new windows that were seen to begin.
     answers: u32,
     resets: u32,
 }
 
-/// What is known already when a budget is first reported.
+/// State known when a quota is first reported.
 #[derive(Clone, Debug)]
 pub(super) struct Born {
     pub(super) id: u8,
-    /// The last request that was taken.
+    /// Last request that was dispatched.
     pub(super) newest: Seq,
-    /// Requests under way, each of which may draw on it.
+    /// Requests in flight, each of which may draw on the quota.
     pub(super) unanswered: u32,
-    /// All requests that were sent, each of which may have drawn on it.
+    /// Send times of all requests, each of which may have drawn on the quota.
     pub(super) ledger: SentLog,
-    /// What is known of the window of another one of its name.
+    /// Known window of another quota of this name.
     pub(super) window_estimator: WindowEstimator,
 }
 
@@ -130,7 +130,7 @@ impl Quota {
         }
     }
 
-    /// What `limit`, which it has come to, rests on.
+    /// Evidence for `limit`, which follows from this quota.
     pub(super) fn grounds(&self, limit: &LimitSpec) -> Grounds {
         let ReportStats { dialect, answers, resets } = self.said;
         let (count, window) = (self.trust.agreement(), limit.rate.per);
@@ -139,7 +139,7 @@ impl Quota {
         Grounds::Said(SaidGrounds { dialect, limit, answers, window, window_said, resets, count })
     }
 
-    /// A request that draws on it was taken.
+    /// Records that a request was dispatched that draws on the quota.
     pub(super) fn take(&mut self, now: Instant, seq: Seq) {
         self.unanswered += 1;
         self.taken = seq;
@@ -148,28 +148,29 @@ impl Quota {
         self.ledger.sent(now);
     }
 
-    /// Whether the request with this charge is one of those that may draw on it.
+    /// Returns true if the request with this charge may draw on the quota.
     pub(super) fn counts(&self, charge: Charge) -> bool {
         charge.seq <= self.newest || charge.scope.has(self.id)
     }
 
-    /// Whether the request with this charge was to draw on it. One that is older than it was to draw on another budget that
-    /// had its number.
+    /// Returns true if the request with this charge was expected to draw on the quota. An older request drew on another
+    /// quota that had this number.
     pub(super) fn is_drawn_on(&self, charge: Charge) -> bool {
         charge.seq > self.newest && charge.scope.has(self.id)
     }
 
-    /// Whether the API has asked to wait for it, and that is not over.
+    /// Returns true if a pause that the API has asked for lasts at `now`.
     pub(super) fn pauses(&self, now: Instant) -> bool {
         self.gate.until().is_some_and(|(until, _)| until > now)
     }
 
-    /// Whether its numbers are believed.
+    /// Returns true if the quota's numbers are believed.
     pub(super) fn is_believed(&self) -> bool {
         self.trust.holds()
     }
 
-    /// Whether `bucket`, which is this one, says why a request was refused, and for how long nothing more may leave.
+    /// Returns true if `bucket`, a report of this quota, explains a refusal and says for how long nothing more may
+    /// leave.
     pub(super) fn explains(&self, bucket: &Bucket) -> bool {
         let empty = bucket.remaining.is_some_and(|remaining| remaining < 1.0);
         empty
@@ -178,14 +179,15 @@ impl Quota {
             && (self.kept || bucket.reset.is_some_and(|reset| !reset.is_zero()))
     }
 
-    /// Whether nearly all of it was used at the last report: a refusal that does not name it then is its.
+    /// Returns true if nearly all of the quota was used at the last report. A refusal that names no quota is then
+    /// attributed to it.
     pub(super) fn is_spent(&self, now: Instant) -> bool {
         let nearly = self.left.limit.map_or(0.0, |limit| limit * OTHERS);
         self.kept && self.trust.holds() && self.left.left(now) < 1.0 + nearly
     }
 
-    /// An answer reports `bucket`, which is this one. Teaches `budget` the limit that follows, and returns it if it is
-    /// new. `refused` tells that the request was refused.
+    /// Applies `bucket`, a report of this quota, and writes the resulting limit into `budget`. Returns the limit if it
+    /// is new. `refused`: the request was refused.
     pub(super) fn hear(
         &mut self,
         bucket: &Bucket,
@@ -197,10 +199,10 @@ impl Quota {
         let (now, source) = (answer.at, Source::Advertised(self.id));
         let part = budget.part_in(source);
         self.ledger.set_part(part);
-        // The answer is not counted among those that are missing.
+        // Unanswered requests without this one.
         let unanswered = self.unanswered.saturating_sub(u32::from(self.counts(answer.charge)));
         if answer.charge.seq > self.newest && !answer.charge.scope.has(self.id) && !refused {
-            // It was expected to draw on others.
+            // The request was expected to draw on other quotas.
             answer
                 .charge
                 .cost
@@ -211,7 +213,7 @@ impl Quota {
         }
         self.said.answers = self.said.answers.saturating_add(1);
         let (bucket, turned) = self.unit.in_seconds(bucket, answer.sent, now);
-        // Of a window that a fleet has begun others may have used one.
+        // Other members of the fleet may have used one unit of a window.
         let bucket = if part < 1.0 { bucket } else { self.one_less.corrected(bucket, refused, now) };
         if turned {
             self.said.resets = 0;
@@ -235,18 +237,18 @@ impl Quota {
         let used = bucket.remaining.map_or(0.0, |remaining| (limit - remaining).clamp(0.0, limit));
         let ours = |budget: &mut Budget, source, part: f64| {
             let ours = f64::from(budget.used(source, now)) + f64::from(unanswered) + 1.0;
-            // Others of a fleet have sent as much by their parts, or all of their parts by now.
+            // The other members have sent in proportion to their shares, or all of their shares by now.
             used <= (ours / part).max(ours + limit * (1.0 - part)) + limit * OTHERS
         };
         let Some(window) = window.filter(|window| !window.is_zero()) else {
-            // No reset is reported: what refusals taught knows better.
+            // Without a reported reset, the rate learned from refusals is better evidence.
             self.left.overruled = bucket.reset.is_none()
                 && budget.limit(Source::Estimated).is_some()
                 && ours(budget, Source::Estimated, part);
             return None;
         };
         if bucket.remaining.is_none() && !self.kept {
-            // What is not counted may be for others, or for something else.
+            // Without a remaining amount, the limit may be for other clients, or for something else.
             return None;
         }
         self.look_for_bucket(&bucket, window, used, refused, answer, budget);
@@ -257,21 +259,21 @@ impl Quota {
         }
         let even = now < self.even_until || self.may_be_bucket(&bucket, window);
         let spec = spec(limit, window, if even { Spend::Even } else { spend });
-        // What left before the budget was heard of has not kept to it.
+        // Requests that left before the first report were not limited by the quota.
         let keeps = self.kept && !others && answer.charge.seq > self.newest;
         let books = if keeps { Books::Contradicted } else { Books::Incomplete };
         if self.others.has_ended() {
-            // Only what was used since counts any more.
+            // Only the use since the reset counts now.
             budget.unlearn(source);
         }
         let news = self.keep(spec, used, unanswered, answer, budget);
-        // A short one is soon over, and it shows by then whether it comes back in parts.
+        // A short window is soon over, and by then it shows whether the quota is replenished in parts.
         let of_others = window > SHORT && self.window_estimator.is_of_others();
         let ends = self.others.ends(now, self.left.over_by().filter(|end| of_others && *end > now));
         if ends > now {
             budget.set_end(source, ends);
         }
-        // Where all of it comes back, what is told says so first.
+        // Where all of the quota is replenished at the reset, the API's report shows that first.
         let part = budget.part_known(source, limit, window);
         self.left.overruled = ends == Instant::FAR && ours(budget, source, part);
         self.left.resets_by(self.back_by(spec, window, answer));
@@ -283,7 +285,8 @@ impl Quota {
         news
     }
 
-    /// Whether the window of `bucket` is known from a few whole seconds alone, which a bucket may have reported as well.
+    /// Returns true if the window of `bucket` is known only from a few whole seconds, which a token bucket may report
+    /// as well.
     fn may_be_bucket(&self, bucket: &Bucket, window: Duration) -> bool {
         let whole = bucket.reset.is_some_and(|reset| reset.subsec_nanos() == 0);
         whole && bucket.window.is_none() && window <= ROUNDED && !self.window_estimator.refills()
@@ -302,7 +305,7 @@ impl Quota {
             return;
         };
         if refused {
-            // With some left it was another limit that refused.
+            // With something left, another limit has refused the request.
             if bucket.remaining.is_none_or(|left| left < 1.0) {
                 self.refill.refused(limit, answer.sent, answer.at);
             }
@@ -322,7 +325,7 @@ impl Quota {
         });
     }
 
-    /// Compares what an answer says with what was sent.
+    /// Compares an answer's report with what was sent.
     fn judge(&mut self, bucket: &Bucket, answer: &Observation<'_>, unanswered: u32) {
         let (Some(limit), Some(remaining)) = (bucket.limit, bucket.remaining) else { return };
         let claim = QuotaClaim {
@@ -354,24 +357,24 @@ impl Quota {
         }
     }
 
-    /// How much of what is left is used here, where `part` is this process' of what is divided.
+    /// This process's share of the remaining quota; `part` is its share of quotas that the fleet divides.
     pub(super) fn part(&self, part: f64) -> f64 {
         if self.ledger.is_shared() { part } else { 1.0 }
     }
 
-    /// Whether it goes by the name and the window of `bucket`.
+    /// Returns true if the quota has the name and the window of `bucket`.
     pub(super) fn is_called(&self, bucket: &Bucket) -> bool {
         self.left.name == bucket.name
             && (self.window == bucket.window || self.window.is_none() || bucket.window.is_none())
     }
 
-    /// Whether its limit is that of `bucket`, as far as both are known.
+    /// Returns true if the quota has the limit of `bucket`, as far as both are known.
     pub(super) fn fits(&self, bucket: &Bucket) -> bool {
         bucket.limit.is_none() || self.left.limit.is_none() || self.left.limit == bucket.limit
     }
 }
 
-/// The limit that keeps a budget of `limit` per `window`.
+/// Limit that enforces a quota of `limit` per `window`.
 fn spec(limit: f64, window: Duration, spend: Spend) -> LimitSpec {
     let count = NonZeroU32::new(limit.min(MOST_UNITS) as u32).unwrap_or(NonZeroU32::MIN);
     let burst = match spend {

@@ -1,28 +1,28 @@
-//! In which unit an API tells of its resets.
+//! Unit of the resets that an API reports.
 
 use std::{borrow::Cow, time::Duration};
 
 use crate::{clock::Instant, hint::Bucket};
 
-/// Seconds, or thousandths of them. Some APIs say thousandths and do not say so (Tiendanube): a reset that comes a thousand
-/// times faster than time passes is one of these.
+/// Seconds or milliseconds. Some APIs use milliseconds without saying so (Tiendanube): their reset comes nearer a
+/// thousand times faster than time passes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResetUnit {
-    /// What was said to be left until the reset, and when.
+    /// Last reported time until the reset, and when it was reported.
     said: Option<(Duration, Instant)>,
     thousandths: bool,
 }
 
-/// Less is no sure sign.
+/// Smallest decrease that is a reliable sign.
 const FALLEN: Duration = Duration::from_secs(2);
-/// What is left for less time is no number of thousandths.
+/// Smallest reset that is taken for milliseconds.
 const LONG: Duration = Duration::from_secs(30);
 
 // === impl ResetUnit ===
 
 impl ResetUnit {
-    /// `bucket`, as the answer says that came at `now` to a request that had left at `sent`, with a reset in seconds. Says whether
-    /// the unit turns out to be another one.
+    /// Returns `bucket` with a reset in seconds. The answer arrived at `now`, for a request that left at `sent`. The
+    /// flag is true if the unit turns out to be another one.
     pub(super) fn in_seconds<'a>(
         &mut self,
         bucket: &'a Bucket,
@@ -31,7 +31,7 @@ impl ResetUnit {
     ) -> (Cow<'a, Bucket>, bool) {
         let Some(left) = bucket.reset else { return (Cow::Borrowed(bucket), false) };
         let mut turned = false;
-        // Answers that overtake each other tell nothing: a bucket that is being drained is full later with each of them.
+        // Ignores answers that overtake each other: while a bucket is drained, each of them reports a later reset.
         if self.said.is_none_or(|(_, at)| at <= sent) {
             let said = self.said.replace((left, now));
             let fallen = said.filter(|(before, _)| *before > left + FALLEN && left > LONG && !self.thousandths);
@@ -52,7 +52,7 @@ impl ResetUnit {
 mod tests {
     use super::*;
 
-    /// What is said to be left by an answer that came at `now` to a request that had left at `sent`, in milliseconds.
+    /// Reset in seconds that the unit makes of `seconds`. `sent` and `now` are in milliseconds.
     fn reads(unit: &mut ResetUnit, seconds: f64, sent: u64, now: u64) -> Duration {
         let at = |ms| Instant::START + Duration::from_millis(ms);
         let bucket = Bucket::of_requests(200.0, 20.0, Duration::from_secs_f64(seconds));
@@ -67,7 +67,8 @@ mod tests {
         assert_eq!(reads(&mut unit, 58_990.0, 1001, 1110), Duration::from_millis(58_990));
     }
 
-    /// 200 a minute: of twenty that left at once the last one is counted first, and its answer comes 6 ms before that of the first.
+    /// 200 a minute: of twenty sent at once, the last is counted first, and its answer arrives 6 ms before the first
+    /// one's.
     #[test]
     fn answers_that_overtake_each_other_say_nothing_of_the_unit() {
         let mut unit = ResetUnit::default();

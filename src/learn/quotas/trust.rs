@@ -1,4 +1,4 @@
-//! How far the numbers of a budget agree with what was sent, and whether they are believed.
+//! Consistency of a quota's numbers with what was sent, and the resulting trust.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -7,87 +7,88 @@ use crate::{
     learn::{grounds::Agreement, ledger::SentLog},
 };
 
-/// Whether the numbers of one budget are believed: as long as there is more evidence for them than against.
+/// Trust in the numbers of one quota: they are believed while there is more evidence for them than against.
 #[derive(Clone, Debug)]
 pub(super) struct Credibility {
     score: i32,
-    /// What was said last.
+    /// Previous report.
     last: Option<LastQuota>,
-    /// How many were served one after the other although nothing was left.
+    /// Consecutive requests that were served although nothing was left.
     served_empty: u32,
-    /// When the last one was refused because nothing was left: it is enforced.
+    /// When a request was last refused because nothing was left, which shows that the quota is enforced.
     refused_empty: Option<Instant>,
 }
 
-/// What was left, as an answer said that came at `at` to a request that had left at `sent`.
+/// Report of an answer that arrived at `at`, to a request that had left at `sent`.
 #[derive(Clone, Copy, Debug)]
 struct LastQuota {
     remaining: f64,
     sent: Instant,
     at: Instant,
-    /// When it is reset, if that was said.
+    /// When the quota is reset, if the API reports that.
     end: Option<Instant>,
-    /// Requests that were under way then: the API may have counted them later, whenever they left.
+    /// Requests in flight at that time: the API may have counted them later, whenever they left.
     unanswered: u32,
 }
 
-/// What an answer reports of a budget, and what is known of it.
+/// Report of an answer about a quota, with what is known of the quota.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuotaClaim<'a> {
     pub(super) limit: f64,
     pub(super) remaining: f64,
     pub(super) reset: Option<Duration>,
-    /// Whether the request was served, and whether it was refused for its number.
+    /// True if the request was served, and true if it was refused because of a quota.
     pub(super) served: bool,
     pub(super) refused: bool,
-    /// When it left.
+    /// When the request left.
     pub(super) sent: Instant,
     pub(super) now: Instant,
-    /// Our own requests that draw on the budget, and how many of them are under way.
+    /// Send times of our own requests that draw on the quota, and the number of those in flight.
     pub(super) ledger: &'a SentLog,
     pub(super) unanswered: u32,
-    /// The window, and when it began, as far as they are known.
+    /// Window and its start, as far as they are known.
     pub(super) window: Option<Duration>,
     pub(super) began: Option<Instant>,
-    /// When the first request left that was seen to be in it.
+    /// When the first request left that was seen to be in the window.
     pub(super) seen: Option<Instant>,
-    /// Whether it comes back little by little.
+    /// True if the quota refills continuously.
     pub(super) refills: bool,
-    /// Whether requests are counted, each once.
+    /// True if the quota counts requests, each as one.
     pub(super) requests: bool,
 }
 
-/// What has become of a budget between two answers.
+/// Change of a quota between two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountChange {
-    /// As expected, or not to be told.
+    /// Change as expected, or unknown.
     Same,
-    /// A part of it has come back.
+    /// A part of the quota was replenished.
     Risen,
-    /// Another window has begun.
+    /// Start of another window.
     Restarted,
 }
 
-/// What a budget begins with, and what it reaches at most and at least.
+/// Initial, highest and lowest score.
 const AT_FIRST: i32 = 4;
 const MOST: i32 = 20;
 const LEAST: i32 = -20;
-/// Far from being believed again.
+/// Score of a disproved quota, far from being believed again.
 const DISPROVED: i32 = -200;
-/// What a rise costs that is no new window, a fall that our requests do not explain (once, others may have used it up),
-/// and a number that does not move.
+/// Costs of a rise without a new window, of a fall that our requests do not explain, and of a number that does not
+/// move. One such fall keeps the trust, because other senders may have used the quota up.
 const RISEN: i32 = 5;
 const FALLEN: i32 = 3;
 const FROZEN: i32 = 2;
-/// Served so often although nothing is left, while we have used less than half: it is not enforced.
+/// Requests served although nothing is left, while we have used less than half, that show that a quota is not enforced.
 const SERVED_EMPTY: u32 = 4;
-/// A reset that comes nearer by more than this, beside the time that passes, is impossible: both may be rounded, and late.
+/// Tolerance for a reset that comes nearer faster than time passes: both reports may be rounded, and late.
 const ENDS: Duration = Duration::from_millis(2300);
-/// What is looked at if the window is not known, and for how long a refusal tells that it is enforced.
+/// Window that is assumed if it is unknown, and longest time for which a refusal shows that a quota is enforced.
 const LONG: Duration = Duration::from_secs(60);
-/// As good as nothing is used of a window that has just begun.
+/// Usage up to which a window counts as just begun.
 const FEW: f64 = 2.0;
-/// A rise by this share of the limit is another window, and a fall by more than was sent and this is impossible.
+/// Share of the limit that marks a rise as a new window. A fall is impossible if it exceeds what was sent by more than
+/// the share `FALL`.
 const JUMP: f64 = 0.25;
 const FALL: f64 = 0.3;
 
@@ -100,12 +101,12 @@ impl Default for Credibility {
 }
 
 impl Credibility {
-    /// Whether the budget is believed.
+    /// Returns true if the quota is believed.
     pub(super) fn holds(&self) -> bool {
         self.score > 0
     }
 
-    /// How far what was said agrees with what was sent, as far as that could be compared.
+    /// Agreement of the reports with what was sent, as far as they could be compared.
     pub(super) fn agreement(&self) -> Agreement {
         match self.score.cmp(&AT_FIRST) {
             Ordering::Greater => Agreement::Agrees,
@@ -114,7 +115,7 @@ impl Credibility {
         }
     }
 
-    /// Compares what an answer says with what the last one said.
+    /// Compares an answer's report with the previous one.
     pub(super) fn hear(&mut self, claim: &QuotaClaim<'_>) -> CountChange {
         self.hear_empty(claim);
         let &QuotaClaim { limit, remaining, sent, now, .. } = claim;
@@ -132,7 +133,7 @@ impl Credibility {
             self.last = Some(this);
             return CountChange::Same;
         };
-        // In one window answers that overtake each other say nearly the same.
+        // Within one window, answers that overtake each other report nearly the same number.
         let same = claim.seen.is_none_or(|seen| seen <= sent);
         let blur = claim.reset.unwrap_or_default().mul_f64(0.05).max(ENDS);
         let nearer = same && end.zip(this.end).is_some_and(|(before, end)| end + blur < before);
@@ -140,7 +141,7 @@ impl Credibility {
             self.change(-FALLEN);
         }
         if sent <= at {
-            // Which of the two the API counted first is not known.
+            // The API may have counted either of the two requests first.
             let most = claim.ledger.of_all(claim.ledger.since(before_sent) + u64::from(unanswered));
             if same && !nearer && before - remaining > most + 3.0 + limit * FALL {
                 self.change(-FALLEN);
@@ -150,7 +151,7 @@ impl Credibility {
         self.last = Some(this);
         let sent_before = claim.ledger.up_to(at);
         let most = claim.ledger.up_to(sent).saturating_sub(sent_before);
-        // Those that left at the same instant may be counted later.
+        // Requests that left at the same instant may be counted later.
         let least = (claim.ledger.count() - claim.ledger.since(sent)).saturating_sub(sent_before) as f64 + 1.0;
         let (recent, fall, used) =
             (claim.ledger.of_all(most + u64::from(claim.unanswered)), before - remaining, limit - remaining);
@@ -173,7 +174,8 @@ impl Credibility {
         } else if fall > 0.5 || least <= 1.0 && self.holds() {
             self.change(1);
         }
-        // Nothing less is left, and for longer: so few were used of the window before that its end alone shows.
+        // The amount has not fallen, and the reset is later: so little was used of the last window that only its end
+        // shows.
         let later = end.zip(this.end).is_some_and(|(before, end)| end > before + blur);
         match fall {
             ..=0.0 if later && used <= FEW && !claim.refills => CountChange::Restarted,
@@ -191,7 +193,8 @@ impl Credibility {
             return;
         }
         let window = claim.window.unwrap_or(LONG);
-        // Where others are as quick, each that comes back is the last one.
+        // If other senders are as quick, each replenished unit is used at once, so the quota looks empty when we are
+        // served.
         if self.refused_empty.is_some_and(|refused| claim.now.since(refused) <= window.min(LONG)) {
             return;
         }

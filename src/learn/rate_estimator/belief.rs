@@ -1,40 +1,41 @@
-//! A rate that is believed in, and how it grows and falls.
+//! A rate estimate, and how it grows and falls.
 
 use std::collections::VecDeque;
 
-/// Requests per second. Times are in seconds.
+/// Rate estimate in requests per second. Times are in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Belief {
-    /// What it was at `at`, or is about to be again: from there it grows slowly at first, and then ever faster.
+    /// Rate at `at`, or the rate that it is about to reach again. From there it grows slowly at first, and then ever
+    /// faster.
     most: f64,
     at: f64,
-    /// How long it takes until it is tried whether there is more.
+    /// Time until a higher rate is tried.
     calm: f64,
     steepness: f64,
-    /// Over what time it was measured, and how many requests were served in that.
+    /// Period of the measurement, and number of requests served in it.
     pub(super) span: f64,
     pub(super) count: f64,
-    /// Only a lower bound is known: grows as requests are served.
+    /// Set while only a lower bound is known: the rate grows as requests are served.
     rising: Option<Rising>,
-    /// How often it was too much, one time soon after the other.
+    /// Consecutive reductions, each soon after the previous one.
     cuts: u32,
     series: Series,
-    /// What was delivered lately: when, and how many a second.
+    /// Recent deliveries: time and rate per second.
     best: VecDeque<(f64, f64)>,
     episode: Option<(f64, f64)>,
 }
 
-/// Refusals soon after one another, each of which has lowered the rate.
+/// Refusals in short succession, each of which has lowered the rate.
 #[derive(Clone, Debug)]
 struct Series {
-    /// The rate when they began, and how many were served until the second.
+    /// Rate at the first refusal, and number of requests served until the second.
     rate: f64,
     served: f64,
-    /// The fewest and the most that were served between two of them.
+    /// Fewest and most requests served between two refusals.
     between: (f64, f64),
-    /// When each of the last left, and how many were served until then.
+    /// Send time of each recent refused request, and number of requests served until then.
     refusals: VecDeque<(f64, f64)>,
-    /// A bucket that refills no slower and no faster than this explains all of them.
+    /// Lowest and highest refill rate of a bucket that would explain all the refusals.
     slowest: f64,
     fastest: f64,
 }
@@ -43,65 +44,66 @@ struct Series {
 struct Rising {
     rate: f64,
     served: f64,
-    /// It grows after so many.
+    /// Number of served requests after which the rate grows.
     step: f64,
-    /// This is more than there is.
+    /// Rate that was refused.
     most: f64,
 }
 
-/// How fast it grows, and how fast near a rate that was too much a short time ago.
+/// Curvature of the growth, and its value soon after a rate that was too high.
 const STEEPNESS: f64 = 0.05;
 const STEEP: f64 = 0.08;
-/// By so much less it begins.
+/// Share by which the growth begins below the last rate.
 const DIP: f64 = 0.02;
-/// By so much it grows in one step of slow start.
+/// Growth factor of one step in slow start.
 const STEP: f64 = 1.6;
-/// That is after so many, and after so few where nothing is saved up.
+/// Served requests per step, and their number for an API that saves up no requests.
 const SOME: f64 = 6.0;
 const FEW: f64 = 2.0;
-/// It falls by this share, and by twice as much each time if that was too much again soon.
+/// First reduction of the rate, and the largest one; each further reduction soon after the last is twice as large.
 const CUT: f64 = 0.01;
 const MOST_CUT: f64 = 0.15;
-/// Where a larger share is refused it is the rate that is too high.
+/// Share of refused requests above which the rate is too high, and the refusals are not random.
 const MOST_NOISE: f64 = 0.4;
-/// So many refusals soon after one another are remembered.
+/// Number of refusals in short succession that are remembered.
 const MOST_REFUSALS: usize = 16;
-/// For how many seconds, or requests, deliveries are remembered.
+/// Seconds, or requests, for which deliveries are remembered.
 const REMEMBERED: f64 = 15.0;
 const REMEMBERED_REQUESTS: f64 = 100.0;
 
 // === impl Belief ===
 
 impl Belief {
-    /// `count` requests were served in a window of `span` seconds.
+    /// Estimate from `count` requests served in a window of `span` seconds.
     pub(super) fn of_window(rate: f64, span: f64, count: f64, now: f64) -> Self {
         Self { most: rate, at: now, calm: calm(rate, span), steepness: STEEPNESS, span, count, ..Self::default() }
     }
 
-    /// The same, kept for at least `time` seconds before more is tried.
+    /// Returns the estimate with at least `time` seconds before a higher rate is tried.
     pub(super) fn kept(mut self, time: f64) -> Self {
         self.keep(time);
         self
     }
 
-    /// It is kept for at least `time` seconds before more is tried.
+    /// Sets a minimum of `time` seconds before a higher rate is tried.
     pub(super) fn keep(&mut self, time: f64) {
         self.calm = self.calm.max(time);
     }
 
-    /// The same if there may be more.
+    /// Estimate that is only a lower bound.
     pub(super) fn at_least(rate: f64, span: f64, count: f64, now: f64) -> Self {
         let rising = Rising { rate, served: 0.0, step: SOME, most: f64::INFINITY };
         Self { rising: Some(rising), ..Self::of_window(rate, span, count, now) }
     }
 
-    /// The same where nothing is saved up: what is served shows at once that the rate is not too high.
+    /// Returns the estimate for an API that saves up no requests: each served request shows that the rate is not too
+    /// high.
     pub(super) fn one_by_one(mut self) -> Self {
         self.rising.iter_mut().for_each(|rising| rising.step = FEW);
         self
     }
 
-    /// The same, and `most` a second have been refused.
+    /// Returns the estimate with the knowledge that `most` per second were refused.
     pub(super) fn below(mut self, most: f64) -> Self {
         self.rising.iter_mut().for_each(|rising| rising.most = most);
         self
@@ -120,29 +122,29 @@ impl Belief {
         self.rising.is_some()
     }
 
-    /// It was not used up for `idle` seconds.
+    /// Excludes `idle` seconds in which the rate was not used up.
     pub(super) fn rest(&mut self, idle: f64) {
         self.at += idle.max(0.0);
     }
 
-    /// Begins anew at `rate`.
+    /// Restarts the growth at `rate`.
     pub(super) fn restart(&mut self, now: f64, rate: f64) {
         (self.most, self.at) = (rate.max(1e-6), now);
     }
 
-    /// It is `rate`, and for `time` seconds at least no more is tried, though only a lower bound was known.
+    /// Sets the rate, also if only a lower bound was known. For at least `time` seconds no higher rate is tried.
     pub(super) fn settle(&mut self, now: f64, rate: f64, time: f64) {
         self.rising = None;
         self.restart(now, rate);
         self.keep(time);
     }
 
-    /// It is `rate`, and more is tried later.
+    /// Sets the rate; a higher one is tried later.
     pub(super) fn holds_on(&mut self, now: f64, rate: f64) {
         (self.most, self.at) = (rate, now - self.calm);
     }
 
-    /// A request was served, sent at `sent`. Says whether it has grown beyond all limits.
+    /// Records that a request was served, sent at `sent`. Returns true if the rate has grown beyond all limits.
     pub(super) fn served(&mut self, now: f64, sent: f64, way: f64) -> bool {
         let Some(rising) = &mut self.rising else { return false };
         if sent >= self.at {
@@ -158,7 +160,7 @@ impl Belief {
         self.most > super::UNLIMITED
     }
 
-    /// Counts deliveries, as BBR does: a rate that was served lately can be served again.
+    /// Counts deliveries, like BBR: a rate that was served lately can be served again.
     pub(super) fn delivered(&mut self, now: f64) {
         if self.rising.is_some() {
             return;
@@ -175,28 +177,28 @@ impl Belief {
         }
     }
 
-    /// Refused in slow start, but as many were served as before: that is the window.
+    /// Handles a refusal in slow start after the expected number of requests: the measured window was right.
     pub(super) fn holds(&mut self, now: f64) {
         let rate = self.count / self.span;
         (self.rising, self.most, self.at, self.calm) = (None, rate, now, calm(rate, self.span));
     }
 
-    /// Refused in slow start before anything could be seen.
+    /// Handles a refusal in slow start that came too soon to tell anything.
     pub(super) fn rises_anew(&mut self) {
         if let Some(rising) = &mut self.rising {
             rising.served = 0.0;
         }
     }
 
-    /// Refused in slow start: it is between the last two steps.
+    /// Handles a refusal in slow start: the limit is between the last two steps.
     pub(super) fn risen_too_far(&mut self, now: f64) {
         let rate = self.rate(now) / STEP.sqrt();
         (self.rising, self.most, self.at, self.cuts) = (None, rate, now, 0);
         (self.calm, self.series) = (calm(rate, self.span.min(5.0)), Series::default());
     }
 
-    /// It was too much, after `served` requests, for one that left at `sent`. Says which share is refused whatever it is, if
-    /// that is so.
+    /// Lowers the rate after a refusal of a request that left at `sent`, with `served` requests before. Returns the
+    /// share that is refused at any rate, if the refusals are random.
     pub(super) fn too_much(&mut self, now: f64, sent: f64, served: f64, refusals: f64) -> Option<f64> {
         let rate = self.rate(now);
         let since = now - self.at.max(self.series.last());
@@ -231,7 +233,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// One more is refused, that left at `sent`, after so many `cuts` and `served` requests at this `rate`.
+    /// Records a refusal of a request that left at `sent`, after `cuts` reductions and `served` requests at `rate`.
     fn refused(&mut self, cuts: u32, rate: f64, sent: f64, served: f64) {
         if cuts == 0 {
             *self = Self::default();
@@ -254,20 +256,20 @@ impl Series {
         self.refusals.push_back((sent, all));
     }
 
-    /// When the last one left that was refused.
+    /// Send time of the last refused request.
     fn last(&self) -> f64 {
         self.refusals.back().map_or(f64::NEG_INFINITY, |(last, _)| *last)
     }
 
-    /// Chance is irregular. From one refusal to another a bucket serves what it refills in that time, or one more or less, and a
-    /// window of the clock the same each time.
+    /// Returns true if the refusals are regular, which random ones are not. Between two refusals a bucket serves its
+    /// refill, plus or minus one; a window of a clock serves the same number each time.
     fn is_regular(&self) -> bool {
         let (fewest, most) = self.between;
         self.slowest <= self.fastest || fewest >= 3.0 && most - fewest <= 1.0
     }
 }
 
-/// For how long a rate is kept before more is tried.
+/// Time for which a rate is kept before a higher one is tried.
 fn calm(rate: f64, span: f64) -> f64 {
     (85.0 / rate).clamp(15.0, 120.0).max((span * 0.7).min(1200.0))
 }
@@ -276,8 +278,9 @@ fn calm(rate: f64, span: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A client that sends evenly at what is believed, first 20/s, and lets one slot pass after a refusal. `serves` says which of
-    /// its requests are served, by when they leave. Returns the share that is taken for chance, and the rate in the end.
+    /// Simulates a client that sends evenly at the estimated rate, first 20/s, and skips one slot after a refusal.
+    /// `serves` says whether a request is served, by the time that it leaves. Returns the share that is taken for
+    /// random, and the final rate.
     fn asks(mut serves: impl FnMut(f64) -> bool) -> (Option<f64>, f64) {
         let mut belief = Belief::of_window(20.0, 1.0, 20.0, 100.0);
         let (mut now, mut served, mut refused) = (100.0, 0.0, 0.0);
@@ -297,8 +300,8 @@ mod tests {
         (None, belief.rate(now))
     }
 
-    /// Two hundred in ten seconds by a bucket that holds three: it is empty soon at any rate above 10/s, and refuses each second
-    /// one of 20/s.
+    /// Two hundred in ten seconds, by a bucket with a depth of three. Rates above 10/s soon empty the bucket, and at
+    /// 20/s it refuses every second request.
     #[test]
     fn a_shallow_bucket_that_refuses_as_soon_at_any_rate_is_no_chance() {
         for phase in 0..20 {
@@ -315,7 +318,7 @@ mod tests {
         }
     }
 
-    /// From one a second to ten in five steps of 1.6: 1.6^5 is 10.5.
+    /// From one per second to ten in five steps of 1.6: 1.6^5 is 10.5.
     #[test]
     fn a_lower_bound_grows_sooner_where_nothing_is_saved_up() {
         let ten = |mut belief: Belief| {

@@ -1,4 +1,4 @@
-//! How many requests may be under way at once.
+//! Estimates the number of requests that may be in flight at once.
 
 #[cfg(test)]
 mod tests;
@@ -8,37 +8,38 @@ use crate::{learn::grounds::AtOnceGrounds, limit::Seq};
 /// A bound on unanswered requests: one for the start, and one if the API refuses more.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
-    /// Grows by one with each that is served: twice as many after each answer.
+    /// Grows by one with each served request, so that it doubles with each round trip.
     start: f64,
     known: Known,
     hypothesis: Hypothesis,
-    /// What was tried first, and how many were served since.
+    /// First cap that was tried, and number of requests served since.
     tried: f64,
     served: f64,
     lowered: u32,
-    /// How many were refused since one was served that left after the `first` of them, and what was known before that.
+    /// Refusals since a request later than `first` was served, and the knowledge before them.
     in_a_row: u32,
     first: Seq,
     before: Known,
-    /// How often one of as many as may be under way was refused and others were served then, since all were refused for a time.
+    /// Refusals at the cap while other requests were served, since all were last refused for a time.
     alone: u32,
-    /// All were refused for a time, before it was known that others are served beside one that is refused.
+    /// True if all requests were refused for a time before it was known that others are served beside a refused one.
     doubted: bool,
 }
 
-/// What refusals have shown.
+/// Knowledge from refusals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     cap: Option<f64>,
-    /// How many were under way when the one was refused that has set the cap, how many were served since, and whether the
-    /// API said that it was that: for people.
+    /// Number in flight at the refusal that set the cap, number served since, and whether the API named concurrency as
+    /// the reason. Evidence for people.
     refused: u32,
     kept: u32,
     said: bool,
-    /// As many were refused, again and again: how often more than once. The next try takes twice as long each time.
+    /// Number that was refused repeatedly, and how often beyond the first time; each doubles the time until the next
+    /// try.
     ceiling: u32,
     in_vain: u32,
-    /// How many were served since the last such refusal that had as many under way.
+    /// Requests served since the last such refusal with as many in flight.
     beyond: u32,
 }
 
@@ -46,54 +47,54 @@ struct Known {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
     pub(super) seq: Seq,
-    /// How many were under way when it left, itself included.
+    /// Number of requests in flight when this one left, itself included.
     pub(super) crowd: u32,
-    /// Whether nothing was refused so far.
+    /// True if nothing was refused so far.
     pub(super) before_any_refusal: bool,
-    /// Whether the cycle has lasted much longer than an answer takes.
+    /// True if the cycle has lasted much longer than a round trip.
     pub(super) cycle_is_long: bool,
 }
 
-/// Whether the API limits how many there are at once.
+/// Hypothesis that the API limits concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hypothesis {
     Open,
-    /// It does.
+    /// The API limits concurrency.
     Confirmed,
-    /// It does not.
+    /// The API does not limit concurrency.
     Refuted,
 }
 
-/// How many leave at once when nothing is known.
+/// Number of requests that may leave at once before anything is known.
 const FIRST: f64 = 8.0;
-/// By so much it grows with each that is served, until one is refused: so few of a window's end are refused.
+/// Growth per served request before the first refusal: so only a few are refused at the end of a window.
 const SLOWLY: f64 = 0.2;
-/// The same after a pause.
+/// Initial bound after a pause, on top of the requests in flight.
 const AGAIN: f64 = 1.0;
-/// One more is tried after so many times as many as may be under way.
+/// Served requests, in multiples of the cap, before one more is tried.
 const SELDOM: f64 = 20.0;
-/// A limit of concurrency that stays is tried so much more seldom, as a power of two.
+/// Largest exponent of two by which tries of a confirmed limit become rarer.
 const IN_VAIN: u32 = 4;
-/// Where so many times the cap were served, that was no chance.
+/// Served requests, in multiples of the cap, that are no coincidence.
 const MANY_OF: f64 = 4.0;
-/// Where so many were refused alone it stays a limit of how many at once though it refuses all for a time.
+/// Number of single refusals after which the limit counts as concurrency, even if all requests are refused for a time.
 const PROVEN: u32 = 3;
-/// More than so many in a row, and than this part of the cap, are all.
+/// Refusals in a row, as a number and as a share of the cap, above which the API refuses everything.
 const SOME: f64 = 2.0;
 const ALL: f64 = 0.25;
-/// One that is refused alone disproves a smaller cap. It may be an outage where it is larger.
+/// Largest cap that a refusal of the only request disproves. With a larger one, it may be an outage.
 const FEW: f64 = 3.0;
-/// So large a part of the cap, and fewer, are far below it.
+/// Share of the cap that counts as far below it.
 const FAR: f64 = 0.6;
-/// Where so many times the cap were served after one was refused, that one was alone.
+/// Served requests, in multiples of the cap, after which a refusal counts as a single one.
 const OTHERS: f64 = 2.0;
-/// More are no stampede any more.
+/// Above this the bound is treated as unlimited.
 const MANY: f64 = 1024.0;
 
 // === impl Known ===
 
 impl Known {
-    /// One of `refused` was refused, so that there is a lower `cap`.
+    /// Sets a lower `cap`, because a request was refused with `refused` in flight.
     fn lower(&mut self, cap: f64, refused: u32) {
         (self.cap, self.refused, self.kept, self.said) = (Some(cap), refused, 0, false);
     }
@@ -120,29 +121,29 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// A configured rate is known to be a rate, and no limit of concurrency.
+    /// Bound for a configured rate, which is known not to be a concurrency limit.
     pub(super) fn unlimited() -> Self {
         Self { start: MANY, hypothesis: Hypothesis::Refuted, ..Self::default() }
     }
 
-    /// It was found that `most` may be under way.
+    /// Bound with a learned cap of `most` requests in flight.
     pub(super) fn known(most: u32) -> Self {
         let known = Known { cap: Some(most.max(1).into()), refused: most.saturating_add(1), ..Known::default() };
         Self { start: MANY, known, hypothesis: Hypothesis::Confirmed, alone: PROVEN, ..Self::default() }
     }
 
-    /// How many there may be.
+    /// Number of requests that may be in flight now.
     pub(super) fn most(&self) -> f64 {
         let start = if self.start >= MANY { f64::INFINITY } else { self.start };
         self.known.cap.map_or(start, |cap| start.min(cap.floor())).max(1.0)
     }
 
-    /// How many there may be for good.
+    /// Learned concurrency limit.
     pub(super) fn cap(&self) -> Option<u32> {
         self.known.cap.map(|cap| cap.max(1.0) as u32)
     }
 
-    /// What the cap rests on.
+    /// Evidence for the cap.
     pub(super) fn grounds(&self) -> Option<AtOnceGrounds> {
         let Known { refused, kept: served, said, .. } = self.known;
         Some(AtOnceGrounds { most: self.cap()?, refused, served, said, certain: self.is_certain() })
@@ -156,22 +157,22 @@ impl Crowd {
         self.hypothesis == Hypothesis::Confirmed && !self.doubted
     }
 
-    /// A pause is over, and `unanswered` are under way.
+    /// Restarts the growth after a pause, with `unanswered` requests in flight.
     pub(super) fn start_again(&mut self, unanswered: u32) {
         self.start = AGAIN + f64::from(unanswered);
     }
 
-    /// The same at a pace that has so many `under_way`.
+    /// Raises the start to the number of requests that a known rate keeps in flight.
     pub(super) fn start_with(&mut self, unanswered: u32, under_way: f64) {
         self.start = self.start.max(f64::from(unanswered) + under_way);
     }
 
-    /// No more than the `unanswered` for the time being.
+    /// Allows no more than `unanswered` requests for now.
     pub(super) fn hold(&mut self, unanswered: u32) {
         self.start = self.start.min(f64::from(unanswered));
     }
 
-    /// A request was served.
+    /// Records that a request was served.
     pub(super) fn served(&mut self, served: Served) {
         self.start = (self.start + if served.before_any_refusal { SLOWLY } else { 1.0 }).min(MANY);
         let Some(cap) = &mut self.known.cap else { return };
@@ -187,20 +188,20 @@ impl Crowd {
         }
         if self.hypothesis == Hypothesis::Confirmed && f64::from(served.crowd) >= cap.floor() {
             if served.crowd >= self.known.ceiling {
-                // A few of them are, while the API is already done with another one whose answer is on its way.
+                // A few are served while the answer to a completed request is still on its way.
                 self.known.beyond = self.known.beyond.saturating_add(1);
                 if f64::from(self.known.beyond) > MANY_OF * *cap {
                     self.known.in_vain = 0;
                 }
             }
             let in_vain = if cap.floor() as u32 + 1 < self.known.ceiling { 0 } else { self.known.in_vain };
-            // Where none was refused beside others that were served, the API may have another limit, or allow many more.
+            // If no request was refused beside served ones, the API may have another limit, or allow many more.
             let each = if self.known.ceiling == 0 { *cap } else { SELDOM * cap.max(5.0) * f64::from(1 << in_vain) };
             *cap += 1.0 / each;
         }
     }
 
-    /// One of `crowd` was refused: whether fewer at once may be the answer to that.
+    /// Handles a refusal with `crowd` requests in flight. Returns true if less concurrency may be the answer.
     pub(super) fn fewer(&mut self, seq: Seq, crowd: u32, soon: bool) -> bool {
         let Some(cap) = self.known.cap else { return false };
         if self.is_disproved(crowd, cap) {
@@ -220,7 +221,7 @@ impl Crowd {
                     let crowd = self.blamed(crowd, cap);
                     self.hits(crowd, cap);
                     if f64::from(crowd) <= FAR * cap {
-                        // What was known is so no more. It grows until another one is refused.
+                        // The former limit no longer holds. The cap grows until another request is refused.
                         (self.known.ceiling, self.known.in_vain) = (0, 0);
                     }
                     self.known.lower((f64::from(crowd) - 1.0).max(1.0), crowd);
@@ -240,8 +241,8 @@ impl Crowd {
         }
     }
 
-    /// One of `crowd` was refused, and these are not too many: far fewer than are tried, or as few as a cap was lowered to that is
-    /// doubted, or it was alone.
+    /// Returns true if a refusal with `crowd` in flight shows that concurrency is not the reason. The number is far
+    /// below the tried one, is a lowered cap that is in doubt, or is one.
     fn is_disproved(&self, crowd: u32, cap: f64) -> bool {
         if self.hypothesis == Hypothesis::Open && f64::from(crowd) <= (FAR * self.tried).max(1.0) {
             return true;
@@ -251,8 +252,8 @@ impl Crowd {
             || self.doubted && is_lowered && f64::from(self.blamed(crowd, cap)) <= cap.floor()
     }
 
-    /// Not how many at once was refused, but all for a time. If that comes a second time it is not how many at once, unless others
-    /// were served beside those that were refused.
+    /// Handles a refusal of all requests for a time, which no concurrency limit causes. A second such time refutes the
+    /// limit, unless other requests were served beside the refused ones.
     fn doubt(&mut self) {
         if self.doubted && self.alone < PROVEN {
             return self.refute();
@@ -266,7 +267,7 @@ impl Crowd {
         (self.in_a_row, self.doubted) = (0, false);
     }
 
-    /// Another one is refused. So many in a row are not too many at once: it is another limit, or an outage.
+    /// Counts a refusal. Returns true if there are so many in a row that another limit, or an outage, is the reason.
     fn refuses_all(&mut self, seq: Seq, crowd: u32, cap: f64) -> bool {
         if self.in_a_row == 0 {
             (self.first, self.before) = (seq, self.known);
@@ -278,14 +279,14 @@ impl Crowd {
         crowd <= 1 || f64::from(self.in_a_row) > (ALL * self.before.cap.unwrap_or(cap)).max(SOME)
     }
 
-    /// How many at once a refusal of one of `crowd` shows to be too many. While as many are tried as were refused before,
-    /// it is those: the one that is refused may have left before the last of them.
+    /// Number of concurrent requests that a refusal with `crowd` in flight shows to be too many. If as many are tried
+    /// as were refused before, it is that number: the refused request may have left before the last of them.
     fn blamed(&self, crowd: u32, cap: f64) -> u32 {
         if cap.floor() as u32 >= self.known.ceiling { crowd.max(self.known.ceiling) } else { crowd }
     }
 
-    /// One of `crowd` was refused while as many as `cap` might be under way. What is refused right after it was lowered may
-    /// have met what was not over for the API yet: it is no other ceiling.
+    /// Records a refusal with `crowd` in flight, under a limit of `cap`. A refusal right after a reduction may be due
+    /// to requests that the API still counts, so it sets no other ceiling.
     fn hits(&mut self, crowd: u32, cap: f64) {
         self.known.beyond = 0;
         if crowd == self.known.ceiling {
@@ -295,7 +296,7 @@ impl Crowd {
         }
     }
 
-    /// The API says that `crowd` at once are too many.
+    /// Records that the API calls `crowd` concurrent requests too many.
     pub(super) fn too_many(&mut self, crowd: u32) {
         let crowd = self.known.cap.map_or(crowd, |cap| self.blamed(crowd, cap));
         let fewer = (f64::from(crowd) - 1.0).max(1.0);
@@ -305,18 +306,19 @@ impl Crowd {
         }
         (self.hypothesis, self.known.cap) =
             (Hypothesis::Confirmed, Some(self.known.cap.map_or(fewer, |cap| cap.min(fewer))));
-        // Those are the API's own words.
+        // The API itself names concurrency as the reason.
         (self.in_a_row, self.doubted, self.alone) = (0, false, self.alone.max(PROVEN));
     }
 
-    /// One was refused with fewer under way than any before it, and the API had not asked for a wait.
+    /// Records a refusal with fewer in flight than before, without a wait that the API asked for.
     pub(super) fn fewer_refused(&mut self) {
         if self.hypothesis == Hypothesis::Open && self.known.cap.is_none() {
             self.refute();
         }
     }
 
-    /// A pause was over at once: tries fewer than `refused` at once, if that can be it; `served` of those under way were.
+    /// Tries fewer than `refused` at once, if a pause was over at once. `served`: number of requests in flight that
+    /// were served. Returns true if it does.
     pub(super) fn try_fewer(&mut self, refused: u32, served: f64) -> bool {
         let try_it = self.hypothesis == Hypothesis::Open && self.known.cap.is_none();
         if try_it {

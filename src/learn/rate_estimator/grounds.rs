@@ -1,4 +1,4 @@
-//! What the rate that was found, and the number at once, rest on.
+//! Evidence for the learned rate and the learned concurrency limit.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{
     learn::grounds::{Basis, Grounds, Lowered, RateGrounds},
 };
 
-/// What the belief was concluded from, and what has lowered it since.
+/// Origin of the estimate, and the refusals that have lowered it since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) basis: Basis,
@@ -18,14 +18,14 @@ pub(super) struct Held {
 // === impl Held ===
 
 impl Held {
-    /// A belief begins with this.
+    /// Evidence of a new estimate.
     pub(super) fn by(basis: Basis) -> Self {
         Self { basis, lowered: Lowered::default() }
     }
 }
 
 impl RateEstimator {
-    /// What the rate rests on that was found; `None` without one.
+    /// Evidence for the learned rate; `None` without a learned rate.
     pub(in crate::learn) fn rate_grounds(&self, now: Instant) -> Option<Grounds> {
         let (belief, now) = (self.belief.as_ref()?, seconds(now));
         let Held { basis, lowered } = self.held;
@@ -34,12 +34,12 @@ impl RateEstimator {
         is_known.then_some(Grounds::Rate(RateGrounds { basis, configured, lowered, now, rising, noise }))
     }
 
-    /// Whether the rate is one that was found, or a lower bound of which more is tried.
+    /// Returns true if the rate was learned, or is a lower bound that is still being raised.
     pub(in crate::learn) fn guesses(&self) -> bool {
         self.belief.as_ref().is_some_and(|belief| belief.is_rising() || self.configured.is_none())
     }
 
-    /// What the number at once rests on that was found; `None` without one.
+    /// Evidence for the learned concurrency limit; `None` without one.
     pub(in crate::learn) fn at_once_grounds(&self) -> Option<Grounds> {
         self.crowd.grounds().map(Grounds::AtOnce)
     }
@@ -52,7 +52,8 @@ mod tests {
     use super::*;
     use crate::learn::rate_estimator::{AnsweredRequest, ApiRefusal};
 
-    /// One request every 10 ms, answered 4 ms later, for `seconds`; the first `most` of each ten seconds are served.
+    /// Sends a request every 10 ms for `seconds`, each answered 4 ms later. The first `most` of each ten seconds are
+    /// served.
     fn found(estimator: &mut RateEstimator, seconds: u64, most: u64) {
         let (mut closed, mut counted) = (Instant::START, (0, 0));
         for seq in 1..seconds * 100 {
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(estimator.rate_grounds(Instant::START), None);
         found(&mut estimator, 30, 100);
         let line = estimator.rate_grounds(Instant::START + Duration::from_secs(11)).unwrap().to_string();
-        // From the first request on a hundred in a second, and then none until the window of ten is over and one tries.
+        // A hundred in the first second, and then none until the window of ten seconds is over and a probe is served.
         let pause = line.strip_prefix("100 served in 1 s, then refused; served again after ").expect(&line);
         let pause: f64 = pause.split(' ').next().unwrap().parse().unwrap();
         assert!((8.9..12.0).contains(&pause), "{line}");

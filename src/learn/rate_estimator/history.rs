@@ -1,23 +1,23 @@
-//! How many requests were served since when, the less exactly the longer ago.
+//! Number of requests served since a given time, less exact for earlier times.
 
 use std::collections::VecDeque;
 
-/// Times are in seconds.
+/// Counts of served requests. Times are in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RateHistory {
-    /// Instants, oldest first, and how many had been served by then.
+    /// Instants, oldest first, each with the number of requests served by then.
     marks: VecDeque<(f64, f64)>,
     total: f64,
 }
 
-/// Marks are set this far apart, and not more of them are kept.
+/// Distance between marks, and maximum number of marks.
 const STEP: f64 = 0.05;
 const MOST: usize = 128;
 
 // === impl RateHistory ===
 
 impl RateHistory {
-    /// A request that left at `at` was served.
+    /// Records that a request that left at `at` was served.
     pub(super) fn served(&mut self, at: f64) {
         if self.marks.back().is_none_or(|(last, _)| at - last >= STEP) {
             if self.marks.len() >= MOST {
@@ -28,12 +28,12 @@ impl RateHistory {
         self.total += 1.0;
     }
 
-    /// Whether none was served.
+    /// Returns true if no request was served.
     pub(super) fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// How many that left after `since` were served.
+    /// Number of served requests that left after `since`.
     pub(super) fn since(&self, since: f64) -> f64 {
         let next = self.marks.partition_point(|(at, _)| *at < since);
         let end = (f64::INFINITY, self.total);
@@ -43,7 +43,7 @@ impl RateHistory {
         self.total - (before + (then - before) * share)
     }
 
-    /// Forgets the mark that is nearest to its neighbours, seen from `now`.
+    /// Removes the mark that is closest to its neighbours, relative to its distance from `now`.
     fn thin_out(&mut self, now: f64) {
         let gain = |at: &usize| (self.marks[at + 1].0 - self.marks[at - 1].0) / (now - self.marks[*at].0).max(STEP);
         let least = (1..self.marks.len() - 1).min_by(|one, other| gain(one).total_cmp(&gain(other)));

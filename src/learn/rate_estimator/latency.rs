@@ -1,6 +1,6 @@
-//! How long an answer takes.
+//! Round-trip time of requests.
 
-/// Times are in seconds.
+/// Usual and shortest round-trip time, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub(super) usual: f64,
@@ -22,7 +22,7 @@ impl Latency {
         self.least = self.least.min(took);
     }
 
-    /// By so much two requests may come closer together than they left.
+    /// Amount by which two requests may arrive closer together than they left.
     pub(super) fn margin(&self) -> f64 {
         (self.usual - self.least).clamp(0.002, 0.1)
     }

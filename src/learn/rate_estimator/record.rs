@@ -1,22 +1,22 @@
-//! What refusals taught, as it is stored: the beliefs without their evidence.
+//! Knowledge from refusals, as it is stored: the estimates without their evidence.
 
 use serde::{Deserialize, Serialize};
 
 use super::{RateEstimator, belief::Belief, crowd::Crowd, grounds::Held, seconds};
 use crate::clock::Instant;
 
-/// The estimator as it is stored.
+/// The estimator, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::learn) struct EstimatorRecord {
     rate: Option<RateRecord>,
-    /// How many at once, if that is certain.
+    /// Concurrency limit, if it is certain.
     at_once: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct RateRecord {
-    /// A second.
+    /// Requests per second.
     rate: f64,
     span: f64,
     count: f64,
@@ -25,9 +25,9 @@ struct RateRecord {
 }
 
 impl RateEstimator {
-    /// What is believed at `now`.
+    /// Record of the estimates at `now`.
     pub(in crate::learn) fn record(&self, now: Instant) -> EstimatorRecord {
-        // What was never logged is only the configured rate, or faster than matters.
+        // An estimate that was never logged is only the configured rate, or faster than matters.
         let belief = self.belief.as_ref().filter(|_| self.told.is_some());
         let rate = belief.map(|belief| RateRecord {
             rate: belief.rate(seconds(now)),
@@ -39,7 +39,7 @@ impl RateEstimator {
         EstimatorRecord { rate, at_once: self.crowd.cap().filter(|_| self.crowd.is_certain()) }
     }
 
-    /// Believes the `record` from `now` on.
+    /// Applies the estimates of `record` from `now` on.
     pub(in crate::learn) fn restore(&mut self, record: &EstimatorRecord, now: Instant) {
         let valid = |rate: &RateRecord| [rate.rate, rate.span].iter().all(|value| value.is_finite() && *value > 0.0);
         if let Some(RateRecord { rate, span, count, rising, held }) = record.rate.filter(valid) {

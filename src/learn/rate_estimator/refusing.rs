@@ -1,4 +1,4 @@
-//! What a refusal says, and for how long nothing leaves after it.
+//! Interpretation of a refusal, and the pause after it.
 
 use super::{
     AnsweredRequest, ApiRefusal, Cycle, RateEstimator,
@@ -8,34 +8,36 @@ use super::{
 };
 use crate::limit::Seq;
 
-/// What a refusal says of the rate that is believed in.
+/// Meaning of a refusal for the estimated rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct RefusalReading {
-    /// It was too much by a little.
+    /// The rate was slightly too high.
     consistent: bool,
-    /// As many were served as the window holds.
+    /// As many requests were served as the window holds.
     window: bool,
     /// A pause would not help.
     goes_on: bool,
 }
 
-/// After this many served requests a refusal shows that the rate is a little too high, and no more.
+/// Served requests after which a refusal only shows that the rate is slightly too high.
 const ENOUGH: f64 = 40.0;
-/// So large a part of what a window holds is all of it. Evenly as much is served shortly before its end, whatever refuses then.
+/// Share of a window's requests that counts as all. With even pacing this many are served shortly before the window's
+/// end, whatever refuses then.
 const ALL: f64 = 0.98;
-/// So few served in slow start say nothing yet.
+/// Served requests in slow start below which a refusal says nothing yet.
 const TOO_SOON: f64 = 6.0;
-/// Where a rate has a longer window than this, refusals are no noise.
+/// Longest window, in seconds, for which refusals may be random.
 const SHORT: f64 = 5.0;
-/// A larger share is not taken for noise, whatever was.
+/// Largest share of refusals that is taken for random, whatever was measured.
 const MOST_TOLERATED: f64 = 0.45;
-/// A run of refusals that is less likely than this is no noise.
+/// Probability below which a run of refusals is not random.
 const UNLIKELY: f64 = 0.01;
-/// No pause is shorter.
+/// Shortest pause.
 const SHORTEST: f64 = 0.02;
 
 impl RateEstimator {
-    /// A request was refused, and its answer is here `now`. Says until when nothing is to leave, if that is a pause.
+    /// Handles a refusal with an answer at `now`. Returns until when nothing may leave, if the refusal leads to a
+    /// pause.
     pub(super) fn pause(&mut self, answered: AnsweredRequest, now: f64, refusal: ApiRefusal) -> Option<f64> {
         let AnsweredRequest { seq, crowd, .. } = answered;
         let wait = refusal.wait.map(|wait| wait.as_secs_f64());
@@ -70,7 +72,8 @@ impl RateEstimator {
         self.in_a_row += 1;
         let rate = self.belief.as_ref().map_or(0.0, |belief| belief.rate(now));
         let reading = if is_first && refusal.catches_up {
-            // Perhaps it came too close to the one before. That does not happen again, and the configured rate stays.
+            // The request may have come too close to the one before. Later requests keep their distance, so the
+            // configured rate stays.
             RefusalReading { consistent: true, ..RefusalReading::default() }
         } else {
             self.judge(cycle, now, sent, wait.is_some())
@@ -91,7 +94,7 @@ impl RateEstimator {
         let until = if reading.consistent {
             now + (slots / 2.0).max(SHORTEST)
         } else if self.belief.is_none() && self.crowd.is_open() {
-            // It may be over once the requests under way are answered.
+            // The pause may be over once the requests in flight are answered.
             now + self.way.usual.max(0.03)
         } else {
             closing.next_probe(now, &cycle, slots, window, &self.way)
@@ -101,8 +104,8 @@ impl RateEstimator {
         Some(wait.map_or(until, |wait| now + wait))
     }
 
-    /// An API that has served nothing asks for a pause. A longer one than too many at once need says nothing of how many it
-    /// serves: an outage may be meant, of which some are served.
+    /// Records a pause that an API asks for before it has served anything. A long wait says nothing about concurrency:
+    /// it may announce an outage in which some requests are served.
     pub(in crate::learn) fn unproven(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) {
         if refusal.wait.is_none_or(|wait| wait.as_secs_f64() > BRIEF) {
             return;
@@ -113,8 +116,8 @@ impl RateEstimator {
         }
     }
 
-    /// It serves `seq`. If that was under way when it refused others, those were refused and it is no outage. Where a rate is
-    /// believed already, what came before the first answer says nothing of it.
+    /// Records that `seq` is served. If it was in flight when others were refused, the API has no outage. If a rate is
+    /// estimated already, refusals before the first answer say nothing about it.
     pub(super) fn proves(&mut self, seq: Seq) {
         let knows_nothing = self.closing.is_none() && self.belief.is_none();
         if let Some(closing) = self.unproven.take().filter(|closing| knows_nothing && seq <= closing.newest) {
@@ -123,7 +126,7 @@ impl RateEstimator {
         }
     }
 
-    /// What a refusal, of a request that left at `sent`, says of the belief. Lowers it if it was too much.
+    /// Interprets a refusal of a request that left at `sent`, and lowers the estimate if it was too high.
     fn judge(&mut self, cycle: Cycle, now: f64, sent: f64, asked: bool) -> RefusalReading {
         let Some(belief) = &mut self.belief else { return RefusalReading::default() };
         let (age, rate) = (sent - cycle.since, belief.rate(now));
@@ -152,7 +155,8 @@ impl RateEstimator {
         let lately = f64::max(0.7 * belief.span.min(30.0), 30.0 / rate);
         let again = self.consistent.is_some_and(|last| now - last < lately);
         let many = self.served >= 8.0 && belief.count < 8.0 || self.served >= ENOUGH;
-        // What is configured is lowered by a little first. A pause that is too long for that measures it anew.
+        // A configured rate is lowered by a little first. If the pause is too long for that, the rate is measured
+        // again.
         if !(whole || again || many || self.noise.is_some() || self.configured.is_some()) {
             return RefusalReading::default();
         }
@@ -174,7 +178,7 @@ mod tests {
         learn::rate_estimator::{MovingShare, belief::Belief},
     };
 
-    /// The answer to a request every 50 ms, 10 ms after it has left.
+    /// Answer to the request with this number: one leaves every 50 ms, and is answered 10 ms later.
     fn answered(number: u64) -> AnsweredRequest {
         let sent = Instant::START + Duration::from_millis(number * 50);
         AnsweredRequest { seq: number, sent, at: sent + Duration::from_millis(10), crowd: 1 }
@@ -191,26 +195,26 @@ mod tests {
             RateEstimator { belief, noise: Some(0.3), refusals: MovingShare(0.3), ..RateEstimator::new(None) };
         estimator.served(answered(0), false);
         assert_eq!(refused(&mut estimator, 1), None, "as often as ever");
-        // A hundred in a row: by chance at 30% less than once in 10^15 times.
+        // A hundred in a row: with 30% random refusals that happens less than once in 10^15 times.
         (2..102).for_each(|number| estimator.served(answered(number), false));
         assert!(estimator.noise.is_none());
         assert!(refused(&mut estimator, 102).is_some());
     }
 
-    /// nginx's `limit_req` without `burst` refuses the second of two requests that arrive 49 ms apart, of 20/s. A measurement of
-    /// one request in 50 ms and a pause would halve the rate; a millisecond and a half more between two are enough: one
-    /// in 51.5 ms are 19.4/s.
+    /// nginx's `limit_req` without `burst` at 20/s refuses the second of two requests that arrive 49 ms apart. A rate
+    /// measured from one request in 50 ms and a pause would be half of that. An additional 1.5 ms between two requests
+    /// is enough: one in 51.5 ms is 19.4/s.
     #[test]
     fn one_refusal_soon_does_not_overturn_a_configured_rate() {
         let refusal = ApiRefusal { catches_up: true, ..ApiRefusal::bare(1) };
         let mut estimator = RateEstimator::new(Some(20.0));
         estimator.served(answered(0), false);
         assert!(estimator.refused(answered(1), refusal).is_some());
-        // Until another one is tried a slot passes.
+        // A slot passes before another request is tried.
         (3..20).for_each(|number| estimator.served(answered(number), false));
         let apart = estimator.change(answered(20).at).flatten().expect("there is more room between them");
         assert!((19.3..19.5).contains(&apart.rate.per_second()), "{apart}");
-        // Once slots are not caught up any more it is the rate that is too high.
+        // Once slots are not caught up any more, the rate itself is too high.
         let again = ApiRefusal { newest: 20, catches_up: false, ..refusal };
         assert!(estimator.refused(answered(20), again).is_some());
         estimator.served(answered(22), false);
@@ -218,8 +222,8 @@ mod tests {
         assert!((15.0..20.0).contains(&lower), "{lower}");
     }
 
-    /// Five at once of eight, and 503 for the other three, which is here sooner than what is served: what is known after a pause of
-    /// so many seconds, if none of the five is served either where it is an `outage`.
+    /// Estimator after a crowd of eight at once: five are served and three get 503, which arrives before the served
+    /// answers. The API asks for a pause of so many seconds. In an `outage` none of the five is served either.
     fn after_a_first_crowd(mut estimator: RateEstimator, seconds: u64, outage: bool) -> RateEstimator {
         let ms = |of| Instant::START + Duration::from_millis(of);
         let answered = |seq: u64, sent, at| AnsweredRequest { seq, sent: ms(sent), at: ms(at), crowd: seq as u32 };
@@ -260,7 +264,7 @@ mod tests {
         let mut estimator =
             RateEstimator { belief, noise: Some(0.2), refusals: MovingShare(0.1), ..RateEstimator::new(None) };
         estimator.served(answered(0), false);
-        // 0.2² is 4 in a hundred, 0.2³ less than one.
+        // 0.2² is four in a hundred, 0.2³ is less than one.
         assert_eq!([1, 2].map(|number| refused(&mut estimator, number)), [None, None]);
         assert!(refused(&mut estimator, 3).is_some());
     }

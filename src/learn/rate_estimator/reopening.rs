@@ -1,4 +1,4 @@
-//! What the end of a pause says: how many are served in what time.
+//! Conclusions from the end of a pause: the number of requests served in a certain time.
 
 use super::{
     Cycle, KNOWN, RateEstimator,
@@ -9,94 +9,94 @@ use super::{
 };
 use crate::learn::grounds::Basis;
 
-/// Whether the end of a pause ends the cycle.
+/// Effect of the end of a pause on the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     No,
-    /// Yes, and it was too short to tell of a window.
+    /// Ends the cycle, which was too short to show a window.
     Early,
     Yes,
 }
 
-/// The last pause was a penalty: how many were before it, one soon after the other, and the rate that it has left.
+/// Penalty as the reason of the last pause: number of penalties in short succession before it, and the resulting rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Penalty {
     times: i32,
     settled: f64,
 }
 
-/// The end of a pause that was no short one: when it was over, how many had been served since the one before, and how long that was.
+/// End of a pause that was not short: its time, and the requests and the time since the previous end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowEnd {
     over: f64,
     lasted: f64,
     served: f64,
     length: f64,
-    /// It was believed to be a window that ended there.
+    /// True if the pause was taken for the end of a window.
     believed: bool,
 }
 
-/// How many requests were served in what time. Times are in seconds.
+/// Number of requests served in a certain time. Times are in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     served: f64,
-    /// From their beginning until requests were served again, and until the last one was refused.
+    /// Time from the first of them until requests were served again, and until the last one was refused.
     length: f64,
     last: f64,
 }
 
-/// For how long a rate that an API reported itself is not tried again; shorter if it reported it by a wait of a second,
-/// to which waits are rounded up.
+/// Time for which a rate that an API reported by a wait is not raised. `BRIEFLY` replaces `KEPT` for waits up to
+/// `SHORT`, since waits are rounded up to a second.
 pub(super) const KEPT: f64 = 600.0;
-/// A wait up to this, rounded up, may be none that the API has reckoned.
+/// Longest wait, rounded up, that may be a constant and not computed by the API.
 const TEXT: f64 = 5.5;
 const BRIEFLY: f64 = 20.0;
 const SHORT: f64 = 2.0;
-/// Fewer than this in a cycle: one was served, and those that came with it were not.
+/// Served requests per cycle below which the API serves one at a time.
 const ONE_BY_ONE: f64 = 2.0;
-/// Fewer in less than a moment are a bucket's last ones, and tell no window.
+/// Requests below which a cycle shorter than `MOMENT` shows no window: they may be the last ones of a bucket.
 const SOME: f64 = 3.0;
 const MOMENT: f64 = 0.5;
-/// Where so many were refused, as a share of those that were served, it shows whether refused requests count as well.
+/// Refused requests, as a share of served ones, from which a pause shows whether refused requests count as well.
 const MANY: f64 = 0.1;
-/// Fewer requests than this do not make a rate while none waits.
+/// Number of requests below which no rate is concluded while none is queued.
 const FEW: f64 = 10.0;
-/// A pause that takes less than this share of the time that is known says that the rate was a little too high.
+/// Pause, as a share of the known time, below which the rate was only slightly too high.
 const SMALL: f64 = 0.12;
-/// A lane that is younger, in seconds, has served bursts mostly.
+/// Age of a lane, in seconds, below which it has mostly served bursts.
 const YOUNG: f64 = 15.0;
-/// A rate is proven if so much of it was served over so many windows.
+/// Share of a rate, and number of windows, whose service proves the rate.
 const MOST_OF: f64 = 0.8;
 const PROOF: f64 = 20.0;
-/// A pause says that what is configured, or proven, is too much only if there was another one this
-/// short a time before, in seconds, or in ten times its own length.
+/// Longest time, in seconds, between two pauses that show that a configured or proven rate is too high. Ten times the
+/// pause counts as well.
 const SOON: f64 = 60.0;
-/// And if that was not shorter than by this.
+/// Smallest ratio of the earlier pause to the later one in such a pair.
 const ALIKE: f64 = 0.25;
-/// A pause that takes this share of a window was none of a bucket.
+/// Pause, as a share of a window, that a bucket does not cause.
 const OF_WINDOW: f64 = 0.3;
-/// A shorter pause is none of these.
+/// Shortest pause that may be the rest of a window.
 const LONG_ENOUGH: f64 = 2.0;
-/// What differs by less than this share is as it was before.
+/// Relative difference up to which two values count as equal.
 const AS_BEFORE: f64 = 0.1;
-/// By so much less than is configured leaves, and for how long until more is tried, where one request came too soon after
-/// another one. That is more room between them than most ways vary by: they are not refused again and again. What timers are
-/// late by comes on top of it, since nothing of that is caught up then.
+/// Reduction below the configured rate, and its time in seconds, after one request that came too soon after another.
+/// The added distance exceeds the jitter of most paths, so requests are not refused again and again. Delays of timers
+/// come on top of it, since slots are not caught up then.
 const APART: f64 = 0.03;
 const APART_FOR: f64 = 300.0;
-/// By so much less leaves than was refused for a time that is the same whatever was refused; by twice as much each time, up to
-/// the most, if that was too much again within that time. It is kept for so many times as long: it costs as much each time that more
-/// is tried. Where fewer are served it may be the time for which one of them counts.
+/// Reduction of the rate after a penalty, a pause of constant length. The reduction doubles, up to the maximum, if the
+/// next refusal follows within the length of the pause. The rate is kept for `KEPT_TIMES` the pause, because each try
+/// costs as much again. If fewer than `SEVERAL` are served, the pause may be the time for which one request counts.
 const PENALIZED: f64 = 0.05;
 const MOST_PENALIZED: f64 = 0.2;
 const KEPT_TIMES: f64 = 20.0;
 const SEVERAL: f64 = 5.0;
-/// The time that is known where a share is refused whatever the rate is, so that a longer pause is another matter.
+/// Known time, in seconds, while a share is refused at any rate: a longer pause has another reason.
 const LONG: f64 = 60.0;
 
 impl WindowEnd {
-    /// Whether a window has ended here as it has `before`: as many were served in it, or it took as long, and it was used up well
-    /// before its end.
+    /// Returns true if the window ended like the one `before`: with as many requests or the same length, and used up
+    /// well before its end.
     fn repeats(&self, before: &Self) -> bool {
         let alike = |one: f64, other: f64| (one - other).abs() <= AS_BEFORE * one.max(other);
         let is_long = self.lasted >= SMALL * self.length && before.lasted >= ALIKE * self.lasted;
@@ -105,7 +105,7 @@ impl WindowEnd {
 }
 
 impl RateEstimator {
-    /// A probe that left at `sent` was served: the API accepts requests again.
+    /// Handles the first served probe, which left at `sent`: the API accepts requests again.
     pub(super) fn reopens(&mut self, now: f64, sent: f64) -> Ends {
         let Some(mut closing) = self.closing.take() else { return Ends::No };
         let Some(cycle) = self.cycle else { return Ends::Yes };
@@ -129,7 +129,7 @@ impl RateEstimator {
         let several = closing.fewest > 2 || closing.served_meanwhile > 2.0;
         if several && closing.is_over_with_fewer(sent) && self.crowd.try_fewer(closing.fewest, closing.served_meanwhile)
         {
-            // Served again with fewer under way: perhaps it is how many at once. That is tried first.
+            // Requests are served again with fewer in flight, so a concurrency limit is tried first.
             (self.belief, self.told_length) = (None, None);
             return Ends::Yes;
         }
@@ -138,8 +138,8 @@ impl RateEstimator {
             return Ends::Yes;
         }
         if self.belief.is_none() && (cycle.served < 1.0 || !closing.pressed && cycle.served < FEW) {
-            // Nothing makes no rate; and a client that sends little and is refused now and then would learn what it
-            // sends, and not what it might send.
+            // No requests make no rate. A client that sends little, and is refused now and then, would learn its own
+            // rate and not the limit.
             return Ends::Yes;
         }
         let measured = self.measure(&closing, cycle, sent);
@@ -151,8 +151,8 @@ impl RateEstimator {
         Ends::Yes
     }
 
-    /// A wait in whole seconds fits several usual windows, and the shortest was believed. If as many are served again as it
-    /// was to hold, and one is refused, then it is a longer one.
+    /// Replaces the estimated window by the next longer one that fits the API's wait in whole seconds. Applies if a
+    /// request was refused after about as many were served as the shorter window holds. Returns true if it did.
     fn lengthens(&mut self, closing: &Closing, cycle: Cycle, now: f64) -> bool {
         let Some((belief, length)) = self.belief.as_ref().zip(self.told_length) else { return false };
         let Belief { span, count, .. } = *belief;
@@ -166,9 +166,10 @@ impl RateEstimator {
         true
     }
 
-    /// Long pauses that come again after as many requests, or after as long a time, are the rest of a window, and no outage; unless
-    /// what was believed has been served for long, or is configured. Paced by such a window fewer are never served before the next
-    /// long pause: if they are, it was an outage that repeats, and so may the next ones be.
+    /// Detects long pauses that repeat after as many requests, or after the same time: they are the rest of a window
+    /// and no outage. A configured rate, or one that was served for long, is not overturned. With pacing by such a
+    /// window, fewer requests before the next long pause show a repeated outage. Further pauses then show no windows
+    /// either.
     fn repeats(&mut self, closing: &Closing, sent: f64) -> Option<Measured> {
         let lasted = sent - closing.at;
         if lasted < LONG_ENOUGH {
@@ -188,9 +189,9 @@ impl RateEstimator {
         repeats.then_some(Measured { served, length, last: closing.last - since })
     }
 
-    /// A pause that is as long as the last one, although the API asked for it so much sooner after what it followed, or later, is a
-    /// penalty: a window would have ended so much sooner. It tells nothing of how much too much was sent. A little less is tried, if
-    /// more than before was refused, or as much so soon.
+    /// Detects a penalty: a pause as long as the last one, although the time before it differs. The end of a window
+    /// would have shifted by that difference. A penalty does not tell how much too much was sent. The rate falls a
+    /// little, if it was higher than before, or as high so soon.
     fn penalizes(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> bool {
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
         let last = std::mem::replace(&mut self.waited, closing.asked.map(|asked| (asked, took)));
@@ -210,7 +211,7 @@ impl RateEstimator {
         let settled = before.map_or(0.0, |before| before.settled);
         let times = before.filter(|_| again).map_or(0, |before| before.times + 1);
         let cut = (PENALIZED * 2f64.powi(times)).min(MOST_PENALIZED);
-        // A rate that has been kept for longer than it was not too much: something else is refused.
+        // A rate that was kept for longer was not too high: another limit refuses.
         let rate = if again || closing.rate > settled { (1.0 - cut) * closing.rate } else { closing.rate };
         let rate = belief.rate(now).min(rate);
         belief.settle(now, rate, (KEPT_TIMES * pause).min(KEPT));
@@ -218,13 +219,12 @@ impl RateEstimator {
         true
     }
 
-    /// The rate was too high by a little: it is lowered by about as much as the pause has taken, and nothing else is
-    /// concluded.
+    /// Lowers a rate that was slightly too high by about the length of the pause, and concludes nothing else.
     fn corrects(&mut self, closing: &Closing, cycle: Cycle, now: f64, sent: f64) -> Option<Ends> {
         let belief = self.belief.as_mut().filter(|_| closing.consistent)?;
         let (pause, slot) = (sent - closing.at, 1.0 / belief.rate(now));
         if pause < (3.5 * slot).max(0.15) {
-            // Served again at once: the one that was refused came too soon after another one.
+            // Served again at once: the refused request came too soon after another one.
             let apart = self.configured.map(|rate| (1.0 - APART) * rate);
             if let Some(rate) = apart.filter(|rate| *rate < belief.rate(now)) {
                 belief.keep(APART_FOR);
@@ -234,7 +234,7 @@ impl RateEstimator {
         }
         let before = self.paused.replace((sent, pause));
         if self.configured.is_none() && !cycle.minor && counts_again(belief, cycle, pause / (sent - cycle.since)) {
-            // Too much by more than what is lowered: the window is measured anew.
+            // The rate was too high by more than such a reduction, so the window is measured again.
             return None;
         }
         let is_second = before
@@ -242,7 +242,7 @@ impl RateEstimator {
         let proof = PROOF * belief.span.max(1.0);
         let proven = self.history.since(closing.at - proof) >= MOST_OF * proof * closing.rate;
         if !is_second && (self.configured.is_some() || proven) {
-            // What was served until then was not too much, and in the pause nothing was sent.
+            // The rate before the pause was not too high, and in the pause nothing was sent.
             self.began = sent;
             return Some(Ends::Yes);
         }
@@ -261,17 +261,17 @@ impl RateEstimator {
         Some(Ends::Early)
     }
 
-    /// How many were served in the window that ends now, as far as can be known.
+    /// Number of requests served in the window that ends now, as far as it can be known.
     fn measure(&self, closing: &Closing, cycle: Cycle, sent: f64) -> Measured {
         let Cycle { since, served, minor, .. } = cycle;
         let (length, pause) = (sent - since, sent - closing.at);
         let Some(belief) = self.belief.as_ref().filter(|_| minor) else {
             return Measured { served: served.max(1.0), length, last: closing.last - since };
         };
-        // A window that is not shorter than the pause, and that may have begun before the cycle; a longer one than was
-        // believed if that holds less.
+        // The window is at least as long as the pause, and may have begun before the cycle. If the cycle is far shorter
+        // than the estimate and holds far less, the window is longer than estimated.
         let contradicts = served < 0.5 * belief.count && length < 0.5 * belief.span;
-        // It has served more than the probe that shows its end, if anything was known that long.
+        // The window has served more than the probe that shows its end, if the lane is old enough to know.
         let serves = |window: &f64| self.history.since(sent - window) >= SOME || *window >= sent - self.began;
         let window = if pause > belief.span {
             windows::from(pause).find(serves).unwrap_or(pause)
@@ -280,13 +280,13 @@ impl RateEstimator {
         } else {
             belief.span
         };
-        // It has ended between the last two probes, and may have begun when a pause ended.
+        // The window has ended between the last two probes, and may have begun at the end of a pause.
         let began = closing.last - window..=sent - window;
         let began = if began.contains(&self.major) { self.major } else { sent - window };
         Measured { served: self.history.since(began).max(1.0), length: window, last: window }
     }
 
-    /// The window that has begun before its first request was served, as those of a clock do: since the last one was refused.
+    /// Window of a clock, which begins before its first request was served: since the last request was refused.
     fn window_of_clock(&self, closing: &Closing, cycle: Cycle, measured: Measured, sent: f64) -> Option<f64> {
         let Measured { length, last, .. } = measured;
         let began = cycle.refused.filter(|_| !cycle.minor && sent - closing.at >= OF_WINDOW * length)?;
@@ -296,7 +296,7 @@ impl RateEstimator {
     fn believe(&mut self, closing: &Closing, cycle: Cycle, measured: Measured, now: f64, sent: f64) {
         let Measured { served, length, last } = measured;
         let (took, pause) = (closing.at - cycle.since, sent - closing.at);
-        // A first wait that was asked for and is over when a usual window is: those are the API's own words.
+        // If the first requested wait ends with a common window, the API itself reports that window.
         let asked = closing.asked.filter(|wait| pause < wait + ROUNDED && closing.tries == 0);
         let told = windows::asked_for(length - closing.later, 0.0);
         let told = told.filter(|_| asked.is_some() && served >= FEW && !cycle.minor);
@@ -313,7 +313,7 @@ impl RateEstimator {
             Basis::Cycle { served: cycle.served, took, pause }
         });
         if closing.asked.is_some() && self.belief.is_some() {
-            // Longer than it had to be, perhaps: what was served over several such waits is served again.
+            // The waits may be longer than necessary: the rate over several such waits can be served again.
             let long = windows::not_below(5.0 * pause).min(sent - self.began);
             let lately = self.history.since(sent - long);
             if lately / long > rate {
@@ -321,7 +321,7 @@ impl RateEstimator {
                 self.held = Held::by(Basis::Lately { served: lately, over: long });
             }
         }
-        // What has been served lately may be served again.
+        // A recently served rate can be served again.
         let lately = self.history.since(sent - KNOWN) / KNOWN;
         if self.belief.is_none() && rate < 0.5 * lately && length < KNOWN {
             self.held = Held::by(Basis::Lately { served: lately * KNOWN, over: KNOWN });
@@ -338,17 +338,17 @@ impl RateEstimator {
         let many = served >= SOME || length >= MOMENT;
         let again = self.belief.as_ref().is_some_and(|belief| counts_again(belief, cycle, pause / length));
         let clear = (!falls || again) && many && last > 0.6 * length && !closing.overload;
-        // What another limit has refused before may count in this one (two limiters one behind the other).
+        // Requests that another limit refused may count in this one, with two limiters in series.
         let with_refused = served + self.refused_before;
         let counts_refused = self.refused_before >= MANY * served && pause >= OF_WINDOW * length;
         let sure = closing.window || told.is_some() || clear && !counts_refused;
         let kept = asked.filter(|_| told.is_some()).map_or(0.0, |wait| if wait > SHORT { KEPT } else { BRIEFLY });
-        // A short one may be a text that is the same always (Varnish has 5 s): that it is the window is tried once.
+        // A short wait may be a constant (Varnish sends 5 s), so it is tried as a window only once.
         let tried = self.belief.is_none() && kept == KEPT && asked.is_some_and(|wait| wait <= TEXT);
         self.belief = Some(if sure && !tried {
             Belief::of_window(rate, span, served, now).kept(kept)
         } else {
-            // A wait that was asked for, or a first probe: only a lower bound is known.
+            // After a wait that the API asked for, or a first probe, only a lower bound is known.
             let most = match (falls, counts_refused) {
                 (true, _) => closing.rate,
                 (false, true) => with_refused / span,
@@ -362,18 +362,19 @@ impl RateEstimator {
     }
 }
 
-/// As many were served as before, and then none for this share of the time: in a window that the one before was a part of.
+/// Returns true if as many were served as before and then none for a `paused` share of the time. The estimated window
+/// is then a part of a longer one.
 fn counts_again(belief: &Belief, cycle: Cycle, paused: f64) -> bool {
     paused >= OF_WINDOW && cycle.served == belief.count
 }
 
-/// One request was served, as one was before. What the pause took since is the probe's own step: a bucket that serves one at
-/// a time has had the next one ready for a while.
+/// Returns true if one request was served, like before. The rest of the pause is the probe's own step: a bucket of one
+/// has been full for a while.
 fn is_one_by_one(belief: &Belief, closing: &Closing, served: f64) -> bool {
     closing.window && closing.asked.is_none() && served.max(belief.count) < 2.0
 }
 
-/// A short stretch, after a wait that was asked for, does not overturn what a long one has taught.
+/// Returns true if a short stretch after a requested wait would overturn the result of a long one.
 fn falls_short(belief: &Belief, closing: &Closing, measured: Measured) -> bool {
     let less = !closing.window && !belief.is_rising() && measured.served < 0.5 * belief.count.max(8.0);
     less && closing.asked.is_some() && measured.last < 0.5 * belief.span.min(30.0)
@@ -383,7 +384,7 @@ fn falls_short(belief: &Belief, closing: &Closing, measured: Measured) -> bool {
 mod tests {
     use super::*;
 
-    /// 100 in each ten seconds, of which eight are pause; and 1,000 in an hour, with a restart of 30 s at its end.
+    /// 100 in each ten seconds, with eight seconds of pause; and 1,000 in an hour, with a restart of 30 s at its end.
     #[test]
     fn what_ends_as_it_did_before_is_a_window_and_restarts_each_hour_are_not() {
         let end = |served, length, lasted| WindowEnd { over: 0.0, lasted, served, length, believed: false };

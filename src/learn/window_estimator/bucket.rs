@@ -1,22 +1,22 @@
-//! Whether an allowance comes back little by little, and how long all of it takes then.
+//! Detection of quotas that refill continuously, and the time of a complete refill.
 
 use std::time::Duration;
 
 use super::{Shape, WindowEstimator, lengths::usual};
 
-/// A measurement with so much less used is as good as the last.
+/// Share of the last use with which another measurement is as good.
 const NEARLY: f64 = 0.95;
-/// And with each answer that is not measured so much less is enough: the API may have changed.
+/// Factor on that share with each answer that is not measured: the API may have changed.
 const FADING: f64 = 0.998;
-/// Contradicted so often, a bucket is none.
+/// Number of contradictions that refute a bucket.
 const ODD: u8 = 4;
 
 impl WindowEstimator {
-    /// Finds out how the allowance comes back, from whether the reset moves away as more is used. `said` says that this is
-    /// what the answer says.
+    /// Determines how the quota is replenished, by whether the reset moves away with more use. `said`: the answer
+    /// itself reports a refill.
     pub(super) fn look_closer(&mut self, limit: f64, used: f64, left: Duration, blur: Duration, said: bool) {
         let Some((before, least)) = self.first.filter(|(before, _)| used >= *before) else {
-            // Some of it has come back.
+            // A part of the quota was replenished.
             self.first = (used >= 1.0).then_some((used, left));
             if matches!(self.shape, Shape::Growing { .. }) {
                 self.shape = Shape::Window;
@@ -36,7 +36,7 @@ impl WindowEstimator {
         if left <= least + blur {
             (self.shape, self.seen) = (Shape::Window, true);
         } else if left > least.mul_f64(1.5) + blur {
-            // As long as this would all of it take to come back.
+            // Time of a complete refill.
             let all = |left: Duration| left.as_secs_f64() * limit / used;
             let (fastest, slowest) = (all(left.saturating_sub(blur)), all(left));
             self.shape = match self.shape {
@@ -53,7 +53,7 @@ impl WindowEstimator {
         }
     }
 
-    /// Learns how long a bucket takes to come back as a whole. The more is used, the less the seconds are rounded.
+    /// Measures the time of a complete refill. With more use, the rounding to seconds matters less.
     pub(super) fn measure_bucket(&mut self, limit: f64, used: f64, left: Duration, blur: Duration) {
         if used * 10.0 < limit || used / limit < self.share {
             self.share *= FADING;

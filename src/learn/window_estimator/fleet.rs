@@ -1,4 +1,5 @@
-//! What the members of a fleet tell each other of a window. Who comes later sees no beginning, and not how it comes back.
+//! Window reports among the members of a fleet. A member that joins later sees no start, and not how the quota is
+//! replenished.
 
 use std::time::Duration;
 
@@ -6,25 +7,25 @@ use super::{Return, SLIDES, Shape, WindowEstimator};
 use crate::hint::Bucket;
 
 impl WindowEstimator {
-    /// How long the window is and when it comes back, if that was seen here: by a beginning, or by how a bucket refills.
+    /// Window length and way of replenishment, if they were seen here: by a start, or by the refill of a bucket.
     pub(in crate::learn) fn seen_here(&self) -> Option<(Duration, Return)> {
         let seen = self.fresh || self.of_fleet.is_none() && self.refills();
         self.known.filter(|_| seen && !self.documented).map(|known| (known, self.returns()))
     }
 
-    /// Whether another member of the fleet has seen something else than what is taken for it here and was not seen.
+    /// Returns true if another member of the fleet has seen another length than the one assumed here without evidence.
     pub(in crate::learn) fn is_contradicted_by(&self, window: Duration, returns: Return) -> bool {
         let news = self.of_fleet != Some((window, returns)) && self.seen_here().is_none();
         news && self.known.is_some_and(|known| known.abs_diff(window) > known / 10)
     }
 
-    /// Another member of the fleet has seen it: that is believed unless it was seen here, too. The next `bucket` will say more.
+    /// Applies a report of another member, unless the window was seen here, too. The next `bucket` will say more.
     pub(in crate::learn) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
         if self.seen_here().is_some() {
             return;
         }
         let repeated = self.of_fleet.replace((window, returns)) == Some((window, returns));
-        // What was concluded here since is about beginnings that others made. How a bucket refills shows to all alike.
+        // Conclusions since then are about windows that others began. The refill of a bucket is visible to all members.
         if repeated && (self.known == Some(window) || returns == Return::Refill) {
             return;
         }
@@ -39,7 +40,7 @@ impl WindowEstimator {
         }
     }
 
-    /// The fleet says nothing of it, or no more.
+    /// Records that the fleet reports nothing about the window, or no longer does.
     pub(in crate::learn) fn told_by_nobody(&mut self) {
         self.of_fleet = None;
     }

@@ -1,31 +1,31 @@
-//! Lengths of windows, as people choose them, and as answers tell of them.
+//! Common window lengths, and their rounding in reports.
 
 use std::time::Duration;
 
-/// Windows that people choose, in seconds.
+/// Common windows, in seconds.
 const USUAL: [u64; 22] = [
     1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800,
     2_592_000,
 ];
-/// Whole seconds hide up to this much.
+/// Error of whole seconds, with a margin.
 pub(super) const SECOND: Duration = Duration::from_millis(1050);
-/// Resets are rounded up, or a second late: a window may be shorter by this much.
+/// Resets are rounded up, or a second late: a window may be shorter by this amount.
 pub(super) const LATE: Duration = Duration::from_millis(1150);
-/// Windows up to this are believed to be as long as is said, in whole seconds.
+/// Longest window that is taken exactly as reported in whole seconds.
 const WHOLE: Duration = Duration::from_secs(6);
 
-/// How far apart two words about the same reset may be.
+/// Largest difference between two reports of the same reset.
 pub(super) fn tolerance(left: Duration, whole: bool) -> Duration {
     if whole { SECOND } else { left / 20 + Duration::from_millis(5) }
 }
 
-/// What may be left of a window of `known` length that has just begun, as answers tell.
+/// Longest reported time until the reset of a window of `known` length that has just begun.
 pub(super) fn at_most(known: Duration) -> Duration {
     known.mul_f64(1.05) + LATE
 }
 
-/// The usual window that was most likely configured where answers show one of `length`: a little shorter, since resets
-/// are late, and otherwise a longer one.
+/// Common window that was most likely configured for a measured `length`. A slightly shorter one is preferred, since
+/// resets are late; otherwise it is the next longer one.
 pub(super) fn round(length: Duration) -> Duration {
     let least = length.mul_f64(0.95).saturating_sub(LATE);
     usual_within(least, length.mul_f64(1.02) + Duration::from_millis(50))
@@ -33,18 +33,18 @@ pub(super) fn round(length: Duration) -> Duration {
         .unwrap_or(length)
 }
 
-/// The longest usual window that is longer than `least` and not longer than `most`.
+/// Longest common window that is longer than `least` and not longer than `most`.
 pub(super) fn usual_within(least: Duration, most: Duration) -> Option<Duration> {
     usual().rfind(|usual| *usual > least && *usual <= most)
 }
 
-/// The longest whole second that is not shorter than `least` and not longer than `most`.
+/// Longest whole second that is not shorter than `least` and not longer than `most`.
 pub(super) fn whole_within(least: Duration, most: Duration) -> Option<Duration> {
     Some(Duration::from_secs(most.as_secs())).filter(|whole| *whole >= least)
 }
 
-/// Whether what is left is all of a window of this length, and a few whole seconds. Those are told as they are, even if
-/// nobody else chooses them; of more, a second that a reset is late by would make another window than was meant.
+/// Returns true if `left` is all of a window of this length, and a few whole seconds. Such lengths are taken as
+/// reported, even if they are uncommon. For longer windows, a reset that is a second late would give a wrong length.
 pub(super) fn is_all(left: Duration, length: Duration) -> bool {
     left <= WHOLE && length.saturating_sub(left) <= Duration::from_millis(50)
 }

@@ -21,7 +21,7 @@ fn bucket(remaining: f64, reset: f64) -> Bucket {
     }
 }
 
-/// A budget of which `sent` requests have left at these times.
+/// Log of requests that left at these times.
 fn sent(times: impl IntoIterator<Item = f64>) -> SentLog {
     let mut ledger = SentLog::default();
     times.into_iter().for_each(|at| ledger.sent(s(at)));
@@ -100,9 +100,9 @@ fn windows_that_were_over_in_time_say_more_than_one_late_answer() {
         (0..20).for_each(|k| ledger.sent(s(f64::from(at) + f64::from(k) / 30.0)));
         estimator.restarted(100.0, 1.0, secs(1), s(f64::from(at)), s(f64::from(at)), &ledger);
     }
-    // Its `Date` was two seconds old.
+    // The answer's `Date` was two seconds old.
     assert_eq!(estimator.hear(&bucket(98.0, 2.9), s(3.8), s(3.8), &ledger), secs(1));
-    // And now it is longer than that: two seconds, if its reset is as late as resets are.
+    // A longer window: two seconds, with a typical delay of the reset.
     assert_eq!(estimator.hear(&bucket(98.0, 2.9), s(5.3), s(5.3), &ledger), secs(2));
 }
 
@@ -112,7 +112,7 @@ fn a_bucket_shows_itself_by_a_reset_that_moves_away() {
     let refills = |remaining, reset| Bucket { refills: true, coarse: false, ..bucket(remaining, reset) };
     assert_eq!(estimator.hear(&refills(99.0, 0.1), s(0.0), s(0.0), &ledger), None);
     assert_eq!(estimator.hear(&refills(80.0, 2.0), s(0.0), s(0.0), &ledger), secs(10));
-    // What says that it refills and does not is a window all the same.
+    // A quota that claims to refill and does not is still a window.
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 6]));
     assert_eq!(estimator.hear(&refills(99.0, 9.9), s(0.0), s(0.0), &ledger), None);
     assert_eq!(estimator.hear(&refills(94.0, 9.9), s(0.0), s(0.0), &ledger), secs(10));
@@ -143,7 +143,7 @@ fn what_is_not_true_is_not_believed_either_when_nothing_is_said_of_the_reset() {
     let hour = Some(Duration::from_secs(3600));
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0]));
     assert_eq!(estimator.hear(&Bucket { window: hour, ..bucket(99.0, 9.7) }, s(0.0), s(0.0), &ledger), secs(10));
-    // An answer that was late: its reset is over, and unknown.
+    // A late answer: its reset is over, and unknown.
     let late = Bucket { window: hour, reset: None, ..bucket(40.0, 0.0) };
     assert_eq!(estimator.hear(&late, s(9.9), s(9.9), &ledger), secs(10));
 }
@@ -154,7 +154,7 @@ fn what_is_told_is_taken() {
     assert_eq!(WindowEstimator::default().hear(&told, s(0.0), s(0.0), &sent([0.0; 5])), secs(42));
 }
 
-/// The same, in seconds from the answer on.
+/// Report with `reset` in seconds after the answer.
 fn told(used: f64, reset: f64) -> Bucket {
     Bucket { coarse: false, ..bucket(100.0 - used, reset) }
 }
@@ -168,13 +168,13 @@ fn a_window_of_a_few_whole_seconds_is_what_it_is_told_to_be() {
             assert_eq!(heard, secs(window));
         }
     }
-    // A window of two seconds of which the reset is one late: what tells fractions shows it by the next answer.
+    // A window of two seconds whose reset is one second late: fractions in the next answer show it.
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0, 0.004]));
     estimator.hear(&told(1.0, 3.0), s(0.0), s(0.01), &ledger);
     assert_eq!(estimator.hear(&told(2.0, 2.996), s(0.004), s(0.014), &ledger), secs(2));
 }
 
-/// Ten a second of a window of three seconds that has begun before, so that two seconds are left of it, as is told.
+/// Ten a second, in a window of three seconds that began earlier, so that it reports two seconds as left.
 #[test]
 fn windows_that_last_longer_again_and_again_are_longer() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
@@ -196,13 +196,13 @@ fn windows_that_last_longer_again_and_again_are_longer() {
 #[test]
 fn a_refusal_that_two_seconds_do_not_explain_is_explained_by_the_three_that_are_told() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 3]));
-    // Whole seconds by a clock: any of two to three.
+    // Whole seconds of a clock: anything from two to three.
     assert_eq!(estimator.hear(&bucket(99.0, 3.0), s(0.0), s(0.01), &ledger), secs(2));
     estimator.contradicted();
     assert_eq!(estimator.known(), secs(3));
 }
 
-/// A window of two seconds, then one of three, again and again: two have lasted longer, and not one after the other.
+/// Windows of two and three seconds alternate: two have lasted longer, but not consecutively.
 #[test]
 fn a_window_that_lasts_longer_each_second_time_is_not_longer() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
@@ -224,8 +224,8 @@ fn a_window_that_lasts_longer_each_second_time_is_not_longer() {
     assert_eq!(estimator.known(), secs(2));
 }
 
-/// Three seconds were told and taken for that; then the answers say sixty, and later fractions of seconds. Those do not make
-/// a minute of it.
+/// Three seconds were reported and taken exactly. Then the answers report 42 s, and later fractions of seconds, which
+/// must not turn the length into a minute.
 #[test]
 fn what_was_told_once_does_not_change_what_was_learned_since() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0; 3]));
@@ -235,8 +235,8 @@ fn what_was_told_once_does_not_change_what_was_learned_since() {
     assert_eq!(estimator.hear(&told(2.0, 40.9), s(0.0), s(0.01), &ledger), secs(42));
 }
 
-/// It comes when others have used nearly all, and sends 50 a second. What they get back in two parts, 300 ms apart, looks to it
-/// like the beginnings of windows: who has seen one begin says ten seconds, and goes on saying it.
+/// The member joins when others have used nearly all, and sends 50 a second. The usage is replenished in two parts, 300
+/// ms apart, which look like new windows. A member that has seen a start reports ten seconds all the time.
 #[test]
 fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
@@ -258,8 +258,8 @@ fn what_the_fleet_has_seen_holds_against_what_one_that_came_later_concludes() {
     assert!(concluded, "this is about a wrong conclusion");
 }
 
-/// The answer to the very first request came after one to a later request, of which others had used 40. That one shows no beginning
-/// and this one does, of ten seconds. Only one that begins with nearly all of an hour shows that it is one.
+/// The first request is answered after a later one, when others had used 40. The later request shows no start; the
+/// first one does, of ten seconds. Only a window that begins with nearly an hour left shows the hour.
 #[test]
 fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
     let (mut estimator, ledger) = (WindowEstimator::default(), sent([0.0, 0.0]));
@@ -272,9 +272,9 @@ fn what_is_documented_is_seen_when_a_window_begins_with_as_much_left() {
     }
 }
 
-/// What others of the fleet have used is not known yet when the first answers come: no beginning is seen, and the provider says
-/// that it is an hour. The second window begins at the end of the first, at eleven seconds, and so lasts for ten, whatever the
-/// books say that both have sent since the first one began.
+/// The use of other members is unknown when the first answers arrive: no start is seen, and the provider documents an
+/// hour. The second window begins at the end of the first, at eleven seconds, and therefore lasts ten. The count of
+/// what both members have sent since the first window began does not change that.
 #[test]
 fn what_a_fleet_has_used_makes_no_window_longer_than_from_the_end_before_it() {
     let mut ledger = sent((0..45).map(|number| f64::from(number) * 0.01));
@@ -289,9 +289,9 @@ fn what_a_fleet_has_used_makes_no_window_longer_than_from_the_end_before_it() {
     assert_eq!(estimator.hear(&documented(41.0, 10.0), s(11.7), s(11.71), &ledger), secs(10));
 }
 
-/// Others began the first of two hours. The first answer that tells of the second one cannot show that it has begun, as it left before
-/// the answer that it would be compared with came: the end before it is that of the first one all the same, and so what begins there
-/// is an hour, also when a second of it is left.
+/// Others began the first of two hours. The first answer of the second hour left before the answer that it is compared
+/// with, so it cannot show the start. The end before it still belongs to the first hour. So the second window is an
+/// hour, also with one second of it left.
 #[test]
 fn what_overtakes_the_first_answer_of_the_next_window_does_not_shorten_it() {
     let ledger = sent([0.0, 0.1]);
@@ -304,8 +304,8 @@ fn what_overtakes_the_first_answer_of_the_next_window_does_not_shorten_it() {
     assert_eq!(estimator.hear(&documented(90.0, 1.0), s(3609.5), s(3609.6), &ledger), secs(3600));
 }
 
-/// Others had used some when the first answer came, so that it does not show when the window began; the provider says that it is an
-/// hour. At 100 an hour a request leaves each 36 s, and the count has begun anew each time.
+/// Others had used some when the first answer arrived, so no start is seen, and the provider documents an hour. At 100
+/// an hour a request leaves every 36 s, and each time the count has restarted.
 #[test]
 fn what_is_documented_is_not_believed_for_an_hour_when_the_count_begins_anew_again_and_again() {
     let mut ledger = sent((0..90).map(|number| f64::from(number) * 0.01));
@@ -324,7 +324,8 @@ fn what_is_documented_is_not_believed_for_an_hour_when_the_count_begins_anew_aga
     assert!(known >= Duration::from_secs(10) && known <= Duration::from_secs(36), "{known:?}");
 }
 
-/// Ten members have a tenth each of a window that is used up: ten of theirs, of which none is left in the next one.
+/// Ten members have a tenth each of a window that is used up: each sends ten, and none remains counted in the next
+/// window.
 #[test]
 fn a_small_part_shows_too_that_all_comes_back_at_once() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
@@ -339,8 +340,8 @@ fn a_small_part_shows_too_that_all_comes_back_at_once() {
     assert_eq!(estimator.returns(), Return::AtReset);
 }
 
-/// One that came later finds more and more used, and the reset later each time, as of a bucket; but the others have seen
-/// windows of ten seconds.
+/// A member that joined later sees growing use and later resets, as with a bucket. The other members have seen windows
+/// of ten seconds.
 #[test]
 fn who_has_seen_no_beginning_takes_no_window_of_the_fleet_for_a_bucket() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());
@@ -355,7 +356,8 @@ fn who_has_seen_no_beginning_takes_no_window_of_the_fleet_for_a_bucket() {
     }
 }
 
-/// Two thirds of what is used are others', as far as is known, but they have sent little by now: what was sent here is used still.
+/// Two thirds of the use are attributed to other members, but they have sent little so far. Requests from here still
+/// count.
 #[test]
 fn what_a_log_forgets_is_told_by_what_was_sent_here() {
     let (mut estimator, mut ledger) = (WindowEstimator::default(), SentLog::default());

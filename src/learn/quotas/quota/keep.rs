@@ -1,4 +1,4 @@
-//! The limit that a lane's budget keeps because an API has told of a quota.
+//! The limit in a lane's budget that enforces a quota.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{
     limit::{Budget, LimitSpec, Source},
 };
 
-/// For how long a change is not logged again.
+/// Minimum time before a change is logged again.
 const NEWS: Duration = Duration::from_secs(60);
 const WORDS: usize = 8;
-/// In how many parts requests are counted that were sent before a limit was known.
+/// Number of groups for requests that were sent before a limit was known.
 const PARTS: u64 = 16;
 
 impl Quota {
-    /// Has the lane's budget keep `spec`. Returns it if that is new.
+    /// Enforces `spec` in the lane's budget. Returns it if it is new.
     pub(super) fn keep(
         &mut self,
         spec: LimitSpec,
@@ -36,7 +36,7 @@ impl Quota {
             budget.learn(source, spec, &[]);
             return None;
         }
-        // What is under way will have been counted when it is answered, which will not take much longer.
+        // Requests in flight will have been counted when they are answered, which will not take much longer.
         let later = now + (now.since(answer.sent) * 2).min(spec.rate.per / 10);
         let mut parts = self.sent_in(spec.rate.per, used, unanswered, answer);
         parts.push((unanswered, later));
@@ -46,9 +46,9 @@ impl Quota {
         self.is_news(spec, now).then_some(spec)
     }
 
-    /// What was sent in the last `window` and is answered, up to `used`, in a few parts, with when it was counted at the
-    /// latest if it was on its way for as long as `answer` was. What others have used comes back at the reset, and not a
-    /// window after it: the answers' own numbers hold until then.
+    /// Answered requests of the last `window`, at most `used`, in a few groups. Each group has the latest time at which
+    /// the API counted it, if it took as long as `answer`. The usage of other senders is replenished at the reset, not
+    /// one window later, so the answers' own numbers hold until then.
     fn sent_in(
         &self,
         window: Duration,
@@ -70,14 +70,14 @@ impl Quota {
         parts
     }
 
-    /// It is not kept any more.
+    /// Stops enforcing the quota.
     pub(in crate::learn::quotas) fn dismiss(&mut self, budget: &mut Budget) {
         self.kept = false;
         budget.unlearn(Source::Advertised(self.id));
     }
 
-    /// Whether `limit` is worth a word. A limit that alternates, as by answers for several accounts, is told at most once a
-    /// minute.
+    /// Returns true if `limit` should be logged. A limit that alternates, as with answers for several accounts, is
+    /// logged at most once a minute.
     fn is_news(&mut self, limit: LimitSpec, now: Instant) -> bool {
         let (told, since) = &mut self.news;
         if now.since(*since) > NEWS {

@@ -1,34 +1,35 @@
-//! The window that others had begun before we came.
+//! The window that other senders had begun before our first request.
 
 use crate::{clock::Instant, learn::window_estimator::APART};
 
-/// When all of a window comes back that others have begun: what was sent in it from here counts until then, as the API says, and
-/// not for as long as the window is.
+/// End of a window that other senders have begun. Requests sent in it from here count until that end, as the API says,
+/// and not for a whole window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OthersWindow {
     end: Option<Instant>,
-    /// Another window has begun, and it is over.
+    /// The window has ended, because another one has begun.
     over: bool,
-    /// How often it was over, as was said, and no other one had begun.
+    /// Number of reported ends without the start of another window.
     failed: u8,
 }
 
-/// So often, and it is not believed any more.
+/// Number of such ends after which they are not believed.
 const FAILED: u8 = 3;
 
 // === impl OthersWindow ===
 
 impl OthersWindow {
-    /// It is over at `end`, as an answer says that came at `now`. Returns when to try; [`Instant::FAR`] if it is not known, or was
-    /// not true before.
+    /// Updates the end that an answer at `now` reports. Returns when to try; [`Instant::FAR`] if the end is unknown, or
+    /// was wrong before.
     pub(super) fn ends(&mut self, now: Instant, end: Option<Instant>) -> Instant {
-        // Answers of the next window may come before the first one that shows that it has begun.
+        // Answers of the next window may overtake the answer that shows its start.
         let is_next = |ends: &Instant| *ends <= now + APART && end.is_none_or(|end| end > *ends + APART);
         self.end = self.end.filter(is_next).or(end).filter(|_| self.failed < FAILED);
         self.end.unwrap_or(Instant::FAR)
     }
 
-    /// A request that left at `sent` was answered at `now`: `begun` says that another window had begun.
+    /// Records that a request that left at `sent` was answered at `now`. `begun`: the answer shows the start of another
+    /// window.
     pub(super) fn answered(&mut self, sent: Instant, now: Instant, begun: bool) {
         self.over = begun && self.end.is_some_and(|end| end <= now + APART);
         if self.over {
@@ -38,7 +39,7 @@ impl OthersWindow {
         }
     }
 
-    /// Whether an answer was the first of another window since this was asked last.
+    /// Returns true once per end: an answer was the first of another window since the last call.
     pub(super) fn has_ended(&mut self) -> bool {
         std::mem::take(&mut self.over)
     }
@@ -59,14 +60,14 @@ mod tests {
         let mut window = OthersWindow::default();
         for end in [10, 20, 30] {
             assert_eq!(window.ends(s(end - 5), Some(s(end))), s(end));
-            // What left before tells nothing of it.
+            // A request that left before the end says nothing about it.
             window.answered(s(end - 1), s(end), false);
             window.answered(s(end), s(end), false);
         }
         assert_eq!(window.ends(s(31), Some(s(40))), Instant::FAR);
     }
 
-    /// Of two accounts by turns the one may have used much less: its window is another one, and that of the first goes on.
+    /// With two accounts that alternate, one may have used much less: the other account's window still runs.
     #[test]
     fn a_window_is_over_when_another_begins_about_at_its_end() {
         let mut window = OthersWindow::default();
@@ -76,7 +77,7 @@ mod tests {
             assert!(!window.has_ended(), "four seconds before");
             window.answered(s(end - 2), s(end - 1), true);
             assert!(window.has_ended());
-            // What says nothing of what is left is not compared.
+            // An answer that reports no remaining amount is not compared.
             assert!(!window.has_ended(), "it was told once");
             window.answered(s(end), s(end), false);
             assert!(!window.has_ended());
@@ -84,8 +85,8 @@ mod tests {
         assert_eq!(window.ends(s(40), None), Instant::FAR);
     }
 
-    /// Ten seconds, and then an hour. Two requests are under way at the end of the first: the one that is answered first left before
-    /// the answer with which it could be compared.
+    /// Ten seconds, and then an hour. Two requests are in flight at the end of the first window. The request that is
+    /// answered first left before the answer that it would be compared with.
     #[test]
     fn what_overtakes_the_first_answer_of_the_next_window_does_not_hide_it() {
         for next in [Some(s(3610)), None] {
@@ -97,7 +98,7 @@ mod tests {
             assert!(window.has_ended());
             assert_eq!(window.ends(s(9), Some(s(3610))), s(3610));
         }
-        // Long before, it is not the next one that an answer tells of.
+        // Long before the end, an answer does not report the next window.
         let mut window = OthersWindow::default();
         assert_eq!(window.ends(s(1), Some(s(10))), s(10));
         assert_eq!(window.ends(s(2), Some(s(60))), s(60));

@@ -1,9 +1,9 @@
-//! How fast a budget refills whose answers report how much fits into it, and when it is full again, in whole seconds.
+//! Refill rate of a quota whose answers report its size, and the time until it is full again in whole seconds.
 //!
-//! Many buckets (GCRA) report their depth as the limit, and as the reset when they are full. Rounded up, that reads like a
-//! window: five in a second, where ten a second are served. What is left tells them apart. It falls with each request of a
-//! window; a bucket is as good as full again whenever it is asked slowly enough. Then the rate is doubled until the bucket
-//! is drained, and is what has come back in that time.
+//! Many token buckets (GCRA) report their depth as the limit, and the time until they are full as the reset. Rounded
+//! up, such a report looks like a window: five in a second, where ten a second are served. The remaining amount
+//! distinguishes them. In a window it falls with each request; a bucket that is used slowly is always nearly full. For
+//! a bucket the rate is doubled until the bucket drains. The refill during that time is then the rate.
 
 #[cfg(test)]
 mod tests;
@@ -12,53 +12,53 @@ use std::time::Duration;
 
 use crate::{clock::Instant, learn::ledger::SentLog};
 
-/// Whether a budget is a bucket, and how fast that refills, as far as is known.
+/// Test whether a quota is a token bucket, and the refill rate of the bucket.
 #[derive(Clone, Debug, Default)]
 pub(in crate::learn::quotas) struct Refill {
     phase: Phase,
-    /// It is not asked again before, because it is a window.
+    /// End of the time in which the quota is taken to be a window, without another test.
     calm_until: Option<Instant>,
-    /// More than a window's has held once.
+    /// True once a rate above the window's has held.
     proved: bool,
-    /// When it was first asked.
+    /// When the test began.
     begun: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Phase {
-    /// A window, as far as is known.
+    /// Window, as far as is known.
     #[default]
     Unknown,
-    /// It looks as full as it was since `since`: `used` is the most that was used, and `sent` the fewest that a fleet sent in
-    /// a window, in `answers` answers.
+    /// Nearly full since `since`. `used`: highest usage; `sent`: fewest requests that a fleet sent in a window;
+    /// `answers`: number of answers.
     Full { since: Instant, used: f64, sent: f64, answers: u32 },
-    /// A bucket.
+    /// Token bucket.
     Found(Pace),
 }
 
-/// How fast a bucket is used.
+/// Rate at which a bucket is used.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// Requests a second.
+    /// Requests per second.
     rate: f64,
-    /// What has held, and what was too much.
+    /// Highest rate that has held, and lowest rate that was too much.
     low: f64,
     high: Option<f64>,
-    /// What is configured now: faster it is not tried, nor soon again.
+    /// Configured rate, which the search does not exceed. With it, later tries are rarer.
     most: Option<f64>,
-    /// What the fields read like.
+    /// Rate that the fields seem to report.
     told: f64,
-    /// Since when the rate is what it is, and how many of a fleet's were served with it, by the part that is ours.
+    /// Start of the present rate, and number of a fleet's requests served with it, estimated from our share.
     since: Instant,
     served: f64,
-    /// From when on it was not full, as far as is known.
+    /// Mark since which the bucket was not full, as far as is known.
     from: Mark,
-    /// When more is tried again, and how often that was in vain.
+    /// When a higher rate is tried again, and number of failed tries.
     next_try: Instant,
     in_vain: u32,
 }
 
-/// A bucket at one time: how much was used, and how many had left.
+/// State of a bucket at one time: its usage, and the number of requests that had left.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,
@@ -66,7 +66,7 @@ struct Mark {
     sent: u64,
 }
 
-/// What an answer says, and what was sent.
+/// Report of an answer, with what was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report<'a> {
     pub(super) limit: f64,
@@ -74,69 +74,69 @@ pub(super) struct Report<'a> {
     pub(super) served: bool,
     pub(super) sent: Instant,
     pub(super) now: Instant,
-    /// How long the window is, as the answers read.
+    /// Window length that the answers seem to report.
     pub(super) window: Duration,
     pub(super) ledger: &'a SentLog,
     /// The configured rate.
     pub(super) configured: Option<f64>,
 }
 
-/// Whole seconds hide most of a window that is not longer. So it is used evenly: only then does a bucket show.
+/// Longest window that whole seconds may hide. Such a quota is used evenly, because only then a bucket shows.
 pub(super) const ROUNDED: Duration = Duration::from_secs(3);
-/// For so many windows, and answers, a bucket must have looked full.
+/// Number of windows and answers for which a bucket must have looked full.
 const WINDOWS: f64 = 2.2;
 const ANSWERS: u32 = 8;
-/// As good as full.
+/// Usage up to which a bucket counts as full.
 const FULL: f64 = 1.5;
-/// With so much more used it becomes emptier; deep ones later, which measures better.
+/// Increase of the usage that shows draining; deep buckets need a larger one, which is more precise.
 const DRAINED: f64 = 2.0;
 const DRAINED_SHARE: f64 = 0.25;
-/// So many are served at least before a rate is known to hold, or as many as fit twice.
+/// Fewest requests served before a rate counts as holding; deep buckets need up to twice their depth.
 const HOLDS: f64 = 8.0;
-/// No closer is the rate looked for, and so much below what has come back it stays.
+/// Precision of the search, and margin below the measured refill.
 const CLOSE: f64 = 1.05;
 const BELOW: f64 = 0.98;
-/// To this share a rate falls that has held and is too much.
+/// Factor for a rate that had held and is too much.
 const LOWER: f64 = 0.97;
-/// So much of the time that the fields read like must have passed before what comes back can be told.
+/// Share of the reported window that must pass before the refill can be measured.
 const LONG: f64 = 0.25;
-/// So many measure what comes back.
+/// Number of requests that give a reliable refill rate.
 const MANY: f64 = 16.0;
-/// Fewer lower a rate that has held to this share at most.
+/// Lowest factor for a rate that had held, if fewer requests show a lower one.
 const FEW_TELL: f64 = 0.8;
-/// Slower by so much a bucket fills again.
+/// Factor on the rate while a bucket fills again.
 const FILLING: f64 = 0.75;
-/// A rate that is used so little does not grow.
+/// Usage below which a rate does not grow.
 const IN_USE: f64 = 0.8;
-/// For how long a rate is kept before more is tried, and for how long at most.
+/// First and longest time before a higher rate is tried again.
 const KEPT: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(600);
 
 // === impl Refill ===
 
 impl Refill {
-    /// Whether it is a bucket.
+    /// Returns true if the quota is known to be a token bucket.
     pub(in crate::learn::quotas) fn is_found(&self) -> bool {
         matches!(self.phase, Phase::Found(_))
     }
 
-    /// Whether it was asked for the first time just now: a window as slow as the fields say may still be a bucket.
+    /// Returns true if the test began just now: a quota that looks like a window may still be a bucket.
     pub(in crate::learn::quotas) fn is_new(&self, now: Instant) -> bool {
         self.begun.is_some_and(|begun| now.since(begun) < KEPT)
     }
 
-    /// Whether it is known to be a window, which is not to be asked again soon.
+    /// Returns true if the quota is known to be a window, so that no test is due.
     pub(in crate::learn::quotas) fn is_calm(&self, now: Instant) -> bool {
         self.calm_until.is_some_and(|until| now < until)
     }
 
-    /// In what time as many come back as fit into it, if it is a bucket.
+    /// Time in which a bucket refills from empty to full.
     pub(super) fn window(&self, limit: f64) -> Option<Duration> {
         let Phase::Found(Pace { rate, .. }) = self.phase else { return None };
         Duration::try_from_secs_f64(limit / rate).ok()
     }
 
-    /// An answer reports it.
+    /// Applies an answer's report.
     pub(super) fn hear(&mut self, report: &Report<'_>) {
         self.begun.get_or_insert(report.now);
         let calm = self.is_calm(report.now);
@@ -153,7 +153,7 @@ impl Refill {
         }
     }
 
-    /// Whether it is a bucket, since it is never as much used as a window would be.
+    /// Tests whether the quota is a bucket: its use stays below what a window would show.
     fn look(&mut self, report: &Report<'_>) {
         let &Report { limit, used, served, sent, window, ledger, .. } = report;
         let told = limit / window.as_secs_f64();
@@ -167,7 +167,7 @@ impl Refill {
             _ => (sent, 0.0, f64::INFINITY, 0),
         };
         let (most, fewest, answers) = (most.max(used), fewest.min(in_window), answers + 1);
-        // One a window: only an earlier one can show that.
+        // With one request per window, only an earlier request can show that.
         let one = limit < 2.0 && fewest >= 1.0;
         if !one && (most > FULL || most * 2.0 > fewest) {
             self.phase = Phase::Full { since: sent, used: 0.0, sent: f64::INFINITY, answers: 0 };
@@ -193,7 +193,7 @@ impl Refill {
         });
     }
 
-    /// A request was refused.
+    /// Records that a request was refused.
     pub(super) fn refused(&mut self, limit: f64, sent: Instant, now: Instant) {
         let Phase::Found(pace) = &mut self.phase else { return };
         if !pace.refused(limit, sent, now) {
@@ -201,7 +201,8 @@ impl Refill {
         }
     }
 
-    /// It is a window, as far as is known. Where a bucket was proved, others may have drained it.
+    /// Treats the quota as a window. A bucket that was proved is tested again sooner, since other senders may have
+    /// drained it.
     fn is_window(&mut self, now: Instant) {
         (self.phase, self.calm_until) = (Phase::Unknown, Some(now + if self.proved { KEPT } else { LONGEST }));
     }
@@ -210,7 +211,7 @@ impl Refill {
 // === impl Pace ===
 
 impl Pace {
-    /// An answer reports what is used. Says whether it may still be a bucket.
+    /// Applies the reported use. Returns true if the quota may still be a bucket.
     fn hear(&mut self, report: &Report<'_>) -> bool {
         let &Report { limit, used, served, sent, now, ledger, .. } = report;
         self.most = report.configured;
@@ -226,7 +227,7 @@ impl Pace {
         if used <= FULL {
             self.from = mark;
         } else if used >= f64::max(from.used + DRAINED, limit * DRAINED_SHARE) {
-            // It was not full in between: so much has come back as it refills.
+            // The bucket was not full in between, so its refill can be measured.
             let took = sent.since(from.at).as_secs_f64().max(1e-3);
             let count = ledger.of_all(mark.sent.saturating_sub(from.sent));
             let back = (count - (used - from.used)).max(0.0) / took;
@@ -240,7 +241,7 @@ impl Pace {
         let holds = self.served >= f64::max(HOLDS, if self.high.is_none() { 1.0 } else { 2.0 } * limit);
         let in_use = self.served >= IN_USE * self.rate * sent.since(self.since).as_secs_f64();
         if holds && !in_use {
-            // Nobody wanted more for a while: that is no part of how much is wanted now.
+            // Demand was low for a while, which must not count as usage of the rate.
             (self.since, self.served) = (sent, 0.0);
         }
         if used > FULL || self.rate >= self.low && !(holds && in_use) {
@@ -266,14 +267,14 @@ impl Pace {
         true
     }
 
-    /// It becomes emptier: `back` a second came back while `count` left, if that took long enough to tell. Says whether it
-    /// may still be a bucket.
+    /// Handles a draining bucket: `back` units per second were replenished while `count` requests left, if the time was
+    /// long enough to tell. Returns true if the quota may still be a bucket.
     fn drained(&mut self, back: Option<f64>, count: f64, now: Instant) -> bool {
         if back.is_some_and(|back| back < self.told * 0.5) {
-            // Next to nothing comes back: that is a window.
+            // A quota with nearly no refill is a window.
             return false;
         }
-        // What has held before is not overturned by a few that came bunched.
+        // A few bunched requests do not overturn a rate that has held.
         let least = match back {
             _ if self.rate > self.low => self.low,
             Some(_) if count >= MANY => self.told,
@@ -283,19 +284,19 @@ impl Pace {
         let low = back.map_or(least, |back| least.max(back * BELOW));
         let high = back.filter(|_| count >= MANY).map_or(self.rate, |back| back * CLOSE);
         self.keep(low, high, now);
-        // Until it is full again.
+        // Lower rate until the bucket is full again.
         self.rate = self.low * FILLING;
         true
     }
 
-    /// A request was refused. Says whether it may still be a bucket.
+    /// Handles a refusal. Returns true if the quota may still be a bucket.
     fn refused(&mut self, limit: f64, sent: Instant, now: Instant) -> bool {
         if sent < self.since {
-            // It had left before the rate was changed.
+            // The request had left before the rate was changed.
             return true;
         }
         if self.low <= self.told && self.served < f64::max(HOLDS, 2.0 * limit) {
-            // The very first try: what the fields read like was right.
+            // The first try has failed, so the reported window was right.
             return false;
         }
         let low = if self.rate > self.low { self.low } else { self.low * LOWER };
@@ -303,7 +304,7 @@ impl Pace {
         true
     }
 
-    /// `low` holds, and `high` is too much.
+    /// Records that `low` holds and `high` is too much.
     fn keep(&mut self, low: f64, high: f64, now: Instant) {
         self.in_vain += 1;
         let kept = if self.most.is_some() { LONGEST } else { KEPT.saturating_mul(1 << self.in_vain.min(5)) };

@@ -1,4 +1,4 @@
-//! What a quota does when a request is refused although it should have been served.
+//! Reaction of a quota to a refusal although it should have had room.
 
 use std::time::Duration;
 
@@ -10,15 +10,14 @@ use crate::{
     policy::Spend,
 };
 
-/// For how many windows, and how long at most, a budget is spent evenly after a refusal although our own count had
-/// room.
+/// Windows, and maximum time, of even pacing after a refusal although our own count had room.
 const EVEN_WINDOWS: u32 = 3;
 const EVEN_AT_MOST: Duration = Duration::from_secs(600);
-/// The first pause after a refusal that a budget explains; later ones, one after the other, are twice as long each.
+/// First pause after a refusal that a quota explains; each further consecutive pause is twice as long.
 const SHORTEST_HOLD: Duration = Duration::from_millis(20);
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
-/// What our books of a quota say to a refusal.
+/// How our own counts of a quota relate to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Books {
     /// The limit was kept, and no other sender is known: the API counts differently from us, which does not matter with
@@ -29,11 +28,11 @@ pub(super) enum Books {
 }
 
 impl Quota {
-    /// A request was refused because nothing is left, which `books` explain or do not.
+    /// Handles a refusal because nothing is left. `books`: whether our own counts explain it.
     pub(super) fn refuse(&mut self, spec: LimitSpec, books: Books, answer: &Observation<'_>, budget: &mut Budget) {
         let now = answer.at;
         if answer.charge.seq <= self.refusals.1 {
-            // It was under way before.
+            // The request was in flight before the last refusal.
             return;
         }
         self.refusals = (self.refusals.0 + 1, self.taken);
@@ -42,7 +41,7 @@ impl Quota {
         }
         self.window_estimator.contradicted();
         if now < self.even_until {
-            // It is even already: the way takes longer at times than was thought.
+            // Pacing is even already: the latency varies more than estimated.
             budget.refused(now, answer.sent, answer.charge.cost, false, None);
         }
         if spec.rate.per <= LONGEST_PACE {
@@ -58,13 +57,13 @@ impl Quota {
         self.left.hold(now + hold.min(reset));
     }
 
-    /// When something has come back of what is used up, at the latest: not all of it comes back at the reset.
+    /// Latest time at which a part of the used amount is replenished; a sliding quota is not full at the reset.
     pub(super) fn back_by(&self, spec: LimitSpec, window: Duration, answer: &Observation<'_>) -> Instant {
         let end = self.window_estimator.ends_by(window);
         if self.window_estimator.slides() { end.min(answer.at + self.hold(spec, answer)) } else { end }
     }
 
-    /// How long to wait until one or two of a budget have come back.
+    /// Time until one or two units of a quota are replenished.
     fn hold(&self, spec: LimitSpec, answer: &Observation<'_>) -> Duration {
         let slots =
             (spec.rate.interval() * 2).min(spec.rate.per).max(SHORTEST_HOLD).max(answer.at.since(answer.sent) * 2);

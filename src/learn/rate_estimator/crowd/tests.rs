@@ -1,8 +1,8 @@
-//! The cap under refusals that are alone, in a row, and said to be too many at once.
+//! The cap under single refusals, refusals in a row, and refusals that name concurrency as the reason.
 
 use super::*;
 
-/// So many were served, with so many under way.
+/// Serves `count` requests, each with `at_once` in flight.
 fn served(crowd: &mut Crowd, count: u32, at_once: u32) {
     let served = Served { seq: Seq::MAX, crowd: at_once, before_any_refusal: false, cycle_is_long: true };
     (0..count).for_each(|_| crowd.served(served));
@@ -14,17 +14,17 @@ fn one_more_that_is_tried_in_vain_does_not_cost_another() {
     crowd.hits(6, 5.0);
     served(&mut crowd, 112, 5);
     assert_eq!(crowd.cap(), Some(6), "one more for some hundred served: 6² = 5² + 110 / 10");
-    // The one that the API refuses left as the fifth; the sixth has arrived before it.
+    // The refused request left as the fifth; the sixth arrived before it.
     assert!(crowd.fewer(1, 5, true));
     assert_eq!(crowd.cap(), Some(5));
-    // Refused again with five: that is news, the API allows fewer now.
+    // A second refusal with five is news: the API allows fewer now.
     served(&mut crowd, 30, 5);
     assert!(crowd.fewer(1, 5, true));
     assert_eq!(crowd.cap(), Some(4));
 }
 
-/// The sixth of six is served now and then: the API was done with another one by then. Were that a sixth place, the next try
-/// would come as soon as the first did.
+/// The sixth of six is served now and then, because the API had already completed another one. If that counted as a
+/// sixth place, the next try would come as soon as the first.
 #[test]
 fn one_that_is_served_beside_as_many_as_are_refused_is_no_place_for_more() {
     let mut crowd = Crowd::known(5);
@@ -38,13 +38,13 @@ fn one_that_is_served_beside_as_many_as_are_refused_is_no_place_for_more() {
     served(&mut crowd, 1, 6);
     served(&mut crowd, 112, 5);
     assert_eq!(crowd.cap(), Some(6));
-    // The API allows one more: it serves them all.
+    // The API allows one more, and serves them all.
     served(&mut crowd, 200, 6);
     assert!(crowd.fewer(1, 7, true));
     assert_eq!(crowd.cap(), Some(6));
 }
 
-/// It is down, or a window is used up: none is served that left later.
+/// The API is down, or a window is used up: no later request is served.
 fn refuses_three(crowd: &mut Crowd) {
     let lowered = (1..=4).take_while(|seq| crowd.fewer(*seq, 5, true)).count();
     assert_eq!(lowered, 2, "a third in a row is no longer blamed on how many there are");
@@ -63,7 +63,7 @@ fn how_many_at_once_is_known_after_an_outage() {
     assert_eq!(crowd.cap(), None);
 }
 
-/// It was restarted with room for many more: what was refused meanwhile is no reason to try that seldom.
+/// The API was restarted with room for many more: refusals meanwhile are no reason to try seldom.
 #[test]
 fn an_outage_does_not_keep_a_cap_from_growing() {
     let mut crowd = Crowd::known(5);
@@ -83,7 +83,7 @@ fn what_the_api_itself_says_is_neither_doubted_nor_forgotten() {
     assert_eq!((crowd.cap(), crowd.is_certain()), (Some(3), true));
 }
 
-/// Two of forty are under way, and one is refused, for whatever reason.
+/// Two of forty requests are in flight, and one is refused for any reason.
 #[test]
 fn one_refusal_far_below_the_cap_does_not_keep_it_low() {
     let mut crowd = Crowd::known(40);

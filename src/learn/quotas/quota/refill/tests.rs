@@ -2,7 +2,8 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A limiter that reports `depth` and a reset of one second: a bucket that refills `rate` a second, or a window of a second.
+/// A limiter that reports `depth` and a reset of one second: a bucket that refills `rate` a second, or a window of a
+/// second.
 struct Api {
     depth: f64,
     rate: Option<f64>,
@@ -24,8 +25,8 @@ impl Api {
     }
 }
 
-/// Asks for 60 s, each 1 ms away and evenly. Returns how many were served in the last 30 s, and how many refused in all; a
-/// refusal costs a second.
+/// Sends evenly for 60 s, with 1 ms of latency each way. Returns the number served in the last 30 s, and the number
+/// refused in all; a refusal costs a second.
 fn asks(depth: f64, rate: Option<f64>, configured: Option<f64>) -> (u32, u32) {
     let mut api = Api { depth, rate, left: depth, at: 0.0 };
     let (mut refill, mut ledger) = (Refill::default(), SentLog::default());
@@ -53,7 +54,7 @@ fn asks(depth: f64, rate: Option<f64>, configured: Option<f64>) -> (u32, u32) {
             refill.refused(depth, sent, answered);
             now += 1.0;
         }
-        // A little slower, as a timer is: no window has one more by chance.
+        // The sender is slightly slower, like a timer, so that no window gets an extra request by chance.
         let slot = refill.window(depth).unwrap_or(SECOND).as_secs_f64() * 1.001 / depth;
         now += configured.map_or(slot, |rate| slot.max(1.0 / rate));
     }
@@ -69,7 +70,7 @@ fn a_bucket_is_used_at_the_rate_at_which_it_refills() {
     }
 }
 
-/// Where nothing but a refusal shows that it was too fast.
+/// Only a refusal shows that the rate was too high.
 #[test]
 fn a_bucket_of_one_is_used_nearly_at_the_rate_at_which_it_refills() {
     let (served, refused) = asks(1.0, Some(10.0), None);
@@ -84,7 +85,7 @@ fn a_window_stays_what_it_reads_like() {
         assert_eq!(refused, 0, "{depth} a second");
         assert!(f64::from(served) >= depth * 29.0, "{served} of {depth} a second");
     }
-    // Of one a second only one that is sent sooner can tell.
+    // With one per second, only a request that is sent sooner can tell.
     assert!(asks(1.0, None, None).1 <= 1);
 }
 
