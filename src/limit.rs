@@ -1,4 +1,4 @@
-//! What an API allows, and when the next request fits into it. Pure: told the time, never reads it.
+//! Limits of an API, and when the next request fits into them. Pure: the caller passes the time in.
 
 mod ahead;
 mod amount;
