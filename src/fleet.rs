@@ -1,5 +1,6 @@
-//! One budget for several andantes: the token ledger. A limit of N per window is N tokens, and each is in one place: in the
-//! store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time, replies come out.
+//! One budget for several andantes: the token ledger. A limit of N per window is N tokens. Each token is in one place:
+//! in the store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time, replies
+//! come out.
 
 mod book;
 mod lease;
