@@ -1,6 +1,6 @@
-//! One budget for several andantes: the token ledger. A limit of N per window is N tokens. Each token is in one place:
-//! in the store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time, replies
-//! come out.
+//! The token ledger: several andantes share one budget. A limit of N per window is N tokens. Each token is in one
+//! place: in the store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time,
+//! replies come out.
 
 mod book;
 mod lease;

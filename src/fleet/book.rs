@@ -43,7 +43,7 @@ struct Founding {
     /// Until then the replaced store may still answer, so this one answers no call. The other store may have given up a
     /// member's lease and tokens, and lent the tokens again, while this one would prolong or lend them.
     begins: Micros,
-    /// Until then members report what they hold. One window later, every token is accounted for.
+    /// Until then members report what they hold. A window later, every token is accounted for.
     claims_until: Micros,
     lease: Micros,
 }

@@ -1,4 +1,4 @@
-//! Until when a member may spend its tokens, and what it may spend after that.
+//! Leases: how long a member may spend its tokens, and what it may spend after that.
 
 use std::{
     num::NonZeroU32,
@@ -15,7 +15,8 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// Until when a member may spend its tokens, and what it may spend without the store. All lanes read one lease.
+/// Right of a member to spend its tokens until an instant, and rules for spending without the store. All lanes read one
+/// lease.
 #[derive(Clone, Debug)]
 pub struct Lease {
     clocks: Arc<Clocks>,
@@ -106,8 +107,8 @@ impl Lease {
         Self { hold, ..self }
     }
 
-    /// How long after a silent member's lease no other member gets its tokens of in-flight limits: no response to the
-    /// member may last longer.
+    /// Time after a silent member's lease in which no other member gets its tokens of in-flight limits. No response to
+    /// the member may last longer.
     pub fn hold(&self) -> Duration {
         self.hold
     }

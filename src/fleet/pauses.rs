@@ -26,9 +26,9 @@ pub struct SharedPauses {
     under_way: Vec<KnownPause>,
     /// Budgets whose pauses an operator has ended here, still unknown to the store.
     ended: Vec<Box<str>>,
-    /// Whether an operator has cleared learned limits here, still unknown to the store.
+    /// An operator has cleared learned limits here, still unknown to the store.
     forgotten: bool,
-    /// Whether a call to the store is due.
+    /// A call to the store is due.
     calls: bool,
 }
 
@@ -57,7 +57,7 @@ const SHORTEST_EMPTY: Duration = Duration::from_secs(2);
 /// Name of a budget whose pause tells members that an operator has cleared learned limits. No real budget has this
 /// name, so older members have nothing that pauses.
 pub const FORGOTTEN: &str = "\nforgotten";
-/// How long this message remains for members that could not call at once.
+/// Lifetime of this message, for members that could not call at once.
 const FORGETTING: Duration = Duration::from_secs(60);
 /// Minimum extension of a pause that is reported: successive responses name about the same end.
 const SAME: Duration = Duration::from_millis(100);
@@ -93,8 +93,8 @@ impl SharedPauses {
         std::mem::take(&mut self.calls)
     }
 
-    /// Builds the pauses of the next call for the lane called `name`, for which the API has `asked` for these pauses.
-    /// With `reports`, the store may have lost its state.
+    /// Builds the pauses of the next call for the lane called `name`; the API has `asked` for these pauses. With
+    /// `reports`, the store may have lost its state.
     pub fn speak(&mut self, now: Instant, name: &str, asked: Vec<AskedPause>, reports: bool) -> Vec<Pause> {
         self.calls = false;
         self.known.retain(|known| !reports && known.until > now);

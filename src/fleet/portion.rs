@@ -1,5 +1,5 @@
-//! A member's part of the quotas that an API reports, where no part is configured: the store divides them by demand, as
-//! it divides tokens, and lends none.
+//! A member's part of the quotas that an API reports, where no part is configured. The store divides the quotas by
+//! demand, as it divides tokens, and lends none.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ pub struct Portion {
     state: Stage,
     /// Pools that are given up, without a confirmation by the store yet.
     ended: Vec<Arc<str>>,
-    /// Whether the first call to the store is due.
+    /// The first call to the store is due.
     calls: bool,
     /// When the portion is next reported to the store.
     refresh_at: Instant,

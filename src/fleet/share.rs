@@ -29,7 +29,7 @@ pub struct Share {
     credit: u32,
     /// The store's last grant.
     given: PoolGrant,
-    /// Whether the store has a row for the share.
+    /// The store has a row for the share.
     known: bool,
     /// The demand that the store knows.
     told: u32,
@@ -40,7 +40,7 @@ pub struct Share {
     usual: u32,
     /// Cost of the next request, if tokens are known to be insufficient; otherwise 0.
     lacks: u32,
-    /// Whether the share is queued for a large request.
+    /// The share is queued for a large request.
     waits: bool,
     /// The store may not have received the last report.
     unheard: bool,
@@ -303,7 +303,7 @@ impl Share {
         };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
         let said = ShareNeed { speaks: true, want, need, ..quiet };
-        // A larger need than the requested one has not been reported yet.
+        // A request that costs more than the last reported one has not been reported yet.
         let asked = !asks || stock.cost <= self.asked_for;
         if !speaks && asked && self.refresh.leaves_out(now, said, self.used_at) {
             self.more_at = self.refresh.at();

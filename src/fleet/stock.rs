@@ -13,7 +13,7 @@ pub struct Stock {
     pub most: u32,
     /// Units that waiting requests take.
     pub backlog: u32,
-    /// Units that each waiting unit would become in a window if every response led to the next request at once.
+    /// Units per window that each waiting unit stands for, if its worker sent a new request with each response.
     pub again: u32,
     /// Units that the next request takes at once; 0 if none waits.
     pub cost: u32,
@@ -22,7 +22,7 @@ pub struct Stock {
 /// Report to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareNeed {
-    /// Whether there is anything to report.
+    /// There is something to report.
     pub speaks: bool,
     /// Further tokens that are of use.
     pub want: u32,
@@ -32,7 +32,7 @@ pub struct ShareNeed {
     pub need: u32,
     /// Demand to report.
     pub demand: u32,
-    /// Whether no tokens are held or needed any more.
+    /// No tokens are held or needed any more.
     pub ends: bool,
 }
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!((waits(3.0, false, 0), waits(3.0, true, 0)), (200, 238));
         // The other limits admit no more: only the next request waits, which may be as large as those before.
         assert_eq!((waits(1.0, false, 0), waits(0.5, true, 0), waits(1.0, false, 80)), (50, 50, 80));
-        // Other limits have not blocked units of a limit that is unused so far.
+        // An unused limit has no backlog that other limits block.
         assert_eq!(
             (waits(f64::MAX, false, 0), Stock { used: 0, ..stock }.at_most(1.0, false, 0).backlog),
             (5000, 5000)

@@ -21,9 +21,9 @@ pub struct Epoch {
 /// Settings on which all members of a fleet have to agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long a member may spend its tokens without a reply from the store.
+    /// Time for which a member may spend its tokens without a reply from the store.
     pub lease: Micros,
-    /// How long a replaced store may continue to answer.
+    /// Time for which a replaced store may continue to answer.
     pub split: Micros,
     /// Division of the units that are not lent. A member with another division is admitted, and told so.
     pub division: Division,
@@ -47,7 +47,7 @@ pub struct Sync {
     pub seq: u64,
     /// The epoch that the member knows; `None` before its first reply.
     pub epoch: Option<Epoch>,
-    /// Whether the member's lease holds, by its own clock.
+    /// The member's lease holds, by its own clock.
     pub leased: bool,
     /// The call before this one, with its age, if its reply came soon.
     pub basis: Option<CallAge>,
@@ -116,7 +116,7 @@ pub struct Entry {
     pub limit: u32,
     /// Length of the window.
     pub per: Micros,
-    /// How long after its sending the API may count a request, including the shortest way to the API.
+    /// Time after the sending in which the API may count a request, including the shortest way to the API.
     pub settle: Micros,
     /// Tokens that the member holds, gifts already deducted.
     pub holds: u32,
@@ -130,7 +130,8 @@ pub struct Entry {
     pub demand: u32,
     /// If present, the member gives up the pool: its tokens are free after this time.
     pub ends: Option<Micros>,
-    /// Information about the limit for the other members, or empty: they receive the last such word.
+    /// Information about the limit for the other members; empty if this member has none. All members receive the latest
+    /// word.
     pub word: Box<str>,
 }
 
@@ -141,7 +142,7 @@ pub enum Reply {
     Done {
         /// The store's epoch.
         epoch: Epoch,
-        /// How long the store still gives out only reported tokens, for short windows.
+        /// Time for which the store gives out only reported tokens, for short windows.
         learning: Micros,
         /// Number of members with a lease.
         members: u32,
@@ -175,11 +176,11 @@ pub struct PoolGrant {
     pub holds: u32,
     /// Number of tokens that the member may keep while others want more.
     pub target: f64,
-    /// Whether members want more than there is.
+    /// Members want more than there is.
     pub wanted: bool,
-    /// Whether more was given out than there is.
+    /// More was given out than there is.
     pub over: bool,
-    /// Whether the member is queued and will be told.
+    /// The member is queued and will be told.
     pub queued: bool,
     /// The smallest limit that any member is configured with.
     pub limit: u32,
@@ -189,7 +190,7 @@ pub struct PoolGrant {
     pub word: Box<str>,
 }
 
-/// Hint to call soon. It wakes members, and grants nothing.
+/// Hint to call soon, which wakes members and grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WakeUp {
     /// Hint because of a pool.

@@ -57,7 +57,7 @@ pub struct Budget {
     yields: bool,
     /// Units that long limits may spend before the next record is persisted; `None` if nothing is persisted ahead.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
-    /// Since when requests keep their distance because of a refusal; `None` if slots missed by late timers are caught
+    /// Start of the distance between requests that a refusal causes; `None` if slots missed by late timers are caught
     /// up.
     distant: Option<Instant>,
     /// Share of the API's quotas that this process uses; other users have the rest.
@@ -173,7 +173,7 @@ impl Budget {
     /// `answered`.
     pub fn count(&mut self, source: Source, amount: Amount, sent: Instant, answered: Instant) {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return };
-        // These numbers belong to no other limit.
+        // No other limit knows units with these numbers.
         let first = self.next;
         self.next += u64::from(amount.get());
         limit.window.take(first, amount);
@@ -198,7 +198,7 @@ impl Budget {
     }
 
     /// Reserves room for units that in-flight requests are likely to use beyond their charges. `lack` returns that
-    /// excess for a unit and a window's length. Limits with a share of their own are left alone.
+    /// excess for a unit and a window's length. Shared limits are left alone.
     pub fn set_outstanding(&mut self, lack: impl Fn(Unit, Duration) -> u32) {
         let limits = self.limits.iter_mut().filter(|limit| limit.spec.unit != Unit::REQUESTS && limit.share.is_none());
         for limit in limits {

@@ -42,7 +42,7 @@ const SHARES: u64 = 1 << 16;
 // === impl Cost ===
 
 impl Cost {
-    /// One request and no other unit.
+    /// A single request and no other unit.
     pub const MIN: Self = Self {
         requests: Amount::MIN,
         share: Amount::MIN,

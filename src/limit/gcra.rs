@@ -23,8 +23,8 @@ use crate::clock::Instant;
 /// late, a busy machine's several; a longer burst would be more than an API expects of even spacing.
 const CATCH_UP: Duration = Duration::from_millis(50);
 
-/// How much closer than evenly two requests may leave while missed slots are caught up: a quarter of the spacing, or
-/// this value if larger.
+/// Maximum reduction of the distance while missed slots are caught up: a quarter of the spacing, or this value if
+/// larger.
 const CLOSER: Duration = Duration::from_millis(5);
 
 /// A missed slot waits at most this long to keep that distance: where every timer is late, slots would be lost
@@ -40,7 +40,7 @@ pub struct Gcra {
     quota: Quota,
     /// Nanoseconds from one request to the next.
     interval: u64,
-    /// How many nanoseconds the last request of a burst is ahead of its time.
+    /// Nanoseconds that the last request of a burst is ahead of its time.
     tolerance: u64,
     /// When the next request is due by the rate alone; `None` before the first one.
     tat: Option<Nanos>,
@@ -50,10 +50,10 @@ pub struct Gcra {
     keeps_distance: bool,
 }
 
-/// One cell of state that governor borrows for one decision.
+/// A cell of state that governor borrows for one decision.
 struct Tat(Cell<Option<Nanos>>);
 
-/// A clock set by the caller. Its epoch is 0, which makes governor's times absolute.
+/// A clock set by the caller. An epoch of 0 makes governor's times absolute.
 #[derive(Default)]
 struct GivenTime(Cell<Nanos>);
 
@@ -75,7 +75,7 @@ impl Gcra {
     }
 
     /// Sets whether each request leaves a whole interval after the one before, or missed slots are caught up. Affects
-    /// only even spacing with intervals of at least [`COARSE`].
+    /// only even spacing with intervals of at least `COARSE`.
     pub fn keep_distance(&mut self, keeps: bool) {
         self.keeps_distance = keeps;
     }

@@ -147,8 +147,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any period up to now, the history knows at least the units taken in it. It adds no units older than one
-        /// and a half times that period plus 100 ms.
+        /// For any period up to now, the history knows at least the units taken in it. Units older than one and a half
+        /// times that period plus 100 ms are never included.
         #[test]
         fn no_unit_is_forgotten_and_few_seem_later_than_they_were(
             gaps in proptest::collection::vec(0u64..100_000, 1..300), per in 1u64..10_000_000,

@@ -9,7 +9,7 @@ use super::spec::{SpecError, parse_count};
 pub enum InFlightLimit {
     /// A fixed number.
     Fixed(NonZeroU32),
-    /// As many as the API serves without noticeable queueing of its own, as its responses show.
+    /// A learned number: requests that the API serves without noticeable queueing, as its responses show.
     Auto,
 }
 

@@ -18,7 +18,7 @@ pub struct Rate {
     pub per: Duration,
 }
 
-/// One limit as configured.
+/// A single limit as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitSpec {
     /// Unit that the limit counts.
@@ -31,7 +31,7 @@ pub struct LimitSpec {
     pub strict: bool,
 }
 
-/// An invalid limit or cost, with a hint how to write it.
+/// An invalid limit or cost, with a hint on how to write it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found:?}")]
 pub struct SpecError {
@@ -125,7 +125,7 @@ impl LimitSpec {
         self.burst.unwrap_or(NonZeroU32::MIN)
     }
 
-    /// Returns true if the burst is the one that [`settle`] gives to amounts. That burst makes up for time lost while
+    /// Returns true if the burst is the one that [`settle`] gives to amounts. Such a burst makes up for time lost while
     /// an amount does not fit.
     pub fn has_slack(&self) -> bool {
         self.unit != Unit::REQUESTS && self.burst == Some(slack(self.rate))
@@ -224,7 +224,7 @@ impl SpecError {
         Self { expected: "a cost", ..Self::new(found, hint) }
     }
 
-    /// A hint what to write instead.
+    /// Suggests what to write instead.
     pub fn hint(&self) -> &str {
         &self.hint
     }
@@ -246,7 +246,7 @@ pub(super) fn split_unit(text: &str) -> Result<(Unit, Cow<'_, str>), SpecError> 
     }
 }
 
-/// Parses `500/min`. The error is a hint what to write instead, if the mistake is clear.
+/// Parses `500/min`. The error suggests what to write instead, if the mistake is clear.
 fn read_rate(text: &str) -> Result<Rate, Option<String>> {
     let (count, per) = text.split_once('/').ok_or(None)?;
     let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
@@ -287,7 +287,7 @@ fn parse_window(text: &str) -> Option<Duration> {
     let (count, unit) = text.split_at(digits);
     let count: u32 = if count.is_empty() { 1 } else { count.parse().ok()? };
     let unit = unit.trim();
-    // Some people mean a minute, others a month.
+    // `M` may mean a minute or a month.
     if unit == "M" {
         return None;
     }

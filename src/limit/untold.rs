@@ -32,7 +32,7 @@ struct Request {
 // === impl Untold ===
 
 impl Untold {
-    /// Records that a request leaves at `now` with `charge`. Its reservation of a unit follows the usage estimate of
+    /// Records that a request leaves at `now` with `charge`. The reservation of a unit follows the usage estimate of
     /// the rule that `rule_of` returns, or of all requests.
     pub fn leaves(&mut self, charge: &Charge, now: Instant, rule_of: impl Fn(Unit) -> Option<Arc<str>>) {
         // Most requests have no pending usage.

@@ -2,14 +2,15 @@
 //!
 //! Where larger amounts take longer, a response that outlasts most others will report more than they did. So the
 //! estimate for a request in flight is the mean of responses that lasted at least as long as it has up to now. For a
-//! new request that is the mean of all; a request that outlasts every response counts as the longest. Its possible
-//! excess over the mean is left out: a window may be exceeded by one such excess, however many requests are in flight.
+//! new request that is the mean of all; a request that outlasts every response counts as the longest. The excess of a
+//! single request over the mean is left out: a window may be exceeded by that much, however many requests are in
+//! flight.
 //!
-//! Duration may predict nothing, and in a fleet no member knows the other members' requests. But concurrent requests
-//! seldom all take as much as the largest do. As in insurance, their total reservation is their mean, plus an excess
-//! that grows with the square root of their number. The uncertainty of the mean itself, from 64 responses, adds to the
-//! excess, and dominates for many requests. In a fleet the members' errors add up by the square root of their number.
-//! So each member leaves out a single request's excess times the square root of its share.
+//! The duration does not help where it predicts nothing, and in a fleet, where no member knows the others' requests.
+//! But concurrent requests seldom all take as much as the largest do. As in insurance, their total reservation is their
+//! mean, plus an excess that grows with the square root of their number. The uncertainty of the mean itself, from 64
+//! responses, adds to the excess, and dominates for many requests. In a fleet the members' errors add up by the square
+//! root of their number. So each member leaves out a single request's excess times the square root of its share.
 
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ pub fn enough_for_most(count: usize) -> usize {
     (count * 95).div_ceil(100).saturating_sub(1)
 }
 
-/// Puts `value` into a ring of [`REMEMBERED`] values.
+/// Puts `value` into a ring of `REMEMBERED` values.
 pub fn put<V>(ring: &mut Vec<V>, next: &mut usize, value: V) {
     match ring.get_mut(*next) {
         Some(place) => *place = value,

@@ -7,7 +7,7 @@
 //! limit does not trust J: there "certainly out" is `W + answered`.
 //!
 //! Up to [`BUCKETS`] requests are recorded one by one. Larger limits share buckets, each counted until its last request
-//! is out. That errs on the safe side and costs at most 1/[`BUCKETS`] of the limit.
+//! is out. Buckets err on the safe side and cost at most 1/[`BUCKETS`] of the limit.
 //!
 //! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly its own units. So a
 //! bucket's counters stay right however the lives of its requests overlap.
@@ -85,7 +85,7 @@ impl Window {
     }
 
     /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time
-    /// until the next unit is free. That loses no units. The last unit was taken at `taken`.
+    /// until the next unit is free. Spreading loses no units. The last unit was taken at `taken`.
     pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {
         let left = self.count.saturating_sub(u32::try_from(self.used).unwrap_or(u32::MAX));
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };

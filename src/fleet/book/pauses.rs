@@ -19,7 +19,7 @@ struct PauseRow {
     cause: PauseCause,
     /// Number of the pause's last change.
     number: u64,
-    /// Whether an operator has ended the pause.
+    /// An operator has ended the pause.
     ended: bool,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct TokenPool {
     pub(super) lent: i64,
     /// Tokens that members have reported to a store without state.
     claimed: i64,
-    /// Whether all of the limit's tokens are accounted for.
+    /// All of the limit's tokens are accounted for.
     pub(super) open: bool,
     /// Amounts that become free, with their times.
     withheld: VecDeque<(i64, Micros)>,

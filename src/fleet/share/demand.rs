@@ -33,8 +33,8 @@ impl Share {
         stock.used.saturating_add(stock.backlog).max(stock.lately).max(unstrained).min(self.given.limit)
     }
 
-    /// Tokens to request beyond those `held` although no request waits yet, for a `demand`: at most half of the held
-    /// ones, since more would lie idle at first.
+    /// Tokens to request beyond those `held` although no request waits yet, for a `demand`. More than half of the held
+    /// ones would lie idle at first.
     pub(super) fn takes_on(&self, now: Instant, demand: u32, held: u32) -> u32 {
         if now < self.keeps_until() { demand.saturating_sub(held).min(held / 2) } else { 0 }
     }

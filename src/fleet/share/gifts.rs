@@ -29,7 +29,7 @@ impl Share {
         give > 0 && (give >= self.held / WORTH || self.refresh.is_due(now))
     }
 
-    /// Until when the member keeps the tokens that it would use, even if no request waits.
+    /// End of the time in which the member keeps the tokens that it would use, even if no request waits.
     pub(super) fn keeps_until(&self) -> Instant {
         self.used_at + self.per / PAUSE
     }

@@ -15,7 +15,7 @@ impl Share {
         self.opens
     }
 
-    /// Sets when the store begins to give out tokens. It may do so somewhat later, as its time may be slower.
+    /// Sets when the store begins to give out tokens. The store may open somewhat later, as its time may be slower.
     pub fn set_opens(&mut self, now: Instant, at: Instant) {
         let is_closed = at > now || self.opens.is_some() && now < at + LATE;
         self.opens = (self.held == 0 && is_closed).then_some(at.max(now));

@@ -73,7 +73,8 @@ impl Budget {
         scope: Scope,
     ) -> Option<Instant> {
         let changes = self.following.as_ref().map(|following| following.to.at).filter(|to| now < *to && *to <= at)?;
-        // Neither the share of a fleet's limit after the change nor the end of a learned limit can be predicted.
+        // The share of a fleet's limit after the change is unknown. Configured limits that yield to learned ones hold
+        // neither now nor then.
         let learned = self.limits.iter().any(|limit| limit.source != Source::Config && scope.includes(limit.source));
         if self.shared.is_some() || self.yields && learned {
             return None;

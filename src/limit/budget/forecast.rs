@@ -127,7 +127,7 @@ impl Projection<'_> {
     }
 }
 
-/// How long a request waits for an unused `limit` with `ahead` units before it.
+/// Waiting time of a request for an unused `limit` with `ahead` units before it.
 fn unused(limit: &LimitSpec, ahead: u64) -> Duration {
     let times = |of: Duration, count: u64| of.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
     let count = u64::from(limit.rate.count.get());

@@ -1,4 +1,4 @@
-//! How long a budget's capacity may stay unused, and when it has spare capacity.
+//! Idle and spare capacity of a budget.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Budget {
-    /// How long requests may be held back before more than two requests' capacity is lost. Even spacing: until the next
-    /// slot but one, as requests blocked by a window do not come evenly. Bursts: until a burst has been refilled.
-    /// `Duration::MAX` if nothing but a calendar limits requests.
+    /// Longest delay of requests that wastes at most two requests' capacity. Even spacing: until the next slot but one,
+    /// as requests blocked by a window do not come evenly. Bursts: until a burst has been refilled. `Duration::MAX` if
+    /// nothing but a calendar limits requests.
     pub fn idles(&self) -> Duration {
         let bursts = self.limits.iter().filter(|limit| limit.spec.burst().get() > 1);
         let back = bursts.map(|limit| limit.spec.rate.interval().saturating_mul(limit.spec.burst().get())).min();
@@ -19,7 +19,7 @@ impl Budget {
         even.into_iter().chain(back).min().unwrap_or(Duration::MAX)
     }
 
-    /// How long the units other than requests that `cost` takes need to be refilled; the shortest of these times.
+    /// Shortest time in which the limit of a unit other than requests refills what `cost` takes of it.
     pub fn takes(&self, cost: Cost) -> Duration {
         let takes = |limit: &Limit| Some(limit.spec.rate.interval().saturating_mul(cost.of(limit.spec.unit)?.get()));
         let others = self.limits.iter().filter(|limit| limit.spec.unit != Unit::REQUESTS);

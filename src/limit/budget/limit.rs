@@ -1,4 +1,4 @@
-//! A single limit of a budget.
+//! State of one limit of a budget.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ impl Limit {
         self.earliest(now, amount, margin).max(self.gcra.project(now, u64::from(amount.get()) - 1))
     }
 
-    /// How long after its sending the API may still count a request whose response never comes.
+    /// Time after the sending in which the API may still count a request without a response.
     pub(super) fn late(&self, margin: &Margin) -> Duration {
         let per = self.spec.rate.per;
         let usual = self.margin(margin);

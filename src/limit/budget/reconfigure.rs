@@ -11,9 +11,9 @@ use crate::{
 impl Budget {
     /// Replaces the configured limits by `limits` and the margin for jitter by `margin`, from `now` on.
     ///
-    /// A limit with an old window's length continues where that was: a raised limit gives no fresh burst, and a lowered
-    /// limit holds at once. A limit with a new window begins with all requests that are known to have been sent. Limits
-    /// that are not among `limits` end. Learned limits stay.
+    /// A limit whose window is as long as before continues where it was: a raised limit gives no fresh burst, and a
+    /// lowered limit holds at once. A limit with another window begins with all requests that are known to have been
+    /// sent. Limits that are not among `limits` end. Learned limits stay.
     pub fn reconfigure(&mut self, limits: &[LimitSpec], margin: MarginSpec, now: Instant) {
         self.margin.respecify(margin);
         let configured = |limit: &Limit| limit.source == Source::Config;
@@ -41,8 +41,8 @@ impl Budget {
         self.set_distant(self.distant);
     }
 
-    /// Replaces the calendar limits. A limit with an old renewal keeps its usage; a new limit begins with the usage
-    /// that the history knows. `epoch` is the time since 1970 at [`Instant::START`].
+    /// Replaces the calendar limits. A limit that is renewed as before keeps its usage; a new limit begins with the
+    /// usage that the history knows. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn reconfigure_calendar(&mut self, limits: &[CalendarLimit], epoch: Duration) {
         let before = std::mem::take(&mut self.calendar);
         for limit in limits {

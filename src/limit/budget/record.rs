@@ -101,7 +101,7 @@ impl Budget {
         let Some(ahead) = &mut self.ahead else { return false };
         let low = ahead.iter().any(|(_, ahead)| ahead.is_low());
         if low {
-            // One record contains the next block of each unit.
+            // The record contains the next block of every unit.
             ahead.iter_mut().for_each(|(_, ahead)| ahead.ask());
         }
         low
@@ -146,7 +146,7 @@ impl Budget {
         epoch: Duration,
     ) -> Self {
         let mut budget = Self::new(&[], margin, now);
-        // Learned limits begin at number 0 and tell earlier units by their numbers.
+        // Learning begins at number 0 and tells units from earlier ones by their numbers, so units begin at 1.
         budget.next = 1;
         budget.margin = Margin::restored(margin, &record.margin);
         let history = |(unit, entries): &(Unit, Vec<_>)| (*unit, SpendHistory::restored(entries));

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct SharedBudget {
     lease: Lease,
-    /// Whether the lease held when the windows were last fitted to the usable units.
+    /// The lease held when the windows were last fitted to the usable units.
     leased: bool,
     /// The store has to be called: a limit needs more tokens or holds too many.
     calls: bool,
@@ -59,9 +59,9 @@ pub struct ShareUsage {
     pub own: u32,
     /// Units that this process is entitled to.
     pub target: f64,
-    /// Whether other members want more than there is.
+    /// Other members want more than there is.
     pub wanted: bool,
-    /// How long a new store, or one that has lost its state, still gives out no units of the limit.
+    /// Time until a new store, or a store that has lost its state, gives out units of the limit.
     pub opens_in: Option<Duration>,
 }
 
@@ -386,7 +386,7 @@ impl Budget {
     }
 }
 
-/// How long after its sending a request may be counted, by an API that is close to other members.
+/// Time after the sending in which an API that is close to other members may count a request.
 fn settle(limit: &Limit, margin: &Margin) -> Micros {
     micros(limit.late(margin) + way(margin))
 }

@@ -8,7 +8,7 @@ use crate::clock::Instant;
 /// Units that count no more for this process, but may still count for members with a shorter way to the API.
 #[derive(Clone, Debug, Default)]
 pub(in crate::limit) struct Lingering {
-    /// How long a unit lingers after it left.
+    /// Time that a unit lingers after it left.
     time: Duration,
     /// Numbers of units, each with the end of its lingering, earliest first.
     units: VecDeque<(u32, Instant)>,

@@ -114,7 +114,7 @@ fn what_is_sent_moves_nobody_elses_units() {
     let mut window = window("500/min strict");
     window.take(0, ONE);
     window.take(1, ONE);
-    // One request is sent and answered while its neighbour still waits for a connection and is then given back.
+    // The first unit is sent and answered while its neighbour still waits for a connection and is then given back.
     window.sent(0, ONE, ms(0));
     window.answered(0, ONE, ms(0), ms(5));
     window.return_unused(1, ONE);
@@ -188,7 +188,7 @@ fn what_is_never_sent_leaves_nothing_behind() {
 #[derive(Clone, Debug)]
 struct Life {
     taken: u64,
-    /// How long the request is held, and how long until it is answered.
+    /// Milliseconds until the request is sent, and from then until it is answered.
     held: u64,
     answered: u64,
     fate: Fate,

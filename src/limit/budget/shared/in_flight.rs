@@ -226,7 +226,7 @@ fn nothing_of(lendable: u32) -> Share {
     Share::new("".into(), lendable, Duration::ZERO)
 }
 
-/// How long after a member's lease its last response has ended.
+/// Time after a member's lease by which its last response has ended.
 fn cleared(lease: &Lease) -> Duration {
     duration(stretched(micros(lease.hold())))
 }

@@ -65,7 +65,7 @@ impl Limit {
         at
     }
 
-    /// How long after a unit was taken it counts for no member any more.
+    /// Time after which a taken unit counts for no member any more.
     pub(super) fn clears(&self, margin: &Margin) -> Duration {
         duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
     }

@@ -128,8 +128,8 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
 
 /// The load is as 4:3:2:1, whether or not requests succeed, and totals 0.9 or 1.25 of the limit. At 0.9 each member
 /// gets all that it asks for. At 1.25 the last two, which ask for less than an equal part, get everything, and the
-/// others half of the rest each. Shares settle within two seconds after the last member has begun (five allowed), or
-/// after one window.
+/// others half of the rest each. All members begin within five seconds. Shares settle two seconds after the last one
+/// has begun, or after one window.
 #[test]
 fn shares_are_by_demand_after_two_seconds_or_one_window() {
     for (limit, settled, counts) in [("1000/s", 2, 20), ("100/s", 2, 100), ("500/min", 60, 600)] {

@@ -241,8 +241,8 @@ fn a_member_that_has_used_its_share_is_not_looked_at_before_something_can_change
     assert!(spoken.entries.is_empty() && again > ms(20), "{again:?}: {spoken:?}");
 }
 
-/// The first member is due 800, so the 30 free tokens are the second's. They suffice for neither request and lie in the
-/// pool, yet the first was granted them again and again. A member reports its usage each 1.25 s.
+/// The first member is due 800, so the 30 free tokens are the second's. The tokens suffice for neither request and lie
+/// in the pool, yet the first was granted them again and again. A member reports its usage each 1.25 s.
 #[test]
 fn a_member_above_its_target_asks_for_all_that_its_next_request_lacks_or_for_nothing() {
     let calls = World::crowded().calls(40, ms(5000));

@@ -9,7 +9,7 @@ use crate::limit::{
     spec::{Rate, UNITS},
 };
 
-/// One limit that was understood. `Display` writes it in our notation.
+/// A limit that was understood. `Display` writes it in our notation.
 #[derive(Clone, Debug)]
 pub(super) enum Clause {
     Rate {

@@ -20,12 +20,12 @@ pub(in super::super) enum Fault {
     Freeze,
     /// Clocks run at different rates.
     Rate,
-    /// Some members have a longer way to the API.
+    /// The way to the API is longer for some members.
     Way,
     /// The system stops a member that waits for a reply. The member reads the reply when it resumes,
     /// and is cut off.
     Stop,
-    /// Another store replaces the active one, which continues to answer for a while.
+    /// The active store is replaced by another, and continues to answer for a while.
     Failover,
     /// The API asks a member for a pause.
     Refused,

@@ -39,7 +39,7 @@ pub(super) struct Process {
     pub(super) cut_until: Micros,
     /// Store that the process takes for the active one.
     pub(super) place: Place,
-    /// Until when the process reaches only the replaced store.
+    /// End of the time in which the process reaches only the replaced store.
     pub(super) parted_until: Micros,
     /// The system stops the process while it waits for the next reply; and the end of that stop.
     pub(super) stops: bool,

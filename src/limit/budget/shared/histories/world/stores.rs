@@ -21,7 +21,7 @@ pub(super) struct Stores {
     pub(super) wall: Micros,
     pub(super) frozen_until: Micros,
     before: Option<DeposedStore>,
-    /// How long a replaced store continues to answer.
+    /// Time for which a replaced store continues to answer.
     pub(super) split: Micros,
 }
 
