@@ -171,7 +171,7 @@ impl Share {
         if self.credit == 0 { kept } else { kept.max(used.saturating_add(self.credit).min(self.held)) }
     }
 
-    /// Number of units per window to which requests are spaced: the larger of the held units and the due units. The
+    /// Rate at which requests are spaced, in units per window: the larger of the held units and the due units. The
     /// whole limit before the store has replied or gives out tokens.
     pub fn pace(&self) -> u32 {
         let due = match self.given.target.max(self.given.pace) {

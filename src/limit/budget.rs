@@ -286,8 +286,8 @@ impl Budget {
     }
 
     /// Records, at `at`, that a sent charge will never be answered and may still be on its way. The margin bounds that
-    /// time. A strict limit does not trust the margin: it allows for the longest response time so far, or for a whole
-    /// window before the first response.
+    /// time. A strict limit does not trust the margin. Instead it allows for the longest response time so far, or for a
+    /// whole window before the first response.
     pub fn abandoned(&mut self, charge: Charge, at: Instant) {
         for (limit, amount) in charged(&mut self.limits, &charge) {
             let late = limit.late(&self.margin);

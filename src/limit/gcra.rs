@@ -113,7 +113,7 @@ impl Gcra {
     }
 
     /// Like [`commit`](Self::commit), for a request that waited up to `late` for something that blocked other requests
-    /// too: that wait is caught up as well.
+    /// too. That wait is caught up as well.
     pub fn commit_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Amount) {
         let matured = self.tat.filter(|_| !self.is_distant()).map_or(now, |tat| {
             let free = Instant::from_nanos(tat.as_u64().saturating_sub(self.tolerance));
@@ -145,7 +145,8 @@ impl Gcra {
         }
     }
 
-    /// Corrects a commit of `reserved` to the `used` units known at `now`: later requests wait for a difference.
+    /// Corrects a commit of `reserved` to the `used` units known at `now`. Usage beyond the reservation delays the next
+    /// request.
     pub fn settle(&mut self, now: Instant, reserved: u32, used: u32) {
         if used > reserved {
             let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
@@ -217,7 +218,7 @@ impl Gcra {
         self.tat = Some(tat.min(emptied).into());
     }
 
-    /// Maximum number of requests that may have left between `from`, up to which the state is known, and `until`.
+    /// Maximum number of requests that may have left between `from`, where the known state ends, and `until`.
     pub fn possible(&self, from: Instant, until: Instant) -> u64 {
         let free = self.known_from(from);
         until.as_nanos().saturating_sub(free) / self.interval + u64::from(self.quota.burst_size().get())

@@ -138,9 +138,9 @@ fn slack(rate: Rate) -> NonZeroU32 {
 
 /// Fills in missing bursts, for limits that hold together.
 ///
-/// For each unit the shortest window sets the pace, evenly. Longer windows beside it, and all beyond an hour, are
-/// quotas that requests may use as fast as the other limits allow. Evenly spaced, `100000/month` beside `500/min` would
-/// be one request in 27 s.
+/// For each unit the shortest window sets the pace, evenly. Longer windows, and all beyond an hour, are quotas that
+/// requests may use as fast as the other limits allow. Evenly spaced, `100000/month` would reduce `500/min` to one
+/// request in 27 s.
 ///
 /// Amounts of other units than requests differ, and do not always fit into the rest of a window. A burst of a tenth
 /// makes up for the time lost by that.

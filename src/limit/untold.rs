@@ -89,8 +89,8 @@ impl Untold {
             let lasts = |request: &Request| now.since(request.left);
             let likely = usual.of_lasting(group.requests.iter().map(lasts));
             let lacks = group.requests.iter().zip(likely).map(|(request, likely)| {
-                // A request that lasts longer than that will use its units after all units counted now have left the
-                // window.
+                // A request that lasts longer than the window will use its units after all units counted now have left
+                // the window.
                 let likely = likely.filter(|_| lasts(request) < window).unwrap_or_default();
                 (likely - f64::from(request.reserved)).max(0.0)
             });

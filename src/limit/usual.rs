@@ -1,9 +1,9 @@
 //! Usage estimate: amounts that requests take of a unit that only their responses report.
 //!
 //! Where larger amounts take longer, a response that outlasts most others will report more than they did. So the
-//! estimate for a request in flight is the mean of responses that lasted at least as long as it has up to now. For a
-//! new request that is the mean of all; a request that outlasts every response counts as the longest. The excess of a
-//! single request over the mean is left out: a window may be exceeded by that much, however many requests are in
+//! estimate for a request in flight is the mean of responses that lasted at least as long as the request has up to now.
+//! For a new request that is the mean of all; a request that outlasts every response counts as the longest. The excess
+//! of a single request over the mean is left out: a window may be exceeded by that much, however many requests are in
 //! flight.
 //!
 //! The duration does not help where it predicts nothing, and in a fleet, where no member knows the others' requests.
@@ -33,7 +33,7 @@ pub struct UsualAmount {
 const REMEMBERED: usize = 64;
 /// Fewer responses than this are no evidence: the shortest arrive first.
 const FEW: usize = 16;
-/// Until then at least `1 / GUESS` of the smallest window is reserved.
+/// While the estimate is a guess, at least `1 / GUESS` of the smallest window is reserved.
 const GUESS: u32 = 10;
 /// The quarter that lasted longest must exceed the overall mean by this factor. Otherwise the difference is chance, or
 /// the usage does not grow with time, like a prompt's tokens.

@@ -227,8 +227,8 @@ impl Window {
         u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
-    /// Forgets all units except held and sent ones, which count from now on as if they had left at `last` or later.
-    /// Returns the number of units that remain.
+    /// Forgets all units except held and unanswered ones, which count from now on as if they had left at `last` or
+    /// later. Returns the number of units that remain.
     pub fn forget_answered(&mut self, last: Instant) -> u32 {
         self.left_below = self.buckets.back().map_or(self.left_below, |last| last.end().max(self.left_below));
         self.buckets.retain_mut(|bucket| {

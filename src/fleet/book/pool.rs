@@ -178,8 +178,8 @@ impl TokenPool {
         self.rows.is_empty() && self.withheld.is_empty()
     }
 
-    /// Number of tokens that `member` may keep. The head of the queue gets what its request lacks, if that is more than
-    /// its fair share; the others get their fair shares of the rest.
+    /// Number of tokens that `member` may keep. The head of the queue gets the tokens that its request lacks, if these
+    /// exceed its fair share. The others get their fair shares of the rest.
     pub(super) fn target(&self, member: MemberId) -> f64 {
         let head = self.hungry.first().map(|(_, head)| *head);
         match head.and_then(|head| Some((head, self.due(head)?))) {

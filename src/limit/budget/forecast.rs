@@ -59,7 +59,7 @@ impl Budget {
         self.project_afterwards(now, from, at, &ahead, cost, scope).unwrap_or(at)
     }
 
-    /// Like [`project`](Self::project), for the limits of one unit, of which the request takes `amount`.
+    /// Like [`project`](Self::project), for the limits of one unit; the request takes `amount` of it.
     pub(super) fn project_unit(
         &mut self,
         now: Instant,

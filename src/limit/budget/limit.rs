@@ -15,8 +15,8 @@ pub(super) struct Limit {
     /// Charges with a lower number were taken without this limit.
     pub(super) since: Seq,
     pub(super) spec: LimitSpec,
-    /// The quota that the API reports, of which `spec` is the part used here. Boxed: most limits are configured, and
-    /// each keyed budget has one.
+    /// The quota that the API reports; `spec` is the part of it that is used here. Boxed: most limits are configured,
+    /// and each keyed budget has one.
     pub(super) reported: Option<Box<LimitSpec>>,
     pub(super) gcra: Gcra,
     pub(super) window: Window,
@@ -135,7 +135,7 @@ impl Limit {
     }
 
     /// Number of last units of a window that are spread until the next unit is free: all beyond the burst, if the API
-    /// reports the remaining quota. Longer windows are quotas, which requests may use up as they come.
+    /// reports the quota. Longer windows are quotas, which requests may use up as they come.
     pub(super) fn reserve(&self) -> u32 {
         match (self.source, self.spec.burst().get()) {
             (Source::Advertised(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => {

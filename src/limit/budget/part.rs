@@ -178,8 +178,7 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(part("10/1s", 1.0 / 3.0), (3, ms(900), 1));
         assert_eq!(part("3/1s", 1.0 / 3.0), (3, ms(1000), 1), "less than one and a half");
-        // 5/s for three members, of which this one uses less than half of an equal part: 0.83/s, as the rate is
-        // divided.
+        // 5/s for three members; this one uses less than half of an equal part: 0.83/s, as the rate is divided.
         let own = part_of(&"5/s".parse().unwrap(), Part { own: 1.0 / 6.0, equal: 1.0 / 3.0 });
         assert_eq!((own.rate.count.get(), own.rate.per), (1, ms(1200)));
     }

@@ -167,7 +167,7 @@ fn what_is_never_sent_leaves_nothing_behind() {
             window.return_unused(seq, ONE);
         }
         assert_eq!(window.buckets.len(), 1, "{limit}");
-        // Many requests at a time, of which every third is sent.
+        // Many requests at a time; every third is sent.
         for round in 0..rounds {
             let first = 100_000 + round * 30;
             (first..first + 30).for_each(|seq| window.take(seq, ONE));

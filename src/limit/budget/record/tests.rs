@@ -37,7 +37,7 @@ struct World {
     limits: &'static str,
     budget: Budget,
     stored: Vec<u8>,
-    /// Last instant up to which the store knows everything.
+    /// The store knows everything before this instant.
     stamp: Instant,
     sent: Vec<Instant>,
 }

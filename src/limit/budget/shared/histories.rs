@@ -77,7 +77,7 @@ fn as_many_are_under_way_as_may_be_when_nothing_goes_wrong() {
         let mut world = World::random(seed, &[], None).with_in_flight().saturated();
         assert_eq!(world.run(), None);
         let ((used, least), busy) = (world.used(), world.busy());
-        // Either of the two limits is the bottleneck, or each for a part of the time, where responses last as long as a
+        // One of the two limits is the bottleneck. Each may be for a part of the time, if responses last as long as a
         // member's tokens take to come free.
         let used_part = used / world.most();
         let full = busy > 0.7 || used_part > 0.7 || busy + used_part > 1.1;

@@ -41,7 +41,7 @@ fn last(shape: &mut Shape) -> &mut Taken {
     shape.limits.last_mut().expect("a limit")
 }
 
-/// A limit of which each request takes one unit.
+/// A limit from which each request takes one unit.
 fn of_one_each(limit: &str) -> Taken {
     let mut limits: [LimitSpec; 1] = [limit.parse().expect("a limit")];
     settle(&mut limits);
@@ -99,8 +99,8 @@ fn four_members(limit: &str, load: Load, counts: [u64; 2]) -> Shape {
 }
 
 /// Each member reports a limit every 1.25 s, 0.8 times a second. With `1/2s`, one token moves with each slot: two calls
-/// each 2 s by four members, 0.8 + 0.25 in all. With tokens there are 44 requests a minute, each of which may have to
-/// ask and be told (0.37 a second and member). At each member 375 tokens a second come free, and 703 are worth a call
+/// each 2 s by four members, 0.8 + 0.25 in all. With tokens there are 44 requests a minute, and each may have to ask
+/// and be told (0.37 a second and member). At each member 375 tokens a second come free, and 703 are worth a call
 /// (0.53).
 #[test]
 fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_used() {
@@ -160,7 +160,7 @@ fn members_with_few_workers_have_what_they_would_use_up_to_an_equal_part() {
 }
 
 /// Requests take 100 to 4,000 of 90,000 input tokens a minute. Of 20,000 output tokens they take what only their
-/// responses report. The scarce limit admits 44 or 32 requests a minute, 0.18 or 0.13 a second and member: each has to
+/// responses report. The scarce limit admits 44 or 32 requests a minute, 0.18 or 0.13 a second and member. Each has to
 /// ask, and others pass tokens on. Besides, a member reports its limits 0.8 times a second, or 0.4 times while requests
 /// wait and nothing else happens. Where the input is scarce, no output tokens are requested.
 #[test]

@@ -1,5 +1,5 @@
-//! Limits in other words than ours. A text is understood as a whole or not at all: a skipped word may be the one that
-//! matters (`10/s per key`, `10/s or 500/min`).
+//! Limits in other words than ours. A text is understood as a whole or not at all, because a skipped word may change
+//! the meaning (`10/s per key`, `10/s or 500/min`).
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 

@@ -157,7 +157,7 @@ const PATIENCE: Micros = S;
 const MOST: usize = 500;
 /// Requests that wait at an overloaded lane.
 const CROWD: u64 = 50;
-/// Number of calls and replies of which one is lost.
+/// Lost calls and replies: one in this many.
 const LOST: Micros = 1000;
 const WAY: Micros = 3 * MS;
 const JITTER: Micros = 5 * MS;
