@@ -60,7 +60,7 @@ struct MemberRow {
     pools: BTreeSet<Arc<str>>,
 }
 
-/// Assumed maximum between two calls if no member reports the time.
+/// Assumed maximum time between two calls if no member reports the time.
 const UNKNOWN: Micros = 400_000;
 /// Maximum duration of a call beyond the time that a member reports.
 const ON_THE_WAY: Micros = 100_000;

@@ -57,7 +57,7 @@ pub struct Budget {
     yields: bool,
     /// Units that long limits may spend before the next record is persisted; `None` if nothing is persisted ahead.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
-    /// Start of the distance between requests that a refusal causes; `None` if slots missed by late timers are caught
+    /// Instant of the refusal that makes requests keep their distance; `None` if slots missed by late timers are caught
     /// up.
     distant: Option<Instant>,
     /// Share of the API's quotas that this process uses; other users have the rest.
@@ -311,7 +311,7 @@ impl Budget {
         charged(&mut self.limits, &charge).for_each(answered);
     }
 
-    /// Returns a charge that was never sent.
+    /// Gives back a charge that was never sent.
     pub fn return_unused(&mut self, charge: Charge) {
         let Charge { seq, cost, scope } = charge;
         if !scope.is_apart() {

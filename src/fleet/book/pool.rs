@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(targets(&[300, 300, 100, 100]), [350.0, 350.0, 150.0, 150.0]);
     }
 
-    /// Demands of one size are treated alike: some targets may be too small, but never is their sum more than there is.
+    /// Demands of one size are treated alike: some targets may be too small, but their sum never exceeds what there is.
     #[test]
     fn no_more_is_due_than_there_is() {
         for demands in

@@ -126,7 +126,8 @@ impl Budget {
             let lacks = limit.lacks(now, &self.margin);
             let backlog = if lacks_before { 0 } else { u32::try_from(backlog_of(limit.spec.unit)).unwrap_or(u32::MAX) };
             lacks_before |= lacks;
-            // Limits of one unit each count the whole backlog; limits of other units that it takes bound its growth.
+            // Limits of one unit each count the whole backlog; limits of other units that the backlog takes bound its
+            // growth.
             let others = growths.iter().filter(|(unit, _)| *unit != limit.spec.unit && backlog_of(*unit) > 0);
             let others = others.map(|(_, growth)| *growth);
             let growth = others.fold(f64::MAX, f64::min);

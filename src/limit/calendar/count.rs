@@ -140,7 +140,7 @@ impl CalendarCount {
         });
     }
 
-    /// Returns units that were never sent.
+    /// Gives back units that were never sent.
     pub fn return_unused(&mut self, first: Seq, cost: Amount) {
         for counted in self.counts.iter_mut().filter(|counted| counted.holds(first)) {
             counted.used = counted.used.saturating_sub(cost.get());

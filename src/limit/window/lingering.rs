@@ -87,7 +87,7 @@ impl Lingering {
         }
     }
 
-    /// Returns reused units that were not needed after all: their earlier use may still count for others.
+    /// Gives back reused units that were not needed after all: their earlier use may still count for others.
     pub(super) fn give_back(&mut self, units: u32) {
         if units > 0 && self.reused_until > Instant::START {
             let place = self.units.partition_point(|(_, until)| *until <= self.reused_until);

@@ -85,7 +85,8 @@ fn as_many_are_under_way_as_may_be_when_nothing_goes_wrong() {
     }
 }
 
-/// Four round trips to the store, even with calls in flight; and the pause ends in time for the member that was asked.
+/// Every member knows a pause after four round trips to the store, even with calls in flight. The pause ends for all as
+/// for the member that was asked.
 #[test]
 fn a_pause_is_known_to_all_after_a_few_round_trips() {
     for seed in 0..200 {

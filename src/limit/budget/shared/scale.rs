@@ -59,9 +59,9 @@ fn range(text: &str) -> (u32, u32) {
     (least.parse().expect("a number"), most.parse().expect("a number"))
 }
 
-/// Run `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release --lib
-/// a_large_fleet -- --nocapture` to print a line for each shape. `load` is relative to all limits together; the default
-/// is as much as there is.
+/// Prints a line for each shape of
+/// `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release --lib a_large_fleet -- --nocapture`.
+/// `load` is relative to all limits together; the default is as much as there is.
 #[test]
 fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
     let small = Shape {

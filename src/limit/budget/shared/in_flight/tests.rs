@@ -104,7 +104,7 @@ fn one_that_is_alone_has_all_and_keeps_what_it_uses() {
     assert_eq!(world.held(0), 20);
     world.under_way(0, 20);
     assert!(!world.members[0].1.has_room(world.now));
-    // From here on two are in flight. Tokens unused for half a minute go back, or a little later.
+    // From here on two are in flight. Tokens unused for 30 to 60 s go back.
     world.under_way(0, 2);
     world.pass(ms(25_000), &[0, 0]);
     assert_eq!(world.held(0), 20, "it may need them again at any moment");
