@@ -1,5 +1,5 @@
-//! The token ledger: one budget for several andantes. A limit of N per window is N tokens. Each token is in one place:
-//! free in the store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time,
+//! The token ledger: several andantes share one budget. A limit of N per window is N tokens. Each token is in one
+//! place: in the store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time,
 //! replies come out.
 
 mod book;

@@ -1,5 +1,4 @@
-//! Limits of an API, and the earliest time at which the next request fits. Pure: told the time,
-//! never reads it.
+//! Limits of an API, and when the next request fits into them. Pure: the caller passes the time in.
 
 mod ahead;
 mod amount;

@@ -1,5 +1,5 @@
-//! The store's side of the ledger: who holds how many tokens of which pool. `store/ledger/sync.lua` does the same inside of
-//! a Redis, and a test holds both to the same replies.
+//! The store's side of the ledger: the tokens that each member holds of each pool. `store/ledger/sync.lua` does the
+//! same inside a Redis, and a test checks that both give equal replies.
 
 mod pauses;
 mod pool;
@@ -15,7 +15,7 @@ use std::{
 use self::{pauses::PauseBook, pool::TokenPool};
 use super::words::{Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync, WakeUp, stretched};
 
-/// Everything that a store knows.
+/// State of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     founded: Option<Founding>,
@@ -23,7 +23,7 @@ pub struct Book {
     /// Members by the end of their leases.
     leases: BTreeSet<(Micros, MemberId)>,
     pools: BTreeMap<Arc<str>, TokenPool>,
-    /// How many members divide in each way.
+    /// Number of members with each division.
     divisions: BTreeMap<Division, u32>,
     pauses: PauseBook,
 }
@@ -32,18 +32,18 @@ pub struct Book {
 #[derive(Clone, Debug)]
 struct Founding {
     epoch: Epoch,
-    /// The server process that has known everything since.
+    /// The server process that has known everything since the epoch began.
     run: String,
     /// The store's time: it never runs ahead of what members confirm.
     time: Micros,
-    /// The server's clock at the last call, how often that was set back, and how much of it was not believed.
+    /// The server's clock at the last call, how often it was set back, and the time that was not believed.
     wall: Micros,
     resets: u32,
     lost: Micros,
-    /// Up to then the store whose place this one has taken may answer. So this one answers nobody: what it would lend, or whose
-    /// lease it would prolong, the other one may have given up for lost and lent to somebody else.
+    /// Until then the replaced store may still answer, so this one answers no call. The other store may have given up a
+    /// member's lease and tokens, and lent the tokens again, while this one would prolong or lend them.
     begins: Micros,
-    /// Up to then members report what they hold; and after that and a window nothing can be unknown.
+    /// Until then members report what they hold. A window later, every token is accounted for.
     claims_until: Micros,
     lease: Micros,
 }
@@ -51,7 +51,7 @@ struct Founding {
 #[derive(Clone, Debug)]
 struct MemberRow {
     seq: u64,
-    /// The store's time at its last call, how often the clock had been set back by then, and how much of it was not believed.
+    /// The store's time at the last call, how often the clock had been set back by then, and the time not believed.
     at: Micros,
     resets: u32,
     lost: Micros,
@@ -60,24 +60,24 @@ struct MemberRow {
     pools: BTreeSet<Arc<str>>,
 }
 
-/// What passes between two calls of which no member says how long it was.
+/// Assumed maximum time between two calls if no member reports the time.
 const UNKNOWN: Micros = 400_000;
-/// A call takes no longer than this on top of what a member reports.
+/// Maximum duration of a call beyond the time that a member reports.
 const ON_THE_WAY: Micros = 100_000;
 /// The store lets a lease end later than the member does.
 const GUARD: Micros = 500_000;
-/// An answer may be that late beyond what members know of.
+/// A response may be late by this much beyond what members know of.
 pub(super) const LATEST: Micros = 2_000_000;
-/// So many members are looked after in one call.
+/// Maximum number of expired members that one call handles.
 const SOME: usize = 8;
 
-/// Names an epoch. A call that comes late may begin one more than once: these differ by the time.
+/// Id of an epoch. A late call may found an epoch more than once: the server's time makes these ids differ.
 fn name_of(nonce: u32, wall: Micros) -> u32 {
     (Micros::from(nonce) + wall).rem_euclid(1 << 32) as u32
 }
 
 impl Book {
-    /// A store of which somebody vouches that no member holds anything.
+    /// A store of a fleet in which no member holds anything, as declared by its operator.
     pub fn declared_new(run: &str, wall: Micros, lease: Micros, nonce: u32) -> Self {
         let epoch = Epoch { counter: 1, id: nonce };
         let claims_until = -Self::EVER;
@@ -86,7 +86,7 @@ impl Book {
         Self { founded: Some(founding), ..Self::default() }
     }
 
-    /// Longer than any window.
+    /// A time longer than any window.
     const EVER: Micros = 1 << 50;
 
     /// Executes a call at the server's time `wall`, by the server process `run`.
@@ -127,13 +127,13 @@ impl Book {
         if claims && call.extent == Extent::Some {
             return Reply::Report;
         }
-        // Else a pool in which it holds what the store knows nothing of would be given to others.
+        // Otherwise a pool in which the member holds unknown tokens would be lent to others.
         let unknown = |entry: &Entry| entry.holds > 0 && !self.has_row(call.member, &entry.pool);
         if !claims && call.entries.iter().any(unknown) {
             return Reply::Reset;
         }
         self.heard(call, now);
-        // What the member says itself is no news for it.
+        // The member's own pauses are no news for it.
         let pauses = self.pauses.since(if same { call.pauses_known } else { 0 }, now);
         if self.pauses.hear(&call.pauses, now, call.terms.lease) {
             hints.push(WakeUp::Pauses);
@@ -170,8 +170,8 @@ impl Book {
         });
     }
 
-    /// The server's clock may be set: the store's time goes on by no more than a member has seen pass. What it has not gone
-    /// on by is never made up for: leases that were noted meanwhile would end too early.
+    /// Advances the store's time by at most what a member has seen pass, because the server's clock may be set. Time
+    /// that was not counted is never made up for: leases noted meanwhile would end too early.
     fn advance(&mut self, call: &Sync, wall: Micros) {
         let row = self.members.get(&call.member).map(|row| (row.seq, row.at, row.resets, row.lost));
         let founding = self.founding_mut();
@@ -194,7 +194,7 @@ impl Book {
         founding.lost += passed - goes_on;
     }
 
-    /// Withholds what members had that were not heard of.
+    /// Withholds the tokens of members whose leases have ended.
     fn expire(&mut self) {
         let now = self.founding().time;
         for _ in 0..SOME {
@@ -203,7 +203,7 @@ impl Book {
         }
     }
 
-    /// A member is no more: what it still had may be counted by the API for a while.
+    /// Removes a member: the API may count the units that it held for a while.
     fn dismiss(&mut self, member: MemberId) {
         let Some(row) = self.members.remove(&member) else { return };
         self.leases.remove(&(row.lease_end, member));
@@ -213,7 +213,7 @@ impl Book {
             let Some(pool) = self.pools.get_mut(name) else { continue };
             let Some(row) = pool.drop_row(member) else { continue };
             let free = now + stretched(pool.per) + row.settle + GUARD;
-            // What is unknown may be the same as what is withheld.
+            // Unreported tokens may be the same as the withheld ones.
             let opens = claims_until + stretched(pool.per) + LATEST;
             pool.withhold(row.holds, if now < opens { free.max(opens) } else { free });
         }
@@ -256,7 +256,7 @@ impl Book {
         let pools = &mut self.members.get_mut(&member).expect("it was heard of just now").pools;
         let pool = self.pools.entry(entry.pool.clone()).or_insert_with(|| TokenPool::new(entry.per));
         pool.mature(now);
-        // Of an in-flight limit this is how long answers last: members may have other opinions.
+        // For an in-flight limit, `per` is the longest response time: members may be configured differently.
         pool.per = pool.per.max(entry.per);
         pool.open = now >= claims_until + stretched(pool.per) + LATEST;
         pool.hear(member, entry, claims);
@@ -285,7 +285,7 @@ impl Book {
         self.founded.as_mut().expect("the first call founds the book")
     }
 
-    /// Whether each pool's sums are those of its rows.
+    /// Returns true if each pool's sums equal those of its rows.
     #[cfg(test)]
     pub(crate) fn is_sound(&self) -> bool {
         self.pools.values().all(TokenPool::is_sound)

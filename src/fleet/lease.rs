@@ -1,4 +1,4 @@
-//! Until when a member may spend what it holds, and what it may spend after that.
+//! Leases: how long a member may spend its tokens, and what it may spend after that.
 
 use std::{
     num::NonZeroU32,
@@ -15,7 +15,8 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// Until when a member may spend what it holds, and what it may spend without the store. All lanes look at it.
+/// Right of a member to spend its tokens until an instant, and rules for spending without the store. All lanes read one
+/// lease.
 #[derive(Clone, Debug)]
 pub struct Lease {
     clocks: Arc<Clocks>,
@@ -23,35 +24,35 @@ pub struct Lease {
     hold: Duration,
 }
 
-/// What a member does once the store has not answered for the length of the lease.
+/// Behaviour of a member after the store has not answered for the length of the lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreDown {
-    /// It lets nothing through.
+    /// Let no request through.
     #[default]
     Wait,
-    /// It goes on with its floor.
+    /// Continue with the member's floor.
     Floor(Floor),
-    /// It goes on with the part that it would have among as many members as it knew of. All together may exceed the limit.
+    /// Continue with an equal part among the last known members. All together may exceed the limit.
     Open,
 }
 
-/// The part of each limit that is never lent: every member owns as much of it as every other, for ever.
+/// Part of each limit that is never lent: every member permanently owns an equal piece of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// How large the part is, from 1 to 90.
+    /// Size of the part in percent, from 1 to 90.
     pub percent: u8,
-    /// Among how many members it is divided.
+    /// Number of members that divide the part.
     pub members: NonZeroU32,
 }
 
 #[derive(Debug)]
 struct Clocks {
     until: AtomicU64,
-    /// Since when this member is one of those that own a floor.
+    /// When this member became an owner of a floor.
     seated: AtomicU64,
-    /// How many members there are, as far as is known; 0 if nothing is.
+    /// Number of members; 0 if unknown.
     members: AtomicU32,
-    /// Up to then the store, which is new or has forgotten, asks members what they hold.
+    /// Until then a store without state asks members what they hold.
     asks: AtomicU64,
 }
 
@@ -67,18 +68,18 @@ impl Default for Clocks {
 // === impl Floor ===
 
 impl Floor {
-    /// What one member owns of `limit` units. What all own is never more than the part.
+    /// Units of `limit` that one member owns. All members together never own more than the part.
     pub fn of(&self, limit: u32) -> u32 {
         let part = u64::from(limit) * u64::from(self.percent) / 100;
         (part / u64::from(self.members.get())) as u32
     }
 
-    /// What all members own together.
+    /// Units that all members own together.
     pub fn of_all(&self, limit: u32) -> u32 {
         self.of(limit) * self.members.get()
     }
 
-    /// What is left for the store to lend.
+    /// Units that the store can lend.
     pub fn lendable(&self, limit: u32) -> u32 {
         limit - self.of_all(limit)
     }
@@ -93,7 +94,7 @@ impl Default for Lease {
 }
 
 impl Lease {
-    /// The usual [hold](Self::hold).
+    /// The default [hold](Self::hold).
     pub const HOLD: Duration = Duration::from_secs(300);
 
     /// A lease that has not begun.
@@ -101,44 +102,44 @@ impl Lease {
         Self { clocks: Arc::default(), down, hold: Self::HOLD }
     }
 
-    /// The same, where tokens of in-flight limits are withheld for so long after it.
+    /// This lease, with tokens of in-flight limits withheld for `hold` after its end.
     pub fn holding(self, hold: Duration) -> Self {
         Self { hold, ..self }
     }
 
-    /// For how long after the lease of a member that is not heard of nobody else gets its tokens of in-flight limits: no
-    /// answer to it may last for longer.
+    /// Time after a silent member's lease in which no other member gets its tokens of in-flight limits. No response to
+    /// the member may last longer.
     pub fn hold(&self) -> Duration {
         self.hold
     }
 
-    /// What happens when it is over.
+    /// Behaviour after the end of the lease.
     pub fn down(&self) -> StoreDown {
         self.down
     }
 
-    /// It ends then.
+    /// End of the lease.
     pub fn until(&self) -> Instant {
         Instant::from_nanos(self.clocks.until.load(Ordering::Relaxed))
     }
 
-    /// Whether it holds.
+    /// Returns true if the lease holds.
     pub fn holds(&self, now: Instant) -> bool {
         now < self.until()
     }
 
-    /// It ends at `until` from now on.
+    /// Sets the end of the lease.
     pub fn set(&self, until: Instant) {
         self.clocks.until.store(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// The store is new, or has forgotten: up to `until` it asks members what they hold.
+    /// Records that a store without state asks members until `until` what they hold.
     pub fn asks(&self, until: Instant) {
         self.clocks.asks.store(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// When the store begins to give out what nobody holds of a limit with a window of this length, because all that may have
-    /// been sent of it does not count any more; [`Instant::START`] if it always knew.
+    /// When the store begins to give out unreported tokens of a limit with this window's length. By then no unreported
+    /// unit counts any more. [`Instant::START`] if the store never lost its state.
     pub fn opens(&self, per: Duration) -> Instant {
         match self.clocks.asks.load(Ordering::Relaxed) {
             0 => Instant::START,
@@ -146,9 +147,9 @@ impl Lease {
         }
     }
 
-    /// The store has told of so many members, this one among them, of which some divide otherwise. Says whether there is a
-    /// floor for it: of members beyond those that floors were made for, the last ones own none, and none that comes to
-    /// others with other floors.
+    /// Records the number of members, this one included, and how many of them divide differently. Returns true if there
+    /// is a floor for this member. Members beyond the number of floors own none; nor does a member that joins others
+    /// with different floors.
     pub fn count(&self, now: Instant, members: u32, differing: u32) -> bool {
         self.clocks.members.store(members, Ordering::Relaxed);
         match self.down {
@@ -160,24 +161,24 @@ impl Lease {
         }
     }
 
-    /// How many members there are, as far as is known; 0 if nothing is.
+    /// Number of members; 0 if unknown.
     pub fn members(&self) -> u32 {
         self.clocks.members.load(Ordering::Relaxed)
     }
 
-    /// Whether this member may own a floor.
+    /// Returns true if this member may own a floor.
     pub fn is_seated(&self) -> bool {
         self.seated() < Instant::FAR
     }
 
-    /// Nothing is spent any more.
+    /// Ends the lease and the floor.
     pub fn end(&self) {
         self.clocks.until.store(0, Ordering::Relaxed);
         self.clocks.seated.store(Instant::FAR.as_nanos(), Ordering::Relaxed);
         self.clocks.members.store(0, Ordering::Relaxed);
     }
 
-    /// Whether something may be spent although the lease is over.
+    /// Returns true if units may be spent after the end of the lease.
     pub fn goes_on(&self) -> bool {
         match self.down {
             StoreDown::Wait => false,
@@ -186,7 +187,7 @@ impl Lease {
         }
     }
 
-    /// How many of `limit` units may be lent at all.
+    /// Units of `limit` that may be lent at all.
     pub fn lendable(&self, limit: u32) -> u32 {
         match self.down {
             StoreDown::Floor(floor) => floor.lendable(limit),
@@ -194,8 +195,8 @@ impl Lease {
         }
     }
 
-    /// How many of `limit` units are this member's own. What a member before it spent of them is out of the API's window
-    /// after the time in which a unit `clears`.
+    /// Units of `limit` that this member owns. Units that an earlier member spent leave the API's window after
+    /// `clears`, so a new owner waits that long.
     pub fn own(&self, now: Instant, limit: u32, clears: Duration) -> u32 {
         match self.down {
             StoreDown::Floor(floor) if self.is_seated() && now >= self.seated() + clears => floor.of(limit),
@@ -203,7 +204,7 @@ impl Lease {
         }
     }
 
-    /// How many of `limit` units may be used when the lease is over.
+    /// Units of `limit` that may be used after the end of the lease.
     pub fn alone(&self, now: Instant, limit: u32, clears: Duration) -> u32 {
         match self.down {
             StoreDown::Wait => 0,
@@ -237,7 +238,7 @@ mod tests {
         let now = Instant::START + Duration::from_secs(100);
         assert!(lease.count(now, 4, 0));
         assert_eq!(lease.lendable(500), 400);
-        // A process before this one may have spent it.
+        // A process before this one may have spent the floor.
         assert_eq!(lease.own(now + CLEARS - Duration::from_nanos(1), 500, CLEARS), 0);
         assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 25);
         assert_eq!(lease.alone(now + CLEARS, 500, CLEARS), 25);
@@ -250,21 +251,21 @@ mod tests {
         let (lease, now) = (floor(20, 4), Instant::START + CLEARS);
         assert!(!lease.count(now, 5, 0) && !lease.goes_on());
         assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
-        // One has left, and what that spent clears.
+        // A member has left, and its spent units clear.
         assert!(lease.count(now + CLEARS, 4, 0) && lease.goes_on());
         assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
-        // What it has once it keeps.
+        // A member keeps the floor that it once has.
         assert!(lease.count(now + CLEARS, 5, 0));
         assert_eq!(lease.own(now + CLEARS + CLEARS, 500, CLEARS), 25);
     }
 
-    /// Floors of a fifth for four, and one that was configured with a half for two: 4 × 25 + 1 × 125 + 400 would be 625.
+    /// Four floors of a fifth, and one member configured with a half for two: 4 × 25 + 1 × 125 + 400 would be 625.
     #[test]
     fn one_that_comes_to_others_with_other_floors_owns_none() {
         let (lease, now) = (floor(50, 2), Instant::START + CLEARS);
         assert!(!lease.count(now, 2, 1) && !lease.goes_on());
         assert_eq!(lease.own(now + CLEARS, 500, CLEARS), 0);
-        // The other one has gone, or says the same now.
+        // The other member has gone, or has the same floors now.
         assert!(lease.count(now + CLEARS, 2, 0));
         assert_eq!(lease.own(now + CLEARS + CLEARS, 500, CLEARS), 125);
     }

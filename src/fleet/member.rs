@@ -1,4 +1,4 @@
-//! A member's side of the talk with the store: its lease, and which replies still count.
+//! A member's side of the protocol with the store: its lease, and which replies still count.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// One process among those that share budgets.
+/// A process among those that share budgets.
 #[derive(Debug)]
 pub struct Member {
     id: MemberId,
@@ -22,7 +22,7 @@ pub struct Member {
     mode: Mode,
     members: u32,
     differing: u32,
-    /// The last change of pauses that it has heard of in this epoch.
+    /// Number of the last change of pauses that the member has received in this epoch.
     pauses_known: u64,
 }
 
@@ -32,52 +32,52 @@ struct SentCall {
     sent: Instant,
 }
 
-/// What holds the budgets of this member.
+/// State of a member, and the reason why it has no tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It has not heard from the store yet.
+    /// The store has not answered yet.
     Joining,
-    /// The store is new or has forgotten: for so long nothing is given out that nobody reports.
+    /// The store has no state yet: for this time it gives out only reported tokens.
     Learning(Duration),
-    /// All is well.
+    /// Normal operation.
     Member,
-    /// This is not the store that counts.
+    /// The store is not the active one.
     Deposed,
-    /// It has taken another store's place, which may answer for so long yet.
+    /// The store has replaced another one, which may still answer for this time.
     NotYet(Duration),
-    /// The fleet has agreed on another lease.
+    /// The fleet has agreed on this other lease.
     Disagreed(Duration),
 }
 
-/// What a reply leads to.
+/// Outcome of a reply.
 #[derive(Debug, PartialEq)]
 pub enum ReplyOutcome {
-    /// Nothing: it answers a call that another one has followed.
+    /// No effect: the reply belongs to a call that another one has followed.
     Stale,
     /// The call was executed.
     Granted {
-        /// What its entries were given, in their order.
+        /// Grants in the order of the call's entries.
         given: Vec<PoolGrant>,
-        /// The pauses that this member did not know of.
+        /// Pauses that are new to this member.
         pauses: Vec<Pause>,
     },
     /// The next call has to report everything.
     Report,
-    /// Everything is lost that was held.
+    /// All held tokens are lost.
     Reset,
-    /// The call was of no use; the next one may be.
+    /// The call failed; the next one may succeed.
     Refused,
 }
 
-/// The member lets its lease end earlier than the store does.
+/// The member's lease ends earlier by this than the store's.
 const SLACK: Duration = Duration::from_millis(50);
-/// A reply that came within this time tells the store how long the call before was ago.
+/// A reply within this time makes the call usable as a measure of time for the store.
 const SOON: Duration = Duration::from_millis(300);
 
 // === impl Member ===
 
 impl Member {
-    /// A process that has not heard of the store yet.
+    /// A process without a reply from the store yet.
     pub fn new(id: MemberId, terms: Terms, lease: Lease) -> Self {
         Self {
             id,
@@ -94,42 +94,42 @@ impl Member {
         }
     }
 
-    /// Its name.
+    /// Id of the member.
     pub fn id(&self) -> MemberId {
         self.id
     }
 
-    /// How it stands with the store.
+    /// State of the member.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The store's epoch, as far as is known.
+    /// The store's epoch, if known.
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }
 
-    /// How many members have a lease.
+    /// Number of members with a lease.
     pub fn members(&self) -> u32 {
         self.members
     }
 
-    /// How many of them divide otherwise what is not lent.
+    /// Number of those members that divide unlent units differently.
     pub fn differing(&self) -> u32 {
         self.differing
     }
 
-    /// How long a lease is.
+    /// Length of a lease.
     pub fn lease_length(&self) -> Duration {
         Duration::from_micros(self.terms.lease.unsigned_abs())
     }
 
-    /// Whether it has to report everything that it holds: its epoch is none, or another than the store's.
+    /// Returns true if the member knows the store's epoch. Otherwise it has to report everything that it holds.
     pub fn has_joined(&self) -> bool {
         self.epoch.is_some()
     }
 
-    /// Makes a call at `now`. The one before it is answered no more.
+    /// Makes a call at `now`. A reply to the call before it does not count any more.
     pub fn call(&mut self, now: Instant, extent: Extent, entries: Vec<Entry>, pauses: Vec<Pause>) -> Sync {
         self.seq += 1;
         self.under_way = Some(SentCall { seq: self.seq, sent: now });
@@ -149,7 +149,7 @@ impl Member {
         }
     }
 
-    /// The reply to the call with this number came at `now`.
+    /// Handles the reply to call `seq`, received at `now`.
     pub fn heard(&mut self, now: Instant, seq: u64, reply: Reply) -> ReplyOutcome {
         let Some(call) = self.under_way.take_if(|call| call.seq == seq) else { return ReplyOutcome::Stale };
         self.basis = (now.since(call.sent) <= SOON).then_some(call);
@@ -163,7 +163,8 @@ impl Member {
                     self.lease.asks(now + learning);
                 }
                 let length = self.lease_length();
-                // Counted from before the call, and a little less: its own lease ends before the store lets it.
+                // Counted from before the call, minus a little: the member's lease ends before the store's
+                // record of it does.
                 self.lease.set(call.sent + (length - length / 4000).saturating_sub(SLACK));
                 ReplyOutcome::Granted { given, pauses }
             }
@@ -185,19 +186,19 @@ impl Member {
         }
     }
 
-    /// Goes on with numbers of calls that are so much higher.
+    /// Increases the number of the next call by `calls`.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, calls: u64) {
         self.seq += calls;
     }
 
-    /// As if it had heard of pauses up to this change.
+    /// Acts as if the member had received changes of pauses up to `known`.
     #[cfg(test)]
     pub(crate) fn skip_pauses(&mut self, known: u64) {
         self.pauses_known = known;
     }
 
-    /// From now on it is another member, which holds nothing.
+    /// Makes this process another member, which holds nothing.
     pub fn begin_anew(&mut self, id: MemberId) {
         self.lease.set(Instant::START);
         *self = Self::new(id, self.terms, self.lease.clone());

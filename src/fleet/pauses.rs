@@ -1,4 +1,4 @@
-//! Pauses that an API has asked one member for, and that all members keep.
+//! Pauses that an API has asked one member for, and that all members observe.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
@@ -10,36 +10,36 @@ use crate::clock::Instant;
 /// A pause that an API has asked this member for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedPause {
-    /// The budget that it is about, as the API calls it; empty if nothing at all may be sent.
+    /// The API's name of the budget that pauses; empty if the whole lane pauses.
     pub budget: Box<str>,
-    /// Its end.
+    /// End of the pause.
     pub until: Instant,
-    /// Why.
+    /// Cause of the pause.
     pub cause: PauseCause,
 }
 
-/// What the fleet knows of one lane's pauses: no member says what the store has said, or knows already.
+/// Fleet's knowledge of one lane's pauses: no member reports a pause that the store has told it, or knows already.
 #[derive(Clone, Debug, Default)]
 pub struct SharedPauses {
     known: Vec<KnownPause>,
-    /// What a call says that is under way.
+    /// Pauses that the call in flight reports.
     under_way: Vec<KnownPause>,
-    /// Pauses of these budgets an operator has ended here, and the store does not know yet.
+    /// Budgets whose pauses an operator has ended here, still unknown to the store.
     ended: Vec<Box<str>>,
-    /// An operator has had what was learned forgotten here, and the store does not know yet.
+    /// An operator has cleared learned limits here, still unknown to the store.
     forgotten: bool,
-    /// The store is to be called.
+    /// A call to the store is due.
     calls: bool,
 }
 
 #[derive(Clone, Debug)]
 struct KnownPause {
     budget: Box<str>,
-    /// Its end; [`Instant::START`] if an operator has ended it.
+    /// End of the pause; [`Instant::START`] if an operator has ended it.
     until: Instant,
 }
 
-/// The pauses that other members were asked for, for lanes to come. Clones are the same ones.
+/// Pauses that other members were asked for, for lanes that are created later. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct RunningPauses {
     pauses: Arc<Mutex<BTreeMap<Arc<str>, RunningPause>>>,
@@ -51,21 +51,21 @@ struct RunningPause {
     cause: PauseCause,
 }
 
-/// A pause is told to others if it lasts for at least so long; one that no answer has asked for, for so long.
+/// Minimum length of a pause that is shared: `SHORTEST_EMPTY` for an exhausted quota, otherwise `SHORTEST`.
 const SHORTEST: Duration = Duration::from_millis(500);
 const SHORTEST_EMPTY: Duration = Duration::from_secs(2);
-/// What is told like a pause of this budget is that an operator has had what was learned forgotten. No budget is called like
-/// that, so members that do not know of it have nothing that pauses.
+/// Name of a budget whose pause tells members that an operator has cleared learned limits. No real budget has this
+/// name, so older members have nothing that pauses.
 pub const FORGOTTEN: &str = "\nforgotten";
-/// For so long members hear of it that could not call at once.
+/// Lifetime of this message, for members that could not call at once.
 const FORGETTING: Duration = Duration::from_secs(60);
-/// What makes a pause longer by less is not told: answers that come one after the other name the same end.
+/// Minimum extension of a pause that is reported: successive responses name about the same end.
 const SAME: Duration = Duration::from_millis(100);
 
 // === impl AskedPause ===
 
 impl AskedPause {
-    /// Whether it is over before others could make much of it.
+    /// Returns true if the pause is over before other members could benefit.
     fn is_short(&self, now: Instant) -> bool {
         let shortest = match self.cause {
             PauseCause::RetryAfter | PauseCause::Banned => SHORTEST,
@@ -78,30 +78,30 @@ impl AskedPause {
 // === impl SharedPauses ===
 
 impl SharedPauses {
-    /// The API asks for these pauses as things stand.
+    /// Records the pauses that the API currently asks for.
     pub fn asked(&mut self, now: Instant, asked: &[AskedPause]) {
         self.calls |= asked.iter().any(|pause| self.is_news(now, pause));
     }
 
-    /// Whether the store is to be called and was not yet.
+    /// Returns true if a call to the store is due.
     pub fn is_calling(&self) -> bool {
         self.calls
     }
 
-    /// Whether the store is to be called. True once for each reason.
+    /// Returns true, once for each reason, if a call to the store is due.
     pub fn calls(&mut self) -> bool {
         std::mem::take(&mut self.calls)
     }
 
-    /// What the next call says of the lane called `name`, of which the API has `asked` for these pauses. With `reports`,
-    /// the store may have forgotten what it knew.
+    /// Builds the pauses of the next call for the lane called `name`; the API has `asked` for these pauses. With
+    /// `reports`, the store may have lost its state.
     pub fn speak(&mut self, now: Instant, name: &str, asked: Vec<AskedPause>, reports: bool) -> Vec<Pause> {
         self.calls = false;
         self.known.retain(|known| !reports && known.until > now);
         let called = |budget: &str| if budget.is_empty() { name.into() } else { format!("{name}\n{budget}").into() };
         let mut pauses = Vec::new();
         for budget in self.ended.drain(..) {
-            // The cause of what is over says nothing.
+            // The cause of an ended pause is irrelevant.
             pauses.push(Pause { name: called(&budget), left: 0, cause: PauseCause::RetryAfter });
             self.under_way.push(KnownPause { budget, until: Instant::START });
         }
@@ -120,7 +120,7 @@ impl SharedPauses {
         pauses
     }
 
-    /// The store has heard what was said last.
+    /// Records that the store has received the last report.
     pub fn heard(&mut self) {
         for KnownPause { budget, until } in std::mem::take(&mut self.under_way) {
             if until > Instant::START && *budget != *FORGOTTEN {
@@ -129,14 +129,14 @@ impl SharedPauses {
         }
     }
 
-    /// The store may not have heard what was said last.
+    /// Records that the store may not have received the last report.
     pub fn unheard(&mut self) {
         self.forgotten |= self.under_way.iter().any(|pause| *pause.budget == *FORGOTTEN);
         let ended = self.under_way.drain(..).filter(|pause| pause.until == Instant::START);
         self.ended.extend(ended.map(|pause| pause.budget));
     }
 
-    /// The store knows this process no more, and may know of nothing.
+    /// Records that the store does not know this process any more, and may have lost its state.
     pub fn lost(&mut self) {
         let is_empty = self.known.is_empty() && self.under_way.is_empty() && self.ended.is_empty();
         self.calls |= !is_empty || self.forgotten;
@@ -144,20 +144,21 @@ impl SharedPauses {
         self.known.clear();
     }
 
-    /// The store says that `budget` pauses until `until`.
+    /// Records that, as the store reports, `budget` pauses until `until`.
     pub fn told(&mut self, now: Instant, budget: &str, until: Instant) {
         self.known.retain(|known| known.until > now);
         self.know(budget, until);
     }
 
-    /// The store says that an operator has ended the pause of `budget`. Returns when it would have ended at the latest by
-    /// what the store had said, or was told.
+    /// Records that, as the store reports, an operator has ended the pause of `budget`. Returns the latest end by what
+    /// the store had reported or received.
     pub fn told_of_end(&mut self, budget: &str) -> Option<Instant> {
         let at = self.known.iter().position(|known| *known.budget == *budget)?;
         Some(self.known.swap_remove(at).until + SAME)
     }
 
-    /// An operator has what was learned forgotten: all pauses that the store knows of end, and the others forget as well.
+    /// Records that an operator clears learned limits: all pauses known to the store end, and other members clear
+    /// theirs as well.
     pub fn forget(&mut self, now: Instant) {
         let known = self.known.drain(..).chain(self.under_way.iter().cloned());
         let known = known.filter(|pause| pause.until > now && *pause.budget != *FORGOTTEN);
@@ -181,13 +182,13 @@ impl SharedPauses {
 // === impl Pause ===
 
 impl Pause {
-    /// The budget of the lane called `lane` that pauses: empty if that is the whole lane; `None` if it is not about it.
+    /// Budget of the lane called `lane` that pauses: empty for the whole lane; `None` if another lane pauses.
     pub fn budget_of(&self, lane: &str) -> Option<&str> {
         let budget = self.name.strip_prefix(lane)?;
         if budget.is_empty() { Some(budget) } else { budget.strip_prefix('\n') }
     }
 
-    /// When it ends, as it was heard at `now`: later than for whoever was asked for it, by the way of the reply.
+    /// End of the pause as received at `now`: later than at the member that was asked for it, by the reply's delay.
     pub fn until(&self, now: Instant) -> Instant {
         now + Duration::from_micros(self.left.unsigned_abs())
     }
@@ -196,7 +197,7 @@ impl Pause {
 // === impl RunningPauses ===
 
 impl RunningPauses {
-    /// The store tells of `pauses`.
+    /// Records `pauses` that the store reports.
     pub fn told(&self, now: Instant, pauses: &[Pause]) {
         let mut running = self.pauses.lock();
         running.retain(|_, pause| pause.until > now);
@@ -210,7 +211,7 @@ impl RunningPauses {
         }
     }
 
-    /// What holds at `now` for the lane called `lane`.
+    /// Pauses that hold at `now` for the lane called `lane`.
     pub fn of(&self, now: Instant, lane: &str) -> Vec<Pause> {
         let running = self.pauses.lock();
         let named = running
@@ -284,7 +285,7 @@ mod tests {
         let mut asked = lane(3);
         asked[0].until = soon;
         assert_eq!(said(&pauses.speak(s(1), "api", asked.clone(), false)), []);
-        // A reset that is reported again and again.
+        // The API reports one reset again and again.
         asked[0] = AskedPause { until: s(2), cause: PauseCause::Exhausted, ..asked[0].clone() };
         assert_eq!(said(&pauses.speak(s(1), "api", asked, false)), []);
     }

@@ -1,10 +1,10 @@
-//! The most there was of something lately.
+//! Recent maximum of a level.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// The most there was of something in the current stretch of time, and in the one before.
+/// Maximum of a level in the current stretch of time and in the one before.
 #[derive(Clone, Copy, Debug)]
 pub struct Peak {
     stretch: Duration,
@@ -17,18 +17,18 @@ pub struct Peak {
 // === impl Peak ===
 
 impl Peak {
-    /// Nothing so far; what there was is remembered for a `stretch`, or two.
+    /// A peak of 0. Levels are remembered for one to two `stretch`es.
     pub fn new(stretch: Duration) -> Self {
         Self { stretch, since: Instant::START, level: 0, current: 0, before: 0 }
     }
 
-    /// There is so much from `now` on.
+    /// Sets the level from `now` on.
     pub fn set(&mut self, now: Instant, level: u32) {
         self.read(now);
         (self.level, self.current) = (level, self.current.max(level));
     }
 
-    /// The most there was lately.
+    /// Recent maximum.
     pub fn read(&mut self, now: Instant) -> u32 {
         let passed = now.since(self.since);
         if passed >= self.stretch {
@@ -38,7 +38,7 @@ impl Peak {
         self.current.max(self.before)
     }
 
-    /// It may be lower from then on.
+    /// The earliest instant at which the maximum may fall.
     pub fn falls_at(&self) -> Instant {
         self.since + self.stretch
     }

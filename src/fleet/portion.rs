@@ -1,4 +1,4 @@
-//! Which part of what an API reports is a member's, where nobody has configured how much that is: the store divides it by
+//! A member's part of the quotas that an API reports, where no part is configured. The store divides the quotas by
 //! demand, as it divides tokens, and lends none.
 
 use std::{sync::Arc, time::Duration};
@@ -11,85 +11,86 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// What an API reports of one lane's limits.
+/// Limits that an API reports for one lane.
 #[derive(Debug)]
 pub struct ReportedLimits {
-    /// How many requests a second it allows, if that is known.
+    /// Requests per second that the API allows, if known.
     pub rate: Option<f64>,
-    /// What this member has found out of it.
+    /// This member's findings about the limits.
     pub word: Box<str>,
 }
 
 /// A member's part of what an API allows one lane.
 #[derive(Clone, Debug)]
 pub struct Portion {
-    /// The name of the pool whose shares it goes by.
+    /// Name of the pool that defines the part.
     pool: Arc<str>,
     part: f64,
-    /// Larger parts, in the order in which they hold: others have heard by then that theirs are smaller.
+    /// Larger parts, in the order in which they take effect: by then the other members have heard of their smaller
+    /// parts.
     rises: SmallVec<[Rise; 2]>,
     state: Stage,
-    /// Pools that are given up, of which the store has not said that it knows that.
+    /// Pools that are given up, without a confirmation by the store yet.
     ended: Vec<Arc<str>>,
-    /// Whether the store is to be called, for the first time.
+    /// The first call to the store is due.
     calls: bool,
-    /// The store hears of it again then.
+    /// When the portion is next reported to the store.
     refresh_at: Instant,
-    /// How many members are in the fleet, as far as was ever known; 0 if nothing was.
+    /// Last known number of members in the fleet; 0 if unknown.
     members: u32,
     used: Used,
 }
 
-/// A larger part, and from when on it holds.
+/// A larger part, and when it takes effect.
 #[derive(Clone, Copy, Debug)]
 struct Rise {
     part: f64,
     at: Instant,
 }
 
-/// What is used of it.
+/// Use of the portion.
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    /// How many requests have left since then.
+    /// Start of the measurement, and requests that have left since.
     since: Instant,
     left: u32,
-    /// The part that would have been enough in the time before that.
+    /// Part that would have been enough in the measurement before.
     before: f64,
-    /// Requests that left, or were refused, since the store was told, and how many of them had waited, or were refused.
+    /// Requests that left or were refused since the last report, and the number that had waited or were refused.
     lately: u32,
     waited: u32,
-    /// When the last one asked or left.
+    /// When the last request asked or left.
     at: Instant,
 }
 
-/// What the store knows of it.
+/// State of the portion at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing, and nothing is sent.
+    /// Unknown to the store; no requests are sent.
     Idle,
-    /// Nothing yet.
+    /// Not reported yet.
     Begun,
-    /// A call is under way that speaks of it.
+    /// A call in flight reports the portion.
     Asking,
-    /// What was said last.
+    /// The store knows the last report.
     Known,
 }
 
-/// What an API allows is divided into so many parts.
+/// Number of parts into which an API's quota is divided.
 const PARTS: u32 = 10_000;
-/// By then all that use it have called once more: it is spoken of each 1.25 s.
+/// By then every member that uses the quota has called again: reports follow each 1.25 s.
 const HEARD: Duration = Duration::from_millis(1500);
-/// What is used is measured over so long at least.
+/// Minimum duration of a measurement.
 const MEASURED: Duration = Duration::from_secs(1);
-/// What is not used for that long is given up.
+/// A portion unused for this long is given up.
 const IDLE: Duration = Duration::from_secs(10);
-/// Who is not held up may use so much more without asking first.
+/// Factor by which a member without waiting requests may exceed its use without asking first.
 const SPARE: f64 = 1.25;
-/// Of an equal part so much is kept for requests that have not come yet: a larger one takes [`HEARD`].
+/// Part of an equal share that is retained for requests to come: a larger part takes [`HEARD`].
 const KEPT: f64 = 0.5;
-/// What is used is measured over the time in which the API allows so many: a single request is no rate.
+/// A measurement covers the time of this many slots: a single request is no rate.
 const SLOTS: f64 = 10.0;
-/// The store withholds nothing of it: any window will do.
+/// The store withholds nothing of a portion, so any window will do.
 const WINDOW: Micros = 1_000_000;
 
 // === impl Portion ===
@@ -111,17 +112,17 @@ impl Default for Portion {
 }
 
 impl Portion {
-    /// What part of what an API allows is this member's.
+    /// This member's part of what an API allows.
     pub fn part(&self) -> f64 {
         self.part
     }
 
-    /// So many `members` are in the fleet, as far as is known; 0 says nothing.
+    /// Sets the known number of `members` in the fleet; 0 changes nothing.
     pub fn count(&mut self, members: u32) {
         self.members = if members > 0 { members } else { self.members };
     }
 
-    /// A request leaves, and had to wait, or not. The store hears of it if the API `reports` anything.
+    /// Records that a request leaves, and whether it had to wait. The store is told if the API `reports` anything.
     pub fn take(&mut self, now: Instant, waited: bool, reports: bool) {
         self.begin(now, reports);
         self.used.left = self.used.left.saturating_add(1);
@@ -129,7 +130,7 @@ impl Portion {
         self.grow(now);
     }
 
-    /// A request asks and cannot leave: it waits, or is `refused`.
+    /// Records that a request cannot leave: the request waits, or is `refused`.
     pub fn lack(&mut self, now: Instant, refused: bool, reports: bool) {
         self.begin(now, reports);
         if refused {
@@ -137,10 +138,10 @@ impl Portion {
         }
     }
 
-    /// It is used from now on.
+    /// Begins the use of the portion.
     fn begin(&mut self, now: Instant, reports: bool) {
         if self.state == Stage::Idle {
-            // As many may have begun as there are.
+            // All known members may have begun.
             (self.state, self.part) = (Stage::Begun, self.equal());
             self.rises.clear();
             (self.used, self.refresh_at) = (Used::new(now, self.part), Instant::START);
@@ -151,17 +152,17 @@ impl Portion {
         self.used.at = now;
     }
 
-    /// Whether the store is to be called and was not yet.
+    /// Returns true if a call to the store is due.
     pub fn is_calling(&self) -> bool {
         self.calls
     }
 
-    /// Whether the store is to be called. True once for each reason.
+    /// Returns true, once for each reason, if a call to the store is due.
     pub fn calls(&mut self) -> bool {
         std::mem::take(&mut self.calls)
     }
 
-    /// Whether the store knows of it, or may still know of one before it.
+    /// Returns true if the store knows this portion, or may still know an earlier one.
     pub fn is_known(&self) -> bool {
         self.is_said() || !self.ended.is_empty()
     }
@@ -170,12 +171,13 @@ impl Portion {
         matches!(self.state, Stage::Asking | Stage::Known)
     }
 
-    /// Whether this is its pool.
+    /// Returns true if `pool` is the portion's pool.
     pub fn is_of(&self, pool: &str) -> bool {
         *self.pool == *pool
     }
 
-    /// What the next call says of the lane called `name`, whose API `reported` this, or nothing, while some wait or not.
+    /// Builds the entries of the next call for the lane called `name`. `reported` are the API's limits, if any; `waits`
+    /// says whether requests wait.
     pub fn speak(
         &mut self,
         now: Instant,
@@ -212,7 +214,7 @@ impl Portion {
                     (self.state, self.part) = (Stage::Idle, self.equal());
                     self.rises.clear();
                 } else {
-                    // The store hears of it once the API reports anything.
+                    // The store is told once the API reports anything.
                     self.refresh_at = Instant::START;
                 }
             }
@@ -220,51 +222,52 @@ impl Portion {
         said.into_iter().chain(self.ended.iter().map(|pool| entry(pool, 0, Some(0)))).collect()
     }
 
-    /// It is used no more, and another one says so to the store: these are the pools that are given up.
+    /// Ends the portion of a lane that is merged into another. Returns its given-up pools, which the other lane
+    /// reports.
     pub fn bequeathed(&mut self) -> Vec<Arc<str>> {
         self.end();
         self.state = Stage::Idle;
         std::mem::take(&mut self.ended)
     }
 
-    /// What another one has `ended`, of which the store does not know that yet.
+    /// Takes over pools that another portion has `ended` without the store's confirmation.
     pub fn inherited(&mut self, ended: &[Arc<str>]) {
         self.ended.extend(ended.iter().filter(|pool| **pool != self.pool).cloned());
         self.calls |= self.is_known();
     }
 
-    /// The store is to forget its pool, and hears that until it says that it has.
+    /// Gives up the pool, and reports that until the store confirms.
     fn end(&mut self) {
         if self.is_said() && !self.ended.contains(&self.pool) {
             self.ended.push(self.pool.clone());
         }
     }
 
-    /// When to look again although nothing happens.
+    /// When to look again if nothing happens.
     pub fn next_look(&self, now: Instant) -> Instant {
         let grows = self.rises.first().map_or(Instant::FAR, |rise| rise.at);
         let speaks = if self.state == Stage::Known { self.refresh_at } else { Instant::FAR };
         grows.min(speaks).max(now + Duration::from_millis(1))
     }
 
-    /// The store's reply.
+    /// Applies the store's reply.
     pub fn heard(&mut self, now: Instant, given: &PoolGrant) {
         if self.state != Stage::Asking {
             return;
         }
         self.state = Stage::Known;
         let part = given.target / f64::from(given.limit.max(1));
-        // A store that has forgotten says nothing for a while.
+        // A store without state grants nothing for a while.
         if part.is_nan() || part <= 0.0 {
             return;
         }
         self.grow(now);
-        // The first reply comes before it is known how many there are: what it says is right.
+        // The first reply comes before the number of members is known, and is correct.
         let least = if self.members > 0 { self.equal() * KEPT } else { 0.0 };
         let part = part.clamp(least, 1.0);
         self.part = self.part.min(part);
         self.rises.iter_mut().for_each(|rise| rise.part = rise.part.min(part));
-        // What was waited for goes on being waited for; what is more than that is new to the others.
+        // Pending larger parts stay pending; only the excess over them is new to the other members.
         self.rises.push(Rise { part, at: now + HEARD });
         let mut most = self.part;
         self.rises.retain(|rise| {
@@ -274,19 +277,19 @@ impl Portion {
         });
     }
 
-    /// The store knows that `pool` is given up.
+    /// Records the store's confirmation that `pool` is given up.
     pub fn heard_end(&mut self, pool: &str) {
         self.ended.retain(|gone| **gone != *pool);
     }
 
-    /// No reply came: the store may know of it still, whatever was said.
+    /// Records that no reply came: the store may know the portion, whatever was reported.
     pub fn unheard(&mut self) {
         if self.state == Stage::Asking {
             (self.state, self.refresh_at) = (Stage::Known, Instant::START);
         }
     }
 
-    /// The store knows this process no more.
+    /// Records that the store does not know this process any more.
     pub fn lost(&mut self) {
         self.ended.clear();
         if self.is_said() {
@@ -294,7 +297,7 @@ impl Portion {
         }
     }
 
-    /// A larger part may be in force by now.
+    /// Applies larger parts that have taken effect by now.
     fn grow(&mut self, now: Instant) {
         let due = self.rises.iter().take_while(|rise| rise.at <= now).count();
         if let Some(rise) = self.rises.drain(..due).next_back() {
@@ -302,13 +305,13 @@ impl Portion {
         }
     }
 
-    /// The part that each has where all use the same.
+    /// Part of each member if all use equally much.
     pub fn equal(&self) -> f64 {
         1.0 / f64::from(self.members.max(1))
     }
 
-    /// Everything, if it is held up; otherwise what it uses, and a little more. It is never so little that requests which come
-    /// now would wait for long: the others have heard of them only [`HEARD`] later.
+    /// Demand of this member: everything if requests wait, otherwise its use plus a little. The demand keeps a minimum,
+    /// so that new requests do not wait long: other members hear of them only [`HEARD`] later.
     fn demand(&mut self, now: Instant, rate: Option<f64>, waits: bool) -> u32 {
         let least = self.equal() * KEPT;
         let used = &mut self.used;
@@ -330,7 +333,7 @@ impl Portion {
 // === impl Used ===
 
 impl Used {
-    /// Nothing, where `part` is thought to be enough as long as nothing else is known.
+    /// No use so far; `part` is assumed to be enough until more is known.
     fn new(since: Instant, part: f64) -> Self {
         Self { since, left: 0, before: part, lately: 0, waited: 0, at: since }
     }
@@ -346,7 +349,7 @@ fn entry(pool: &Arc<str>, demand: u32, ends: Option<Micros>) -> Entry {
     Entry { pool, limit, per: WINDOW, settle: 0, holds: 0, want: 0, cost: 0, need: 0, demand, ends, word }
 }
 
-/// No limit's pool ends like this: those have numbers there, or names of units after them.
+/// No limit's pool ends like this: there a number, or the name of a unit, ends the name.
 const SUFFIX: &str = "\nreported";
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! When a member speaks of what it uses, without any reason: of all at the same time, so that one call does for it.
+//! Periodic reports of a member's use: all limits at the same instants, so that one call reports them all.
 
 use std::time::Duration;
 
 use super::stock::ShareNeed;
 use crate::clock::{Instant, nanos};
 
-/// What is used or wanted is spoken of this often.
+/// Interval of reports on limits that are used or wanted.
 const REFRESH: Duration = Duration::from_millis(1250);
 
-/// When one limit is spoken of next, and what was said of it last.
+/// When one limit is reported next, and its last report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refresh {
     at: Instant,
-    /// What was needed, and when that was said.
+    /// The last report and its time.
     said: Option<ShareNeed>,
     since: Instant,
 }
@@ -20,7 +20,7 @@ pub(super) struct Refresh {
 // === impl Refresh ===
 
 impl Refresh {
-    /// Nothing was said yet.
+    /// A limit without a report so far.
     pub(super) fn new() -> Self {
         Self { at: Instant::START, said: None, since: Instant::START }
     }
@@ -33,19 +33,19 @@ impl Refresh {
         now >= self.at
     }
 
-    /// It is due at `at`, unless that is later than it was, although it may be the same that is said.
+    /// Makes the next report due at `at` at the latest, even if it repeats the last one.
     pub(super) fn hasten(&mut self, at: Instant) {
         (self.at, self.said) = (self.at.min(at), None);
     }
 
-    /// This was said.
+    /// Records a report.
     pub(super) fn said(&mut self, now: Instant, need: ShareNeed) {
         *self = Self { at: next_refresh(now), said: Some(need), since: now };
     }
 
-    /// Whether this turn is left out, in which `need` would be said for no other reason than that it is a turn. That is so in every
-    /// other turn, the same ones of all limits, if about the same was said last and nothing was taken since; `taken` is when that was
-    /// last. Whoever wants more is told when there is some.
+    /// Returns true if this turn's report of `need` is skipped. Every other turn, the same for all limits, is skipped
+    /// if the last report was about equal and no token was taken since; `taken` is when one last was. A member that
+    /// wants more is told when there is some.
     pub(super) fn leaves_out(&mut self, now: Instant, need: ShareNeed, taken: Instant) -> bool {
         let turn = now.as_nanos() / nanos(REFRESH);
         let left_out = turn % 2 == 1 && taken < self.since && self.said.is_some_and(|said| need.is_like(said));
@@ -56,12 +56,12 @@ impl Refresh {
     }
 }
 
-/// When what was spoken of just now is spoken of again.
+/// When a limit reported at `now` is reported again.
 pub(super) fn next_refresh(now: Instant) -> Instant {
     refresh_from(now + REFRESH / 2)
 }
 
-/// When all that a member speaks of is spoken of next, from `at` on.
+/// The next common instant of reports, from `at` on.
 pub(super) fn refresh_from(at: Instant) -> Instant {
     let length = nanos(REFRESH);
     Instant::from_nanos(at.as_nanos().div_ceil(length) * length)

@@ -1,4 +1,4 @@
-//! What a member holds of one limit: how much of that it may use, what it gives back, and when it asks for more.
+//! A member's share of one limit: how much it may use, what it gives back, and when it asks for more.
 
 mod demand;
 mod gifts;
@@ -15,81 +15,81 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// What a member holds of one limit.
+/// A member's share of one limit.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// The name of the pool that it comes from.
+    /// Name of the token pool.
     pub pool: Arc<str>,
     held: u32,
-    /// Units that are this member's beside them, and never the store's.
+    /// Units that belong to this member permanently, in addition to the held tokens.
     own: u32,
-    /// How many units are some member's, and never the store's.
+    /// Units that belong to some member permanently and are never the store's.
     never_lent: u32,
-    /// Tokens that were granted and not used since: they are used once before somebody else may have them.
+    /// Granted tokens that were not used since: each is used once before it may go to another member.
     credit: u32,
-    /// What the store said last.
+    /// The store's last grant.
     given: PoolGrant,
-    /// Whether the store has a row of it.
+    /// The store has a row for the share.
     known: bool,
-    /// The demand that the store knows of.
+    /// The demand that the store knows.
     told: u32,
-    /// How many more than are held it was asked for, and what the next request took then.
+    /// Tokens requested beyond the held ones, and the next request's cost at that time.
     asked: u32,
     asked_for: u32,
-    /// What the last requests took, the largest of them.
+    /// Upper estimate of recent costs, which decays slowly.
     usual: u32,
-    /// What the next request takes of which it is known that there is not enough.
+    /// Cost of the next request, if tokens are known to be insufficient; otherwise 0.
     lacks: u32,
-    /// It stands in line for a large request.
+    /// The share is queued for a large request.
     waits: bool,
-    /// The store may not have heard what was said last.
+    /// The store may not have received the last report.
     unheard: bool,
-    /// A call is under way that speaks of it.
+    /// A call in flight reports the share.
     asking: bool,
-    /// It does not ask again before.
+    /// Earliest time of the next request for tokens.
     ask_at: Instant,
-    /// It was not given all that it has asked for: it does not ask for the same before.
+    /// Earliest time to repeat a request for tokens that was not granted in full.
     more_at: Instant,
-    /// Without any reason it asks again then, while it is used or wanted.
+    /// When to report again without another reason, while the share is used or wanted.
     refresh: Refresh,
-    /// A part of a token is passed on then.
+    /// When a fraction of a token passes to the next member.
     rotate_at: Instant,
-    /// When it was used last.
+    /// When the share was last used.
     used_at: Instant,
-    /// How many units were in use at once lately.
+    /// Maximum of units recently in use at once.
     lately: Peak,
-    /// For how much of the time requests waited for tokens.
+    /// Part of the time in which requests waited for tokens.
     strain: Strain,
-    /// The length of the limit's window; none if it has none.
+    /// Length of the limit's window; zero without a window.
     per: Duration,
-    /// When the store begins to give out of it, if it is new and nothing is held.
+    /// When the store begins to give out the limit's tokens, if the store is new and none are held.
     opens: Option<Instant>,
 }
 
-/// Two calls for one pool are this far apart at least; where nothing but the demand has changed, this far.
+/// Minimum time between two calls for one pool: `LONG_GAP` if only the demand has changed, otherwise `GAP`.
 const GAP: Duration = Duration::from_millis(5);
 const LONG_GAP: Duration = Duration::from_millis(50);
-/// What was in use at once within this time, or twice that, is kept, up to such a part of what is held: requests that follow one
-/// another would need a call each.
+/// Units in use at once within this time, or twice that, are kept, up to `1 / KEPT` of the held ones. Otherwise
+/// successive requests would need a call each.
 const LATELY: Duration = Duration::from_millis(250);
 const KEPT: u32 = 8;
-/// A demand is told at once that has grown by such a part.
+/// A demand that has grown by `1 / GROWN` is reported at once.
 const GROWN: u32 = 8;
-/// A part of a token goes to the next member after this.
+/// A fraction of a token passes to the next member after this time.
 const ROTATE: Duration = Duration::from_secs(2);
-/// Up to so many tokens are shared out one by one.
+/// Up to this many tokens are shared out one by one.
 const FEW: f64 = 20.0;
-/// A request is large that takes more than this part of the target.
+/// A request is large if it takes more than `1 / LARGE` of the target.
 const LARGE: f64 = 28.0;
-/// What the largest request took is forgotten by such a part with each one that takes less.
+/// Each smaller request reduces the estimate of the usual cost by `1 / USUAL`.
 const USUAL: u32 = 8;
-/// What is not used for that long is given back, as if it had never been asked for.
+/// A share unused for this long is given back completely.
 const IDLE: Duration = Duration::from_secs(30);
 
 // === impl Share ===
 
 impl Share {
-    /// Nothing of `pool`, which has `limit` tokens for each window of length `per`.
+    /// An empty share of `pool`, which has `limit` tokens for each window of length `per`.
     pub fn new(pool: Arc<str>, limit: u32, per: Duration) -> Self {
         Self {
             pool,
@@ -119,49 +119,49 @@ impl Share {
         }
     }
 
-    /// How many tokens are here, spent ones included.
+    /// Number of tokens that are here, including spent ones.
     pub fn held(&self) -> u32 {
         self.held
     }
 
-    /// Whether a call is under way that speaks of it.
+    /// Returns true if a call in flight reports the share.
     pub fn is_asking(&self) -> bool {
         self.asking
     }
 
-    /// How many units are this member's for ever.
+    /// Units that belong to this member permanently.
     pub fn own(&self) -> u32 {
         self.own
     }
 
-    /// So many units are this member's from now on, of `never_lent` that are all members' own.
+    /// Sets the units that belong to this member, out of `never_lent` that belong to all members.
     pub fn set_own(&mut self, units: u32, never_lent: u32) {
         (self.own, self.never_lent) = (units, never_lent);
     }
 
-    /// Whether nothing is held, and the store knows of nothing.
+    /// Returns true if no token is held and the store has no row for the share.
     pub fn is_over(&self) -> bool {
         self.held == 0 && !self.known
     }
 
-    /// How many units the limit has by what all members are configured with.
+    /// Units of the limit, as the smallest configuration among the members says.
     pub fn limit(&self) -> u32 {
         self.given.limit.saturating_add(self.never_lent)
     }
 
-    /// Which part of the limit is due to this member; before the store has said anything, all of it.
+    /// Part of the limit that is due to this member; all of it before the store has replied.
     pub fn due_part(&self) -> f64 {
         let (due, limit) = (self.given.target + f64::from(self.own), f64::from(self.limit()));
         if self.given.target > 0.0 && due < limit { due / limit } else { 1.0 }
     }
 
-    /// What the store said last.
+    /// The store's last grant.
     pub fn given(&self) -> &PoolGrant {
         &self.given
     }
 
-    /// How many of what is held may be used, of which `used` are: what is above the target goes to others as it comes free.
-    /// What was granted may be used once, all the same.
+    /// Number of units that may be used, including the `used` ones. Tokens above the target go to others as they come
+    /// free, but each granted token may be used once.
     pub fn usable(&self, now: Instant, used: u32) -> u32 {
         self.own + self.lent(now, used.saturating_sub(self.own))
     }
@@ -171,11 +171,11 @@ impl Share {
         if self.credit == 0 { kept } else { kept.max(used.saturating_add(self.credit).min(self.held)) }
     }
 
-    /// At what part of the limit requests are spaced: the larger of what is here and what is due. Before the store has said
-    /// anything, or gives out anything, that may be all of it.
+    /// Rate at which requests are spaced, in units per window: the larger of the held units and the due units. The
+    /// whole limit before the store has replied or gives out tokens.
     pub fn pace(&self) -> u32 {
         let due = match self.given.target.max(self.given.pace) {
-            // What it says that is due is a part of what it has, which is nothing yet.
+            // The store's target is a part of what the store has, which is nothing yet.
             _ if self.opens.is_some() => self.given.limit,
             0.0 => self.given.limit,
             due => due.round() as u32,
@@ -183,7 +183,7 @@ impl Share {
         self.own + due.max(self.held).clamp(1, self.given.limit.max(1))
     }
 
-    /// Units were taken.
+    /// Records that a request took `units`.
     pub fn take(&mut self, now: Instant, units: u32) {
         self.credit = self.credit.saturating_sub(units);
         (self.used_at, self.lacks) = (now, 0);
@@ -191,60 +191,60 @@ impl Share {
         self.strain.set(now, false);
     }
 
-    /// So many units are in use.
+    /// Records that `units` are in use.
     pub fn uses(&mut self, now: Instant, units: u32) {
         self.lately.set(now, units);
     }
 
-    /// A request waits that takes so many units, which are not here.
+    /// Records that a waiting request lacks tokens; it takes `units`.
     pub fn lack(&mut self, now: Instant, units: u32) {
         self.lacks = self.lacks.max(units);
-        // What takes several may wait although there are some, which says little of how many are needed.
+        // A request for several tokens may wait although there are some, which reveals little about the demand.
         self.strain.set(now, units == 1);
     }
 
-    /// There are as many as the next request takes: whatever holds it up is not for want of tokens.
+    /// Records that the next request has enough tokens: another cause blocks it, if any.
     pub fn lack_is_over(&mut self, now: Instant) {
         self.strain.set(now, false);
     }
 
-    /// What the next request takes of which it is known that there is not enough; 0 if there is none.
+    /// Cost of the next request, if tokens are known to be insufficient; otherwise 0.
     pub fn lacks(&self) -> u32 {
         self.lacks
     }
 
-    /// What the next request takes, as far as is known, while units of `backlog` wait.
+    /// Cost of the next request, as far as is known, while `backlog` units wait.
     pub fn lacking(&mut self, backlog: u32) -> u32 {
         self.lacks = if backlog > 0 { self.lacks.max(1) } else { 0 };
         self.lacks
     }
 
-    /// Whether it stands in line for a large request, which may have left by now.
+    /// Returns true if the share is queued for a large request, which may have left by now.
     pub fn waits(&self) -> bool {
         self.waits && self.given.queued && !self.asking
     }
 
-    /// It does not ask before, unless a call is under way or it stands in line.
+    /// Earliest next request for tokens; [`Instant::FAR`] while a call is in flight or the share is queued.
     pub fn asks_at(&self) -> Instant {
         if self.asking || self.given.queued { Instant::FAR } else { self.asks_from(self.lacks) }
     }
 
-    /// It does not ask for a request of `cost` before.
+    /// Earliest next request for tokens, for a request of `cost`.
     fn asks_from(&self, cost: u32) -> Instant {
         if cost > self.asked_for { self.ask_at } else { self.ask_at.max(self.more_at) }
     }
 
-    /// Whether it is worth a look, for a request that has to wait.
+    /// Returns true if a call may help a request that has to wait.
     pub fn calls(&self, now: Instant) -> bool {
         now >= self.asks_at()
     }
 
-    /// Whether it holds more than it may keep, for others that want it.
+    /// Returns true if the share has more than it may keep while others want tokens.
     pub fn passes_on(&self, now: Instant) -> bool {
         !self.asking && self.surplus(now) > 0
     }
 
-    /// Decides what to say to the store. Gifts are taken off at once, and never taken back.
+    /// Decides on the report to the store. Gifts are deducted at once and never taken back.
     pub fn look(&mut self, now: Instant, stock: Stock, leased: bool, reports: bool) -> ShareNeed {
         self.uses(now, stock.used);
         let kept =
@@ -258,7 +258,7 @@ impl Share {
             return quiet;
         }
         if self.known && demand == 0 && free == self.held && now.since(self.used_at) > IDLE {
-            // All of it is free, and the pool's at once.
+            // All tokens are free and return to the pool at once.
             (self.held, self.credit) = (0, 0);
             return ShareNeed { speaks: true, ends: true, ..quiet };
         }
@@ -266,12 +266,12 @@ impl Share {
         let hold = self.held - self.lent(now, stock.used);
         let stuck = stock.backlog > 0 && enough.saturating_sub(hold) < stock.cost;
         let large = stuck && self.is_large(stock.cost);
-        // What does not suffice here may suffice elsewhere.
+        // Tokens that do not suffice here may suffice elsewhere.
         let give = if large && self.given.wanted { free } else { self.gift(now, stock, free, demand) };
         let below = f64::from(self.held) < self.given.target - if self.given.target < FEW { 0.0 } else { 1.0 }
             || self.held < stock.cost
             || !leased;
-        // More would be due to it if the store knew; not so if it has its part of what is short.
+        // The target would grow if the store knew the demand, unless the share has its part of a scarce limit.
         let grown = demand - demand / GROWN > self.told && f64::from(self.told) <= self.given.target;
         let spare = self.spare(demand, stock.most);
         let asks = now >= self.asks_from(stock.cost)
@@ -281,14 +281,14 @@ impl Share {
         let worth = self.is_worth_a_call(now, give);
         let speaks = worth || leaves || self.unheard || reports && (self.held > 0 || self.known);
         if !(speaks || asks || refresh) {
-            // It has its share, and waits for that: not to be looked at again at once.
+            // The share has its target and waits for its own tokens: it need not be looked at again at once.
             if stuck && !self.given.queued && now >= self.asks_from(stock.cost) {
                 self.ask_at = now + LONG_GAP;
             }
             return quiet;
         }
         let (held, waits) = (self.held - give, large && self.given.wanted);
-        // What is above the target and does not suffice would be given back at once, and granted again.
+        // Insufficient tokens above the target would be given back at once, and granted again.
         let whole = large || stock.cost > 1 && self.surplus(now) > 0;
         let need = match whole {
             true => stock.cost.saturating_sub((enough - give).saturating_sub(hold.saturating_sub(give))),
@@ -297,13 +297,13 @@ impl Share {
         let more = self.takes_on(now, demand, held);
         let needs = match stock.backlog {
             0 => more,
-            // More would lie idle until it is time for the request behind this one.
+            // More would lie idle until the next but one request may leave.
             _ if waits => need,
             backlog => backlog.max(stock.cost).max(more).saturating_sub(free - give),
         };
         let want = needs.max(if give == 0 { spare } else { 0 }).min(self.given.limit);
         let said = ShareNeed { speaks: true, want, need, ..quiet };
-        // What takes more than was asked for has not been said yet.
+        // A request that costs more than the last reported one has not been reported yet.
         let asked = !asks || stock.cost <= self.asked_for;
         if !speaks && asked && self.refresh.leaves_out(now, said, self.used_at) {
             self.more_at = self.refresh.at();
@@ -316,12 +316,12 @@ impl Share {
         said
     }
 
-    /// When to look again although nothing happens; `freed` is when a token that is held comes free for others.
+    /// When to look again if nothing happens; `freed` is when the next held token is free for others.
     pub fn next_look(&mut self, now: Instant, stock: Stock, freed: Instant) -> Instant {
         if self.asking {
             return Instant::FAR;
         }
-        // What is owned counts among what was in use lately.
+        // Owned units count as units recently in use.
         let in_use = stock.used;
         let stock = stock.beyond(self.own, self.given.limit);
         let waits = stock.backlog > 0;
@@ -335,12 +335,12 @@ impl Share {
             (self.given.wanted && gives, self.keeps_until()),
             (self.known, self.used_at.max(now) + IDLE + GAP),
         ];
-        // What was due by now has just been looked at.
+        // Earlier instants have just been handled.
         let next = reasons.into_iter().filter(|(holds, at)| *holds && *at > now).map(|(_, at)| at).min();
         next.map_or(Instant::FAR, |next| next.max(now + Duration::from_millis(1)))
     }
 
-    /// What [`look`](Self::look) has said is under way.
+    /// Records that the report of [`look`](Self::look) is in flight.
     pub fn told(&mut self, now: Instant, said: ShareNeed) {
         let ShareNeed { demand, want, cost, .. } = said;
         (self.asking, self.unheard, self.known) = (true, false, true);
@@ -349,28 +349,28 @@ impl Share {
         self.refresh.said(now, said);
     }
 
-    /// No reply came.
+    /// Records that no reply came.
     pub fn unheard(&mut self) {
         (self.asking, self.unheard) = (false, true);
     }
 
-    /// The store has forgotten it, as was asked for.
+    /// Resets the share after the store has removed its row, as requested.
     pub fn ended(&mut self) {
         let (pool, limit, own, never_lent) = (self.pool.clone(), self.given.limit, self.own, self.never_lent);
         *self = Self { own, never_lent, ..Self::new(pool, limit, self.per) };
     }
 
-    /// The store's reply.
+    /// Applies the store's reply.
     pub fn heard(&mut self, now: Instant, given: PoolGrant) {
         self.asking = false;
-        // The store knows what it lacks, and tells when there is any.
+        // The store knows what the share lacks, and will announce tokens.
         let lacks = given.holds < self.held.saturating_add(self.asked);
         self.more_at = if lacks { next_refresh(now) } else { now };
         self.ask_when_open(now);
         if given.holds >= self.held {
             self.credit += given.holds - self.held;
             if self.waits && given.holds > self.held {
-                // It was granted what a large request lacked: all of that is for this one.
+                // The grant is for a large request, so all tokens that the request lacked are reserved for it.
                 self.credit = self.credit.max(self.lacks);
             }
         } else {
@@ -383,7 +383,7 @@ impl Share {
         self.given = given;
     }
 
-    /// Somebody is to call: its turn has come, or others want what it has.
+    /// Handles a hint to call: the share's turn has come (`turn`), or other members want its tokens.
     pub fn hinted(&mut self, now: Instant, turn: bool) {
         if turn {
             self.given.queued = false;

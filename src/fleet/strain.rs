@@ -1,15 +1,15 @@
-//! For how much of the time something was lacking lately.
+//! Part of recent time in which something was lacking.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// For how much of the time requests waited for tokens: in the current stretch of time, and in the one before.
+/// Time in which requests waited for tokens, in the current stretch of time and in the one before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strain {
     stretch: Duration,
     since: Instant,
-    /// It has been lacking since then.
+    /// Start of the current lack, if any.
     lacks: Option<Instant>,
     current: Duration,
     before: Duration,
@@ -18,12 +18,12 @@ pub(super) struct Strain {
 // === impl Strain ===
 
 impl Strain {
-    /// Nothing was lacking so far; what was is remembered for a `stretch`, or two.
+    /// No lack so far. A lack is remembered for one to two `stretch`es.
     pub(super) fn new(stretch: Duration) -> Self {
         Self { stretch, since: Instant::START, lacks: None, current: Duration::ZERO, before: Duration::ZERO }
     }
 
-    /// From `now` on something is lacking, or nothing.
+    /// Sets whether something is lacking from `now` on.
     pub(super) fn set(&mut self, now: Instant, lacks: bool) {
         if lacks != self.lacks.is_some() {
             self.add_up(now);
@@ -31,7 +31,7 @@ impl Strain {
         }
     }
 
-    /// Of the last stretch of time, that in which something was lacking.
+    /// Part of the last stretch of time in which something was lacking.
     pub(super) fn part(&mut self, now: Instant) -> f64 {
         self.add_up(now);
         let stretch = self.stretch.as_secs_f64();
@@ -72,13 +72,13 @@ mod tests {
         strain.set(ms(5000), true);
         strain.set(ms(5300), false);
         assert!(near(strain.part(ms(5400)), 0.3));
-        // It goes on while it lasts.
+        // A current lack counts while it lasts.
         strain.set(ms(5500), true);
         assert!(near(strain.part(ms(5900)), 0.3 + 0.4));
         strain.set(ms(5900), true);
         strain.set(ms(6000), false);
         assert!(near(strain.part(ms(6000)), 0.8));
-        // A quarter of the stretch before is out of the last one.
+        // The last stretch no longer covers a quarter of the one before.
         assert!(near(strain.part(ms(6250)), 0.6));
     }
 

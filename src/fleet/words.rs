@@ -1,212 +1,213 @@
-//! What a member and the store say to each other. Only relative times cross the wire.
+//! Messages between a member and the store. Only relative times cross the wire.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A time or a duration in whole microseconds, as the store's scripts reckon.
+/// A time or a duration in whole microseconds, the unit of the store's scripts.
 pub type Micros = i64;
 
-/// One process, from its start to its end: a process that starts again is another member.
+/// Id of one process from its start to its end: a restarted process is another member.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
-/// Since when a store has known everything. Two differ if anything may have been forgotten between them.
+/// A period in which a store has forgotten nothing. Two epochs differ if anything may be lost between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epoch {
-    /// Grows with each beginning.
+    /// Count of epochs.
     pub counter: u64,
-    /// Tells apart two beginnings with the same counter.
+    /// Distinguishes two epochs with equal counters.
     pub id: u32,
 }
 
-/// What all members of a fleet have to agree on.
+/// Settings on which all members of a fleet have to agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// For how long a member may spend what it holds without having heard from the store.
+    /// Time for which a member may spend its tokens without a reply from the store.
     pub lease: Micros,
-    /// For how long a store may go on answering after another one has taken its place.
+    /// Time for which a replaced store may continue to answer.
     pub split: Micros,
-    /// How what is not lent is divided. A member with another one is let in, and told so.
+    /// Division of the units that are not lent. A member with another division is admitted, and told so.
     pub division: Division,
 }
 
-/// How a fleet divides what is not lent: the same for all members.
+/// Division of the units that are not lent, equal for all members of a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Division {
-    /// Among how many; 0 if nothing is divided.
+    /// Number of members that share; 0 if nothing is divided.
     pub members: u32,
-    /// How large floors are, in percent; 0 without any.
+    /// Size of the floors, in percent; 0 without floors.
     pub floor: u8,
 }
 
-/// One call of a member.
+/// Call of a member to the store.
 #[derive(Clone, Debug)]
 pub struct Sync {
-    /// Who calls.
+    /// The calling member.
     pub member: MemberId,
-    /// Grows with each call of this member: what arrives late or twice is known by it.
+    /// Number of the call, increasing for each member: reveals late and repeated calls.
     pub seq: u64,
     /// The epoch that the member knows; `None` before its first reply.
     pub epoch: Option<Epoch>,
-    /// Whether its lease holds, by its own clock.
+    /// The member's lease holds, by its own clock.
     pub leased: bool,
-    /// The call before this one and the time since that was sent, if its reply came soon.
+    /// The call before this one, with its age, if its reply came soon.
     pub basis: Option<CallAge>,
-    /// What it takes for agreed.
+    /// Terms that the member assumes.
     pub terms: Terms,
-    /// Names an epoch, should one begin.
+    /// Id for an epoch that this call may found.
     pub nonce: u32,
-    /// Which of its pools it speaks of.
+    /// Extent of the report.
     pub extent: Extent,
-    /// The number of the last change of pauses that it has heard of in this epoch.
+    /// Number of the last change of pauses that the member has received in this epoch.
     pub pauses_known: u64,
-    /// Pauses that the store may not know of.
+    /// Pauses that may be unknown to the store.
     pub pauses: Vec<Pause>,
-    /// One for each of these pools.
+    /// Entries of the reported pools.
     pub entries: Vec<Entry>,
 }
 
 /// A pause that an API has asked one member for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// What pauses: the name of a lane, and after a line feed that of the API's budget, if it is about one.
+    /// Name of what pauses: a lane, followed by a line feed and the API's budget if only that pauses.
     pub name: Arc<str>,
-    /// How long it lasts yet; 0 if an operator has ended it.
+    /// Remaining time of the pause; 0 if an operator has ended it.
     pub left: Micros,
-    /// Why.
+    /// Cause of the pause.
     pub cause: PauseCause,
 }
 
-/// Why an API has asked for a pause.
+/// Cause of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseCause {
-    /// It said for how long.
+    /// The API asked for a delay.
     RetryAfter,
-    /// It said that nothing is left until a reset.
+    /// The API reported that a quota is exhausted until a reset.
     Exhausted,
-    /// It has banned the client.
+    /// The API has banned the client.
     Banned,
 }
 
-/// An answered call, as a measure of time that the store can believe.
+/// An answered call as a measure of time that the store can trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallAge {
-    /// Its number.
+    /// Number of the call.
     pub seq: u64,
-    /// The time since it was sent.
+    /// Time since the call was sent.
     pub elapsed: Micros,
 }
 
-/// Of which of its pools a member speaks.
+/// Extent of a member's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Of some.
+    /// Some pools.
     Some,
-    /// Of all in which it holds anything.
+    /// All pools in which the member holds tokens.
     All,
-    /// Of all, and it leaves.
+    /// All pools, and the member leaves.
     Leaving,
 }
 
-/// What a member says of one pool: one limit of one lane.
+/// A member's report on one pool, which is one limit of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name of the pool.
+    /// Name of the pool.
     pub pool: Arc<str>,
-    /// How many tokens the limit has by the member's configuration.
+    /// Tokens of the limit, as the member is configured.
     pub limit: u32,
-    /// The length of its window.
+    /// Length of the window.
     pub per: Micros,
-    /// How long after it was sent a request may be counted by the API, the shortest way to it included.
+    /// Time after the sending in which the API may count a request, including the shortest way to the API.
     pub settle: Micros,
-    /// What the member holds, gifts already taken off.
+    /// Tokens that the member holds, gifts already deducted.
     pub holds: u32,
-    /// How many more it would use now.
+    /// Further tokens that the member would use now.
     pub want: u32,
-    /// What the next request that waits takes at once; 0 if none waits.
+    /// Tokens that the next waiting request takes at once; 0 if none waits.
     pub cost: u32,
-    /// How many of these it lacks: fewer are of no use to it.
+    /// Tokens that the next request lacks: fewer are of no use to it.
     pub need: u32,
     /// Units that wait or were used lately.
     pub demand: u32,
-    /// The member forgets this pool: what it holds is free after this time.
+    /// If present, the member gives up the pool: its tokens are free after this time.
     pub ends: Option<Micros>,
-    /// What the others are to know of it, if this member knows anything: the last word of all is told.
+    /// Information about the limit for the other members; empty if this member has none. All members receive the latest
+    /// word.
     pub word: Box<str>,
 }
 
-/// What the store says.
+/// Reply of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// The call was executed.
     Done {
         /// The store's epoch.
         epoch: Epoch,
-        /// How long nothing is given out that nobody has reported, where windows are short.
+        /// Time for which the store gives out only reported tokens, for short windows.
         learning: Micros,
-        /// How many members have a lease.
+        /// Number of members with a lease.
         members: u32,
-        /// How many of them divide otherwise.
+        /// Number of these members with another division.
         differing: u32,
-        /// In the order of the entries.
+        /// Grants in the order of the entries.
         given: Vec<PoolGrant>,
-        /// The number of the last change of pauses.
+        /// Number of the last change of pauses.
         pauses_known: u64,
-        /// Pauses that the member has not heard of.
+        /// Pauses that are new to the member.
         pauses: Vec<Pause>,
     },
     /// The store has another epoch: report everything.
     Report,
-    /// The member's tokens are the store's again: it has to begin anew, under another name.
+    /// The member's tokens are the store's again: the member has to join again under another id.
     Reset,
-    /// This store is no longer the one that counts.
+    /// This store is no longer the active one.
     Deposed,
-    /// For so long the store whose place this one has taken may go on answering.
+    /// The store that this one has replaced may continue to answer for this time.
     NotYet(Micros),
-    /// The fleet has agreed on another lease, which is this.
+    /// The fleet has agreed on this other lease.
     Disagreed(Micros),
     /// The call came late, or twice.
     Ignored,
 }
 
-/// What the store says of one pool.
+/// Grant of the store for one pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolGrant {
-    /// What the member holds now.
+    /// Tokens that the member holds now.
     pub holds: u32,
-    /// What it may keep while others want more.
+    /// Number of tokens that the member may keep while others want more.
     pub target: f64,
-    /// Somebody wants more than there is.
+    /// Members want more than there is.
     pub wanted: bool,
     /// More was given out than there is.
     pub over: bool,
-    /// The member stands in line, and will be told.
+    /// The member is queued and will be told.
     pub queued: bool,
-    /// The smallest limit that a member is configured with.
+    /// The smallest limit that any member is configured with.
     pub limit: u32,
-    /// What would be the share of each member in which requests wait.
+    /// Share of each member if only those with waiting requests counted.
     pub pace: f64,
-    /// What a member has said of it last.
+    /// Latest word of a member about the limit.
     pub word: Box<str>,
 }
 
-/// Somebody is to call soon. It wakes, and never grants.
+/// Hint to call soon, which wakes members and grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WakeUp {
-    /// For the sake of a pool.
+    /// Hint because of a pool.
     Pool {
-        /// Who; `None` is everybody else.
+        /// The member to wake; `None` for all others.
         member: Option<MemberId>,
-        /// The pool.
+        /// Name of the pool.
         pool: Arc<str>,
     },
-    /// Everybody else: there are pauses that it does not know.
+    /// Hint to all other members: there are pauses that they do not know.
     Pauses,
 }
 
 // === impl Reply ===
 
 impl Reply {
-    /// Whether a store can say this to `call`: none gives more than was asked for.
+    /// Returns true if a store can reply this to `call`: no store grants more than was requested.
     pub fn answers(&self, call: &Sync) -> bool {
         match self {
             Self::Done { epoch, learning, given, pauses_known, pauses, .. } => {
@@ -235,16 +236,16 @@ impl PoolGrant {
     }
 }
 
-/// No word is longer, in bytes.
+/// Maximum length of a word, in bytes.
 pub const LONGEST_WORD: usize = 1000;
-/// No pause is longer, whatever an API says: after a day it is looked at anew.
+/// Maximum length of a pause, whatever an API asks for: after a day the pause is decided again.
 pub(super) const LONGEST_PAUSE: Micros = 86_400_000_000;
-/// Scripts reckon in numbers that are exact up to here.
+/// Numbers in scripts are exact below this value.
 const EXACT: u64 = 1 << 53;
-/// Clock rates differ by one part in so many at most.
+/// Clock rates differ by at most `1 / DRIFT`.
 const DRIFT: Micros = 4000;
 
-/// The time that has surely passed on every clock once this much has on one of them.
+/// The time that has surely passed on every clock once `time` has passed on one of them.
 pub fn stretched(time: Micros) -> Micros {
     time + time / DRIFT + 1
 }
@@ -257,7 +258,7 @@ pub fn micros(of: Duration) -> Micros {
 // === impl PauseCause ===
 
 impl PauseCause {
-    /// As members write it.
+    /// Name of the cause in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RetryAfter => "retry-after",
@@ -266,7 +267,7 @@ impl PauseCause {
         }
     }
 
-    /// As a member has written it. A cause that only later members know pauses all the same.
+    /// Parses a cause. A cause that only later versions know pauses all the same.
     pub fn read(written: &str) -> Self {
         [Self::Exhausted, Self::Banned].into_iter().find(|cause| cause.as_str() == written).unwrap_or(Self::RetryAfter)
     }

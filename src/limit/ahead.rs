@@ -1,49 +1,49 @@
-//! Blocks of a long quota that are written down before they are spent.
+//! Blocks of a long quota that are persisted before they are spent.
 //!
-//! Nobody knows how much of its last block a killed process has spent, so all of it counts as used. A kill costs at
-//! most one block, and no quota is ever exceeded.
+//! After a kill, the use of the last block is unknown, so all of it counts as used. A kill costs at most one block, and
+//! no quota is ever exceeded.
 
 use std::time::Duration;
 
 use super::{Amount, Cost, Unit};
 
-/// Limits with windows of at least this length are spent in blocks. What a kill loses of a shorter one comes back soon.
+/// Limits with windows of at least this length are spent in blocks. Shorter windows soon return what a kill loses.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
-/// A block is at most this share of the quota, and of what is left of it.
+/// Largest block, as a share of the quota (`1 / SHARE`) and of its rest (`1 / SHARE_OF_REST`).
 const SHARE: u32 = 100;
 const SHARE_OF_REST: u32 = 10;
-/// And never more units than this.
+/// Largest block, in units.
 const MOST: u32 = 1000;
 
-/// How many units may be taken before more of them are written down.
+/// Units that a limit may spend before more of them have to be persisted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WrittenAhead {
-    /// Units taken so far, and up to how many of them are written down.
+    /// Units taken so far, and the total of units that the persisted record covers.
     taken: u64,
     written: u64,
-    /// The same once the record is written that was made last.
+    /// Total of units that the record made last covers, once it is written.
     promised: u64,
-    /// From so few that are left on, the next block is asked for.
+    /// The next block is requested when at most this many persisted units are left.
     low: u64,
-    /// It has been asked for.
+    /// The next block has been requested.
     asked: bool,
-    /// The most that a request wanted and did not get.
+    /// Largest cost that was refused for lack of persisted units.
     need: u32,
 }
 
-/// The block of a quota of `count` units of which `left` are left.
+/// Size of a block for a quota of `count` units with `left` units left.
 pub(super) fn block(count: u32, left: u32) -> u32 {
     (count / SHARE).min(left / SHARE_OF_REST).clamp(1, MOST)
 }
 
-/// Whether `cost` takes more of a unit than was written down.
+/// Returns true if `cost` takes more of any unit than is persisted.
 pub(super) fn lacks(ahead: &mut [(Unit, WrittenAhead)], cost: &Cost) -> bool {
     let each = ahead.iter_mut().map(|(unit, ahead)| cost.of(*unit).is_some_and(|amount| ahead.lacks(amount)));
     each.fold(false, |any, lacks| any | lacks)
 }
 
-/// The units that `cost` takes of and that are written ahead, each with how much it takes.
+/// The persisted-ahead units that `cost` takes, each with its amount.
 pub(super) fn written_ahead<'a>(
     ahead: &'a mut Option<Vec<(Unit, WrittenAhead)>>,
     cost: &'a Cost,
@@ -54,7 +54,7 @@ pub(super) fn written_ahead<'a>(
 // === impl WrittenAhead ===
 
 impl WrittenAhead {
-    /// Whether `cost` more must not be taken yet.
+    /// Returns true if `cost` more units are not persisted yet, and then remembers the need.
     pub(super) fn lacks(&mut self, cost: Amount) -> bool {
         let lacks = self.taken + u64::from(cost.get()) > self.written;
         if lacks {
@@ -63,12 +63,12 @@ impl WrittenAhead {
         lacks
     }
 
-    /// Whether the next block is to be asked for.
+    /// Returns true if the next block should be requested.
     pub(super) fn is_low(&self) -> bool {
         !self.asked && (self.need > 0 || self.written.saturating_sub(self.taken) <= self.low)
     }
 
-    /// It is asked for.
+    /// Marks the next block as requested.
     pub(super) fn ask(&mut self) {
         self.asked = true;
     }
@@ -81,8 +81,8 @@ impl WrittenAhead {
         self.taken = self.taken.saturating_sub(cost.get().into());
     }
 
-    /// A record is made that has all in it which was taken so far. Says how many more it is to promise, of blocks of this
-    /// size.
+    /// Prepares a record that contains all units taken so far. Returns how many further units the record must promise,
+    /// for blocks of this size.
     pub(super) fn promise(&mut self, block: u32) -> u32 {
         let block = block.max(self.need);
         self.low = u64::from(block / 2);
@@ -90,7 +90,7 @@ impl WrittenAhead {
         block
     }
 
-    /// The record that was made last is written.
+    /// Marks the record that was made last as written.
     pub(super) fn written(&mut self) {
         self.written = self.written.max(self.promised);
         (self.asked, self.need) = (false, 0);

@@ -1,8 +1,8 @@
-//! How much of one unit.
+//! Amount of one unit.
 
 use std::num::NonZeroU32;
 
-/// How much of one unit.
+/// Amount of one unit; never 0.
 pub type Amount = NonZeroU32;
 
 /// The lesser of two amounts, for use inside of `Option::map`.

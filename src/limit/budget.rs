@@ -1,4 +1,4 @@
-//! All limits of one lane, asked together and charged together.
+//! All limits of one lane, checked together and charged together.
 
 mod afterwards;
 mod forecast;
@@ -38,7 +38,7 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// Requests keep their distance for so long after a refusal.
+/// Requests keep their distance for this long after a refusal.
 const DISTANT: Duration = Duration::from_secs(600);
 
 /// Several limits and the margin they share.
@@ -48,27 +48,28 @@ pub struct Budget {
     calendar: Vec<CalendarCount>,
     margin: Margin,
     next: Seq,
-    /// When something was taken last.
+    /// When a request last took units.
     last: Option<Instant>,
     since: Instant,
-    /// When units of each sort were taken, for limits that are added later.
+    /// When units of each kind were taken, for limits that are added later.
     histories: Vec<(Unit, SpendHistory)>,
-    /// What was configured does not hold while something is known that was not.
+    /// Configured limits do not hold while a learned limit is known.
     yields: bool,
-    /// What long limits may spend before more is written down; `None` if nothing is.
+    /// Units that long limits may spend before the next record is persisted; `None` if nothing is persisted ahead.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
-    /// Since when requests keep their distance, because the API has refused one; `None` if what timers miss is caught up.
+    /// Instant of the refusal that makes requests keep their distance; `None` if slots missed by late timers are caught
+    /// up.
     distant: Option<Instant>,
-    /// How much of what the API reports is used here, where others use the rest.
+    /// Share of the API's quotas that this process uses; other users have the rest.
     part: Part,
-    /// The fleet's side of it; `None` if the budget is not shared.
+    /// The fleet's side of the budget; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
-    /// What will be configured later, if that is known.
+    /// Limits that will be configured later, if known.
     following: Option<Box<Following>>,
 }
 
-/// No more than such a part of a window is left free for what those under way are likely to take: they may hang, or their clients may
-/// not read, and others must not stand still for that.
+/// Usage that in-flight requests are expected to add reserves at most `1 / OUTSTANDING` of a window. Such requests may
+/// hang, or their clients may not read, and other requests must not stall for that.
 const OUTSTANDING: u32 = 4;
 
 // === impl Budget ===
@@ -94,51 +95,51 @@ impl Budget {
         }
     }
 
-    /// From now on these hold as well; nothing was used of them. `epoch` is the time since 1970 at [`Instant::START`].
+    /// Adds calendar limits with nothing used. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn with_calendar(self, calendar: &[CalendarLimit], epoch: Duration) -> Self {
         let calendar = calendar.iter().map(|limit| CalendarCount::new(limit.clone(), epoch)).collect();
         Self { calendar, ..self }
     }
 
-    /// The system's clock was set: by what it says now, [`Instant::START`] was at `epoch` since 1970.
+    /// Updates the epoch after the system's clock was set: [`Instant::START`] was at `epoch` since 1970.
     pub fn set_epoch(&mut self, epoch: Duration) {
         self.calendar.iter_mut().for_each(|limit| limit.set_epoch(epoch));
     }
 
-    /// Configured limits hold only until a limit is learned.
+    /// Makes configured limits hold only until a limit is learned.
     pub fn yielding(self) -> Self {
         Self { yields: true, ..self }
     }
 
-    /// Whether requests leave one by one, whatever has been saved up.
+    /// Returns true if requests leave one by one, whatever capacity has been saved up.
     pub fn is_even(&self) -> bool {
         self.limits.iter().any(|limit| limit.spec.burst().get() == 1)
     }
 
-    /// The limit that `source` asks for.
+    /// The limit that `source` imposes.
     pub fn limit(&self, source: Source) -> Option<LimitSpec> {
         self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.reported().unwrap_or(limit.spec))
     }
 
-    /// The longest time from one request to the next, of limits that are spaced evenly.
+    /// The longest interval between requests among the evenly spaced limits.
     pub fn spacing(&self) -> Duration {
         let even = self.limits.iter().filter(|limit| limit.spec.burst().get() == 1);
         even.map(|limit| limit.spec.rate.interval()).max().unwrap_or_default()
     }
 
-    /// Units that count in the window of the limit that `source` asks for.
+    /// Units that count in the window of the limit that `source` imposes.
     pub fn used(&mut self, source: Source, now: Instant) -> u32 {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return 0 };
         limit.window.used(now, limit.margin(&self.margin))
     }
 
-    /// How many units of this sort are free at `now`, under what is configured; `None` if nothing limits them.
+    /// Units of this kind that the configured limits leave free at `now`; `None` if nothing limits them.
     pub fn room(&mut self, unit: Unit, now: Instant) -> Option<u32> {
         let Self { limits, calendar, margin, .. } = self;
         let windows = limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
         let windows = windows.map(|limit| {
             let used = limit.window.used(now, limit.margin(margin));
-            // Of a limit that others share, no more than may ever be here.
+            // A limit shared by several members never offers more here than this member can ever hold.
             let most = limit.share.as_ref().map_or(u32::MAX, |share| share.given().limit.saturating_add(share.own()));
             limit.spec.rate.count.get().min(most).saturating_sub(used)
         });
@@ -146,8 +147,8 @@ impl Budget {
         windows.chain(calendar.map(|count| count.count().get().saturating_sub(count.usage(now).used))).min()
     }
 
-    /// `source` asks for `spec` from now on. If it has asked for nothing so far, `used` units of it were used at some
-    /// instant up to the one that stands beside them, for each of `before`.
+    /// Sets the limit that `source` imposes to `spec`. For a new source, `before` lists units that were used already,
+    /// each count with the latest instant at which they can have been used.
     pub fn learn(&mut self, source: Source, spec: LimitSpec, before: &[(u32, Instant)]) {
         if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
             return self.retune(index, spec);
@@ -155,7 +156,7 @@ impl Budget {
         let reported = reported(source, spec);
         let spec = reported.map_or(spec, |reported| part_of(&reported, self.part));
         let mut limit = Limit { reported: reported.map(Box::new), ..Limit::new(source, spec, self.next) };
-        // What has left keeps its distance as well.
+        // Requests that have left keep their distance as well.
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);
         }
@@ -172,7 +173,7 @@ impl Budget {
     /// `answered`.
     pub fn count(&mut self, source: Source, amount: Amount, sent: Instant, answered: Instant) {
         let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return };
-        // Units that no other limit knows of.
+        // No other limit knows units with these numbers.
         let first = self.next;
         self.next += u64::from(amount.get());
         limit.window.take(first, amount);
@@ -180,36 +181,36 @@ impl Budget {
         limit.window.answered(first, amount, sent, answered);
     }
 
-    /// All of the limit that `source` asks for comes back at `ends`, whenever it was taken; [`Instant::FAR`] if that is not known.
+    /// Sets when the whole limit of `source` is renewed, whenever its units were taken; [`Instant::FAR`] if unknown.
     pub fn set_end(&mut self, source: Source, ends: Instant) {
         let limit = self.limits.iter_mut().find(|limit| limit.source == source && limit.share.is_none());
         limit.into_iter().for_each(|limit| limit.ends = ends);
     }
 
-    /// `source` asks for nothing any more.
+    /// Removes the limit that `source` imposed.
     pub fn unlearn(&mut self, source: Source) {
         self.limits.retain(|limit| limit.source != source);
     }
 
-    /// Nothing but the configuration asks for anything any more.
+    /// Removes every limit except the configured ones.
     pub fn unlearn_all(&mut self) {
         self.limits.retain(|limit| limit.source == Source::Config);
     }
 
-    /// Those under way are likely to take more than counts for them in a window of so much of a unit in so long a time, as `lack`
-    /// says. There has to be room for that as well, where no others share the limit.
+    /// Reserves room for units that in-flight requests are likely to use beyond their charges. `lack` returns that
+    /// excess for a unit and a window's length. Shared limits are left alone.
     pub fn set_outstanding(&mut self, lack: impl Fn(Unit, Duration) -> u32) {
         let limits = self.limits.iter_mut().filter(|limit| limit.spec.unit != Unit::REQUESTS && limit.share.is_none());
         for limit in limits {
             let LimitSpec { unit, rate, strict, .. } = limit.spec;
-            // What is under way counts until it is answered, or for as long as the window is.
+            // A request in flight counts until it is answered (strict), or for one window.
             let lacks = lack(unit, if strict { Duration::MAX } else { rate.per });
             limit.outstanding = lacks.min(rate.count.get() / OUTSTANDING);
         }
     }
 
-    /// The first instant, not before `now`, at which every limit of `scope` has room for `cost`, as far as is known now;
-    /// [`Instant::FAR`] if something that has no time yet must happen first.
+    /// The first instant, not before `now`, at which every limit of `scope` is known to have room for `cost`.
+    /// [`Instant::FAR`] if some event without a known time must happen first.
     pub fn earliest(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Instant {
         if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, cost)) {
             return Instant::FAR;
@@ -235,7 +236,7 @@ impl Budget {
         self.take_late(now, due, Duration::ZERO, cost, scope)
     }
 
-    /// The same, for a request that may have waited up to `late` for its turn among others: no slots are lost for that.
+    /// Like [`take`](Self::take), for a request that waited up to `late` for its turn: that wait loses no slots.
     #[inline]
     pub fn take_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Cost, scope: Scope) -> Charge {
         Charge { seq: self.charge(now, due, late, &cost, scope), cost, scope }
@@ -263,7 +264,7 @@ impl Budget {
         seq
     }
 
-    /// When units of one sort were taken.
+    /// The record of when units of this kind were taken.
     fn history(&mut self, unit: Unit) -> &mut SpendHistory {
         let known = self.histories.iter().position(|(other, _)| *other == unit);
         let index = known.unwrap_or_else(|| {
@@ -273,7 +274,7 @@ impl Budget {
         &mut self.histories[index].1
     }
 
-    /// A charge is on its way since `at`.
+    /// Records that a charge was sent at `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
         let Charge { seq, cost, scope } = charge;
         for (limit, amount) in charged(&mut self.limits, &charge) {
@@ -284,9 +285,9 @@ impl Budget {
         counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.sent(at, seq, amount));
     }
 
-    /// A charge has been sent and will never be answered, as was decided at `at`: it may still be on its way. How long is
-    /// a question of the margin; a strict limit, which believes in none, allows for the longest time that an answer has
-    /// taken, or for a whole window before the first answer.
+    /// Records, at `at`, that a sent charge will never be answered and may still be on its way. The margin bounds that
+    /// time. A strict limit does not trust the margin. Instead it allows for the longest response time so far, or for a
+    /// whole window before the first response.
     pub fn abandoned(&mut self, charge: Charge, at: Instant) {
         for (limit, amount) in charged(&mut self.limits, &charge) {
             let late = limit.late(&self.margin);
@@ -294,8 +295,8 @@ impl Budget {
         }
     }
 
-    /// A charge was on its way, as it seemed, but has not been written after all. Says whether it still counts for all of its
-    /// limits: otherwise it has to be given back, and taken anew.
+    /// Records that a charge marked as sent was not written after all. Returns true if the charge still counts for all
+    /// of its limits; otherwise the caller must return it and take it again.
     pub fn recall(&mut self, charge: Charge) -> bool {
         let mut counts = true;
         for (limit, amount) in charged(&mut self.limits, &charge) {
@@ -304,13 +305,13 @@ impl Budget {
         counts
     }
 
-    /// A charge that left at `sent`, as is known now, has been answered at `at`.
+    /// Records that a charge was answered at `at`; `sent` is the corrected time of sending.
     pub fn answered(&mut self, charge: Charge, sent: Instant, at: Instant) {
         let answered = |(limit, amount): (&mut Limit, Amount)| limit.window.answered(charge.seq, amount, sent, at);
         charged(&mut self.limits, &charge).for_each(answered);
     }
 
-    /// A charge was never sent.
+    /// Gives back a charge that was never sent.
     pub fn return_unused(&mut self, charge: Charge) {
         let Charge { seq, cost, scope } = charge;
         if !scope.is_apart() {
@@ -320,7 +321,7 @@ impl Budget {
             written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.return_unused(amount));
         }
         for (limit, amount) in charged(&mut self.limits, &charge) {
-            // A slot that passed before it came back is lost.
+            // A slot that passed before its charge was returned is lost.
             if limit.window.return_unused(seq, amount) {
                 limit.gcra.return_unused(limit.whole(amount), seq == limit.newest);
             }
@@ -328,7 +329,7 @@ impl Budget {
         counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.return_unused(seq, amount));
     }
 
-    /// An answer's head came `took` after its request: teaches the margin.
+    /// Trains the margin: a response's head came `took` after its request.
     pub fn observe(&mut self, now: Instant, took: Duration) {
         if !self.limits.is_empty() || self.shared.is_some() {
             self.margin.observe(now, took);
@@ -339,13 +340,13 @@ impl Budget {
         }
     }
 
-    /// Whether a request may leave closer than evenly to the one before, because a slot was missed.
+    /// Returns true if a request may follow the one before more closely than evenly because a slot was missed.
     pub fn catches_up(&self) -> bool {
         self.limits.iter().any(|limit| limit.gcra.catches_up())
     }
 
-    /// The API has refused a request: perhaps it arrived too soon after the one before. From `now` on each keeps its
-    /// distance.
+    /// Makes each request keep its distance from `now` on: the API refused one, perhaps because it followed the one
+    /// before too closely.
     pub fn keep_distance(&mut self, now: Instant) {
         self.set_distant(Some(now));
     }
@@ -355,7 +356,7 @@ impl Budget {
         self.limits.iter_mut().for_each(|limit| limit.gcra.keep_distance(since.is_some()));
     }
 
-    /// Whether nothing that was sent counts for a configured limit any more.
+    /// Returns true if no sent request counts for a configured limit any more.
     pub fn is_idle(&mut self, now: Instant) -> bool {
         if !self.calendar.iter().all(|limit| limit.is_idle(now)) {
             return false;
@@ -368,7 +369,7 @@ impl Budget {
         })
     }
 
-    /// How far each limit is used that a calendar renews.
+    /// Usage of each calendar limit.
     pub fn calendar(&mut self, now: Instant) -> Vec<CalendarUsage> {
         self.calendar.iter_mut().map(|limit| limit.usage(now)).collect()
     }
@@ -382,7 +383,7 @@ fn charged<'a>(limits: &'a mut [Limit], charge: &'a Charge) -> impl Iterator<Ite
     })
 }
 
-/// The calendar limits that hold for requests of `scope` and that `cost` takes of, each with how much it takes.
+/// The calendar limits of `scope` whose unit `cost` takes, each with the amount.
 fn counting<'a>(
     calendar: &'a mut [CalendarCount],
     cost: &'a Cost,

@@ -1,8 +1,8 @@
 //! Limits that a calendar renews: `100000/month from 5th in Europe/Berlin`, `5000/day in America/Los_Angeles`.
 //!
-//! A rolling window of 31 days is safe for a monthly quota, and wastes what is left on its last day. A provider's page
-//! says when its limit is renewed; then this says it too. Zones and their changes of the clock come from the IANA
-//! database that `jiff` brings along, since images often have none.
+//! A rolling window of 31 days is safe for a monthly quota, and wastes what is left on its last day. A calendar limit
+//! repeats the renewal date from the provider's page. Time zones and their clock changes come from the IANA database
+//! that `jiff` bundles, since container images often have none.
 
 mod count;
 #[cfg(test)]
@@ -23,12 +23,12 @@ use super::{
     spec::{SpecError, parse_count, split_unit, suggest_same},
 };
 
-/// At most `count` from one renewal to the next.
+/// A limit of `count` units from one renewal to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalendarLimit {
-    /// What it counts.
+    /// Unit that the limit counts.
     pub unit: Unit,
-    /// How many cost units a period has.
+    /// Units per period.
     pub count: NonZeroU32,
     renewal: Renewal,
     zone: TimeZone,
@@ -69,7 +69,7 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
 // === impl CalendarLimit ===
 
 impl CalendarLimit {
-    /// Whether `text` names a calendar, by a zone or by when it is renewed. Otherwise its window rolls.
+    /// Returns true if `text` names a calendar, by a zone (`in`) or by its renewal (`from`). Other windows roll.
     pub fn is_meant(text: &str) -> bool {
         text.split_whitespace().any(|word| matches!(word, "in" | "from"))
     }
@@ -89,7 +89,7 @@ impl FromStr for CalendarLimit {
         let wrong = |hint: String| SpecError::new(text, hint);
         let example = || {
             let example = "write it as in \"5000/day in America/Los_Angeles\" or \"100000/month from 5th in UTC\"";
-            // "5 in 10 minutes" says how long the window is, and no zone.
+            // "5 in 10 minutes" names the window's length and no zone.
             wrong(suggest_same(text).unwrap_or_else(|| example.to_owned()))
         };
         let (counted, rate) = split_unit(text)?;
@@ -136,7 +136,7 @@ impl fmt::Display for CalendarLimit {
 // === impl Renewal ===
 
 impl Renewal {
-    /// `month` and `5th`.
+    /// Parses a period such as `month` and its start such as `5th`.
     fn parse(unit: &str, from: Option<&str>) -> Result<Self, String> {
         match unit {
             "min" | "minute" | "h" | "hour" if from.is_some() => {
@@ -178,7 +178,8 @@ impl Renewal {
             Self::Minute => return Some(Period::of(now, 60)),
             Self::Hour => return Some(Period::of(now, 3600)),
             Self::Day(_) | Self::Week(_) | Self::Month(_) => {
-                // The clock may have been changed: the renewal of the day that the clock shows can lie on either side.
+                // The clock may have been changed: the renewal on the date that the clock shows may lie before or after
+                // `now`.
                 let today = now.date();
                 let mut day = self.on_or_before(today.tomorrow().ok()?)?;
                 let mut start = self.at(day, now)?;
@@ -195,7 +196,7 @@ impl Renewal {
         Some(Period { start: nanos(&start)?, end: nanos(&end)? })
     }
 
-    /// The last day up to `date` on which it is renewed.
+    /// The last day of renewal up to `date`.
     fn on_or_before(self, date: Date) -> Option<Date> {
         match self {
             Self::Minute | Self::Hour | Self::Day(_) => Some(date),
@@ -207,7 +208,7 @@ impl Renewal {
         }
     }
 
-    /// The first day after `day`, on which it is renewed, on which it is again.
+    /// The first day of renewal after `day`, which is a day of renewal itself.
     fn after(self, day: Date) -> Option<Date> {
         match self {
             Self::Minute | Self::Hour | Self::Day(_) => day.tomorrow().ok(),
@@ -216,8 +217,8 @@ impl Renewal {
         }
     }
 
-    /// The instant of the renewal on `day`. A time that the clock leaves out is as much later as the clock is put forward,
-    /// and one that it shows twice is the first of the two (RFC 5545, 3.3.5).
+    /// The instant of the renewal on `day`. A time that a clock change skips is shifted by the length of the change. Of
+    /// a time that occurs twice, the first counts (RFC 5545, 3.3.5).
     fn at(self, day: Date, now: &Zoned) -> Option<Zoned> {
         let time = if let Self::Day(time) = self { time } else { Time::midnight() };
         day.to_datetime(time).to_zoned(now.time_zone().clone()).ok()
@@ -245,7 +246,7 @@ impl fmt::Display for Renewal {
 // === impl Period ===
 
 impl Period {
-    /// The one that `now` is in if each has so many seconds, by UTC.
+    /// The period of this many seconds, aligned to UTC, that contains `now`.
     fn of(now: &Zoned, seconds: u64) -> Self {
         let second = u64::try_from(now.timestamp().as_second()).unwrap_or_default();
         let start = (second - second % seconds) * 1_000_000_000;

@@ -1,23 +1,23 @@
-//! What one request takes of a lane's limits, and of which of them.
+//! Units that one request takes, and the limits of its lane that it takes them from.
 
 use super::Cost;
 
-/// Numbers the cost units that a lane has handed out, through its whole life.
+/// Sequence number of a cost unit, counted through a lane's whole life.
 pub type Seq = u64;
 
-/// What one request has taken of its lane's limits, for as long as that has to be settled.
+/// Units that one request has taken of its lane's limits, until they are settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// The number of the first of its units.
+    /// Number of the first unit.
     pub seq: Seq,
-    /// How many of each unit. Units of each sort are numbered from the same number on.
+    /// Amount of each unit. Units of every kind are numbered from `seq` on.
     pub cost: Cost,
-    /// The budgets of the API that it draws on.
+    /// Budgets of the API that the request draws on.
     pub scope: Scope,
 }
 
-/// The budgets of an API that a request draws on, of those that the API reports. What is configured, and what refusals
-/// taught, holds for every request that is not [apart](Scope::apart).
+/// Set of API budgets that a request draws on. Configured limits and limits learned from refusals hold for every
+/// request that is not [exempt](Scope::apart).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope(u64);
 
@@ -26,18 +26,18 @@ pub struct Scope(u64);
 pub enum Source {
     /// The configuration.
     Config,
-    /// The API, of its budget with this number, which is below [`Scope::MOST`].
+    /// A budget that the API reports; the number is below [`Scope::MOST`].
     Advertised(u8),
-    /// What it refuses.
+    /// The API's refusals.
     Estimated,
 }
 
 // === impl Scope ===
 
 impl Scope {
-    /// Nothing that the API reports.
+    /// A scope without any reported budget.
     pub const NONE: Self = Self(0);
-    /// As many budgets of one API are told apart.
+    /// Largest number of budgets of one API.
     pub const MOST: u8 = 32;
     const APART: u64 = 1 << 63;
 
@@ -47,17 +47,17 @@ impl Scope {
         Self(1 << budget)
     }
 
-    /// Whether it has nothing in it.
+    /// Returns true if the scope contains nothing.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// Whether the budget with this number is in it.
+    /// Returns true if the scope contains the budget with this number.
     pub fn has(self, budget: u8) -> bool {
         self.0 & Self::only(budget).0 != 0
     }
 
-    /// Whether a limit of this source holds for its requests.
+    /// Returns true if a limit from this source holds for requests of the scope.
     pub fn includes(self, source: Source) -> bool {
         match source {
             Source::Advertised(budget) => self.has(budget),
@@ -65,22 +65,22 @@ impl Scope {
         }
     }
 
-    /// The same, for requests for which nothing holds that is configured for all, or that refusals taught of all.
+    /// This scope for exempt requests: neither configured limits nor limits learned from refusals hold for them.
     pub fn apart(self) -> Self {
         Self(self.0 | Self::APART)
     }
 
-    /// Whether it is the scope of such requests.
+    /// Returns true if the scope belongs to exempt requests.
     pub fn is_apart(self) -> bool {
         self.0 & Self::APART != 0
     }
 
-    /// What is in either.
+    /// The union of both scopes.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in this one and not in the other.
+    /// This scope without the budgets of `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

@@ -1,48 +1,48 @@
-//! How much of each unit a request takes.
+//! Amount of each unit that a request takes.
 
 mod text;
 
 use super::{Amount, LimitSpec, Unit, lesser};
 use crate::clock::nanos;
 
-/// How much of each unit a request takes: requests, nearly always one, and other units that its rule counts.
+/// Amount of each unit that a request takes: requests, nearly always one, and other units that its rule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cost {
     requests: Amount,
     share: Amount,
-    /// Units other than requests, of which something is said: [`Unit::REQUESTS`] ends the list.
+    /// Units other than requests with a known amount; [`Unit::REQUESTS`] ends the list.
     units: [Unit; Self::MOST],
     amounts: [u32; Self::MOST],
-    /// [`OPEN`](Self::OPEN) where it takes of units of which only its answer says how much, and a bit for each of `amounts` that is
-    /// reserved until then.
+    /// [`OPEN`](Self::OPEN) if only the response tells the amount of some unit, and one bit for each of `amounts` that
+    /// is a reservation until then.
     untold: u8,
 }
 
-/// How much of each unit several requests take together.
+/// Total of each unit that several requests take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     requests: u64,
-    /// How many costs it is of.
+    /// Number of costs in the sum.
     costs: u64,
     others: Vec<UnitSum>,
 }
 
-/// How much of one unit.
+/// Sum of one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnitSum {
     unit: Unit,
     amount: u64,
-    /// How many costs say something of it.
+    /// Number of costs that state an amount of the unit.
     costs: u64,
 }
 
-/// The longest window divided by this still is a share of 1, so that shares differ where costs do.
+/// The longest window divided by this is still a share of at least 1, so that shares differ where costs do.
 const SHARES: u64 = 1 << 16;
 
 // === impl Cost ===
 
 impl Cost {
-    /// One request, and nothing else.
+    /// A single request and no other unit.
     pub const MIN: Self = Self {
         requests: Amount::MIN,
         share: Amount::MIN,
@@ -50,18 +50,18 @@ impl Cost {
         amounts: [0; Self::MOST],
         untold: 0,
     };
-    /// The most units that a request takes of, beside requests.
+    /// Maximum number of units besides requests in one cost.
     pub const MOST: usize = 3;
     /// The bit after those of `amounts`.
     const OPEN: u8 = 1 << Self::MOST;
 
-    /// A number of requests, and nothing else.
+    /// A number of requests and no other unit.
     pub fn new(requests: u32) -> Option<Self> {
         Some(Amount::new(requests)?.into())
     }
 
-    /// This cost, and `amount` of `unit`, which may be nothing. What a request takes beyond [`MOST`](Self::MOST) units is
-    /// not counted: a configuration whose rules count more for one host is refused.
+    /// This cost with `amount` of `unit`, which may be 0. Units beyond [`MOST`](Self::MOST) are not counted: a
+    /// configuration whose rules count more units for one host is refused.
     #[must_use]
     pub fn with(mut self, unit: Unit, amount: u32) -> Self {
         if unit == Unit::REQUESTS {
@@ -76,31 +76,31 @@ impl Cost {
         self
     }
 
-    /// This cost of a request that takes of units of which it does not say how much.
+    /// This cost, for a request that takes unstated amounts of some units.
     #[must_use]
     pub fn open(self) -> Self {
         Self { untold: self.untold | Self::OPEN, ..self }
     }
 
-    /// Whether it does.
+    /// Returns true if the request takes unstated amounts of some units.
     pub fn is_open(&self) -> bool {
         self.untold & Self::OPEN != 0
     }
 
-    /// This cost, for which so much of `unit` is reserved until its answer says it.
+    /// This cost with `amount` of `unit` reserved until the response reports the usage.
     #[must_use]
     pub fn reserving(self, unit: Unit, amount: u32) -> Self {
         let cost = self.with(unit, amount).open();
         Self { untold: cost.untold | cost.bit(unit), ..cost }
     }
 
-    /// This cost, where nothing of `unit` is reserved any more: its answer has said it.
+    /// This cost without a reservation of `unit`: the response has reported the usage.
     #[must_use]
     pub fn told(self, unit: Unit) -> Self {
         Self { untold: self.untold & !self.bit(unit), ..self }
     }
 
-    /// The units of which something is reserved until its answer says it.
+    /// Units with a reservation until the response reports the usage.
     pub fn reserved(&self) -> impl Iterator<Item = Unit> {
         let (units, untold) = (self.units, self.untold);
         (0..Self::MOST).filter(move |place| untold & 1 << place != 0).map(move |place| units[place])
@@ -110,7 +110,7 @@ impl Cost {
         self.units.iter().position(|other| *other == unit).map_or(0, |place| 1 << place)
     }
 
-    /// How much of `unit` it takes, if anything.
+    /// Amount of `unit` that the request takes, if any.
     pub fn of(&self, unit: Unit) -> Option<Amount> {
         if unit == Unit::REQUESTS {
             return Some(self.requests);
@@ -118,44 +118,44 @@ impl Cost {
         self.others().find(|(other, _)| *other == unit).map(|(_, amount)| amount)
     }
 
-    /// How much of `unit` so `many` like it take.
+    /// Amount of `unit` that `many` such requests take.
     pub fn times(&self, many: u64, unit: Unit) -> u64 {
         self.of(unit).map_or(0, |amount| many * u64::from(amount.get()))
     }
 
-    /// Whether it says how much of `unit` it takes, if only that it takes nothing.
+    /// Returns true if the cost states an amount of `unit`, even 0.
     pub fn says(&self, unit: Unit) -> bool {
         unit == Unit::REQUESTS || self.units.contains(&unit)
     }
 
-    /// As how many requests it counts.
+    /// Number of requests that the request counts as.
     pub fn requests(&self) -> u32 {
         self.requests.get()
     }
 
-    /// What it takes of units other than requests.
+    /// Amounts above 0 of units other than requests.
     pub fn others(&self) -> impl Iterator<Item = (Unit, Amount)> {
         self.said().filter_map(|(unit, amount)| Some((unit, Amount::new(amount)?)))
     }
 
-    /// What it says of units other than requests, if only that it takes nothing.
+    /// Stated amounts of units other than requests, including 0.
     fn said(&self) -> impl Iterator<Item = (Unit, u32)> {
         let end = self.units.iter().position(|unit| *unit == Unit::REQUESTS).unwrap_or(Self::MOST);
         self.units[..end].iter().zip(&self.amounts).map(|(unit, amount)| (*unit, *amount))
     }
 
-    /// This cost, and of other units that it does not say what `other` says, if only that it takes nothing of them.
+    /// This cost, completed with the amounts that only `other` states, including 0.
     #[must_use]
     pub fn completed_by(self, other: &Self) -> Self {
         other.said().filter(|(unit, _)| !self.says(*unit)).fold(self, |cost, (unit, amount)| cost.with(unit, amount))
     }
 
-    /// What it takes of each unit, requests first.
+    /// Amount of each unit, requests first.
     pub fn each(&self) -> impl Iterator<Item = (Unit, Amount)> {
         std::iter::once((Unit::REQUESTS, self.requests)).chain(self.others())
     }
 
-    /// What both take together.
+    /// Sum of both costs.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let with = |both: Self, (unit, amount): (Unit, Amount)| {
@@ -165,7 +165,7 @@ impl Cost {
         other.each().fold(*self, with)
     }
 
-    /// What both of them take of each unit.
+    /// Smaller amount of each unit that both costs take.
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {
         let mut least = Self { share: self.share.min(other.share), ..self.requests.min(other.requests).into() };
@@ -175,24 +175,24 @@ impl Cost {
         least
     }
 
-    /// Whether it takes less of any unit than `other`, so that it may find room where that finds none.
+    /// Returns true if this cost takes less of any unit than `other`, so that it may fit where `other` does not.
     pub fn takes_less(&self, other: &Self) -> bool {
         let less = |(unit, amount)| self.of(unit).is_none_or(|own| own < amount);
         self.requests < other.requests || other.others().any(less)
     }
 
-    /// Whether it takes of other units than requests.
+    /// Returns true if the request takes units other than requests.
     pub fn is_metered(&self) -> bool {
         self.untold != 0 || self.amounts != [0; Self::MOST]
     }
 
-    /// What it takes of requests alone.
+    /// This cost reduced to requests.
     #[must_use]
     pub fn unmetered(&self) -> Self {
         self.requests.into()
     }
 
-    /// The largest of its amounts: how many numbers a charge of it covers.
+    /// The largest amount: how many sequence numbers a charge of this cost covers.
     pub(super) fn span(&self) -> u64 {
         self.amounts
             .iter()
@@ -201,12 +201,12 @@ impl Cost {
             .into()
     }
 
-    /// How much it counts among requests that wait: for a rule that counts requests alone, as how many requests.
+    /// Weight among waiting requests. Rules that count only requests use the number of requests.
     pub fn share(&self) -> u64 {
         self.share.get().into()
     }
 
-    /// This cost with its share under `limits`: the longest time that one of them needs to allow it.
+    /// This cost with its share under `limits`: the longest time that any of them needs to allow the cost.
     #[must_use]
     pub fn shared(self, limits: &[LimitSpec]) -> Self {
         if limits.iter().all(|limit| limit.unit == Unit::REQUESTS) {
@@ -232,12 +232,12 @@ impl From<Amount> for Cost {
 // === impl Sum ===
 
 impl Sum {
-    /// So many requests, of which nothing else is known.
+    /// A sum of `requests` requests with no other unit stated.
     pub fn of_requests(requests: u64) -> Self {
         Self { requests, ..Self::default() }
     }
 
-    /// `cost` more.
+    /// Adds `cost`.
     pub fn add(&mut self, cost: &Cost) {
         self.requests += u64::from(cost.requests());
         self.costs += 1;
@@ -248,7 +248,7 @@ impl Sum {
         }
     }
 
-    /// All of `other` more.
+    /// Adds all of `other`.
     pub fn add_all(&mut self, other: &Self) {
         self.requests += other.requests;
         self.costs += other.costs;
@@ -259,13 +259,13 @@ impl Sum {
         }
     }
 
-    /// What was added as `reserved` of `unit` has come to `used`.
+    /// Replaces `reserved` units, added before, by the `used` ones.
     pub fn settle(&mut self, unit: Unit, reserved: u64, used: u64) {
         let sum = if unit == Unit::REQUESTS { &mut self.requests } else { &mut self.sum_of(unit).amount };
         *sum = (*sum + used).saturating_sub(reserved);
     }
 
-    /// `cost` less, which was added before.
+    /// Subtracts a `cost` that was added before.
     pub fn subtract(&mut self, cost: &Cost) {
         self.requests -= u64::from(cost.requests());
         self.costs -= 1;
@@ -285,17 +285,17 @@ impl Sum {
         &mut self.others[index]
     }
 
-    /// How much of units other than requests.
+    /// Sums of units other than requests.
     pub fn others(&self) -> impl Iterator<Item = (Unit, u64)> {
         self.others.iter().map(|sum| (sum.unit, sum.amount))
     }
 
-    /// How many costs it is of.
+    /// Number of costs in the sum.
     pub fn costs(&self) -> u64 {
         self.costs
     }
 
-    /// How many of them say nothing of `unit`.
+    /// Number of costs that state nothing about `unit`.
     pub fn unsaid(&self, unit: Unit) -> u64 {
         if unit == Unit::REQUESTS {
             return 0;
@@ -303,7 +303,7 @@ impl Sum {
         self.costs - self.others.iter().find(|sum| sum.unit == unit).map_or(0, |sum| sum.costs)
     }
 
-    /// How much of `unit`.
+    /// Sum of `unit`.
     pub fn of(&self, unit: Unit) -> u64 {
         if unit == Unit::REQUESTS {
             return self.requests;
@@ -349,7 +349,7 @@ mod tests {
     fn the_scarcest_unit_is_what_counts_among_others() {
         let limits: Limits = "600/min, 60000 tokens/min".parse().unwrap();
         let share = |tokens| Cost::MIN.with(unit("tokens"), tokens).shared(&limits.limits).share();
-        // A request is 100 ms, and so are 100 tokens.
+        // One request takes 100 ms of its limit, and so do 100 tokens.
         assert_eq!(share(1), share(100));
         let (one, ten) = (share(100) as f64, share(1000) as f64);
         assert!((ten / one - 10.0).abs() < 0.1, "{one} {ten}");

@@ -1,7 +1,8 @@
-//! Even spacing: the generic cell rate algorithm, as `governor` implements it, told the time and undoable.
+//! Even spacing: the generic cell rate algorithm of `governor`, with the time passed in and decisions that can be
+//! undone.
 //!
 //! GCRA (ITU-T I.371, annex A) remembers one number, the theoretical arrival time (TAT) of the next request. Governor
-//! decides on it; this adapter owns it, so that a decision can be looked at before it is taken, given back, or restored.
+//! decides with it. This adapter owns it, so that a decision can be previewed, returned or restored.
 
 #[cfg(test)]
 mod tests;
@@ -18,19 +19,19 @@ use governor::{
 use super::{Amount, LONGEST_PACE, LimitSpec};
 use crate::clock::Instant;
 
-/// Slots that were due at most this long ago are still handed out one by one to those who waited for them. Timers are
-/// about 1 ms late, a busy machine's several; beyond this a burst would be more than an API expects of even spacing.
+/// Slots that were due at most this long ago are still handed out one by one to waiting requests. Timers are about 1 ms
+/// late, a busy machine's several; a longer burst would be more than an API expects of even spacing.
 const CATCH_UP: Duration = Duration::from_millis(50);
 
-/// How much closer than evenly two requests may leave while missed slots are caught up: a quarter of the spacing, or
-/// this where that is more.
+/// Maximum reduction of the distance while missed slots are caught up: a quarter of the spacing, or this value if
+/// larger.
 const CLOSER: Duration = Duration::from_millis(5);
 
-/// A missed slot waits at most this long for the sake of that distance: where every timer is late, slots would be lost
+/// A missed slot waits at most this long to keep that distance: where every timer is late, slots would be lost
 /// otherwise.
 const SPREAD: Duration = Duration::from_millis(25);
 
-/// Timers are about a millisecond late: where slots are closer than this, too much is lost if that is not caught up.
+/// Slots closer than this are always caught up: timers are about a millisecond late, and the loss would be too large.
 const COARSE: Duration = Duration::from_millis(25);
 
 /// The spacing of one limit.
@@ -39,27 +40,27 @@ pub struct Gcra {
     quota: Quota,
     /// Nanoseconds from one request to the next.
     interval: u64,
-    /// By so many nanoseconds the last one of a burst is ahead of its time.
+    /// Nanoseconds that the last request of a burst is ahead of its time.
     tolerance: u64,
     /// When the next request is due by the rate alone; `None` before the first one.
     tat: Option<Nanos>,
-    /// When a slot that was missed keeps its distance to the last one that was taken.
+    /// The earliest instant for a missed slot that keeps its distance to the last taken slot.
     spread: Instant,
-    /// Each request leaves a whole interval after the one before: what a late timer misses is not caught up.
+    /// Each request leaves a whole interval after the one before: slots missed by a late timer are not caught up.
     keeps_distance: bool,
 }
 
-/// One cell of state, lent to governor for one decision.
+/// A cell of state that governor borrows for one decision.
 struct Tat(Cell<Option<Nanos>>);
 
-/// A clock that is told the time. It starts at 0, which makes governor's times absolute.
+/// A clock set by the caller. An epoch of 0 makes governor's times absolute.
 #[derive(Default)]
 struct GivenTime(Cell<Nanos>);
 
 // === impl Gcra ===
 
 impl Gcra {
-    /// Spacing for `limit`, nothing sent yet.
+    /// Spacing for `limit` before the first request.
     pub fn new(limit: &LimitSpec) -> Self {
         let quota = quota(limit);
         let interval = nanos(quota.replenish_interval());
@@ -67,30 +68,30 @@ impl Gcra {
         Self { quota, interval, tolerance, tat: None, spread: Instant::START, keeps_distance: false }
     }
 
-    /// The same state, spaced for `limit` from here on.
+    /// Keeps the state and changes the spacing to that of `limit`.
     fn respace(&mut self, limit: &LimitSpec) {
         let Self { tat, spread, keeps_distance, .. } = *self;
         *self = Self { tat, spread, keeps_distance, ..Self::new(limit) };
     }
 
-    /// From now on each request leaves a whole interval after the one before, or slots that were missed are caught up
-    /// again. Concerns what is spaced evenly, and not too finely.
+    /// Sets whether each request leaves a whole interval after the one before, or missed slots are caught up. Affects
+    /// only even spacing with intervals of at least `COARSE`.
     pub fn keep_distance(&mut self, keeps: bool) {
         self.keeps_distance = keeps;
     }
 
-    /// As if nothing had been sent yet.
+    /// Resets the state to that before the first request.
     pub fn begin_anew(&mut self) {
         (self.tat, self.spread) = (None, Instant::START);
     }
 
-    /// Whether slots that were missed are caught up although they need not be.
+    /// Returns true if missed slots are caught up although the spacing is coarse enough to do without.
     pub fn catches_up(&self) -> bool {
         !self.keeps_distance && self.may_keep_distance()
     }
 
-    /// A request that costs `cost` is written only at `at`, because a connection had to be made: the next one keeps its
-    /// distance to that.
+    /// Records that a request of `cost` is written only at `at`, after a connection was made. The next request keeps
+    /// its distance to `at`.
     pub fn sent(&mut self, at: Instant, cost: Amount) {
         if self.is_distant() {
             let next = at.as_nanos() + self.interval.saturating_mul(cost.get().into());
@@ -103,24 +104,24 @@ impl Gcra {
         self.decide(now).map_or_else(|at| at, |_| now).max(self.spread)
     }
 
-    /// Takes a slot that was due, by all that it depends on, at `due`. Late timers then do not push every later slot back.
-    /// Call only when [`earliest`](Self::earliest) says `now`.
+    /// Takes a slot that was due at `due`, considering everything it depends on. Late timers then do not push every
+    /// later slot back. Call only when [`earliest`](Self::earliest) returns `now`.
     ///
-    /// A request may cost more than the burst: it leaves like any other, and what follows waits for all of its cost.
+    /// A request may cost more than the burst: it leaves like any other, and later requests wait for all of its cost.
     pub fn commit(&mut self, now: Instant, due: Instant, cost: Amount) {
         self.commit_late(now, due, Duration::ZERO, cost);
     }
 
-    /// The same, for a request that has waited up to `late` for something that holds for others as well: that is caught up,
-    /// too.
+    /// Like [`commit`](Self::commit), for a request that waited up to `late` for something that blocked other requests
+    /// too. That wait is caught up as well.
     pub fn commit_late(&mut self, now: Instant, due: Instant, late: Duration, cost: Amount) {
         let matured = self.tat.filter(|_| !self.is_distant()).map_or(now, |tat| {
             let free = Instant::from_nanos(tat.as_u64().saturating_sub(self.tolerance));
-            // What only waited for its distance was missed before, and is still to be caught up.
+            // A slot that waited only for its distance had been missed before, and still has to be caught up.
             if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP - late).min(now) }
         });
         let tat = self.decide(matured).unwrap_or_else(|at| {
-            // It may not be sent yet: charge it nevertheless, so that a caller's mistake cannot raise the rate.
+            // The request may not leave yet: charge it nevertheless, so that a caller's mistake cannot raise the rate.
             (at.as_nanos() + self.tolerance + self.interval).into()
         });
         self.tat = Some(tat);
@@ -133,8 +134,8 @@ impl Gcra {
         }
     }
 
-    /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again. Unless that was the `newest` one, what left
-    /// after it keeps its distance.
+    /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again. Unless that commit was the `newest`,
+    /// requests that left after it keep their distance.
     pub fn return_unused(&mut self, cost: Amount, newest: bool) {
         self.shift(-i64::from(cost.get()));
         if newest {
@@ -144,7 +145,8 @@ impl Gcra {
         }
     }
 
-    /// A commit of `reserved` turned out at `now` to have used `used`: a difference is paid before the next one.
+    /// Corrects a commit of `reserved` to the `used` units known at `now`. Usage beyond the reservation delays the next
+    /// request.
     pub fn settle(&mut self, now: Instant, reserved: u32, used: u32) {
         if used > reserved {
             let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
@@ -153,19 +155,19 @@ impl Gcra {
         self.shift(i64::from(used) - i64::from(reserved));
     }
 
-    /// The state, to be kept somewhere else.
+    /// The state, for storage elsewhere.
     pub fn tat(&self) -> Option<Instant> {
         self.tat.map(|tat| Instant::from_nanos(tat.as_u64()))
     }
 
-    /// Takes up a state that was kept somewhere else.
+    /// Restores a state that was stored elsewhere.
     pub fn restore(&mut self, tat: Option<Instant>) {
         self.tat = tat.map(|at| at.as_nanos().into());
     }
 
-    /// Another rate from here on; what was sent already stays sent.
+    /// Changes the rate from here on; sent requests stay sent.
     ///
-    /// What is spaced evenly is spaced at the new rate from the last request on, and not from the next one.
+    /// Even spacing continues at the new rate from the last request on, not from the next one.
     pub fn retune(&mut self, limit: &LimitSpec) {
         let (even, interval) = (self.is_even(), self.interval);
         self.respace(limit);
@@ -176,10 +178,10 @@ impl Gcra {
         }
     }
 
-    /// `after` in the place of `before` from `now` on, for a lane whose last request left at `last`.
+    /// Replaces the limit `before` by `after` from `now` on, for a lane whose last request left at `last`.
     ///
-    /// What paces gets no fresh burst: a burst that is larger than before fills up from here on. What is an allowance
-    /// keeps how much of it is used.
+    /// A pacing limit gets no fresh burst: a larger burst fills up from here on. A quota (a window longer than
+    /// [`LONGEST_PACE`]) keeps its used amount.
     pub fn reconfigure(&mut self, before: &LimitSpec, after: &LimitSpec, last: Option<Instant>, now: Instant) {
         let (even, paces) = (NonZeroU32::MIN, after.rate.per <= LONGEST_PACE);
         if before.burst() == even && after.burst() == even {
@@ -189,7 +191,7 @@ impl Gcra {
         self.spread = Instant::START;
         let (Some(tat), Some(last)) = (self.tat, last) else { return };
         let (old, new) = (before.rate.interval(), after.rate.interval());
-        // How much of the burst is used, as time at the new rate.
+        // The used part of the burst, as time at the new rate.
         let used = u128::from(nanos(Instant::from_nanos(tat.as_u64()).since(now))) * u128::from(nanos(new))
             / u128::from(nanos(old).max(1));
         let mut used = i128::try_from(used).unwrap_or(i128::MAX);
@@ -204,25 +206,25 @@ impl Gcra {
         self.tat = Some(at.max(last + new).as_nanos().into());
     }
 
-    /// For a new limit: charges the units that were taken at each instant, oldest first, the last at `last`.
+    /// Charges a new limit for units taken before: each instant with its units, oldest first, the last at `last`.
     pub fn charge_all(&mut self, taken: impl Iterator<Item = (Instant, u64)>, last: Option<Instant>) {
         let Some(last) = last else { return };
         let interval = self.interval;
         let tat = taken.fold(self.tat.map_or(0, |tat| tat.as_u64()), |tat, (at, units)| {
             tat.max(at.as_nanos()).saturating_add(interval.saturating_mul(units))
         });
-        // It did not hold yet: no more than a whole burst is missing.
+        // The limit did not hold yet: at most a whole burst is missing.
         let emptied = last.as_nanos().saturating_add(interval.saturating_mul(self.quota.burst_size().get().into()));
         self.tat = Some(tat.min(emptied).into());
     }
 
-    /// How many could have left between `from`, up to which the state is known, and `until`.
+    /// Maximum number of requests that may have left between `from`, where the known state ends, and `until`.
     pub fn possible(&self, from: Instant, until: Instant) -> u64 {
         let free = self.known_from(from);
         until.as_nanos().saturating_sub(free) / self.interval + u64::from(self.quota.burst_size().get())
     }
 
-    /// Charges `units`, or as many as the burst allows, as if they left right before `until`.
+    /// Charges `units`, but at most a burst, as if they had left right before `until`.
     pub fn presume(&mut self, units: u32, until: Instant) {
         let interval = self.interval;
         let units = units.min(self.quota.burst_size().get());
@@ -232,24 +234,25 @@ impl Gcra {
         (self.tat, self.spread) = (Some(charged.into()), Instant::START);
     }
 
-    /// When the next request was due at `from`, or had been and could have been caught up.
+    /// When the next request was due at `from`, or could still have been caught up.
     fn known_from(&self, from: Instant) -> u64 {
         self.tat.map_or(0, |tat| tat.as_u64()).max((from - CATCH_UP).as_nanos())
     }
 
-    /// When a request with `ahead` cost units before it would leave, if only the spacing counted.
+    /// When a request with `ahead` cost units before it would leave if only the spacing counted.
     pub fn project(&self, now: Instant, ahead: u64) -> Instant {
         let tat = self.tat.map_or(0, |tat| tat.as_u64()).max(now.as_nanos());
         let due = tat.saturating_add(ahead.saturating_mul(self.interval)).saturating_sub(self.tolerance);
         Instant::from_nanos(due).max(now).max(self.spread)
     }
 
-    /// Whether a fresh limiter would decide the same from now on.
+    /// Returns true if a fresh limiter would decide the same from now on.
     pub fn is_idle(&self, now: Instant) -> bool {
         self.tat.is_none_or(|tat| tat.as_u64() <= now.as_nanos()) && self.spread <= now
     }
 
-    /// Governor's verdict on one request at `now`: the TAT after it, or the first instant at which it may leave.
+    /// Governor's verdict on one request at `now`: the TAT after it, or the first instant at which the request may
+    /// leave.
     fn decide(&self, now: Instant) -> Result<Nanos, Instant> {
         let limiter: RateLimiter<_, _, _, NoOpMiddleware<Nanos>> =
             RateLimiter::new(self.quota, Tat(Cell::new(self.tat)), GivenTime::default());
@@ -260,7 +263,7 @@ impl Gcra {
         }
     }
 
-    /// Whether there are no bursts.
+    /// Returns true if there are no bursts.
     fn is_even(&self) -> bool {
         self.quota.burst_size() == NonZeroU32::MIN
     }

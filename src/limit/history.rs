@@ -1,7 +1,7 @@
-//! When units were taken, coarser the longer ago: what a limit has to know that is added while requests leave.
+//! When units were taken, coarser with age: the past of a lane for a limit that is added while requests leave.
 //!
-//! An entry counts as if all of its units had been taken with its last one. It spans at most half of its age, so that a
-//! lane is known through months by less than a hundred entries. Whatever counts it errs on the safe side.
+//! An entry counts as if all of its units had been taken with its last one. An entry spans at most half of its age, so
+//! fewer than a hundred entries describe months of a lane. The error is always on the safe side.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::clock::Instant;
 /// When the units of one lane were taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpendHistory {
-    /// In order of time. Most keyed budgets are used once.
+    /// Entries in order of time. Most keyed budgets are used once.
     entries: SmallVec<[HistoryEntry; 1]>,
 }
 
-/// Units that were taken one after the other.
+/// Units taken one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HistoryEntry {
     first: Instant,
     pub(super) last: Instant,
     pub(super) units: u64,
-    /// The number of the first of them; of those of other lanes none is known.
+    /// Number of the first unit; unknown for units of other lanes.
     seq: Option<Seq>,
 }
 
@@ -33,13 +33,13 @@ const FINEST: Duration = Duration::from_millis(100);
 // === impl SpendHistory ===
 
 impl SpendHistory {
-    /// `cost` units, numbered from `seq`, are taken at `now`.
+    /// Records that `cost` units, numbered from `seq`, are taken at `now`.
     #[inline]
     pub(super) fn take(&mut self, now: Instant, seq: Seq, cost: Amount) {
         let units = u64::from(cost.get());
         match self.entries.last_mut() {
             Some(newest) if now < newest.first + FINEST => {
-                // Two threads may have read the clock in one order and come here in the other.
+                // Two threads may have read the clock in one order and arrived here in the other.
                 newest.last = newest.last.max(now);
                 newest.units += units;
                 newest.seq = newest.seq.or(Some(seq));
@@ -53,7 +53,7 @@ impl SpendHistory {
         self.coarsen(entry.last);
     }
 
-    /// `cost` units, numbered from `seq`, that were taken are never sent.
+    /// Removes `cost` taken units, numbered from `seq`, that are never sent.
     pub(super) fn return_unused(&mut self, seq: Seq, cost: Amount) {
         let theirs = |entry: &HistoryEntry| entry.seq.is_some_and(|first| first <= seq);
         if let Some(index) = self.entries.iter().rposition(theirs) {
@@ -65,12 +65,12 @@ impl SpendHistory {
         }
     }
 
-    /// As it is written down: from when to when how many were taken.
+    /// The form to persist: first instant, last instant and number of units of each entry.
     pub(super) fn record(&self) -> Vec<(Instant, Instant, u64)> {
         self.iter().map(|HistoryEntry { first, last, units, .. }| (first, last, units)).collect()
     }
 
-    /// As it was written down.
+    /// Restores a persisted record.
     pub(super) fn restored(record: &[(Instant, Instant, u64)]) -> Self {
         Self {
             entries: record
@@ -85,7 +85,7 @@ impl SpendHistory {
         self.entries.iter().copied()
     }
 
-    /// What `other` has taken `since` then was taken here as well.
+    /// Adds the units that `other` has taken since the instant `since`.
     pub(super) fn absorb(&mut self, other: &Self, since: Instant) {
         let entries = other.iter().filter(|entry| entry.last >= since);
         self.entries.extend(entries.map(|entry| HistoryEntry { seq: None, ..entry }));
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn months_of_requests_are_known_by_few_entries() {
         let mut history = SpendHistory::default();
-        // One in 10 s, for 60 days.
+        // A request every 10 s, for 60 days.
         let count = 60 * 24 * 360;
         (0..count).for_each(|n| history.take(at(n * 10_000), n, Amount::MIN));
         assert_eq!(history.iter().map(|entry| entry.units).sum::<u64>(), count);
@@ -147,8 +147,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of any time up to now, at least what was taken in it is known, and nothing that is more than half as long again
-        /// (and 100 ms) ago.
+        /// For any period up to now, the history knows at least the units taken in it. Units older than one and a half
+        /// times that period plus 100 ms are never included.
         #[test]
         fn no_unit_is_forgotten_and_few_seem_later_than_they_were(
             gaps in proptest::collection::vec(0u64..100_000, 1..300), per in 1u64..10_000_000,

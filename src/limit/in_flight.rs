@@ -1,4 +1,4 @@
-//! How many requests may be on their way at once, as it is written: `20`, or `auto`.
+//! Limit on requests in flight, as configured: `20` or `auto`.
 
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
@@ -7,16 +7,16 @@ use super::spec::{SpecError, parse_count};
 /// A limit on requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InFlightLimit {
-    /// This many.
+    /// A fixed number.
     Fixed(NonZeroU32),
-    /// As many as the API serves without a queue of its own that is worth mentioning, which its answers show.
+    /// A learned number: requests that the API serves without noticeable queueing, as its responses show.
     Auto,
 }
 
 // === impl InFlightLimit ===
 
 impl InFlightLimit {
-    /// How many there may be, if that is written.
+    /// The configured number, if it is fixed.
     pub fn fixed(self) -> Option<NonZeroU32> {
         match self {
             Self::Fixed(count) => Some(count),

@@ -10,31 +10,31 @@ use super::{
     unit::Unit,
 };
 
-/// Everything that one list of limits says.
+/// Everything that one list of limits contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The limits, all of which must hold.
+    /// Limits with rolling windows; all must hold.
     pub limits: Vec<LimitSpec>,
-    /// Those that a calendar renews; they must hold as well.
+    /// Limits that a calendar renews; all must hold as well.
     pub calendar: Vec<CalendarLimit>,
-    /// How many requests may be on their way at once.
+    /// Limit on requests in flight.
     pub in_flight: Option<InFlightLimit>,
 }
 
 // === impl Limits ===
 
 impl Limits {
-    /// How many requests may be on their way at once, if that is written.
+    /// The configured number of requests in flight, if it is fixed.
     pub fn fixed_in_flight(&self) -> Option<NonZeroU32> {
         self.in_flight.and_then(InFlightLimit::fixed)
     }
 
-    /// What these count, once for each limit.
+    /// Units that the limits count, once for each limit.
     pub fn units(&self) -> impl Iterator<Item = Unit> + Clone {
         self.limits.iter().map(|limit| limit.unit).chain(self.calendar.iter().map(|limit| limit.unit))
     }
 
-    /// A `cost`, or, if that takes none of all that these count, 1 of each.
+    /// Returns `cost`, or, if `cost` states none of the counted units, `cost` with 1 of each.
     pub fn counting(&self, cost: Cost) -> Cost {
         if self.units().any(|unit| cost.says(unit)) {
             cost
@@ -43,14 +43,14 @@ impl Limits {
         }
     }
 
-    /// The limit that never has room for a request of this `cost`, as a configuration writes it, if one has not.
+    /// The first limit, as configured, that never has room for a request of this `cost`.
     pub fn too_small_for(&self, cost: &Cost) -> Option<String> {
         let over = |unit, count| cost.of(unit).is_some_and(|amount| amount > count);
         let limit = self.limits.iter().find(|limit| over(limit.unit, limit.rate.count)).map(ToString::to_string);
         limit.or_else(|| self.calendar.iter().find(|limit| over(limit.unit, limit.count)).map(ToString::to_string))
     }
 
-    /// All limits as a configuration writes them, without `in-flight`.
+    /// All limits as configured, without `in-flight`.
     pub fn written(&self) -> Vec<String> {
         let limits = self.limits.iter().map(LimitSpec::to_string);
         limits.chain(self.calendar.iter().map(CalendarLimit::to_string)).collect()
@@ -74,7 +74,7 @@ impl FromStr for Limits {
                 }
                 None if CalendarLimit::is_meant(part) => limits.calendar.push(part.parse()?),
                 None => limits.limits.push(part.parse().map_err(|error| {
-                    // A comma that was to make a number readable: "90,000/min".
+                    // The comma may have been meant to make a number readable: "90,000/min".
                     let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
                     let whole = parts.peek().filter(|rest| is_number && has_thousands(rest));
                     whole.map_or(error, |rest| part_of_a_number(&format!("{part},{rest}")))
@@ -85,7 +85,7 @@ impl FromStr for Limits {
     }
 }
 
-/// Whether a text begins with three digits and no more.
+/// Returns true if the text begins with exactly three digits.
 fn has_thousands(text: &str) -> bool {
     text.bytes().take_while(u8::is_ascii_digit).count() == 3
 }

@@ -1,9 +1,9 @@
-//! How much longer than usual a request may take to the API before the window's promise would break.
+//! Margin for requests that take longer than usual to reach the API, so that the window's promise still holds.
 //!
-//! Nobody can measure the way alone, only the time to the answer. Its spread (longest less shortest) is an upper bound of
-//! what the way adds, and so the margin follows it; but a slow API spreads its answers as well, so that what is learned
-//! this way is capped at 4% of the window. Beyond that only the API itself convinces us, by refusing a request although
-//! the window was kept.
+//! Only the time to the response is measurable, not the time to the API. The spread of response times (longest less
+//! shortest) bounds the jitter on the way, so the margin follows it. A slow API spreads its responses too, so the
+//! learned margin is capped at 4% of the window. Only a refusal by the API, although the window was kept, raises it
+//! further.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Instant, nanos};
 
-/// How wide the margin for jitter on the way to the API is.
+/// Width of the margin for jitter on the way to the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MarginSpec {
-    /// Start small, learn from the spread of the time to answer and from refusals.
+    /// Start small, then learn from the spread of response times and from refusals.
     #[default]
     Auto,
-    /// Always this much.
+    /// A fixed margin.
     Fixed(Duration),
 }
 
@@ -25,12 +25,12 @@ pub enum MarginSpec {
 #[derive(Clone, Debug)]
 pub struct Margin {
     spec: MarginSpec,
-    /// Times to answer of the running epoch and of the one before.
+    /// Response times of the running epoch and of the one before.
     epochs: [MarginEpoch; 2],
-    /// What refusals have taught, as it was when the last of them was believed.
+    /// Margin learned from refusals, as of the last refusal that counted.
     floor: Duration,
     floor_since: Instant,
-    /// When the pause began that may not be over, and what the floor was before: if the pause outlasts a window, it taught nothing.
+    /// Start of the pause that may still last, and the floor before it: a pause that outlasts a window teaches nothing.
     pause: Option<(Instant, Duration)>,
 }
 
@@ -42,13 +42,13 @@ struct MarginEpoch {
     longest: Duration,
 }
 
-/// How long times to answer are remembered: between one and two epochs.
+/// Length of an epoch. Response times are remembered for one to two epochs.
 const EPOCH: Duration = Duration::from_secs(30);
-/// Before this many answers the spread says nothing.
+/// With fewer responses than this the spread is unknown.
 const SAMPLES: u32 = 8;
-/// The margin to begin with, unless 2% of the window is less.
+/// Initial margin, unless 2% of the window is less.
 const INITIAL: Duration = Duration::from_millis(10);
-/// Half of what refusals have taught is forgotten after each of these without another.
+/// Half of the margin learned from refusals is forgotten after each such time without another refusal.
 const HALF_LIFE: Duration = Duration::from_secs(600);
 
 /// A margin as it is stored. Durations are in nanoseconds.
@@ -56,26 +56,26 @@ const HALF_LIFE: Duration = Duration::from_secs(600);
 pub struct MarginRecord {
     floor: u64,
     floor_since: Instant,
-    /// Since when, how many, the shortest and the longest.
+    /// Start, samples, shortest and longest time of each epoch.
     epochs: Vec<(Instant, u32, u64, u64)>,
 }
 
 // === impl Margin ===
 
 impl Margin {
-    /// A margin that knows nothing yet.
+    /// A margin that has learned nothing yet.
     pub fn new(spec: MarginSpec) -> Self {
         Self { spec, epochs: [MarginEpoch::NONE; 2], floor: Duration::ZERO, floor_since: Instant::START, pause: None }
     }
 
-    /// As it is written down.
+    /// The form to persist.
     pub fn record(&self) -> MarginRecord {
         let told = self.epochs.iter().filter(|epoch| epoch.samples > 0);
         let epochs = told.map(|epoch| (epoch.since, epoch.samples, nanos(epoch.shortest), nanos(epoch.longest)));
         MarginRecord { floor: nanos(self.floor), floor_since: self.floor_since, epochs: epochs.collect() }
     }
 
-    /// As it was written down.
+    /// Restores a persisted record.
     pub fn restored(spec: MarginSpec, record: &MarginRecord) -> Self {
         let mut epochs = [MarginEpoch::NONE; 2];
         for (epoch, &(since, samples, shortest, longest)) in epochs.iter_mut().zip(&record.epochs) {
@@ -85,7 +85,7 @@ impl Margin {
         Self { spec, epochs, floor: Duration::from_nanos(record.floor), floor_since: record.floor_since, pause: None }
     }
 
-    /// Another specification from here on; what was learned is kept.
+    /// Changes the specification from here on; the learned margin is retained.
     pub fn respecify(&mut self, spec: MarginSpec) {
         self.spec = spec;
     }
@@ -104,7 +104,7 @@ impl Margin {
         }
     }
 
-    /// An answer came `took` after its request was sent.
+    /// Records that a response came `took` after its request was sent.
     pub fn observe(&mut self, now: Instant, took: Duration) {
         if now.since(self.epochs[0].since) >= EPOCH {
             self.epochs = [MarginEpoch { since: now, ..MarginEpoch::NONE }, self.epochs[0]];
@@ -118,37 +118,37 @@ impl Margin {
         }
     }
 
-    /// The API refused a request that was sent at `sent`, although the window (the shortest being `per`) was kept. If it
-    /// `tries` whether a pause is over, after a whole window without requests, then no margin would have helped.
+    /// Records that the API refused a request sent at `sent`, although the window (the shortest being `per`) was kept.
+    /// If the request is a probe (`tries`) after a whole window without requests, no margin would have helped.
     pub fn refused(&mut self, now: Instant, sent: Instant, per: Duration, tries: bool) {
         match self.pause {
             Some((since, before)) if tries && sent.since(since) > per => {
                 self.floor = before;
                 return;
             }
-            // It was under way when the pause began, or tries too soon to tell.
+            // The request was in flight when the pause began, or probes too soon to tell.
             Some((since, _)) if tries || sent < since => {}
             _ => self.pause = Some((now, self.floor)),
         }
-        // Requests that were under way before the last lesson tell nothing about the margin since.
+        // Requests sent before the last lesson reveal nothing about the margin since.
         if self.spec == MarginSpec::Auto && (sent >= self.floor_since || self.floor.is_zero()) {
             self.floor = (self.of(per) * 2).max(Duration::from_millis(2)).min(per / 4);
             self.floor_since = now;
         }
     }
 
-    /// The API served a request that was sent at `sent`: a pause that began before is over, and what was learned when it began
-    /// is true.
+    /// Records that the API served a request sent at `sent`: a pause that began before is over, and its lesson is
+    /// confirmed.
     pub fn served(&mut self, sent: Instant) {
         self.pause.take_if(|(since, _)| *since <= sent);
     }
 
-    /// The shortest time to an answer that is remembered, if any is.
+    /// The shortest remembered response time, if any.
     pub fn shortest(&self) -> Option<Duration> {
         self.epochs.iter().filter(|epoch| epoch.samples > 0).map(|epoch| epoch.shortest).min()
     }
 
-    /// The longest time to an answer that is remembered, if any is.
+    /// The longest remembered response time, if any.
     pub fn longest(&self) -> Option<Duration> {
         self.epochs.iter().filter(|epoch| epoch.samples > 0).map(|epoch| epoch.longest).max()
     }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(margin.of(SECOND), ms(7));
     }
 
-    /// An API that pauses for longer than a window refuses whatever tries, though nothing else was sent in a window.
+    /// An API that pauses for longer than a window refuses every probe, though nothing else was sent in a window.
     #[test]
     fn what_a_pause_refuses_teaches_nothing_once_it_has_outlasted_a_window() {
         let mut margin = Margin::new(MarginSpec::Auto);
@@ -251,7 +251,7 @@ mod tests {
         margin.served(at(1995));
         assert!(margin.pause.is_some(), "it was under way when the pause began");
         margin.served(at(3000));
-        // A pause of which the margin is not told, as it began with something else.
+        // The margin is not told of a pause that began for another reason.
         margin.refused(at(100_000), at(99_990), SECOND, true);
         margin.refused(at(102_000), at(101_990), SECOND, true);
         assert_eq!(margin.of(SECOND), learned);

@@ -9,29 +9,29 @@ pub(super) use self::suggest::{hint as suggest, suggest_in_flight, suggest_same}
 use super::Unit;
 use crate::clock;
 
-/// At most `count` per `per`.
+/// A rate of at most `count` units per `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// How many cost units fit into one window.
+    /// Cost units per window.
     pub count: NonZeroU32,
-    /// The length of the window.
+    /// Length of the window.
     pub per: Duration,
 }
 
-/// One limit as it is written.
+/// A single limit as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitSpec {
-    /// What it counts.
+    /// Unit that the limit counts.
     pub unit: Unit,
     /// The rate that must never be exceeded, in any window.
     pub rate: Rate,
-    /// How many may leave back to back after a pause, if that was said; see [`settle`].
+    /// Configured number of units that may leave back to back after a pause; [`settle`] fills in `None`.
     pub burst: Option<NonZeroU32>,
-    /// Count each request until its answer's head plus the window: holds for any jitter on the way.
+    /// Counts each request until its response's head plus the window: holds for any jitter on the way.
     pub strict: bool,
 }
 
-/// What is wrong with a limit, or a cost, and what to write instead.
+/// An invalid limit or cost, with a hint on how to write it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found:?}")]
 pub struct SpecError {
@@ -40,7 +40,7 @@ pub struct SpecError {
     hint: String,
 }
 
-/// The units a window may be given in, the first of each row being the one we print.
+/// Units of a window's length. Printed limits use the first name of each row.
 const UNITS: &[(&[&str], Duration)] = &[
     (&["ms", "millisecond", "milliseconds"], Duration::from_millis(1)),
     (&["s", "sec", "secs", "second", "seconds"], Duration::from_secs(1)),
@@ -48,11 +48,11 @@ const UNITS: &[(&[&str], Duration)] = &[
     (&["h", "hr", "hour", "hours"], Duration::from_secs(3600)),
     (&["d", "day", "days"], Duration::from_secs(86_400)),
     (&["week", "w", "weeks"], Duration::from_secs(7 * 86_400)),
-    // A rolling month is as long as the longest one, to be safe however the API counts.
+    // A rolling month is as long as the longest month, to be safe however the API counts.
     (&["month", "months"], Duration::from_secs(31 * 86_400)),
 ];
 
-/// How long windows may be.
+/// Allowed lengths of windows.
 const LENGTHS: &str = "windows reach from nanoseconds per request to ten years";
 
 // === impl Rate ===
@@ -68,8 +68,8 @@ impl Rate {
         f64::from(self.count.get()) / self.per.as_secs_f64()
     }
 
-    /// What a bucket of `burst` units that is filled at this rate certainly allows: as many in any window as long as it takes
-    /// to fill it, in whole milliseconds. `None` if that is too long.
+    /// The rate that a bucket of `burst` units, filled at this rate, guarantees: `burst` units in any window as long as
+    /// filling takes, in whole milliseconds. `None` if that window is too long.
     fn with_room_for(self, burst: NonZeroU32) -> Option<Self> {
         if burst <= self.count {
             return Some(self);
@@ -99,7 +99,7 @@ impl Rate {
 impl FromStr for Rate {
     type Err = SpecError;
 
-    /// A rate of requests, and nothing else.
+    /// Parses a rate of requests; other units are refused.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let text = text.trim();
         let (unit, rate) = split_unit(text)?;
@@ -120,13 +120,13 @@ impl fmt::Display for Rate {
 // === impl LimitSpec ===
 
 impl LimitSpec {
-    /// How many may leave back to back after a pause; 1 is even spacing.
+    /// Units that may leave back to back after a pause; 1 is even spacing.
     pub fn burst(&self) -> NonZeroU32 {
         self.burst.unwrap_or(NonZeroU32::MIN)
     }
 
-    /// Whether its burst is the one that [`settle`] gives to amounts, so that time is made up for that is lost where one
-    /// does not fit.
+    /// Returns true if the burst is the one that [`settle`] gives to amounts. Such a burst makes up for time lost while
+    /// an amount does not fit.
     pub fn has_slack(&self) -> bool {
         self.unit != Unit::REQUESTS && self.burst == Some(slack(self.rate))
     }
@@ -136,14 +136,14 @@ fn slack(rate: Rate) -> NonZeroU32 {
     NonZeroU32::new(rate.count.get() / 10).unwrap_or(NonZeroU32::MIN)
 }
 
-/// Fills in the bursts that were left open, for limits that hold together.
+/// Fills in missing bursts, for limits that hold together.
 ///
-/// Of each unit the shortest window sets the pace, evenly. Longer windows beside it, and all beyond an hour, are
-/// allowances that may be used as fast as the rest allows: spaced evenly, `100000/month` beside `500/min` would be one
+/// For each unit the shortest window sets the pace, evenly. Longer windows, and all beyond an hour, are quotas that
+/// requests may use as fast as the other limits allow. Evenly spaced, `100000/month` would reduce `500/min` to one
 /// request in 27 s.
 ///
-/// Amounts of other units than requests differ, and do not always fit into what is left of a window. Time that is lost
-/// by that is made up for by a burst of a tenth.
+/// Amounts of other units than requests differ, and do not always fit into the rest of a window. A burst of a tenth
+/// makes up for the time lost by that.
 pub fn settle(limits: &mut [LimitSpec]) {
     let windows: Vec<(Unit, Duration)> = limits.iter().map(|limit| (limit.unit, limit.rate.per)).collect();
     for limit in limits {
@@ -158,7 +158,7 @@ pub fn settle(limits: &mut [LimitSpec]) {
     }
 }
 
-/// Windows up to this are a pace if nothing shorter is.
+/// Longest window that sets a pace if no shorter window does.
 pub const LONGEST_PACE: Duration = Duration::from_secs(3600);
 
 impl From<Rate> for LimitSpec {
@@ -176,7 +176,7 @@ impl FromStr for LimitSpec {
         let rate = closed_up(&rate);
         let mut words = rate.split_whitespace();
         let mut spec: Self = read_rate(words.next().unwrap_or_default())
-            // Blame the whole limit, not its first word: people write "500 a min".
+            // Blame the whole limit instead of its first word: people write "500 a min".
             .map_err(|hint| SpecError::new(text, hint.unwrap_or_else(|| suggest(text))))?
             .into();
         spec.unit = unit;
@@ -224,13 +224,13 @@ impl SpecError {
         Self { expected: "a cost", ..Self::new(found, hint) }
     }
 
-    /// What to write instead.
+    /// Suggests what to write instead.
     pub fn hint(&self) -> &str {
         &self.hint
     }
 }
 
-/// `90000 input-tokens/min burst 5` counts `input-tokens`, and is otherwise written like `90000/min burst 5`.
+/// Splits off the unit: `90000 input-tokens/min burst 5` is `input-tokens` and `90000/min burst 5`.
 pub(super) fn split_unit(text: &str) -> Result<(Unit, Cow<'_, str>), SpecError> {
     let split = text.split_once('/').and_then(|(before, after)| {
         let (count, unit) = before.trim().split_once(char::is_whitespace)?;
@@ -246,7 +246,7 @@ pub(super) fn split_unit(text: &str) -> Result<(Unit, Cow<'_, str>), SpecError> 
     }
 }
 
-/// `500/min`; or what to write instead, where it is clear what is wrong with it.
+/// Parses `500/min`. The error suggests what to write instead, if the mistake is clear.
 fn read_rate(text: &str) -> Result<Rate, Option<String>> {
     let (count, per) = text.split_once('/').ok_or(None)?;
     let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
@@ -259,7 +259,7 @@ fn read_rate(text: &str) -> Result<Rate, Option<String>> {
     if rate.is_possible() { Ok(rate) } else { Err(Some(LENGTHS.into())) }
 }
 
-/// `600 / 15 min` without the spaces within the rate.
+/// Removes the spaces within the rate of a text such as `600 / 15 min`.
 fn closed_up(rate: &str) -> String {
     let Some((count, rest)) = rate.split_once('/') else { return rate.to_owned() };
     let rest = rest.trim_start();
@@ -281,13 +281,13 @@ pub(super) fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     }
 }
 
-/// `min`, `120s`, `15 min`: an optional count and a unit.
+/// Parses `min`, `120s` or `15 min`: an optional count and a unit.
 fn parse_window(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = text.split_at(digits);
     let count: u32 = if count.is_empty() { 1 } else { count.parse().ok()? };
     let unit = unit.trim();
-    // A minute to some, and a month to others.
+    // `M` may mean a minute or a month.
     if unit == "M" {
         return None;
     }
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(list.to_string(), "10/s burst 3, 500/min strict, in-flight 20");
     }
 
-    /// A bucket of 20 that is filled at 10/s has 20 for any 2 s, and is full again after them.
+    /// A bucket of 20 that is filled at 10/s allows 20 in any 2 s, and is full again after 2 s.
     #[test]
     fn a_burst_of_more_than_the_window_allows_is_a_bucket_and_holds_for_a_longer_window() {
         for (text, understood) in [

@@ -1,30 +1,30 @@
-//! What limits count: requests, or something else that an API sells, such as tokens or points, by its name.
+//! Units that limits count: requests, or anything else that an API sells by name, such as tokens or points.
 
 use std::fmt;
 
 use parking_lot::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// What a limit counts. Units of the same name are the same, in whichever rule they are written.
+/// A unit that a limit counts. Units with equal names are equal, in whichever rule they occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit(u8);
 
-/// The names that configurations have given, by their numbers from 1 on. They are few, and none is ever forgotten: what
-/// waits under an old configuration keeps its units under a new one.
+/// Names from configurations, numbered from 1 on. Names are few and never removed: requests waiting under an old
+/// configuration keep their units under a new one.
 static NAMES: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
 
-/// What people call requests. nginx writes `10r/s`.
+/// Names for requests. nginx writes `10r/s`.
 const REQUESTS: [&str; 7] = ["requests", "request", "reqs", "req", "r", "calls", "call"];
-/// As long as a name may be.
+/// Maximum length of a name, in bytes.
 const LONGEST: usize = 32;
 
 // === impl Unit ===
 
 impl Unit {
-    /// Each request is one of these.
+    /// The unit that counts each request as 1.
     pub const REQUESTS: Self = Self(0);
 
-    /// The unit that a configuration calls `name`, or what is wrong with the name.
+    /// Returns the unit that a configuration calls `name`, or the reason why the name is invalid.
     pub fn named(name: &str) -> Result<Self, String> {
         if let Some(known) = Self::known(name) {
             return Ok(known);
@@ -45,7 +45,7 @@ impl Unit {
         Ok(Self::numbered(names.len() - 1))
     }
 
-    /// The unit called `name`, if any configuration has named it.
+    /// Returns the unit called `name`, if any configuration has named it.
     pub fn known(name: &str) -> Option<Self> {
         if Self::is_of_requests(name) {
             return Some(Self::REQUESTS);
@@ -53,18 +53,18 @@ impl Unit {
         NAMES.read().iter().position(|known| *known == name).map(Self::numbered)
     }
 
-    /// Whether requests are called so.
+    /// Returns true if `name` means requests.
     pub(super) fn is_of_requests(name: &str) -> bool {
         REQUESTS.contains(&name)
     }
 
-    /// Whether a unit may be called so: as RFC 9651 §3.1.2 writes keys, since `Andante-Cost` names them.
+    /// Returns true if `name` may name a unit: as RFC 9651 §3.1.2 writes keys, since `Andante-Cost` names units.
     pub(super) fn is_name(name: &str) -> bool {
         let plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
         plain && name.len() <= LONGEST && name.starts_with(|first: char| first.is_ascii_lowercase())
     }
 
-    /// What it is called.
+    /// Name of the unit.
     pub fn name(self) -> &'static str {
         match self.0.checked_sub(1) {
             None => "requests",

@@ -1,24 +1,24 @@
-//! Requests under way of which only the answers tell what they take.
+//! In-flight requests whose usage only their responses report.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{Amount, Charge, Seq, Unit, UsualAmount};
 use crate::clock::Instant;
 
-/// Those that draw on one budget.
+/// In-flight requests with pending usage on one budget.
 #[derive(Debug, Default)]
 pub struct Untold {
-    /// Mostly none: a boxed slice is a word smaller than a vector, and each keyed budget has one.
+    /// Usually empty: a boxed slice is a word smaller than a vector, and each keyed budget has one.
     groups: Box<[Group]>,
 }
 
-/// Those of which nobody knows how much of one unit they take, and of which the same is usual.
+/// Requests with pending usage of one unit that have one usage estimate.
 #[derive(Debug)]
 struct Group {
     unit: Unit,
-    /// The narrower rule the requests of which say what is usual of it; those of all do if it has none.
+    /// Rule of the sub-limit whose requests supply the usage estimate; `None` if all requests do.
     rule: Option<Arc<str>>,
-    /// In the order in which they have left.
+    /// Requests in the order in which they left.
     requests: VecDeque<Request>,
 }
 
@@ -32,10 +32,10 @@ struct Request {
 // === impl Untold ===
 
 impl Untold {
-    /// One leaves at `now`, for which `charge` was taken. What is reserved of a unit is what is usual of the rule that `rule_of` says,
-    /// or of all.
+    /// Records that a request leaves at `now` with `charge`. The reservation of a unit follows the usage estimate of
+    /// the rule that `rule_of` returns, or of all requests.
     pub fn leaves(&mut self, charge: &Charge, now: Instant, rule_of: impl Fn(Unit) -> Option<Arc<str>>) {
-        // Mostly nothing is.
+        // Most requests have no pending usage.
         if !charge.cost.is_open() {
             return;
         }
@@ -46,17 +46,17 @@ impl Untold {
         }
     }
 
-    /// Whether there never was one.
+    /// Returns true if no request with pending usage was ever recorded.
     pub fn is_blank(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// When this one has left, if nobody knows yet what it has taken of `unit`.
+    /// When this request left, if its usage of `unit` is still pending.
     pub fn left(&self, seq: Seq, unit: Unit) -> Option<Instant> {
         self.of_unit(unit).find_map(|group| Some(group.requests[group.place(seq)?].left))
     }
 
-    /// It is known what this one has taken of `unit`.
+    /// Records that the request's usage of `unit` is known.
     pub fn told(&mut self, seq: Seq, unit: Unit) {
         for group in self.groups.iter_mut().filter(|group| group.unit == unit) {
             if let Some(place) = group.place(seq) {
@@ -65,18 +65,18 @@ impl Untold {
         }
     }
 
-    /// This one has ended. Of what its answer has not told nobody will ever know it.
+    /// Records that the request has ended. Usage that its response did not report stays unknown.
     pub fn ended(&mut self, charge: &Charge) {
         charge.cost.reserved().for_each(|unit| self.told(charge.seq, unit));
     }
 
-    /// How many there are of which nobody knows how much of `unit` they take.
+    /// Number of requests with pending usage of `unit`.
     pub fn count(&self, unit: Unit) -> usize {
         self.of_unit(unit).map(|group| group.requests.len()).sum()
     }
 
-    /// By how much less of `unit` counts for them at `now` than they are likely to take, in a window in which what has been sent counts
-    /// for so long. What requests of a rule took lately is `usual` of it.
+    /// Units of `unit` that in-flight requests are likely to take at `now` beyond their reservations. Sent requests
+    /// count for `window` in the limit. `usual` returns a rule's usage estimate.
     pub fn lack<'a>(
         &self,
         unit: Unit,
@@ -89,7 +89,8 @@ impl Untold {
             let lasts = |request: &Request| now.since(request.left);
             let likely = usual.of_lasting(group.requests.iter().map(lasts));
             let lacks = group.requests.iter().zip(likely).map(|(request, likely)| {
-                // What lasts for longer than that will be used when all that counts now does not any more.
+                // A request that lasts longer than the window will use its units after all units counted now have left
+                // the window.
                 let likely = likely.filter(|_| lasts(request) < window).unwrap_or_default();
                 (likely - f64::from(request.reserved)).max(0.0)
             });
@@ -101,7 +102,7 @@ impl Untold {
     fn group(&mut self, unit: Unit, rule: Option<Arc<str>>) -> &mut Group {
         let known = self.groups.iter().position(|group| group.unit == unit && group.rule == rule);
         let at = known.unwrap_or_else(|| {
-            // Rules come and go.
+            // Rules change, so empty groups are removed.
             let mut groups = std::mem::take(&mut self.groups).into_vec();
             groups.retain(|group| !group.requests.is_empty());
             groups.push(Group { unit, rule, requests: VecDeque::new() });
@@ -139,7 +140,7 @@ mod tests {
         Charge { seq, cost: Cost::MIN.reserving(unit, reserved), scope: Scope::NONE }
     }
 
-    /// Ten answers of `least` lasted a second, and ten of `most` ten seconds.
+    /// An estimate from ten responses of `least` that lasted 1 s, and ten of `most` that lasted 10 s.
     fn usual(least: u32, most: u32) -> UsualAmount {
         let mut usual = UsualAmount::default();
         for (used, seconds) in [(least, 1), (most, 10)].repeat(10) {

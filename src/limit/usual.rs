@@ -1,49 +1,51 @@
-//! What requests usually take of a unit, where only their answers say it.
+//! Usage estimate: amounts that requests take of a unit that only their responses report.
 //!
-//! Where what takes much takes long, an answer that is still under way when most are over will say more than they did. So what
-//! one will take is the mean of those that lasted at least as long as it has up to now, which for one that leaves is the mean of
-//! all; and one that has lasted longer than any counts as the longest. What a single one may take beyond that is left out: by
-//! so much a window may be exceeded, however many are under way.
+//! Where larger amounts take longer, a response that outlasts most others will report more than they did. So the
+//! estimate for a request in flight is the mean of responses that lasted at least as long as the request has up to now.
+//! For a new request that is the mean of all; a request that outlasts every response counts as the longest. The excess
+//! of a single request over the mean is left out: a window may be exceeded by that much, however many requests are in
+//! flight.
 //!
-//! Where the time says nothing, and in a fleet, where none knows those of the others: several that are under way together seldom
-//! all take as much as the largest do. So, as an insurance has it, what is reserved for all of them is what they take in the mean,
-//! and more by the square root of how many they are (and by what the mean itself is uncertain, that of 64 answers: for many that is
-//! more). In a fleet the errors of its members add up by the root of how many they are, so that each leaves out the root of its part
-//! of what a single one may take.
+//! The duration does not help where it predicts nothing, and in a fleet, where no member knows the others' requests.
+//! But concurrent requests seldom all take as much as the largest do. As in insurance, their total reservation is their
+//! mean, plus an excess that grows with the square root of their number. The uncertainty of the mean itself, from 64
+//! responses, adds to the excess, and dominates for many requests. In a fleet the members' errors add up by the square
+//! root of their number. So each member leaves out a single request's excess times the square root of its share.
 
 use std::time::Duration;
 
 use super::Amount;
 
-/// What requests took of one unit lately, as their answers said.
+/// Usage of one unit that recent responses reported.
 #[derive(Clone, Debug, Default)]
 pub struct UsualAmount {
-    /// The last of them, in a ring, and how long each lasted, if that is known.
+    /// Ring of the latest amounts, each with the request's duration if known.
     used: Vec<(u32, Option<Duration>)>,
     next: usize,
-    /// So much was used in the mean, and so much, or less, by 95 of 100.
+    /// Mean of the amounts, and the amount that 95 of 100 requests do not exceed.
     mean: f64,
     most: u32,
-    /// From the shortest on, how long each lasted, and what those that lasted at least as long used in the mean.
+    /// Durations from the shortest on, each with the mean amount of responses that lasted at least as long.
     lasted: Vec<(Duration, f64)>,
 }
 
-/// How many answers are remembered.
+/// Number of responses that are remembered.
 const REMEMBERED: usize = 64;
-/// Of so few answers nothing is concluded: the shortest are there first.
+/// Fewer responses than this are no evidence: the shortest arrive first.
 const FEW: usize = 16;
-/// Before that, at least such a part of what the smallest window holds is reserved.
+/// While the estimate is a guess, at least `1 / GUESS` of the smallest window is reserved.
 const GUESS: u32 = 10;
-/// The quarter that lasted longest must have used so many times as much as all did in the mean: otherwise that is chance, or what
-/// they use does not grow with time, as the tokens of a prompt.
+/// The quarter that lasted longest must exceed the overall mean by this factor. Otherwise the difference is chance, or
+/// the usage does not grow with time, like a prompt's tokens.
 const GROWS: f64 = 4.0 / 3.0;
-/// What has lasted so many times as long as the longest is not being made any more: an answer that hangs takes no more than others.
+/// A response that outlasts the longest by this factor is no longer being generated: a hanging response takes no more
+/// than others.
 const HANGS: u32 = 3;
 
 // === impl UsualAmount ===
 
 impl UsualAmount {
-    /// A request has used so much, and lasted so long from when it left until its answer said that, if that is known.
+    /// Records a request's usage, and its duration from leaving until its response reported the usage, if known.
     pub fn remember(&mut self, used: u32, lasted: Option<Duration>) {
         put(&mut self.used, &mut self.next, (used, lasted));
         let mut sorted: Vec<_> = self.used.iter().map(|(used, _)| *used).collect();
@@ -61,27 +63,27 @@ impl UsualAmount {
         }
     }
 
-    /// Whether so few answers have told it that what is reserved is a guess.
+    /// Returns true if too few responses have reported usage, so that the reservation is a guess.
     pub fn is_guess(&self) -> bool {
         self.used.len() < FEW
     }
 
-    /// What a request takes in the mean.
+    /// Mean usage of a request, at least 1.
     pub fn mean(&self) -> f64 {
         self.mean.max(1.0)
     }
 
-    /// Whether what lasts longer clearly uses more.
+    /// Returns true if longer responses clearly use more.
     pub fn tells_by_time(&self) -> bool {
         let longest = self.lasted.get(self.lasted.len() * 3 / 4);
         self.lasted.len() >= FEW && longest.is_some_and(|(_, used)| *used >= self.mean * GROWS)
     }
 
-    /// What to reserve for one more beside so many `under_way`. The smallest limit of the unit is `least`; of one that is shared with
-    /// others of a fleet a `part` is due here.
+    /// Amount to reserve for one more request beside `under_way` others. `least` is the unit's smallest limit. For a
+    /// limit shared within a fleet, `part` is this member's share.
     pub fn reserve(&self, under_way: usize, part: Option<f64>, least: Option<Amount>) -> u32 {
         let beyond = (f64::from(self.most) - self.mean).max(0.0);
-        // The mean itself is known as well as so many answers tell it.
+        // The mean itself is only as certain as the number of responses allows.
         let answers = self.used.len().max(1) as f64;
         let spread = |count: f64| (count * (1.0 + count / answers)).sqrt();
         let before = under_way as f64;
@@ -93,8 +95,7 @@ impl UsualAmount {
         ((self.mean() + more).ceil() as u32).max(guess)
     }
 
-    /// What each of those under way will take that has lasted so long up to now, the first of them for longest; `None` of one that
-    /// hangs.
+    /// Expected usage of in-flight requests by their durations up to now, longest first; `None` for a hanging request.
     pub fn of_lasting(&self, lasting: impl Iterator<Item = Duration>) -> impl Iterator<Item = Option<f64>> {
         let mut longer = self.lasted.len();
         lasting.map(move |lasts| {
@@ -108,12 +109,12 @@ impl UsualAmount {
     }
 }
 
-/// Which of so many, from the least on, suffices for 95 of 100.
+/// Index of the 95th percentile among `count` ascending values.
 pub fn enough_for_most(count: usize) -> usize {
     (count * 95).div_ceil(100).saturating_sub(1)
 }
 
-/// Puts `value` into a ring of what is remembered.
+/// Puts `value` into a ring of `REMEMBERED` values.
 pub fn put<V>(ring: &mut Vec<V>, next: &mut usize, value: V) {
     match ring.get_mut(*next) {
         Some(place) => *place = value,
@@ -126,14 +127,14 @@ pub fn put<V>(ring: &mut Vec<V>, next: &mut usize, value: V) {
 mod tests {
     use super::*;
 
-    /// Answers of 1 to `most`.
+    /// An estimate from responses of 1 to `most`.
     fn of_up_to(most: u32) -> UsualAmount {
         let mut usual = UsualAmount::default();
         (1..=most).for_each(|used| usual.remember(used, None));
         usual
     }
 
-    /// As many of each amount, which lasted so many seconds.
+    /// An estimate from equally many responses of each amount, with their durations in seconds.
     fn of(amounts: &[(u32, u64)]) -> UsualAmount {
         let mut usual = UsualAmount::default();
         for (used, seconds) in amounts.repeat(60 / amounts.len()) {
@@ -142,7 +143,7 @@ mod tests {
         usual
     }
 
-    /// The mean of 1 to 60 is 30.5, and 57 of 60 are no more than 57.
+    /// The mean of 1 to 60 is 30.5, and 57 of 60 amounts are at most 57.
     #[test]
     fn several_together_reserve_their_mean_and_what_they_may_take_beyond_that_together_more_than_one() {
         let usual = of_up_to(60);
@@ -151,13 +152,13 @@ mod tests {
             let reserved = f64::from(usual.reserve(before, None, Amount::new(20_000)));
             all += reserved;
             let count = before as f64 + 1.0;
-            // The standard error of a sum of so many, where the mean is known of 60 others.
+            // The standard error of a sum of `count` amounts, with a mean known from 60 others.
             let due = count * 30.5 + (57.0 - 30.5) * ((count + count * count / 60.0).sqrt() - 1.0);
             assert!(all >= due && all <= due + count, "{all} for {count}, and {due} were due");
         }
     }
 
-    /// Of four that have a quarter each, each leaves out a half of what one alone would: √4 of such errors are one.
+    /// Each of four members with a quarter leaves out half of what one process would: √4 of such errors are one.
     #[test]
     fn the_errors_of_a_fleets_members_are_together_as_large_as_that_of_one_andante() {
         let usual = of_up_to(60);

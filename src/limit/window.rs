@@ -1,16 +1,16 @@
 //! The promise itself: never more than N in any window W, as the API counts.
 //!
-//! Spacing alone cannot keep it: requests sent apart arrive closer. So every limit remembers the requests of the last
-//! window, and the next may leave only when enough of them are certainly out of the window *at the API*. The API counts
-//! a request somewhere between its sending and its answer, and, if the way takes at most J longer than the shortest way,
-//! at most J after its sending. So "certainly out" is `W + min(sent + J, answered)`; for a strict limit, which believes
-//! in no J, it is `W + answered`.
+//! Spacing alone cannot keep the promise: requests sent apart arrive closer. So every limit remembers the requests of
+//! the last window. The next request may leave only when enough of them are certainly out of the window *at the API*.
+//! The API counts a request between its sending and its response. If the way takes at most J longer than the shortest
+//! way, the API counts it at most J after its sending. So "certainly out" is `W + min(sent + J, answered)`. A strict
+//! limit does not trust J: there "certainly out" is `W + answered`.
 //!
-//! Up to [`BUCKETS`] requests are kept one by one. Larger limits share buckets, each counted until its last request is
-//! out, which errs on the safe side and costs at most 1/[`BUCKETS`] of the allowance.
+//! Up to [`BUCKETS`] requests are recorded one by one. Larger limits share buckets, each counted until its last request
+//! is out. Buckets err on the safe side and cost at most 1/[`BUCKETS`] of the limit.
 //!
-//! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly the units that it is
-//! about. So a bucket's counters stay right however the lives of its requests overlap.
+//! Each unit is in exactly one state (held, unanswered, answered), and every event moves exactly its own units. So a
+//! bucket's counters stay right however the lives of its requests overlap.
 
 mod bucket;
 mod lingering;
@@ -27,7 +27,7 @@ pub(super) use self::{lingering::Lingering, record::WindowEntry};
 use super::{Amount, LimitSpec, Seq};
 use crate::clock::Instant;
 
-/// How many buckets a window is kept in at most: 10 KiB of memory for a limit in full use.
+/// Maximum number of buckets per window: 10 KiB of memory for a limit in full use.
 const BUCKETS: u32 = 256;
 
 /// The requests of the last window of one limit.
@@ -36,14 +36,14 @@ pub struct Window {
     count: u32,
     per: Duration,
     strict: bool,
-    /// In order of their first units. Units are numbered through the whole life of a lane.
+    /// Buckets in the order of their first units. Units are numbered through the whole life of a lane.
     buckets: VecDeque<UnitBucket>,
     /// Units that count at the moment: the sum over all buckets.
     used: u64,
     /// Units below this may have left the window already, while later events still name them. No bucket is widened over
     /// such units: their events would change other units' counters.
     left_below: Seq,
-    /// For a limit that is shared with other processes.
+    /// Present if the limit is shared with other processes.
     shared: Option<Box<Lingering>>,
 }
 
@@ -63,36 +63,36 @@ impl Window {
         }
     }
 
-    /// The first instant from which `cost` more fit, as far as is known now: [`Instant::FAR`] if that depends on
-    /// something that has no time yet, such as an answer under a strict limit.
+    /// The first instant from which `cost` more fit, as far as is known now. [`Instant::FAR`] if that depends on an
+    /// event without a known time, such as a response under a strict limit.
     pub fn earliest(&mut self, now: Instant, cost: Amount, margin: Duration) -> Instant {
         if self.used == 0 {
             return now;
         }
         self.forget(now, margin);
-        // What costs more than the whole limit fits an empty window.
+        // A request that costs more than the whole limit fits an empty window.
         match self.lacking(u64::from(cost.get())).min(self.used) {
             0 => now,
             lacking => self.freed(lacking, margin).max(now),
         }
     }
 
-    /// Whether `cost` more fit and leave more than `reserve`, even if nothing has left the window since it was last looked
-    /// at. A window that is shared is always looked at: what has left it is given back.
+    /// Returns true if `cost` more fit and leave more than `reserve`, even if no unit has left the window since the
+    /// last look. Always false for a shared window, which must be looked at: units that left it are given back.
     pub fn has_plenty(&self, cost: Amount, reserve: u32) -> bool {
         let taken = self.used + u64::from(cost.get()) + u64::from(reserve);
         self.shared.is_none() && taken < u64::from(self.count)
     }
 
-    /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time until
-    /// something comes back. Nothing that comes back is lost by that. The last unit was taken at `taken`.
+    /// When a request with `ahead` cost units before it leaves if the last `reserve` units are spread over the time
+    /// until the next unit is free. Spreading loses no units. The last unit was taken at `taken`.
     pub fn spread(&self, now: Instant, ahead: u64, reserve: u32, margin: Duration, taken: Instant) -> Instant {
         let left = self.count.saturating_sub(u32::try_from(self.used).unwrap_or(u32::MAX));
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
-        // What has not left yet may at any moment. Those behind it keep their distance to when it could have.
+        // A held request may leave at any moment. Later requests keep their distance to when it could have left.
         let since = if last.held > 0 { taken.max(last.last_sent) } else { last.last_sent };
         let back = match self.freed(1, margin) {
-            // What is not on its way yet comes back a window after it has left.
+            // A request that is not sent yet frees its units a window after it leaves.
             Instant::FAR => now + self.per,
             back => back,
         };
@@ -100,9 +100,9 @@ impl Window {
         since + back.since(since) / (left + 1) * place
     }
 
-    /// Counts `cost` units, numbered from `first`, as taken but not yet on their way. Units are numbered upwards.
+    /// Counts `cost` units, numbered from `first`, as taken but not yet sent. Units are numbered upwards.
     pub fn take(&mut self, first: Seq, cost: Amount) {
-        // What costs more than the whole limit has no more buckets than that.
+        // A request that costs more than the whole limit has at most [`BUCKETS`] buckets too.
         let per_bucket = self.per_bucket().max(cost.get().div_ceil(BUCKETS));
         let (mut first, mut left) = (first, cost.get());
         self.used += u64::from(left);
@@ -130,7 +130,7 @@ impl Window {
         }
     }
 
-    /// These units, held until now, left for the API at `at`.
+    /// Marks held units as sent to the API at `at`.
     pub fn sent(&mut self, first: Seq, cost: Amount, at: Instant) {
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.held, units);
@@ -139,8 +139,8 @@ impl Window {
         });
     }
 
-    /// These units, sent until now, are not on their way after all: they are held again. Says whether all of them count; what
-    /// has left the window does not, and may not be sent without being taken anew.
+    /// Marks sent units as held again because they were not sent after all. Returns true if all of them count. Units
+    /// that have left the window do not count, and must be taken again before they are sent.
     pub fn recall(&mut self, first: Seq, cost: Amount) -> bool {
         let mut held = 0;
         self.each(first, cost, |bucket, units| {
@@ -151,8 +151,8 @@ impl Window {
         held == cost.get()
     }
 
-    /// The API has answered these units at `at`: it cannot count them later than that. They left at `sent`, as is known
-    /// now.
+    /// Marks units as answered at `at`: the API cannot count them later than that. `sent` is the corrected time of
+    /// sending.
     pub fn answered(&mut self, first: Seq, cost: Amount, sent: Instant, at: Instant) {
         self.each(first, cost, |bucket, units| {
             lessen(&mut bucket.unanswered, units);
@@ -161,7 +161,7 @@ impl Window {
         });
     }
 
-    /// These units, held until now, will not be sent. Says whether all of them have counted until now.
+    /// Removes held units that will not be sent. Returns true if all of them have counted until now.
     pub fn return_unused(&mut self, first: Seq, cost: Amount) -> bool {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
@@ -174,11 +174,11 @@ impl Window {
         freed == cost.get()
     }
 
-    /// These units, answered, were not used after all, and do not count any more.
+    /// Removes answered units that turned out to be unused.
     pub fn refund(&mut self, first: Seq, cost: Amount) {
         let mut freed = 0;
         self.each(first, cost, |bucket, units| {
-            // What was forgotten since it was answered is not counted any more.
+            // Units forgotten since their response do not count any more.
             let units = units.min(bucket.used - bucket.held - bucket.unanswered);
             lessen(&mut bucket.used, units);
             freed += units;
@@ -187,13 +187,13 @@ impl Window {
         self.tidy(first, cost);
     }
 
-    /// So many units count no more.
+    /// Records that `units` fewer units count.
     fn freed_units(&mut self, units: u32) {
         self.used -= u64::from(units);
         self.shared.iter_mut().for_each(|lingering| lingering.give_back(units));
     }
 
-    /// Another rate from here on; what was sent already stays sent.
+    /// Changes the rate from here on; sent requests stay sent.
     pub fn retune(&mut self, limit: &LimitSpec) {
         (self.count, self.per, self.strict) = (limit.rate.count.get(), limit.rate.per, limit.strict);
     }
@@ -204,14 +204,14 @@ impl Window {
         match self.lacking(ahead + u64::from(cost.get())) {
             0 => from,
             lacking => {
-                // What is sent from here on leaves the window in its turn: the pattern repeats every window. What counts
-                // beyond the limit has no place in it.
+                // Requests sent from here on leave the window in their turn: the pattern repeats every window. Units
+                // beyond the limit are not part of the pattern.
                 let beyond = self.used.saturating_sub(self.count.into());
                 let lacking = lacking - beyond - 1;
                 let count = u64::from(self.count.max(1));
                 let (rounds, rest) = (lacking / count, lacking % count + 1);
                 let first = match self.freed(rest + beyond, margin) {
-                    // It takes the place of one that leaves from then on.
+                    // The request takes the place of a unit that is sent from then on.
                     _ if rest > self.used => from + self.per,
                     Instant::FAR => from + self.per,
                     at => at.max(from),
@@ -221,14 +221,14 @@ impl Window {
         }
     }
 
-    /// How many units count at `now`.
+    /// Units that count at `now`.
     pub fn used(&mut self, now: Instant, margin: Duration) -> u32 {
         self.forget(now, margin);
         u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
-    /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
-    /// later. Returns how many these are.
+    /// Forgets all units except held and unanswered ones, which count from now on as if they had left at `last` or
+    /// later. Returns the number of units that remain.
     pub fn forget_answered(&mut self, last: Instant) -> u32 {
         self.left_below = self.buckets.back().map_or(self.left_below, |last| last.end().max(self.left_below));
         self.buckets.retain_mut(|bucket| {
@@ -240,21 +240,22 @@ impl Window {
         u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
-    /// How many of `units` more do not fit at the moment.
+    /// Number of `units` more that do not fit at the moment.
     fn lacking(&self, units: u64) -> u64 {
         (self.used + units).saturating_sub(u64::from(self.count))
     }
 
-    /// When `units` of those that count now will have left the window.
+    /// When `units` of the units that count now will have left the window.
     fn freed(&self, units: u64, margin: Duration) -> Instant {
         let units = units.min(self.used);
         let (mut leaving, mut sum, mut latest) = (SmallVec::<[(Instant, u32); 8]>::new(), 0, Instant::START);
         for bucket in &self.buckets {
             match bucket.counted_by(self.strict, margin) {
-                // A request without an answer must not hold up those behind it: what is asked is when *enough* are out.
+                // A request without a response must not block later requests: the result is when *enough* units are
+                // out.
                 Instant::FAR => {}
-                // It cannot have been counted before those that we have. One behind it can: they stand in the order in which
-                // they were taken, and not in that in which they were sent.
+                // This bucket cannot be out before the buckets found so far. A later bucket can be: buckets are in the
+                // order of taking, not of sending.
                 _ if sum >= units && bucket.last_sent >= latest => {}
                 counted => {
                     leaving.push((counted, bucket.used));
@@ -272,7 +273,7 @@ impl Window {
         last.map_or(Instant::FAR, |(counted, _)| *counted + self.per)
     }
 
-    /// How many units share a bucket.
+    /// Units per bucket.
     fn per_bucket(&self) -> u32 {
         self.count.div_ceil(BUCKETS)
     }
@@ -293,7 +294,7 @@ impl Window {
             }
             self.buckets.pop_front();
         }
-        // A bucket without a time stands in front: those behind it leave the window nevertheless.
+        // The front bucket has no known time: buckets behind it leave the window nevertheless.
         if self.buckets.len() > 1
             && self.buckets.front().is_some_and(|front| front.counted_by(strict, margin) == Instant::FAR)
         {
@@ -312,8 +313,8 @@ impl Window {
         }
     }
 
-    /// Removes the buckets that these units, which were given back, have left empty, and joins those that are nearly so:
-    /// requests that are never sent leave nothing behind.
+    /// Removes buckets that returned units have left empty, and joins nearly empty ones: requests that are never sent
+    /// leave nothing behind.
     fn tidy(&mut self, first: Seq, cost: Amount) {
         let end = first + u64::from(cost.get());
         let mut at = self.buckets.partition_point(|bucket| bucket.end() <= first);
@@ -332,7 +333,7 @@ impl Window {
         }
     }
 
-    /// Whether the bucket at `at` may take in the next one.
+    /// Returns true if the bucket at `at` may take in the next one.
     fn may_join(&self, at: usize) -> bool {
         let (earlier, later) = (&self.buckets[at], &self.buckets[at + 1]);
         earlier.used + later.used <= self.per_bucket()
@@ -340,7 +341,7 @@ impl Window {
             && earlier.covers_up_to(later.end())
     }
 
-    /// Runs `change` on every bucket that holds some of these units, with how many. Units whose bucket has left the
+    /// Runs `change` on every bucket that holds some of these units, with their number. Units whose bucket has left the
     /// window are skipped.
     fn each(&mut self, first: Seq, cost: Amount, mut change: impl FnMut(&mut UnitBucket, u32)) {
         let end = first + u64::from(cost.get());
@@ -355,7 +356,7 @@ impl Window {
     }
 }
 
-/// Takes `units` off a counter that holds at least as many.
+/// Subtracts `units` from a counter that holds at least as many.
 fn lessen(counter: &mut u32, units: u32) {
     debug_assert!(*counter >= units, "{units} units leave a state that {counter} are in");
     *counter = counter.saturating_sub(units);

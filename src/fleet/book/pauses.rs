@@ -4,35 +4,35 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::fleet::words::{LONGEST_PAUSE, Micros, Pause, PauseCause};
 
-/// All pauses, and in which order they were told.
+/// All pauses, and the order in which they were reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PauseBook {
     pauses: BTreeMap<Arc<str>, PauseRow>,
-    /// The number of the last change.
+    /// Number of the last change.
     last: u64,
 }
 
 #[derive(Clone, Debug)]
 struct PauseRow {
-    /// Its end, by the store's time.
+    /// End of the pause, by the store's time.
     until: Micros,
     cause: PauseCause,
-    /// The number of its last change.
+    /// Number of the pause's last change.
     number: u64,
-    /// An operator has ended it.
+    /// An operator has ended the pause.
     ended: bool,
 }
 
-/// No more pauses than this are kept at once: further ones are not shared.
+/// Maximum number of pauses: further ones are not shared.
 const MOST: usize = 500;
 
 impl PauseBook {
-    /// The number of the last change.
+    /// Number of the last change.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    /// What has changed at `now` after the change `known`, the first change first.
+    /// Changes after number `known` that matter at `now`, the first change first.
     pub(super) fn since(&self, known: u64, now: Micros) -> Vec<Pause> {
         if known >= self.last {
             return Vec::new();
@@ -47,8 +47,8 @@ impl PauseBook {
         news.into_iter().map(pause).collect()
     }
 
-    /// A member tells of `pauses`: the longer of two holds. What is over is remembered for as long as a member may not have
-    /// called, which is the `lease`. Says whether others have to hear of it at once.
+    /// Applies `pauses` that a member reports: the longer of two holds. Ended pauses are remembered for one `lease`, by
+    /// when every member has called. Returns true if other members have to hear of them at once.
     pub(super) fn hear(&mut self, pauses: &[Pause], now: Micros, lease: Micros) -> bool {
         let mut urgent = false;
         if !pauses.is_empty() {
@@ -59,7 +59,8 @@ impl PauseBook {
             let runs = self.pauses.get(name).filter(|row| !row.ended && row.until > now);
             let longer = runs.is_none_or(|row| row.until < until);
             let until = if ended { until } else { runs.map_or(until, |row| row.until.max(until)) };
-            // What is not longer is news all the same: the store's time may lag, and others end earlier what they have heard.
+            // A pause that is not longer is news too: the store's time may lag, and others end earlier the pauses they
+            // heard of.
             let changes = !ended || runs.is_some();
             if changes && (self.pauses.len() < MOST || self.pauses.contains_key(name)) {
                 self.last += 1;

@@ -1,39 +1,39 @@
-//! The tokens of one pool, and what each member's fair share of them is.
+//! The tokens of one pool, and each member's fair share of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::fleet::words::{Entry, MemberId, Micros};
 
-/// One limit of one lane.
+/// A single limit of one lane.
 #[derive(Clone, Debug)]
 pub(super) struct TokenPool {
     pub(super) per: Micros,
-    /// What members hold.
+    /// Tokens that members hold.
     pub(super) lent: i64,
-    /// What members have reported to a store that had forgotten.
+    /// Tokens that members have reported to a store without state.
     claimed: i64,
-    /// Nothing is unknown any more.
+    /// All of the limit's tokens are accounted for.
     pub(super) open: bool,
-    /// What becomes free, and when.
+    /// Amounts that become free, with their times.
     withheld: VecDeque<(i64, Micros)>,
     pub(super) rows: BTreeMap<MemberId, PoolMember>,
-    /// How many members are configured with each limit, and the last one heard of.
+    /// Number of members configured with each limit, and the limit received last.
     limits: BTreeMap<u32, u32>,
     limit: u32,
-    /// The sum and the number of the demands of each size.
+    /// Sum and number of the demands of each size.
     demands: [(u64, u32); SIZES],
-    /// In how many members requests wait.
+    /// Number of members with waiting requests.
     pub(super) waiting: u32,
-    /// Who needs tokens, and who would use more than its share, by the time since.
+    /// Members that need tokens, and members that would use more than their share, each by the time since then.
     pub(super) hungry: BTreeSet<(Micros, MemberId)>,
     pub(super) more: BTreeSet<(Micros, MemberId)>,
-    /// When all members were last told that somebody wants what they have.
+    /// When all members were last told that a member wants tokens.
     pub(super) called: Option<Micros>,
-    /// What a member has said of it last.
+    /// Latest word of a member about the limit.
     pub(super) word: Box<str>,
 }
 
-/// What one member has to do with a pool.
+/// State of one member in a pool.
 #[derive(Clone, Debug)]
 pub(super) struct PoolMember {
     pub(super) holds: u32,
@@ -44,13 +44,13 @@ pub(super) struct PoolMember {
     limit: u32,
     pub(super) hungry: Option<Micros>,
     pub(super) more: Option<Micros>,
-    /// When it was told that its turn has come.
+    /// When the member was told that its turn has come.
     pub(super) hinted: Option<Micros>,
 }
 
-/// Demands are told apart by the power of the square root of two that is above them.
+/// Demands are classified by the next higher power of the square root of two.
 const SIZES: usize = 66;
-/// So many amounts are withheld apart from each other.
+/// Maximum number of separate withheld amounts.
 const AMOUNTS: usize = 8;
 
 impl TokenPool {
@@ -73,7 +73,7 @@ impl TokenPool {
         }
     }
 
-    /// Takes up what a member says; a claim is believed.
+    /// Applies a member's entry; a claim is believed.
     pub(super) fn hear(&mut self, member: MemberId, entry: &Entry, claims: bool) {
         self.limit = entry.limit;
         if !entry.word.is_empty() {
@@ -110,7 +110,7 @@ impl TokenPool {
         self.rows.insert(member, row);
     }
 
-    /// Takes `row` out of what is summed up.
+    /// Subtracts `row` from the sums.
     fn forget_of(&mut self, row: &PoolMember) {
         if let Some(members) = self.limits.get_mut(&row.limit) {
             *members -= 1;
@@ -148,12 +148,12 @@ impl TokenPool {
         self.withheld.retain(|(_, until)| *until > now);
     }
 
-    /// The limit of those that members are configured with which is the smallest.
+    /// The smallest limit that any member is configured with.
     pub(super) fn limit(&self) -> u32 {
         self.limits.keys().next().copied().unwrap_or(self.limit)
     }
 
-    /// How many tokens are known to exist.
+    /// Number of tokens known to exist.
     pub(super) fn supply(&self) -> i64 {
         let limit = i64::from(self.limit());
         if self.open { limit } else { self.claimed.min(limit) }
@@ -163,12 +163,12 @@ impl TokenPool {
         self.withheld.iter().map(|(units, _)| units).sum()
     }
 
-    /// How many tokens nobody has; fewer than none if the limit was lowered, or more was claimed.
+    /// Number of tokens in the pool; negative if the limit was lowered or too much was claimed.
     pub(super) fn free(&self) -> i64 {
         self.supply() - self.lent - self.withheld()
     }
 
-    /// Whether members want more than there is, all together.
+    /// Returns true if the members together want more than there is.
     pub(super) fn is_short(&self) -> bool {
         let wanted: u64 = self.demands.iter().map(|(sum, _)| sum).sum();
         i64::try_from(wanted).unwrap_or(i64::MAX) > self.supply()
@@ -178,8 +178,8 @@ impl TokenPool {
         self.rows.is_empty() && self.withheld.is_empty()
     }
 
-    /// What `member` may keep: who is first in line what its request lacks, should that be more than its fair share, and the
-    /// others their fair shares of the rest.
+    /// Number of tokens that `member` may keep. The head of the queue gets the tokens that its request lacks, if these
+    /// exceed its fair share. The others get their fair shares of the rest.
     pub(super) fn target(&self, member: MemberId) -> f64 {
         let head = self.hungry.first().map(|(_, head)| *head);
         match head.and_then(|head| Some((head, self.due(head)?))) {
@@ -188,7 +188,7 @@ impl TokenPool {
         }
     }
 
-    /// What the first in line has to hold for its next request, if that is more than an equal share.
+    /// Tokens that the head of the queue must hold for its next request, if more than an equal share.
     fn due(&self, head: MemberId) -> Option<f64> {
         let row = &self.rows[&head];
         let equal = (self.supply() - self.withheld()) as f64 / self.rows.len().max(1) as f64;
@@ -196,8 +196,8 @@ impl TokenPool {
         (due > equal && (row.need > 1 || row.holds < row.cost)).then_some(due)
     }
 
-    /// The fair share of `member`: those that want less than the equal share get that, and leave the rest to the others.
-    /// What is due to the `head` of the line comes first.
+    /// The fair share of `member`: members that want less than an equal share get their demand, and leave the rest to
+    /// the others. The `head` of the queue comes first with its due tokens.
     pub(super) fn fair(&self, member: MemberId, head: Option<(MemberId, f64)>) -> f64 {
         let mut supply = (self.supply() - self.withheld()) as f64;
         let mut demands = self.demands;
@@ -239,7 +239,7 @@ impl TokenPool {
     }
 }
 
-/// Which of the [`SIZES`] a demand has.
+/// Index of a demand's size among the [`SIZES`].
 fn size(demand: u32) -> usize {
     let power = 32 - demand.leading_zeros();
     let part = f64::from(demand) / 2f64.powi(power as i32);
@@ -250,7 +250,7 @@ fn size(demand: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// What is due to each of members that want so many tokens of 1,000.
+    /// Targets of members with these demands for 1,000 tokens.
     fn targets(demands: &[u32]) -> Vec<f64> {
         let mut pool = TokenPool::new(1_000_000);
         pool.open = true;
@@ -278,14 +278,14 @@ mod tests {
     fn who_wants_less_than_an_equal_part_has_that_and_the_others_have_equal_parts_of_the_rest() {
         assert_eq!(targets(&[500, 500, 500, 500]), [250.0; 4]);
         assert_eq!(targets(&[500, 500, 500, 100]), [300.0, 300.0, 300.0, 100.0]);
-        // 184 is less than 250, although it has the size of 256.
+        // 184 is less than 250, although it falls into the size up to 256.
         assert_eq!(targets(&[500, 500, 500, 184]), [272.0, 272.0, 272.0, 184.0]);
         assert_eq!(targets(&[500, 500, 200, 100]), [350.0, 350.0, 200.0, 100.0]);
-        // What nobody wants is everybody's.
+        // Tokens beyond all demands are divided equally.
         assert_eq!(targets(&[300, 300, 100, 100]), [350.0, 350.0, 150.0, 150.0]);
     }
 
-    /// Demands of one size are not told apart: some may be due less than they could have, and never more than there is.
+    /// Demands of one size are treated alike: some targets may be too small, but their sum never exceeds what there is.
     #[test]
     fn no_more_is_due_than_there_is() {
         for demands in

@@ -4,7 +4,7 @@ use crate::fleet::{CallAge, Terms};
 const S: Micros = 1_000_000;
 const LEASE: Micros = 10 * S;
 
-/// What a member says that wants nothing: `since` is how long its last call but this one was before it, if it was answered.
+/// A call of a member that wants nothing. `since` is the age of its last call at this one, if that was answered.
 fn call(member: u64, seq: u64, since: Option<Micros>) -> Sync {
     Sync {
         member: MemberId(member),
@@ -21,7 +21,7 @@ fn call(member: u64, seq: u64, since: Option<Micros>) -> Sync {
     }
 }
 
-/// How many members the store knows of, as it says.
+/// Number of members that the store reports.
 fn members(book: &mut Book, call: &Sync, wall: Micros) -> u32 {
     match book.sync(call, wall, "a").0 {
         Reply::Done { members, .. } => members,
@@ -29,8 +29,8 @@ fn members(book: &mut Book, call: &Sync, wall: Micros) -> u32 {
     }
 }
 
-/// The store does not know that six seconds have passed, as nobody says so; then its clock is set forward by a minute, and
-/// somebody says how long it was.
+/// No member confirms that six seconds have passed, so the store does not count them. Then its clock is set forward by
+/// a minute, and a member reports the true time.
 #[test]
 fn a_lease_is_not_shorter_because_the_stores_time_makes_up_for_a_lag() {
     let mut book = Book::declared_new("a", 0, LEASE, 3);

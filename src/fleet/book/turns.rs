@@ -1,17 +1,17 @@
-//! Who gets tokens of a pool, and who is told to come for them.
+//! Assigns the tokens of a pool to members, and tells members to come for them.
 
 use super::pool::TokenPool;
 use crate::fleet::words::{Entry, MemberId, Micros, PoolGrant, WakeUp};
 
-/// Who is told that its turn has come, or everybody that somebody wants tokens, is not told again before this.
+/// Minimum time between two hints to a member that its turn has come, or to all that a member wants tokens.
 const PATIENCE: Micros = 300_000;
-/// Up to so many tokens are shared out one by one.
+/// Up to this many tokens are shared out one by one.
 const FEW: f64 = 20.0;
-/// Among so many that want more than their share one is looked for to whom what there is is of use.
+/// Members above their share that are checked for one that can use the free tokens.
 const MANY: usize = 4;
 
 impl TokenPool {
-    /// Grants what is due to `member`, or puts it into the line.
+    /// Grants `member` its due tokens, or queues it.
     pub(super) fn serve(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<WakeUp>) -> PoolGrant {
         self.pass_over(member, now);
         let target = self.target(member);
@@ -31,7 +31,7 @@ impl TokenPool {
         }
     }
 
-    /// The first in line was told, and has not come: it stands in nobody's way.
+    /// Drops heads of the queue that were told and have not come, so that they block no other member.
     fn pass_over(&mut self, member: MemberId, now: Micros) {
         while let Some(&(since, head)) = self.hungry.first() {
             let row = self.rows.get_mut(&head).expect("who is hungry has a row");
@@ -57,7 +57,7 @@ impl TokenPool {
             if before.is_none() { share.max(entry.need.into()) } else { share }
         };
         let granted = i64::from(entry.want).min(self.free() - reserved).min(lacks).max(0);
-        // All or nothing: what does not suffice would lie idle until more comes.
+        // All or nothing: an insufficient grant would lie idle until more comes.
         let granted = if granted < entry.need.into() { 0 } else { granted };
         self.lent += granted;
         let row = self.rows.get_mut(&member).expect("it was heard of just now");
@@ -67,13 +67,13 @@ impl TokenPool {
     }
 
     fn queue(&mut self, member: MemberId, entry: &Entry, granted: u32, target: f64, now: Micros) {
-        // Who is first in line stays there for its fair share, and not for what is due to it because it is the first.
+        // The head of the queue stays there for its fair share, not for the extra tokens that it is due as the head.
         let first = self.hungry.first().is_some_and(|(_, head)| *head == member);
         let fair = if first { self.fair(member, None) } else { target };
         let row = self.rows.get_mut(&member).expect("it was heard of just now");
         let holds = f64::from(row.holds);
         let below = match f64::from(entry.need) {
-            // As near to the fair share as whole requests come.
+            // As near to the fair share as whole requests allow.
             need if need > 1.0 => holds + need / 2.0 <= fair,
             _ if fair < FEW => holds < fair - 1e-9,
             _ => holds <= fair - 1.0,
@@ -99,8 +99,8 @@ impl TokenPool {
         }
     }
 
-    /// Tells the first in line that there is enough for it; or one that wants more than its share, if nobody is in line; or
-    /// everybody that somebody is.
+    /// Tells the head of the queue that there is enough for it. With an empty queue, tells a member that wants more
+    /// than its share. Otherwise tells all members that one is queued.
     fn call(&mut self, member: MemberId, entry: &Entry, now: Micros, hints: &mut Vec<WakeUp>) {
         let free = self.free();
         let hint = |member| WakeUp::Pool { member, pool: entry.pool.clone() };

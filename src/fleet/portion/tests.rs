@@ -12,7 +12,7 @@ fn reported(rate: f64) -> Option<ReportedLimits> {
     Some(ReportedLimits { rate: Some(rate), word: Box::default() })
 }
 
-/// One that has begun at a second, as one of two, of an API that allows 10 a second.
+/// The portion of one of two members, begun at 1 s, of an API that allows 10 a second.
 fn begun() -> Portion {
     let mut portion = Portion::default();
     portion.count(2);
@@ -63,7 +63,7 @@ fn as_long_as_nobody_knows_how_many_there_are_all_of_it_is_used_until_the_store_
     assert_eq!(portion.part(), 0.25);
 }
 
-/// A part of .75 is known 1.1 s after one of .6: by 1.5 s after the first the others have heard of no more than .6.
+/// A part of 0.75 is known 1.1 s after one of 0.6: by 1.5 s after the first, the others have heard of at most 0.6.
 #[test]
 fn what_is_more_than_was_said_before_waits_anew() {
     let mut portion = begun();
@@ -76,7 +76,7 @@ fn what_is_more_than_was_said_before_waits_anew() {
         portion.part()
     });
     assert_eq!(parts, [0.5, 0.6, 0.6, 0.75]);
-    // What comes to less than what is waited for ends that.
+    // A later part that is smaller than a pending one replaces it.
     assert_eq!(demands(&mut portion, 3600, true), Some(PARTS));
     portion.heard(ms(3600), &given(9000.0));
     assert_eq!(demands(&mut portion, 4710, true), Some(PARTS));
@@ -94,7 +94,7 @@ fn who_is_not_held_up_wants_what_it_uses_and_a_quarter_more() {
     assert_eq!(demands(&mut portion, 1000, false), Some(5000), "an equal part, as long as nothing is known");
     portion.heard(ms(1002), &given(5000.0));
     (0..5).for_each(|at| portion.take(ms(1100 + at * 200), false, true));
-    // Six of ten in a second, and a quarter of that.
+    // Six of ten in a second, plus a quarter of that.
     assert_eq!(demands(&mut portion, 2000, false), Some(7500));
     assert_eq!(demands(&mut portion, 2000, false), None, "a call is under way");
     portion.heard(ms(2002), &given(7500.0));
@@ -104,7 +104,7 @@ fn who_is_not_held_up_wants_what_it_uses_and_a_quarter_more() {
     assert_eq!(demands(&mut portion, 4000, false), Some(2500), "half of an equal part is kept");
 }
 
-/// A thousand a day are one in 86.4 s: one request is an eighth of what ten would be, and not the day's whole limit.
+/// 1000/day is one in 86.4 s: one request counts as an eighth of ten slots, not as the whole quota.
 #[test]
 fn a_single_request_of_a_slow_limit_is_no_rate() {
     let mut portion = Portion::default();
@@ -115,13 +115,13 @@ fn a_single_request_of_a_slow_limit_is_no_rate() {
         portion.heard(ms(at), &given(10_000.0));
         said.iter().find(|entry| entry.ends.is_none()).map(|entry| entry.demand)
     };
-    // An equal part is 2,000 as long as nothing is known, and half of that is kept.
+    // An equal part is 2,000 while nothing is known, and half of that is retained.
     assert_eq!([1000, 2000, 3000].map(&mut demand), [Some(2000); 3]);
     assert_eq!(demand(11_000), Some(2000));
     assert_eq!(demand(12_000), None, "nobody has asked for ten seconds");
 }
 
-/// 30/min: one each 5 s is .4 of it, and a quarter more is .5; four or five are counted in 20 s.
+/// 30/min: one each 5 s is 0.4 of the rate, plus a quarter is 0.5; four or five are counted in 20 s.
 #[test]
 fn what_is_used_of_a_slow_limit_is_measured_over_ten_of_its_slots() {
     let mut portion = Portion::default();
@@ -134,7 +134,7 @@ fn what_is_used_of_a_slow_limit_is_measured_over_ten_of_its_slots() {
     }
 }
 
-/// All of a member are spoken of at multiples of 1.25 s.
+/// A member reports all portions at multiples of 1.25 s.
 #[test]
 fn what_began_at_two_instants_is_spoken_of_in_one_call() {
     let [early, late] = [1010, 1990].map(|begun| {
@@ -149,7 +149,7 @@ fn what_began_at_two_instants_is_spoken_of_in_one_call() {
     assert_eq!((early, late), (ms(3750), ms(3750)));
 }
 
-/// The store was not joined when it began, and the API's numbers were not believed when it was.
+/// The store was not joined when the portion began, and the API's numbers were not trusted when it was.
 #[test]
 fn what_is_reported_again_is_spoken_of() {
     let mut portion = begun();
@@ -170,7 +170,7 @@ fn who_waits_or_was_refused_wants_everything_although_nothing_has_left() {
     assert_eq!(demands(&mut portion, 1000, true), Some(PARTS));
     portion.heard(ms(1002), &given(1.0));
     assert_eq!(portion.part(), 0.125, "a part is half of an equal one at least");
-    // One that waits for longer than what is unused is kept for.
+    // Requests may wait for longer than the idle time: their part is retained.
     assert_eq!(demands(&mut portion, 13_000, true), Some(PARTS));
     portion.heard(ms(13_002), &given(2500.0));
     assert_eq!(demands(&mut portion, 14_100, false), None);
@@ -190,7 +190,7 @@ fn without_a_reply_the_part_stays_and_what_is_not_used_is_given_up() {
     portion.heard(ms(2002), &given(0.0));
     assert_eq!(portion.part(), 0.5, "a store that has forgotten says nothing for a while");
     assert_eq!(pools(&mut portion, 11_001, "api"), [pool("api", true)]);
-    // It is said until the store has replied.
+    // The end is reported until the store has replied.
     portion.unheard();
     assert!(portion.is_known());
     assert_eq!(pools(&mut portion, 11_500, "api"), [pool("api", true)]);
@@ -212,7 +212,7 @@ fn what_is_used_again_before_its_end_was_heard_has_not_ended() {
     assert_eq!(pools(&mut portion, 12_500, "api"), [pool("api", false)]);
 }
 
-/// Two lanes become one by a reload: the store is told that the pool of the one that is gone is given up.
+/// A reload merges two lanes: the store is told that the removed lane's pool is given up.
 #[test]
 fn who_goes_on_for_another_says_that_its_pool_is_given_up() {
     let (mut heir, mut gone) = (begun(), begun());
@@ -240,7 +240,7 @@ fn another_name_is_another_pool_and_a_lost_member_asks_anew() {
     assert_eq!(pools(&mut portion, 1300, "other"), [pool("other", false)]);
 }
 
-/// One that joins the others does not know how long the window is: they are to leave it its part all the same, and tell it.
+/// A joining member does not know the window's length yet: the others have to leave its part to it, and to inform it.
 #[test]
 fn what_is_not_known_yet_is_spoken_of_as_well() {
     let says = |waits, word: &str| {

@@ -1,27 +1,27 @@
-//! How many tokens a member would use.
+//! Tokens that a member would use.
 
 use super::{LARGE, Share};
 use crate::{clock::Instant, fleet::Stock};
 
-/// A member that is short of tokens tells of a demand that is so many times what it uses at most.
+/// Upper bound of a reported demand, as a multiple of the current use.
 const MOST_TIMES: f64 = 20.0;
-/// Where a worker has more answers in a window, how many wait at one instant says too little.
+/// With more responses than this in a window, the number of waiting requests at one instant is no good measure.
 const FEW_ANSWERS: u32 = 8;
 
 impl Share {
-    /// How much is due to this member; `None` before the store has said anything.
+    /// Units due to this member; `None` before the store has replied.
     pub fn due(&self) -> Option<f64> {
         (self.given.target > 0.0).then(|| self.given.target + f64::from(self.own))
     }
 
-    /// What a request takes as a rule, or more.
+    /// Upper estimate of a usual request's cost.
     pub fn usual(&self) -> u32 {
         self.usual
     }
 
-    /// How many tokens it would use. Workers that wait for their answers ask for no more than they get: what they would ask for
-    /// follows from how much of the time they wait for tokens. Where answers take long, that is no more than those that wait would
-    /// ask for beside the others: two workers whose answers take a whole window use two.
+    /// Number of tokens that the member would use. Workers that wait for responses ask for no more than they get, so
+    /// their demand follows from the part of time that they wait for tokens. With slow responses, the waiting requests
+    /// bound the demand: two workers whose responses take a whole window use two.
     pub(super) fn demand(&mut self, now: Instant, stock: Stock) -> u32 {
         if stock.backlog == 0 {
             self.strain.set(now, false);
@@ -33,18 +33,18 @@ impl Share {
         stock.used.saturating_add(stock.backlog).max(stock.lately).max(unstrained).min(self.given.limit)
     }
 
-    /// How many tokens it asks for beside those `held` although nothing waits for them yet, if it would use so many: half as many as
-    /// it has, since more would lie idle until it is time for them.
+    /// Tokens to request beyond those `held` although no request waits yet, for a `demand`. More than half of the held
+    /// ones would lie idle at first.
     pub(super) fn takes_on(&self, now: Instant, demand: u32, held: u32) -> u32 {
         if now < self.keeps_until() { demand.saturating_sub(held).min(held / 2) } else { 0 }
     }
 
-    /// Whether a request takes so much that what is kept for it until it fits would be missed elsewhere.
+    /// Returns true if the cost is so large that tokens saved up for it would be missed elsewhere.
     pub(super) fn is_large(&self, cost: u32) -> bool {
         cost > 1 && f64::from(cost) * LARGE > self.given.target
     }
 
-    /// What a member that uses a limit may keep at hand while nobody else wants it.
+    /// Tokens that a member may hold in reserve while no other member wants them.
     pub(super) fn spare(&self, demand: u32, most: u32) -> u32 {
         if demand == 0 || self.given.wanted || !self.known {
             return 0;

@@ -1,15 +1,15 @@
-//! What a member gives back to the store, for others that want it.
+//! Tokens that a member gives back to the store for other members.
 
 use super::{FEW, Share};
 use crate::{clock::Instant, fleet::Stock};
 
-/// What has come free is worth a call of its own once it is such a part of what is held.
+/// Free tokens are worth a call of their own from `1 / WORTH` of the held ones on.
 const WORTH: u32 = 32;
-/// Workers that wait for their answers ask again within such a part of a window: up to then what they have used is kept for them.
+/// Workers send their next request within `1 / PAUSE` of a window: until then their tokens are reserved for them.
 const PAUSE: u32 = 16;
 
 impl Share {
-    /// How many tokens it gives back, of which so many are free, if it would use `demand`.
+    /// Number of the `free` tokens to give back, for a member that would use `demand`.
     pub(super) fn gift(&self, now: Instant, stock: Stock, free: u32, demand: u32) -> u32 {
         if !self.given.wanted {
             return free.min(self.held.saturating_sub(stock.most));
@@ -24,17 +24,17 @@ impl Share {
         above.max(free.saturating_sub(stock.backlog.max(stock.cost).max(kept)))
     }
 
-    /// Whether as many as it may `give` are worth a call.
+    /// Returns true if `give` tokens are worth a call.
     pub(super) fn is_worth_a_call(&self, now: Instant, give: u32) -> bool {
         give > 0 && (give >= self.held / WORTH || self.refresh.is_due(now))
     }
 
-    /// Up to then it keeps what it would use, although nothing waits.
+    /// End of the time in which the member keeps the tokens that it would use, even if no request waits.
     pub(super) fn keeps_until(&self) -> Instant {
         self.used_at + self.per / PAUSE
     }
 
-    /// How many tokens are above the target, if others want them.
+    /// Tokens above the target, if other members want them.
     pub(super) fn surplus(&self, now: Instant) -> u32 {
         if !self.given.wanted {
             return 0;
@@ -50,7 +50,7 @@ impl Share {
         u32::from(few && (self.given.target < 1.0 || now >= self.rotate_at))
     }
 
-    /// What is held beyond the target of less than a token.
+    /// Held tokens beyond a small target, including fractions of a token.
     pub(super) fn part(&self) -> f64 {
         if self.given.target < FEW { (f64::from(self.held) - self.given.target).max(0.0) } else { 0.0 }
     }

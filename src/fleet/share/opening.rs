@@ -1,27 +1,27 @@
-//! When a store that is new, or has forgotten, begins to give out what it has.
+//! When a store that is new, or has lost its state, begins to give out tokens.
 
 use std::time::Duration;
 
 use super::Share;
 use crate::clock::Instant;
 
-/// How often a store is asked that should have begun to give out by now, and for how long: then others have what it had.
+/// How often, and for how long, a store is asked that should give out by now. Afterwards other members have the tokens.
 const OPENING: Duration = Duration::from_millis(250);
 const LATE: Duration = Duration::from_secs(5);
 
 impl Share {
-    /// When the store begins to give out of it, if it is new and nothing is held.
+    /// When the store begins to give out the limit's tokens, if the store is new and none are held.
     pub fn opens(&self) -> Option<Instant> {
         self.opens
     }
 
-    /// The store begins to give out of it then, or soon after: its time may have gone on more slowly.
+    /// Sets when the store begins to give out tokens. The store may open somewhat later, as its time may be slower.
     pub fn set_opens(&mut self, now: Instant, at: Instant) {
         let is_closed = at > now || self.opens.is_some() && now < at + LATE;
         self.opens = (self.held == 0 && is_closed).then_some(at.max(now));
     }
 
-    /// The store tells when others give any of what is not there, and not when it opens.
+    /// The store announces tokens that other members return, but not its own opening: so the member asks.
     pub(super) fn ask_when_open(&mut self, now: Instant) {
         if let Some(at) = self.opens {
             self.refresh.hasten(at.max(now + OPENING));

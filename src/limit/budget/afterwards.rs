@@ -1,4 +1,4 @@
-//! Limits that are known to hold from an instant on: people change limits for a while, and say for how long.
+//! Limits that are known to change at an instant: people change limits for a while, and say for how long.
 
 use std::time::Duration;
 
@@ -11,58 +11,58 @@ use crate::{
     },
 };
 
-/// What is configured from an instant on.
+/// Configuration that holds from an instant on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Afterwards {
-    /// From when on.
+    /// When the change happens.
     pub at: Instant,
-    /// The limits that hold then, in the place of those that do now.
+    /// Limits that hold from then on instead of the current ones.
     pub limits: Vec<LimitSpec>,
-    /// And those that a calendar renews.
+    /// Calendar limits that hold from then on.
     pub calendar: Vec<CalendarLimit>,
 }
 
-/// What follows, and how it will begin.
+/// The next configuration and the states in which it may begin.
 #[derive(Clone, Debug)]
 pub(super) struct Following {
     to: Afterwards,
     margin: MarginSpec,
     epoch: Duration,
-    /// How it begins, for each unit and scope that was asked for lately: many ask before one more leaves.
+    /// Recent predictions of the state at the change, by unit and scope: many requests ask before one more leaves.
     begins: Vec<Beginning>,
 }
 
-/// The limits of one unit as they will be when the others begin to hold.
+/// The limits of one unit as they will be at the change.
 #[derive(Clone, Debug)]
 struct Beginning {
-    /// What was taken before, and from when on it was projected.
+    /// Next sequence number and start of the prediction; both identify it.
     next: Seq,
     from: Instant,
     unit: Unit,
     scope: Scope,
-    /// Whether as much of the unit leaves before as may, and how much that is.
+    /// With `waits`, as many units leave before the change as may: `left` of them. Without it, none do.
     waits: bool,
     left: u64,
     budget: Budget,
 }
 
-/// What leaves before is counted in so many parts, and in no more than the second number.
+/// Units that leave before the change are simulated in about `PARTS` parts, and in at most `STEPS`.
 const PARTS: f64 = 128.0;
 const STEPS: usize = 512;
-/// So many beginnings are remembered: each has a copy of the windows.
+/// Maximum number of stored predictions: each has a copy of the windows.
 const MOST: usize = 8;
 
 // === impl Budget ===
 
 impl Budget {
-    /// It is known what will be configured later: predictions go by it. `epoch` is the time since 1970 at
+    /// Sets the configuration that will follow, for use in predictions. `epoch` is the time since 1970 at
     /// [`Instant::START`].
     pub fn set_afterwards(&mut self, to: Option<&Afterwards>, margin: MarginSpec, epoch: Duration) {
         let following = |to: &Afterwards| Following { to: to.clone(), margin, epoch, begins: Vec::new() }.into();
         self.following = to.map(following);
     }
 
-    /// When a request leaves that would leave only at `at` if nothing changed, if something will have changed by then.
+    /// Predicts the departure of a request that would leave at `at` under the current limits, if they change before.
     pub(super) fn project_afterwards(
         &mut self,
         now: Instant,
@@ -73,7 +73,8 @@ impl Budget {
         scope: Scope,
     ) -> Option<Instant> {
         let changes = self.following.as_ref().map(|following| following.to.at).filter(|to| now < *to && *to <= at)?;
-        // What others of a fleet will leave to this one then is not known, and what yields holds neither now nor then.
+        // The share of a fleet's limit after the change is unknown. Configured limits that yield to learned ones hold
+        // neither now nor then.
         let learned = self.limits.iter().any(|limit| limit.source != Source::Config && scope.includes(limit.source));
         if self.shared.is_some() || self.yields && learned {
             return None;
@@ -104,7 +105,7 @@ impl Budget {
         }
     }
 
-    /// Lets as much of `unit` leave as may before `until`, while more waits than that. Says how much that is.
+    /// Lets as many of `unit` leave before `until` as may, while requests wait. Returns that number of units.
     fn run_until(&mut self, from: Instant, until: Instant, unit: Unit, scope: Scope) -> u64 {
         let (mut at, mut left) = (from, 0);
         let seconds = until.since(from).as_secs_f64();
@@ -114,7 +115,8 @@ impl Budget {
             (most.min(may), round.min(limit.round()))
         });
         let part = if most.is_finite() { (most / PARTS) as u64 } else { 0 };
-        // Of parts that are more than a window none but whole windows leave one behind the other without a gap.
+        // Only parts of whole windows follow each other without a gap, so larger parts are rounded down to whole
+        // windows.
         let part = if part < round { part } else { part - part % round };
         let mut part = u32::try_from(part).ok().and_then(Amount::new).unwrap_or(Amount::MIN);
         for _ in 0..STEPS {
@@ -126,8 +128,8 @@ impl Budget {
                 continue;
             }
             let charge = self.take(first, first, Cost::MIN.with(unit, part.get()), scope);
-            // The spacing keeps the units of less than a window apart. Did all of them leave with the last one, the window would
-            // hold up the next part for longer than one unit after the other does.
+            // Spacing keeps the units of less than a window apart. If all of them left with the last one, the window
+            // would block the next part for longer than single departures do.
             let sent = if u64::from(part.get()) < round { first } else { last };
             self.sent(charge, sent);
             self.answered(charge, sent, sent);
@@ -140,7 +142,7 @@ impl Budget {
 // === impl Following ===
 
 impl Following {
-    /// How it begins for `unit`, if as much of that leaves before as may, or if nothing does because none `waits`.
+    /// State at the change for `unit`: after as many units as may have left if requests wait (`waits`), or after none.
     fn begins_with(&mut self, budget: &Budget, from: Instant, unit: Unit, scope: Scope, waits: bool) -> &mut Beginning {
         let (asked, near) = ((budget.next, unit, scope, waits), self.to.at.since(from) / PARTS as u32);
         let known = self.begins.iter().position(|known| {
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!([Scope::NONE, Scope::only(1), Scope::NONE].map(|scope| project(&mut budget, scope)), [1, 2, 2]);
         let more = (2..30).map(|id| project(&mut budget, Scope::only(id))).max();
         assert_eq!(more, Some(MOST));
-        // What was known before one more left is of no use.
+        // A prediction made before one more request left is of no use.
         budget.take(Instant::START, Instant::START, Cost::MIN, Scope::NONE);
         assert_eq!(project(&mut budget, Scope::NONE), 1);
     }

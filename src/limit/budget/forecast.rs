@@ -1,4 +1,4 @@
-//! What a budget will let go, and when.
+//! Predicts when a budget lets requests leave.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-/// The rate of each limit in units per second, with its source.
+/// Rate of each limit in units per second, with its source.
 pub type Rates = SmallVec<[(Source, f64); 4]>;
 
-/// Of more limits than this only the slowest come back to how they begin: an API may report 32 that do, one within another.
+/// Only this many of the slowest limits are predicted round by round: an API may report 32 nested windows.
 const ROUNDS_OF: usize = 6;
 
-/// A request that takes so much of one unit, if nothing leaves before `from`.
+/// A request that takes `amount` of one unit, if no request leaves before `from`.
 struct Projection<'a> {
     now: Instant,
     from: Instant,
@@ -28,25 +28,25 @@ struct Projection<'a> {
 }
 
 impl Budget {
-    /// How many requests, or other units, a second each limit of them allows.
+    /// Rate of each limit of `unit`, in units per second.
     pub fn rates(&self, unit: Unit) -> Rates {
         let limits = self.limits.iter().filter(|limit| limit.spec.unit == unit);
         limits.map(|limit| (limit.source, limit.spec.rate.per_second())).collect()
     }
 
-    /// How many a second the slowest of them allows; `None` without any.
+    /// Rate of the slowest limit of `unit`, in units per second; `None` without a limit.
     pub fn slowest(&self, unit: Unit) -> Option<f64> {
         self.rates(unit).iter().map(|(_, rate)| *rate).reduce(f64::min)
     }
 
-    /// How many units of this sort may leave back to back at `now`, as far as the spacing of what is configured counts.
+    /// Units of this kind that may leave back to back at `now`, as far as the spacing of configured limits counts.
     pub fn saved(&self, unit: Unit, now: Instant) -> u64 {
         let limits = self.limits.iter().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
         limits.map(|limit| limit.saved(now)).min().unwrap_or_default()
     }
 
-    /// Predicts when a request of `cost` and `scope` leaves if nothing leaves before `from` and no answer changes a
-    /// limit. `ahead` returns how much of a unit waits before it for a limit.
+    /// Predicts when a request of `cost` and `scope` leaves if no request leaves before `from` and no response changes
+    /// a limit. `ahead` returns the units that wait before it for a limit.
     pub fn project(
         &mut self,
         now: Instant,
@@ -59,7 +59,7 @@ impl Budget {
         self.project_afterwards(now, from, at, &ahead, cost, scope).unwrap_or(at)
     }
 
-    /// The same, as if only the limits of one unit counted, of which it takes so much.
+    /// Like [`project`](Self::project), for the limits of one unit; the request takes `amount` of it.
     pub(super) fn project_unit(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl Budget {
         let renewed = renewed.fold(from, |at, limit| at.max(limit.project(from, ahead(Source::Config, unit), amount)));
         let limits = holding(&mut self.limits, self.yields, scope).filter(|limit| limit.spec.unit == unit);
         let mut limits: SmallVec<[&mut Limit; 4]> = limits.collect();
-        // The slowest first, which come back to how they begin.
+        // The slowest come first, because they are predicted round by round.
         limits.sort_by_key(|limit| Reverse(limit.spec.rate.interval()));
         let ahead: SmallVec<[u64; 4]> = limits.iter().map(|limit| ahead(limit.source, unit)).collect();
         let projection = Projection { now, from, amount, margin: &self.margin };
@@ -88,10 +88,11 @@ impl Budget {
 // === impl Projection ===
 
 impl Projection<'_> {
-    /// When a request leaves by `limits`, the slowest first, if so much is `ahead` of it by each.
+    /// When a request leaves under `limits`, the slowest first, with `ahead` units before it in each.
     ///
-    /// What leaves by a limit of N in a window W does so W after the Nth unit before it: with each round it leaves W later
-    /// than in the round before, and in the first one when the faster limits let it. O(2^limits), however much is ahead.
+    /// Under a limit of N in a window W, a request leaves W after the Nth unit before it. So each round leaves W later
+    /// than the round before, and the faster limits decide about the first round. O(2^limits), however many units are
+    /// ahead.
     fn together(&self, limits: &mut [&mut Limit], ahead: &[u64]) -> Instant {
         let (Some((slowest, faster)), Some((own, others))) = (limits.split_first_mut(), ahead.split_first()) else {
             return self.from;
@@ -102,19 +103,19 @@ impl Projection<'_> {
             return at;
         }
         let first = own.saturating_sub(rounds * slowest.round());
-        // What others count of the rounds is taken to be spread alike.
+        // Assume that the units ahead in other limits are spread evenly over the rounds.
         let share = first as f64 / *own as f64;
         let others: SmallVec<[u64; 4]> = others.iter().map(|other| (*other as f64 * share).round() as u64).collect();
         let in_first = self.alone(slowest, first).max(self.together(faster, &others));
         at.max(in_first + slowest.spec.rate.per.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX)))
     }
 
-    /// The same by one limit.
+    /// When the request leaves under one limit alone.
     fn alone(&self, limit: &mut Limit, ahead: u64) -> Instant {
         let Self { now, from, amount, margin } = *self;
         let opens = limit.share.as_ref().and_then(|share| share.opens());
         let (from, margin) = (opens.map_or(from, |opens| from.max(opens)), limit.margin(margin));
-        // What those under way are likely to take comes before it.
+        // Units that in-flight requests are likely to take come before the request.
         let before = ahead + u64::from(limit.outstanding);
         let window = limit.project(now, from, before, amount, margin);
         let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
@@ -126,7 +127,7 @@ impl Projection<'_> {
     }
 }
 
-/// How long a request waits for `limit`, of which nothing was used, if so much is `ahead` of it.
+/// Waiting time of a request for an unused `limit` with `ahead` units before it.
 fn unused(limit: &LimitSpec, ahead: u64) -> Duration {
     let times = |of: Duration, count: u64| of.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
     let count = u64::from(limit.rate.count.get());

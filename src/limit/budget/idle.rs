@@ -1,4 +1,4 @@
-//! For how long what a budget gives may be left unused, and what it gives beside.
+//! Idle and spare capacity of a budget.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Budget {
-    /// For how long a request may be left out before more than two are lost: until the next but one is due where they are spaced
-    /// evenly, as what a window holds up does not come evenly, and else until what a burst leaves has come back. For ever
-    /// where nothing but a calendar limits them.
+    /// Longest delay of requests that wastes at most two requests' capacity. Even spacing: until the next slot but one,
+    /// as requests blocked by a window do not come evenly. Bursts: until a burst has been refilled. `Duration::MAX` if
+    /// nothing but a calendar limits requests.
     pub fn idles(&self) -> Duration {
         let bursts = self.limits.iter().filter(|limit| limit.spec.burst().get() > 1);
         let back = bursts.map(|limit| limit.spec.rate.interval().saturating_mul(limit.spec.burst().get())).min();
@@ -19,15 +19,15 @@ impl Budget {
         even.into_iter().chain(back).min().unwrap_or(Duration::MAX)
     }
 
-    /// How long it takes until what a request takes of units other than requests is there again.
+    /// Shortest time in which the limit of a unit other than requests refills what `cost` takes of it.
     pub fn takes(&self, cost: Cost) -> Duration {
         let takes = |limit: &Limit| Some(limit.spec.rate.interval().saturating_mul(cost.of(limit.spec.unit)?.get()));
         let others = self.limits.iter().filter(|limit| limit.spec.unit != Unit::REQUESTS);
         others.filter_map(takes).min().unwrap_or_default()
     }
 
-    /// The first instant at which what `cost` takes of these units is free, and what `kept` takes as well, as far as is configured;
-    /// [`Instant::FAR`] if both never are.
+    /// The first instant at which the configured limits of the units selected by `of` have room for both `cost` and
+    /// `kept`; [`Instant::FAR`] if they never have.
     pub fn earliest_beside(&mut self, now: Instant, cost: Cost, kept: Cost, of: impl Fn(Unit) -> bool) -> Instant {
         let Self { limits, calendar, margin, .. } = self;
         let both = cost.and(&kept);

@@ -1,4 +1,4 @@
-//! What refusals teach about the margin, and what is taken back of that.
+//! Lessons about the margin from refusals, and their withdrawal.
 
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use crate::{
 };
 
 impl Budget {
-    /// The API refused what took `cost` and was sent at `sent`: if no other sender can have used up the limit, the margin is too
-    /// small. `tries` says that it was to find out whether a pause is over, `wait` what the API asks for.
+    /// Records that the API refused a request of `cost` sent at `sent`. If no other sender can have used up the limit,
+    /// the margin is too small. `tries` marks a probe for the end of a pause; `wait` is the delay that the API asks
+    /// for.
     pub fn refused(&mut self, now: Instant, sent: Instant, cost: Cost, tries: bool, wait: Option<Duration>) {
-        // What was found by trying promises nothing.
+        // An estimated limit promises nothing about windows.
         let Self { limits, margin, .. } = self;
         let kept = || limits.iter().filter(|limit| limit.source != Source::Estimated);
         let windows = || kept().map(|limit| limit.spec.rate.per);
         let Some((per, longest)) = windows().min().zip(windows().max()) else { return };
-        // No window of ours is over so late: it is another matter.
+        // No window of ours lasts that long: the refusal has another reason.
         let other = wait.is_some_and(|wait| wait >= longest * 2);
-        // During the first window the API may still count what another process sent before this one began.
+        // During the first window the API may still count requests of another process, sent before this one began.
         if other || sent.since(self.since) < per {
             return;
         }
-        // Where fewer had left than a window holds, or the part of it that a fleet's member has, no margin would have helped. As
-        // much as was refused may have come back meanwhile. What tries may take a lesson back.
+        // If fewer units had left than fill a window, or a fleet member's share of it, no margin would have helped. The
+        // units freed since may be as many as the refused request takes. A probe may withdraw a lesson.
         let full = tries
             || limits.iter_mut().filter(|limit| limit.source != Source::Estimated).any(|limit| {
                 let used = limit.window.used(now, limit.margin(margin));
@@ -36,7 +37,7 @@ impl Budget {
         }
     }
 
-    /// The API served what was sent at `sent`.
+    /// Records that the API served a request sent at `sent`.
     pub fn served(&mut self, sent: Instant) {
         self.margin.served(sent);
     }

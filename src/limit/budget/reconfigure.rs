@@ -1,4 +1,4 @@
-//! Other limits for a budget that is in use: what was sent stays sent.
+//! Changes the limits of a budget in use: sent requests stay sent.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::{
 };
 
 impl Budget {
-    /// From `now` on these are the configured `limits`, and `margin` is the one for jitter.
+    /// Replaces the configured limits by `limits` and the margin for jitter by `margin`, from `now` on.
     ///
-    /// A limit with a window as long as before goes on where it was: a raised one is no fresh burst, and a lowered one
-    /// holds at once. One with another window begins with all that is known to have been sent. Those that are not among
-    /// `limits` hold no more. What was learned stays.
+    /// A limit whose window is as long as before continues where it was: a raised limit gives no fresh burst, and a
+    /// lowered limit holds at once. A limit with another window begins with all requests that are known to have been
+    /// sent. Limits that are not among `limits` end. Learned limits stay.
     pub fn reconfigure(&mut self, limits: &[LimitSpec], margin: MarginSpec, now: Instant) {
         self.margin.respecify(margin);
         let configured = |limit: &Limit| limit.source == Source::Config;
@@ -41,8 +41,8 @@ impl Budget {
         self.set_distant(self.distant);
     }
 
-    /// From now on these limits hold that a calendar renews. One that is renewed as before keeps what was used of it; one
-    /// that is new begins with what the history knows. `epoch` is the time since 1970 at [`Instant::START`].
+    /// Replaces the calendar limits. A limit that is renewed as before keeps its usage; a new limit begins with the
+    /// usage that the history knows. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn reconfigure_calendar(&mut self, limits: &[CalendarLimit], epoch: Duration) {
         let before = std::mem::take(&mut self.calendar);
         for limit in limits {
@@ -56,13 +56,13 @@ impl Budget {
         }
     }
 
-    /// Whether configured limits hold only until a limit is learned.
+    /// Sets whether configured limits hold only until a limit is learned.
     pub fn set_yielding(&mut self, yields: bool) {
         self.yields = yields;
     }
 
-    /// From `now` on, what `other` was asked for is asked of this budget: what it has sent `since` then counts here, and what
-    /// was sent before that does already.
+    /// Takes over the requests of `other` from `now` on. Units that `other` sent `since` then count here too; units
+    /// sent before then count already.
     pub fn absorb(&mut self, other: &Self, since: Instant, now: Instant) {
         self.last = self.last.max(other.last);
         for index in 0..self.limits.len() {
@@ -83,7 +83,7 @@ impl Budget {
         other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history, since));
     }
 
-    /// `limit` with the count, burst and strictness of `spec`, which has the same window.
+    /// Returns `limit` with the count, burst and strictness of `spec`, which has the same window.
     fn respecified(&mut self, mut limit: Limit, spec: &LimitSpec, now: Instant) -> Limit {
         limit.gcra.reconfigure(&limit.spec, spec, self.last, now);
         limit.window.retune(spec);
@@ -94,8 +94,8 @@ impl Budget {
         limit
     }
 
-    /// A limit with a window that no limit had before. The `longest` earlier one knows which requests are under way,
-    /// the history what was sent.
+    /// Returns a limit with a window that no limit had before. The `longest` earlier limit knows the requests in
+    /// flight, the history knows the sent ones.
     fn added(&mut self, longest: Option<&Limit>, spec: &LimitSpec, now: Instant) -> Limit {
         let mut limit = longest.cloned().unwrap_or_else(|| Limit::new(Source::Config, *spec, self.next));
         limit.spec = *spec;
@@ -106,9 +106,9 @@ impl Budget {
         limit
     }
 
-    /// Counts for `limit` what the history knows, in the place of what it knew itself, and each unit once. Requests
-    /// under way stay apart, because their events are still to come. The history does not tell which units are theirs:
-    /// the last ones are taken to be.
+    /// Replaces the settled units of `limit` by those that the history knows, counting each unit once. Units of
+    /// requests in flight stay separate, because their events are still to come. The history does not mark them: the
+    /// last units are assumed to be theirs.
     fn count_history(&mut self, limit: &mut Limit, now: Instant) {
         let mut under_way = u64::from(limit.window.forget_answered(self.last.unwrap_or(now)));
         let settled = self.spent(limit.spec.unit, Instant::START).into_iter().rev().filter_map(|(at, spent)| {
@@ -119,7 +119,7 @@ impl Budget {
         self.next = count(limit, settled, self.next, now);
     }
 
-    /// How much of `unit` was taken `since` then, and when, as far as the history knows; oldest first.
+    /// Units of `unit` taken since `since`, with their instants, as far as the history knows; oldest first.
     fn spent(&self, unit: Unit, since: Instant) -> Vec<(Instant, u64)> {
         let history = self.histories.iter().find(|(other, _)| *other == unit);
         let entries = history.into_iter().flat_map(|(_, history)| history.iter()).filter(|entry| entry.last >= since);
@@ -127,22 +127,22 @@ impl Budget {
     }
 }
 
-/// Counts for `calendar` what was `spent`; its units are numbered from `next` on. Returns the next number.
+/// Counts `spent` units for `calendar`, numbered from `next` on. Returns the next number.
 fn take_all(calendar: &mut CalendarCount, spent: Vec<(Instant, u64)>, mut next: Seq) -> Seq {
     for (at, units) in spent {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        // Numbers that no request has: what they stand for left long ago.
+        // No request has these numbers: its units left long ago.
         Amount::new(units).into_iter().for_each(|amount| calendar.take(at, next, amount));
         next += u64::from(units);
     }
     next
 }
 
-/// Counts for `limit` what was `spent`, newest first, and still counts at `now`; its units are numbered from `next` on.
-/// Returns the next number.
+/// Counts those `spent` units, newest first, that still count at `now`; they are numbered from `next` on. Returns the
+/// next number.
 fn count(limit: &mut Limit, spent: impl Iterator<Item = (Instant, u64)>, mut next: Seq, now: Instant) -> Seq {
     let per = limit.spec.rate.per;
-    // Units beyond a full window tell nothing: what comes next waits for the newest.
+    // Units beyond a full window are irrelevant: the next request waits for the newest units.
     let mut room = u64::from(limit.spec.rate.count.get());
     let mut counted = Vec::new();
     for (at, units) in spent.take_while(|(at, _)| *at + per > now) {

@@ -1,4 +1,4 @@
-//! A budget as it is written down, so that a restart goes on where it ended. Times are on a clock that goes on too.
+//! The persisted form of a budget, for a restart without loss. Times are on a clock that continues over restarts.
 
 #[cfg(test)]
 mod tests;
@@ -21,29 +21,29 @@ use crate::{
     },
 };
 
-/// A budget as it is stored. Learned limits are not in it.
+/// A budget as it is stored, without learned limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetRecord {
-    /// When it was made.
+    /// When the record was made.
     pub at: Instant,
     limits: Vec<LimitRecord>,
     calendar: Vec<CalendarRecord>,
     histories: Vec<(Unit, HistoryRecord)>,
     margin: MarginRecord,
     last: Option<Instant>,
-    /// How much of each unit may have been taken since; `None` if that was not written down.
+    /// Units of each kind that may have been taken since; `None` if units are not persisted ahead.
     ahead: Option<Vec<(Unit, u32)>>,
 }
 
-/// From when to when how many were taken.
+/// First instant, last instant and number of units of each entry.
 type HistoryRecord = Vec<(Instant, Instant, u64)>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct LimitRecord {
     unit: Unit,
     count: Amount,
-    /// In nanoseconds.
+    /// Length of the window in nanoseconds.
     per: u64,
     burst: Option<Amount>,
     strict: bool,
@@ -53,36 +53,36 @@ struct LimitRecord {
     window: Vec<WindowEntry>,
 }
 
-/// A time span without a record of what was taken: it counts as used to the full.
+/// A time span without a record of taken units: it counts as used to the full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// All that was taken up to this instant is written down; `None` if nothing at all is known.
+    /// All units taken up to this instant are recorded; `None` if nothing at all is known.
     pub from: Option<Instant>,
-    /// From this one on it is known again.
+    /// From this instant on units are recorded again.
     pub until: Instant,
 }
 
 // === impl Gap ===
 
 impl Gap {
-    /// Nothing at all is known of what was taken before `until`.
+    /// A gap without any knowledge of units taken before `until`.
     pub fn lost(until: Instant) -> Self {
         Self { from: None, until }
     }
 }
 
 impl Budget {
-    /// When something was taken last.
+    /// When a request last took units.
     pub fn last(&self) -> Option<Instant> {
         self.last
     }
 
-    /// Whether a limit is so long that it is spent in blocks, if it is written down.
+    /// Returns true if some limit is so long that a persisted budget spends it in blocks.
     pub fn has_long_limits(&self) -> bool {
         !self.calendar.is_empty() || self.long_limits().next().is_some()
     }
 
-    /// Sets whether units of long limits are written down before they are taken.
+    /// Sets whether units of long limits are persisted before they are taken.
     pub fn set_kept(&mut self, kept: bool) {
         let mut before = self.ahead.take().unwrap_or_default();
         let mut units: Vec<Unit> = self.long_limits().map(|limit| limit.spec.unit).collect();
@@ -96,18 +96,18 @@ impl Budget {
         self.ahead = (kept && !units.is_empty()).then(|| units.into_iter().map(&mut ahead_of).collect());
     }
 
-    /// Whether the next block has to be written down. True once for each block.
+    /// Returns true, once for each block, if the next block has to be persisted.
     pub fn asks_for_block(&mut self) -> bool {
         let Some(ahead) = &mut self.ahead else { return false };
         let low = ahead.iter().any(|(_, ahead)| ahead.is_low());
         if low {
-            // One record has the next block of each unit.
+            // The record contains the next block of every unit.
             ahead.iter_mut().for_each(|(_, ahead)| ahead.ask());
         }
         low
     }
 
-    /// The record to be stored. With `last`, nothing more will be taken after it.
+    /// The record to store. With `last`, no units will be taken after it.
     pub fn record(&mut self, now: Instant, last: bool) -> BudgetRecord {
         let promised = self.ahead.take().map(|mut ahead| {
             let mut promise = |(unit, ahead): &mut (Unit, WrittenAhead)| {
@@ -131,13 +131,13 @@ impl Budget {
         }
     }
 
-    /// The record that was made last is written.
+    /// Marks the record that was made last as written.
     pub fn written(&mut self) {
         self.ahead.iter_mut().flatten().for_each(|(_, ahead)| ahead.written());
     }
 
-    /// The budget of `record`, under the limits that held when it was made. If there was a `gap` since, it was used to the
-    /// full in that. `epoch` is the time since 1970 at [`Instant::START`].
+    /// Restores the budget of `record`, under the limits that held when it was made. A `gap` since then counts as used
+    /// to the full. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn restored(
         record: &BudgetRecord,
         margin: MarginSpec,
@@ -146,7 +146,7 @@ impl Budget {
         epoch: Duration,
     ) -> Self {
         let mut budget = Self::new(&[], margin, now);
-        // What learns tells units apart from those before by their numbers, and begins at nought.
+        // Learning begins at number 0 and tells units from earlier ones by their numbers, so units begin at 1.
         budget.next = 1;
         budget.margin = Margin::restored(margin, &record.margin);
         let history = |(unit, entries): &(Unit, Vec<_>)| (*unit, SpendHistory::restored(entries));
@@ -158,7 +158,7 @@ impl Budget {
         }
         let calendar = record.calendar.iter().filter_map(|record| CalendarCount::restored(record, epoch));
         budget.calendar = calendar.collect();
-        // A process that writes ahead and ends in order takes the promise back.
+        // A process that persists ahead and ends in order withdraws the promise.
         let unknown = Gap { from: Some(record.at), until: now };
         let gap = gap.filter(|gap| record.at < gap.until);
         for unit in budget.units() {
@@ -174,12 +174,12 @@ impl Budget {
         budget
     }
 
-    /// Counts as much as could be taken in `gap`, as if it was taken at the end of it.
+    /// Counts as many units as could be taken in `gap`, as if they had been taken at its end.
     pub fn presume(&mut self, gap: Gap) {
         self.units().into_iter().for_each(|unit| self.presume_of(unit, gap, None));
     }
 
-    /// What its limits count; requests, even if none does.
+    /// Units that the limits count, and always requests.
     fn units(&self) -> Vec<Unit> {
         let mut units: Vec<Unit> = self.limits.iter().map(|limit| limit.spec.unit).collect();
         units.extend(self.calendar.iter().map(|limit| limit.unit()).chain([Unit::REQUESTS]));
@@ -188,14 +188,14 @@ impl Budget {
         units
     }
 
-    /// The same for one `unit`, and no more than `most`.
+    /// Presumes use of one `unit` in `gap`, at most `most`.
     fn presume_of(&mut self, unit: Unit, gap: Gap, most: Option<u32>) {
         let most = u64::from(most.unwrap_or(u32::MAX));
         let configured = self
             .limits
             .iter()
             .filter(|limit| limit.source == Source::Config && limit.spec.unit == unit && !self.yields);
-        // What one limit did not let pass none has counted.
+        // Units that one limit stopped have counted for no limit.
         let possible = |limit: &Limit| gap.from.map_or(most, |from| limit.gcra.possible(from, gap.until));
         let units = u32::try_from(configured.map(possible).fold(most, u64::min)).unwrap_or(u32::MAX);
         let Some(all) = Amount::new(units) else { return };
@@ -222,8 +222,8 @@ impl Budget {
         self.last = self.last.max(Some(gap.until));
     }
 
-    /// Nothing is known of what was taken before `until`: short limits count as used up. Long ones do not: requests
-    /// would wait for far longer than the risk is worth.
+    /// Counts short limits as used up, because nothing is known of units taken before `until`. Long limits do not:
+    /// requests would wait for far longer than the risk is worth.
     pub fn presume_short(&mut self, until: Instant) {
         let long = self.limits.extract_if(.., |limit| limit.spec.rate.per >= LONG).collect::<Vec<_>>();
         let calendar = std::mem::take(&mut self.calendar);
@@ -236,7 +236,7 @@ impl Budget {
         self.limits.iter().filter(|limit| limit.source == Source::Config && limit.spec.rate.per >= LONG)
     }
 
-    /// How much of `unit` is written down at once, under its long limits.
+    /// Size of the next block of `unit` under its long limits.
     fn block(&mut self, unit: Unit, now: Instant) -> u32 {
         let margin = &self.margin;
         let is_long = |limit: &&mut Limit| limit.source == Source::Config && limit.spec.rate.per >= LONG;
@@ -275,7 +275,7 @@ impl Limit {
 // === impl LimitRecord ===
 
 impl LimitRecord {
-    /// This limit for `budget`. Nothing that is on its way will be heard of any more.
+    /// Restores this limit for `budget`. No response will arrive for requests that were in flight.
     fn restored(&self, budget: &mut Budget, now: Instant) -> Limit {
         // A file written by hand must not lead to a division by zero.
         let per = Duration::from_nanos(self.per.max(u64::from(self.count.get())));

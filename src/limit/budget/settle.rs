@@ -1,4 +1,4 @@
-//! What requests took, once their answers have said it.
+//! Settles charges once responses have reported the usage.
 
 use super::Budget;
 use crate::{
@@ -7,9 +7,9 @@ use crate::{
 };
 
 impl Budget {
-    /// The answer to `charge`, which is here, said up to `now` how much of `unit` its request used.
+    /// Settles a `charge` of this budget: its response reported by `now` that the request used `used` of `unit`.
     ///
-    /// That counts from now on, in the place of what was reserved: an API knows it no sooner. What was used beyond the
+    /// The usage counts from now on, instead of the reservation: the API knows it no sooner. Usage beyond the
     /// reservation is a debt, which is paid before the next request leaves.
     pub fn settle(&mut self, charge: Charge, unit: Unit, used: u32, now: Instant) {
         let Charge { seq, cost, scope } = charge;

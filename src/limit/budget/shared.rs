@@ -1,4 +1,4 @@
-//! A budget that is shared with other processes: of each of its limits only some units are ours at a time.
+//! A budget that is shared with other processes: this process holds only some units of each limit at a time.
 
 #[cfg(test)]
 mod histories;
@@ -25,56 +25,56 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct SharedBudget {
     lease: Lease,
-    /// Whether the lease held when windows were fitted to what may be used.
+    /// The lease held when the windows were last fitted to the usable units.
     leased: bool,
-    /// It needs more tokens of some limit, or holds too many: the store is to be called.
+    /// The store has to be called: a limit needs more tokens or holds too many.
     calls: bool,
-    /// Limits that were removed, and when the tokens held of them are free.
+    /// Removed limits, and when their held tokens are free.
     ended: Vec<(Entry, Instant)>,
-    /// The limit on how many may be under way; `None` without one.
+    /// Limit on requests in flight; `None` without one.
     in_flight: Option<Box<SharedInFlight>>,
-    /// How long an answer takes, in the mean of the last ones.
+    /// Moving average of the response time.
     took: Option<Duration>,
 }
 
-/// What a call reports of a budget to the store.
+/// Report on a budget for one call to the store.
 #[derive(Debug)]
 pub struct ShareReport {
-    /// One for each limit that is spoken of.
+    /// Entries of the limits that are reported.
     pub entries: Vec<Entry>,
-    /// Pauses of the lane that the store may not know of.
+    /// Pauses of the lane that may be unknown to the store.
     pub pauses: Vec<Pause>,
-    /// When to look again although nothing happens.
+    /// When to look again even if nothing happens.
     pub next: Instant,
 }
 
-/// This process' share of a limit.
+/// Share of one limit that this process has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShareUsage {
-    /// How many units are here, free or in use.
+    /// Units that are here, free or in use.
     pub held: u32,
-    /// Of these: what may be used or given away now.
+    /// Held units that may be used or given away now.
     pub free: u32,
-    /// How many are this process' beside them, which the store never lends.
+    /// Units of this process beside the held ones, which the store never lends.
     pub own: u32,
-    /// How many are due to this process.
+    /// Units that this process is entitled to.
     pub target: f64,
-    /// Others want more than there is.
+    /// Other members want more than there is.
     pub wanted: bool,
-    /// How long the store, which is new or has forgotten, gives out nothing of it yet.
+    /// Time until a new store, or a store that has lost its state, gives out units of the limit.
     pub opens_in: Option<Duration>,
 }
 
-/// The shortest way to an API from which no answer has come yet: longer than most are.
+/// Assumed shortest way to an API that has not responded yet: longer than most.
 const UNKNOWN_WAY: Duration = Duration::from_millis(300);
 
-/// An answer counts for such a part of the mean.
+/// Weight of the moving average: each response counts for `1 / ANSWERS`.
 const ANSWERS: u32 = 16;
 
 // === impl SharedBudget ===
 
 impl SharedBudget {
-    /// An answer took so long.
+    /// Records a response time.
     pub(super) fn observe(&mut self, took: Duration) {
         self.took = Some(self.took.map_or(took, |mean| mean - mean / ANSWERS + took / ANSWERS));
     }
@@ -83,8 +83,9 @@ impl SharedBudget {
 // === impl Budget ===
 
 impl Budget {
-    /// From now on the configured limits are shared: nothing is held of any yet, and nothing leaves unless the `lease`
-    /// holds, or lets something be used without the store. What was sent so far concerns the process that sent it.
+    /// Shares the configured limits from now on. The process holds nothing of any limit yet. Requests leave only while
+    /// the `lease` holds, or as far as the lease allows use without the store. Requests sent so far concern only their
+    /// sender.
     pub fn share(&mut self, lease: Lease) {
         let (leased, calls, ended, in_flight, took) = (false, false, Vec::new(), None, None);
         self.shared = Some(Box::new(SharedBudget { lease, leased, calls, ended, in_flight, took }));
@@ -94,38 +95,39 @@ impl Budget {
         self.share_limits();
     }
 
-    /// Whether the store is to be called for this budget. True once for each reason.
+    /// Returns true, once for each reason, if the store has to be called for this budget.
     pub fn calls(&mut self) -> bool {
         self.shared.as_mut().is_some_and(|shared| std::mem::take(&mut shared.calls))
     }
 
-    /// Whether it is.
+    /// Returns true if a call to the store is due.
     pub fn is_calling(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.calls)
     }
 
-    /// What the next call reports of the limits of the lane called `name`, where so much of each unit waits as
-    /// `backlog_of` says. Gifts are taken off. With `reports`, it holds all that a store must know that has forgotten everything.
+    /// Builds the report of the lane called `name` for the next call; `backlog_of` returns the waiting units. Gifts are
+    /// deducted. With `reports`, the report holds all that a store without state must know.
     pub fn speak(&mut self, now: Instant, name: &str, backlog_of: impl Fn(Unit) -> u64, reports: bool) -> ShareReport {
         let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
         let numbers = self.numbers();
         let growths = self.growths(now);
-        // Tokens of one limit after those of the other, for all members alike: of two that have one of each sort, none would let
-        // go of its own.
+        // Request tokens limit by limit, in one order for all members. Otherwise two members with one token of each
+        // kind would block each other.
         let mut lacks_before = false;
         for at in self.in_order() {
             let limit = &mut self.limits[at];
             shared.ended.extend(limit.rename(now, name, numbers[at], &self.margin, &shared.lease));
-            // The store must first hear of what was held of the same pool before: in one call the one entry would free
-            // the other.
+            // Report the entry that held tokens of the same pool first: in one call, the one entry would free the
+            // other.
             if shared.ended.iter().any(|(gone, _)| limit.share.as_ref().is_some_and(|share| share.pool == gone.pool)) {
                 continue;
             }
             let lacks = limit.lacks(now, &self.margin);
             let backlog = if lacks_before { 0 } else { u32::try_from(backlog_of(limit.spec.unit)).unwrap_or(u32::MAX) };
             lacks_before |= lacks;
-            // Of limits of one unit each counts what waits as it is, and of another that of which it takes something.
+            // Limits of one unit each count the whole backlog; limits of other units that the backlog takes bound its
+            // growth.
             let others = growths.iter().filter(|(unit, _)| *unit != limit.spec.unit && backlog_of(*unit) > 0);
             let others = others.map(|(_, growth)| *growth);
             let growth = others.fold(f64::MAX, f64::min);
@@ -163,50 +165,50 @@ impl Budget {
         spoken
     }
 
-    /// What the store gave of the limits that were spoken of.
+    /// Applies the store's grants for the reported limits.
     pub fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         for (entry, given) in given {
-            // It may be of a limit that is gone, though another one is there that has the same pool.
+            // The grant may belong to a removed limit, although another limit has that pool now.
             let Some(share) = self.asking_of(&entry.pool) else { continue };
             if entry.ends.is_some() { share.ended() } else { share.heard(now, given.clone()) }
         }
         self.refit(now);
     }
 
-    /// No reply came to what was said of these.
+    /// Records that no reply came to the report of these entries.
     pub fn unheard(&mut self, now: Instant, entries: &[Entry]) {
         for entry in entries {
             match self.asking_of(&entry.pool) {
                 Some(share) => share.unheard(),
                 None if entry.ends.is_none() => {}
                 None => self.shared.iter_mut().for_each(|shared| {
-                    // Later than it was, which is safe.
+                    // Later than reported, which is safe.
                     shared.ended.push((entry.clone(), now + duration(entry.ends.unwrap_or(0))));
                 }),
             }
         }
     }
 
-    /// Which part of what is configured of `unit` is due to this process, if it is shared with others.
+    /// Part of the configured limits of `unit` that this process is entitled to, if they are shared.
     pub fn due_part(&self, unit: Unit) -> Option<f64> {
         let shares =
             self.limits.iter().filter(|limit| limit.spec.unit == unit).filter_map(|limit| limit.share.as_ref());
         shares.map(|share| share.due_part()).reduce(f64::min)
     }
 
-    /// Whether the store knows of anything that is held here.
+    /// Returns true if the store knows of anything that is held here.
     pub fn holds_shares(&self) -> bool {
         self.shared.iter().flat_map(|shared| &shared.in_flight).any(|in_flight| !in_flight.is_over())
             || self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
             || self.shared.as_ref().is_some_and(|shared| !shared.ended.is_empty())
     }
 
-    /// Whether the lease holds at `now`.
+    /// Returns true if the lease holds at `now`.
     pub fn is_leased(&self, now: Instant) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.lease.holds(now))
     }
 
-    /// Nothing is held any more: this process is another member from now on.
+    /// Gives up all held tokens: this process is another member from now on.
     pub fn lose_shares(&mut self, now: Instant) {
         for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
             share.ended();
@@ -218,7 +220,7 @@ impl Budget {
         self.refit(now);
     }
 
-    /// The store asks for a call because of `pool`. Returns whether that is a pool of this budget.
+    /// Handles the store's request for a call because of `pool`. Returns true if the pool belongs to this budget.
     pub fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
         let Some(share) = self.of_pool(pool) else { return false };
         share.hinted(now, turn);
@@ -226,7 +228,7 @@ impl Budget {
         true
     }
 
-    /// One token more than were granted.
+    /// Adds one token beyond the granted ones.
     #[cfg(test)]
     fn add_token(&mut self, now: Instant) {
         for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
@@ -248,16 +250,16 @@ impl Budget {
         ended.into_iter().map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }).collect()
     }
 
-    /// When a request of `cost` is to be looked at again that cannot leave for lack of tokens: [`Instant::FAR`] if the store has to
-    /// be heard first. `None` if there are as many as it takes.
+    /// When to look again at a request of `cost` that lacks tokens: [`Instant::FAR`] if the store has to reply first.
+    /// `None` if the tokens suffice.
     pub(super) fn lacks_tokens(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Option<Instant> {
         let shared = self.shared.as_ref().filter(|_| !scope.is_apart())?;
-        // Without a lease no event tells when something else may be used.
+        // Without a lease, no event announces that more may be used.
         if !shared.leased || !shared.lease.holds(now) {
             self.refit(now);
         }
         let (order, Some(shared)) = (self.in_order(), &mut self.shared) else { return None };
-        // What is not here is asked for only once all that is asked for before it is.
+        // Missing tokens of a limit are requested only once the earlier limits lack none.
         let (mut lacks, mut lacks_before, mut opens) = (false, false, Instant::FAR);
         for at in order {
             let limit = &mut self.limits[at];
@@ -270,7 +272,7 @@ impl Budget {
             let never = limit.window.count() < whole;
             lacks |= never;
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
-            // What was used beyond its reservation may be more than there is.
+            // Usage beyond a reservation may exceed the limit.
             if used.saturating_add(whole) > limit.window.count() {
                 share.lack(now, whole);
                 if !lacks_before {
@@ -288,14 +290,14 @@ impl Budget {
         lacks.then_some(opens)
     }
 
-    /// A request has left.
+    /// Records that a request has left.
     pub(super) fn took_tokens(&mut self, now: Instant, cost: Cost) {
         for (unit, amount) in cost.each() {
             self.took_units(now, unit, amount);
         }
     }
 
-    /// So much of `unit` was taken.
+    /// Records that `amount` of `unit` was taken.
     pub(super) fn took_units(&mut self, now: Instant, unit: Unit, amount: Amount) {
         let Some(shared) = &mut self.shared else { return };
         for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
@@ -304,14 +306,14 @@ impl Budget {
             let Some(share) = &mut limit.share else { continue };
             share.take(now, whole);
             share.uses(now, used);
-            // Before it runs dry, and not after: the next request would have to wait for the store.
+            // Call before the limit runs dry: otherwise the next request would have to wait for the store.
             let low = limit.window.count().saturating_sub(used) <= limit.window.count() / 8;
             shared.calls |= low && share.calls(now) || share.waits();
             limit.refit(now, &self.margin, &shared.lease);
         }
     }
 
-    /// A limit that was configured is so no more.
+    /// Ends the share of a limit that is no longer configured.
     pub(super) fn end_share(&mut self, mut gone: Limit) {
         let Some(shared) = &mut self.shared else { return };
         if let Some(ended) = gone.end(self.last.unwrap_or(Instant::START), &self.margin, &shared.lease) {
@@ -320,7 +322,7 @@ impl Budget {
         }
     }
 
-    /// All that can be shared is.
+    /// Shares every limit that can be shared.
     pub(super) fn share_limits(&mut self) {
         let Some(shared) = &mut self.shared else { return };
         for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
@@ -332,7 +334,7 @@ impl Budget {
         }
     }
 
-    /// Which of those with its window and unit each limit is, the smallest first: all members of a fleet number them alike.
+    /// Rank of each limit among those with its window and unit, smallest first: all members of a fleet rank alike.
     fn numbers(&self) -> SmallVec<[usize; 4]> {
         let of = |at: usize| (self.limits[at].spec.rate.count, self.limits[at].spec.strict, at);
         let alike = |a: usize, b: usize| {
@@ -344,7 +346,7 @@ impl Budget {
         all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()
     }
 
-    /// How many times as much as now would be used of each limit that is shared, if only what is due to this process of it counted.
+    /// Factor by which the usage of each shared limit would grow if only this process's due share bounded it.
     fn growths(&mut self, now: Instant) -> SmallVec<[(Unit, f64); 4]> {
         let shared = self.limits.iter_mut().filter_map(|limit| {
             let due = limit.share.as_ref()?.due()?;
@@ -354,7 +356,7 @@ impl Budget {
         shared.collect()
     }
 
-    /// The limits that are shared, in an order that is the same for all members.
+    /// The shared limits, in the same order for all members.
     fn in_order(&self) -> SmallVec<[usize; 4]> {
         let mut shared: SmallVec<[usize; 4]> =
             (0..self.limits.len()).filter(|at| self.limits[*at].share.is_some()).collect();
@@ -371,7 +373,7 @@ impl Budget {
         shares.find(|share| *share.pool == *pool)
     }
 
-    /// The share of the pool, if a call under way reports it.
+    /// The share of the pool, if a call in flight reports it.
     fn asking_of(&mut self, pool: &str) -> Option<&mut Share> {
         self.of_pool(pool).filter(|share| share.is_asking())
     }
@@ -385,7 +387,7 @@ impl Budget {
     }
 }
 
-/// How long after it was sent a request may be counted, by an API to which the way is short for others.
+/// Time after the sending in which an API that is close to other members may count a request.
 fn settle(limit: &Limit, margin: &Margin) -> Micros {
     micros(limit.late(margin) + way(margin))
 }

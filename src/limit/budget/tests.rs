@@ -29,7 +29,7 @@ fn reconfigure(budget: &mut Budget, limits: &str, ms: u64) {
     budget.reconfigure(&specs(limits), MarginSpec::Fixed(Duration::ZERO), at(ms));
 }
 
-/// Sends as many as leave at this very instant.
+/// Sends as many requests as may leave at this very instant.
 fn drain(budget: &mut Budget, ms: u64) -> u32 {
     (0..).take_while(|_| send(budget, at(ms))).count() as u32
 }
@@ -48,7 +48,7 @@ fn next(budget: &mut Budget, ms: u64) -> Instant {
     budget.earliest(at(ms), &ONE, Scope::NONE)
 }
 
-/// Nine were answered and count no more; the tenth is still under way.
+/// Nine requests were answered and count no more; the tenth is still in flight.
 #[test]
 fn what_ends_is_all_there_again_but_for_what_is_under_way() {
     let mut budget = budget("10/h burst 10");
@@ -57,7 +57,7 @@ fn what_ends_is_all_there_again_but_for_what_is_under_way() {
     assert_eq!(drain(&mut budget, 0), 9);
     budget.set_end(Source::Config, at(5000));
     assert_eq!(next(&mut budget, 1), at(5000));
-    // Nine leave then, and those behind them an hour later each ten, as far as what is under way is answered by then.
+    // Nine leave then. Later requests leave ten at a time, an hour apart, if the request in flight is answered by then.
     let ahead = |budget: &mut Budget, ahead: u64| budget.project(at(1), at(1), |_, _| ahead, ONE, Scope::NONE);
     assert_eq!([0, 8, 10, 25].map(|count| ahead(&mut budget, count)), [5000, 5000, 3_605_000, 7_205_000].map(at));
     assert_eq!(drain(&mut budget, 4999), 0);
@@ -80,10 +80,10 @@ fn a_raised_limit_is_no_fresh_burst() {
     let mut budget = budget("10/s");
     assert_eq!(drain(&mut budget, 0), 1);
     reconfigure(&mut budget, "100/s burst 50", 200);
-    // One was saved up under the old limit.
+    // Capacity for one request was saved under the old limit.
     assert_eq!(drain(&mut budget, 200), 1);
     assert_eq!(next(&mut budget, 200), at(210), "from there on the new rate");
-    // 49 more are saved up at 100/s.
+    // Capacity for 49 more is saved at 100/s.
     assert_eq!(drain(&mut budget, 5000), 50);
 }
 
@@ -117,7 +117,7 @@ fn a_limit_where_there_was_none_knows_what_was_sent() {
     let mut budget = budget("");
     (0..100).for_each(|n| assert!(send(&mut budget, at(n * 10))));
     reconfigure(&mut budget, "50/min burst 50", 1000);
-    // Those of the last half second fill the window; entries of the history span 100 ms.
+    // Requests of the last half second fill the window; entries of the history span 100 ms.
     assert!(next(&mut budget, 1000) >= at(60_500) && next(&mut budget, 1000) <= at(60_600));
 }
 
@@ -141,7 +141,7 @@ fn a_removed_limit_holds_nothing_up() {
 #[test]
 fn a_calendar_limit_keeps_what_was_used_of_it() {
     let limits = |text: &str| text.parse::<Limits>().unwrap().calendar;
-    // Ten past one in the morning.
+    // 01:10 in the morning.
     let epoch = Duration::from_secs(100 * 86_400 + 4200);
     let mut budget = budget("").with_calendar(&limits("3/day in UTC"), epoch);
     assert_eq!(drain(&mut budget, 0), 3);
@@ -186,7 +186,7 @@ fn what_another_lane_has_sent_counts_where_its_requests_go_now() {
     assert_eq!(next(&mut one, 2000), at(61_000), "more than 25 of 110 left at 1 s");
 }
 
-/// `count/per` in milliseconds, with or without a burst.
+/// Limits `count/per`, with or without a burst.
 fn any_limits() -> impl Strategy<Value = Vec<LimitSpec>> {
     let one = |per: &'static str| {
         let limit = (1u32..30, 1u32..30, any::<bool>());
@@ -203,9 +203,9 @@ fn any_limits() -> impl Strategy<Value = Vec<LimitSpec>> {
 }
 
 proptest! {
-    /// Whatever was configured before, and whatever has left: a request leaves only if the window of each limit that holds
-    /// now has room for it. So no window since a change has more than its limit, and a window that spans one has more only
-    /// if it had more before.
+    /// Under any earlier limits and departures, a request leaves only if the window of each current limit has room for
+    /// it. So no window since a change has more than its limit. A window that spans a change has more only if it had
+    /// more before.
     #[test]
     fn no_window_has_more_than_the_limits_that_hold(
         phases in proptest::collection::vec((any_limits(), 0u64..12_000, proptest::collection::vec(0u64..900, 1..60)), 2..6),
@@ -220,7 +220,7 @@ proptest! {
                 now = now + Duration::from_millis(gap);
                 let at = budget.earliest(now, &ONE, Scope::NONE);
                 prop_assert!(at <= now + longest, "held up for longer than the longest window");
-                // Far slots are not waited for, so that windows of hours are in the middle of their time.
+                // Far slots are skipped, so that long windows are tested in the middle of their time.
                 if at.since(now) > Duration::from_secs(30) {
                     continue;
                 }
@@ -235,12 +235,12 @@ proptest! {
         }
     }
 
-    /// A change gives no more at its instant than the smallest burst of before.
+    /// A change gives no more at its instant than the smallest burst before it.
     #[test]
     fn a_change_is_no_fresh_burst(
         before in any_limits(), after in any_limits(), gaps in proptest::collection::vec(0u64..500, 1..60),
     ) {
-        // Those that pace: of an allowance all may leave at once.
+        // Only limits that pace: of a quota, all units may leave at once.
         let paces = |limits: &[LimitSpec]| -> Vec<LimitSpec> {
             limits.iter().filter(|limit| limit.rate.per <= LONGEST_PACE).copied().collect()
         };
@@ -275,7 +275,7 @@ fn what_was_saved_of_a_unit_may_leave_at_once() {
     assert_eq!((spent.saved(Unit::REQUESTS, at(0)), spent.saved(Unit::REQUESTS, at(100))), (0, 1));
     let charge = spent.take(at(1000), at(1000), Cost::MIN.with(tokens, 50), Scope::NONE);
     spent.sent(charge, at(1000));
-    // A token each 100 ms.
+    // Each token takes 100 ms.
     assert_eq!((spent.saved(tokens, at(1000)), spent.saved(tokens, at(2000))), (10, 20));
     assert_eq!(budget("10/s").saved(tokens, at(0)), 0, "nothing limits them");
 }
@@ -299,11 +299,11 @@ fn after_a_refusal_a_late_timer_brings_no_two_requests_closer_together() {
     let charge = budget.take(at(157), at(150), ONE, Scope::NONE);
     budget.sent(charge, at(157));
     assert_eq!(at_pace(&mut budget, 157), at(207), "50 ms after the one that was late");
-    // One is taken at 257 and written at 260, on a new connection.
+    // The request is taken at 257 and written at 260, on a new connection.
     let charge = budget.take(at(257), at(257), ONE, Scope::NONE);
     budget.sent(charge, at(260));
     assert_eq!(at_pace(&mut budget, 260), at(310), "50 ms after it was written");
-    // A limit that comes later keeps its distance, too.
+    // A limit that is added later keeps its distance, too.
     reconfigure(&mut budget, "10/s", 310);
     assert!(!budget.catches_up());
     budget.observe(at(100 + 599_999), Duration::ZERO);
@@ -320,8 +320,8 @@ fn what_is_finely_spaced_or_may_burst_keeps_no_distance() {
     assert!(!budget("20/s burst 20").catches_up());
 }
 
-/// Of 20/s ten a second leave, or all: only a full window may have been too full at the API. What was found by trying has no
-/// window to keep, and is no wider than it is.
+/// Of 20/s, ten a second leave, or all: only a full window may have been too full at the API. An estimated limit
+/// promises no window and gets no margin.
 #[test]
 fn a_refusal_widens_the_margin_of_a_full_window_alone() {
     let auto = || Budget::new(&specs("20/s"), MarginSpec::Auto, Instant::START);
@@ -345,7 +345,7 @@ fn a_refusal_widens_the_margin_of_a_full_window_alone() {
     assert_eq!(margins, [(Source::Config, before * 2), (Source::Estimated, Duration::ZERO)]);
 }
 
-/// Of 20/s five that cost four each leave in a second. The answer to the last one comes when the first of them is a window ago.
+/// Of 20/s, five requests of cost 4 leave each second. The last response arrives when the first left a window ago.
 #[test]
 fn a_window_is_full_if_what_was_refused_would_have_had_to_wait() {
     let four = Cost::new(4).unwrap();

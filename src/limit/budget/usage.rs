@@ -1,4 +1,4 @@
-//! How far the limits of a budget are used, for people.
+//! Usage of a budget's limits, for display.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use crate::{
     limit::{LimitSpec, Source},
 };
 
-/// How far one limit is used, for people to look at.
+/// Usage of one limit, for display.
 #[derive(Clone, Debug)]
 pub struct LimitUsage {
-    /// Who asks for it.
+    /// Source that imposes the limit.
     pub source: Source,
     /// The limit.
     pub spec: LimitSpec,
-    /// How many units of it may be used here in its window.
+    /// Units of the limit that may be used here in its window.
     pub own: u32,
     /// Units that count in the current window.
     pub used: u32,
     /// The margin for jitter in force.
     pub margin: Duration,
-    /// This process' share of it, if a fleet shares it.
+    /// This process's share of the limit, if a fleet shares it.
     pub share: Option<ShareUsage>,
-    /// Which part of it is this process', if it is one that an API reports to a fleet.
+    /// This process's part of the limit, if an API reports it to a fleet.
     pub part: Option<f64>,
 }
 
 impl Budget {
-    /// How far each limit is used.
+    /// Usage of each limit.
     pub fn usage(&mut self, now: Instant) -> Vec<LimitUsage> {
         let (margin, part) = (&self.margin, self.part);
         let usage = |limit: &mut Limit| {

@@ -1,4 +1,4 @@
-//! What was used of a limit that a calendar renews.
+//! Usage of a limit that a calendar renews.
 
 use std::time::Duration;
 
@@ -10,108 +10,108 @@ use crate::{
     limit::{Amount, Seq, Unit},
 };
 
-/// The API's clock and ours are taken to differ by this at most, in nanoseconds. What leaves so close to a renewal counts
-/// on both sides of it. Nothing is lost by that: what is left of a limit then can still be used right after.
+/// Maximum difference between the API's clock and ours, in nanoseconds. Requests this close to a renewal count on both
+/// sides of it. No units are lost by that: the rest of a limit can still be used right after.
 const SKEW: u64 = 2_000_000_000;
 
-/// The number of periods that are kept: the system's clock may be set back into an earlier one.
+/// Number of retained periods: the system's clock may be set back into an earlier one.
 const KEPT: usize = 4;
 
-/// The number of renewals that are looked up one by one; later ones are taken to be as far apart as the last two.
+/// Number of renewals that are looked up one by one; later ones are assumed to be as far apart as the last two.
 const LOOKED_UP: u32 = 8;
 
-/// How far a limit is used.
+/// Usage of one limit.
 #[derive(Clone, Debug)]
 pub struct CalendarCount {
     limit: CalendarLimit,
     /// When [`Instant::START`] was, in nanoseconds since 1970.
     epoch: u64,
-    /// In no order.
+    /// Counts of periods, in no order.
     counts: Vec<PeriodCount>,
-    /// The place of the tally that was asked for last.
+    /// Index of the count that was used last.
     last: usize,
 }
 
-/// How far a limit is used, for people to look at.
+/// Usage of a limit, for display.
 #[derive(Clone, Debug)]
 pub struct CalendarUsage {
     /// The limit.
     pub limit: CalendarLimit,
-    /// Units used since it was renewed.
+    /// Units used since the last renewal.
     pub used: u32,
-    /// Until it is renewed again.
+    /// Time until the next renewal.
     pub renewed_in: Duration,
-    /// From renewal to renewal.
+    /// Time from renewal to renewal.
     pub period: Duration,
 }
 
-/// A calendar limit as it is stored.
+/// The persisted form of a calendar limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CalendarRecord {
-    /// As it is written in a configuration.
+    /// The limit as configured.
     limit: String,
-    /// From when to when, in nanoseconds since 1970, how many were used.
+    /// Start and end of each period, in nanoseconds since 1970, and the units used in it.
     periods: Vec<(u64, u64, u32)>,
 }
 
-/// What was used in one period.
+/// Units used in one period.
 #[derive(Clone, Debug)]
 struct PeriodCount {
     period: Period,
     used: u32,
-    /// The numbers of the units that count here: from this one on,
+    /// Number of the first unit that counts here.
     first: Seq,
-    /// and up to, but without, this one.
+    /// Number behind the last unit that counts here.
     end: Seq,
-    /// Charges that were taken before this period and left in it, by the first number of each.
+    /// First numbers of charges that were taken before this period and left in it.
     late: Vec<Seq>,
 }
 
 // === impl CalendarCount ===
 
 impl CalendarCount {
-    /// What the limit counts.
+    /// Unit that the limit counts.
     pub(in crate::limit) fn unit(&self) -> Unit {
         self.limit.unit
     }
 
-    /// Nothing used yet. `epoch` is the time since 1970 at [`Instant::START`].
+    /// A count with nothing used. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn new(limit: CalendarLimit, epoch: Duration) -> Self {
         Self { limit, epoch: nanos(epoch), counts: Vec::new(), last: 0 }
     }
 
-    /// As it is written down.
+    /// The form to persist.
     pub fn record(&self) -> CalendarRecord {
         let used = self.counts.iter().filter(|counted| counted.used > 0);
         let periods = used.map(|PeriodCount { period, used, .. }| (period.start, period.end, *used)).collect();
         CalendarRecord { limit: self.limit.to_string(), periods }
     }
 
-    /// As it was written down; `None` if that limit cannot be read.
+    /// Restores a persisted record; `None` if its limit cannot be parsed.
     pub fn restored(record: &CalendarRecord, epoch: Duration) -> Option<Self> {
         let period = |&(start, end, used): &_| PeriodCount { used, ..PeriodCount::new(Period { start, end }) };
         let counts = record.periods.iter().take(KEPT).map(period).collect();
         Some(Self { counts, ..Self::new(record.limit.parse().ok()?, epoch) })
     }
 
-    /// How many units a period has.
+    /// Units per period.
     pub fn count(&self) -> Amount {
         self.limit.count
     }
 
-    /// What was used, under `limit`, if that is renewed at the same times.
+    /// This usage under `limit`, if `limit` differs only in its count.
     pub fn respecified(&self, limit: &CalendarLimit) -> Option<Self> {
         let same = CalendarLimit { count: limit.count, ..self.limit.clone() } == *limit;
         same.then(|| Self { limit: limit.clone(), ..self.clone() })
     }
 
-    /// The system's clock was set: by what it says now, [`Instant::START`] was at `epoch`.
+    /// Updates the epoch after the system's clock was set: [`Instant::START`] was at `epoch`.
     pub fn set_epoch(&mut self, epoch: Duration) {
         self.epoch = nanos(epoch);
     }
 
-    /// The first instant, not before `now`, at which `cost` more fit. What costs more than the whole limit fits one that
-    /// nothing was used of.
+    /// The first instant, not before `now`, at which `cost` more fit. A request that costs more than the whole limit
+    /// fits an unused period.
     pub fn earliest(&mut self, now: Instant, cost: Amount) -> Instant {
         let (mut at, count) = (self.unix(now), self.limit.count);
         for _ in 0..KEPT {
@@ -130,7 +130,7 @@ impl CalendarCount {
         self.near(now, |counted| counted.take(first, cost));
     }
 
-    /// These units leave at `at`: if a renewal came since they were taken, they count after it as well.
+    /// Records that units leave at `at`: if a renewal came since they were taken, they count after it as well.
     pub fn sent(&mut self, at: Instant, first: Seq, cost: Amount) {
         self.near(at, |counted| {
             if !counted.holds(first) {
@@ -140,7 +140,7 @@ impl CalendarCount {
         });
     }
 
-    /// These units were never sent.
+    /// Gives back units that were never sent.
     pub fn return_unused(&mut self, first: Seq, cost: Amount) {
         for counted in self.counts.iter_mut().filter(|counted| counted.holds(first)) {
             counted.used = counted.used.saturating_sub(cost.get());
@@ -148,7 +148,7 @@ impl CalendarCount {
         }
     }
 
-    /// When a request with `ahead` cost units before it fits, if nothing leaves before `from`.
+    /// When a request with `ahead` cost units before it fits, if no request leaves before `from`.
     pub fn project(&self, from: Instant, ahead: u64, cost: Amount) -> Instant {
         let (mut at, mut ahead) = (self.unix(from), ahead);
         let count = u64::from(self.limit.count.get());
@@ -157,7 +157,7 @@ impl CalendarCount {
             let (period, used) =
                 covering.map_or_else(|| (self.limit.period(at), 0), |counted| (counted.period, counted.used));
             let room = count.saturating_sub(used.into());
-            // What costs more than the whole limit takes all of one.
+            // A request that costs more than the whole limit takes all of one period.
             if ahead + u64::from(cost.get()).min(count) <= room {
                 return self.instant(at).max(from);
             }
@@ -168,13 +168,13 @@ impl CalendarCount {
         self.instant(at.saturating_add((end - start).saturating_mul(ahead / count)))
     }
 
-    /// Whether nothing that was sent counts any more.
+    /// Returns true if no sent request counts any more.
     pub fn is_idle(&self, now: Instant) -> bool {
         let now = self.unix(now);
         self.counts.iter().all(|counted| counted.used == 0 || counted.period.end.saturating_add(SKEW) <= now)
     }
 
-    /// How far it is used.
+    /// Usage at `now`.
     pub fn usage(&mut self, now: Instant) -> CalendarUsage {
         let at = self.unix(now);
         let &mut PeriodCount { period, used, .. } = self.period_count(at);
@@ -198,7 +198,7 @@ impl CalendarCount {
         }
     }
 
-    /// The tally of the period that `at` is in, in nanoseconds since 1970.
+    /// The count of the period that contains `at`, in nanoseconds since 1970.
     fn period_count(&mut self, at: u64) -> &mut PeriodCount {
         let covers = |counted: &PeriodCount| counted.period.covers(at);
         if !self.counts.get(self.last).is_some_and(covers) {
@@ -209,7 +209,7 @@ impl CalendarCount {
 
     fn open(&mut self, at: u64) -> usize {
         if self.counts.len() == KEPT {
-            // One that nothing was used in tells nothing.
+            // Replace an unused period first, then the oldest: an unused period holds no information.
             let told = |index: &usize| (self.counts[*index].used > 0, self.counts[*index].period.end);
             self.counts.swap_remove((0..KEPT).min_by_key(told).unwrap_or_default());
         }
@@ -233,14 +233,14 @@ impl PeriodCount {
         Self { period, used: 0, first: 0, end: 0, late: Vec::new() }
     }
 
-    /// When this period is over, if `cost` more do not fit into it.
+    /// The end of this period, if `cost` more do not fit into it.
     fn renewed_for(&self, cost: Amount, count: Amount) -> Option<u64> {
         let needed = u64::from(self.used) + u64::from(cost.get());
         (self.used > 0 && needed > count.get().into()).then_some(self.period.end)
     }
 
     fn take(&mut self, first: Seq, cost: Amount) {
-        // What was taken before the renewal and left after it is used, and has no number here.
+        // Units taken before the renewal that left after it are used, and have no numbers here.
         if self.used == 0 || self.end == 0 {
             self.first = first;
         }

@@ -1,4 +1,4 @@
-//! Renewals beside what calendars say, and the count beside an API that counts by its own clock.
+//! Renewals compared with real calendars, and counts compared with an API that counts by its own clock.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn period(text: &str, at: &str) -> (String, String) {
 
 #[test]
 fn a_limit_is_renewed_when_the_calendar_of_its_zone_says() {
-    // Offsets and changes of the clock as the IANA database has them; weekdays by any printed calendar.
+    // Offsets and clock changes are from the IANA database; weekdays from any printed calendar.
     for (text, at, start, end) in [
         ("1/min in UTC", "2026-11-22T10:20:30Z", "2026-11-22T10:20:00Z", "2026-11-22T10:21:00Z"),
         ("1/h in UTC", "2026-11-22T10:10:00Z", "2026-11-22T10:00:00Z", "2026-11-22T11:00:00Z"),
@@ -36,10 +36,10 @@ fn a_limit_is_renewed_when_the_calendar_of_its_zone_says() {
         // Los Angeles is 8 h behind in winter and 7 h in summer.
         ("1/day in America/Los_Angeles", "2026-01-15T07:59:59Z", "2026-01-14T08:00:00Z", "2026-01-15T08:00:00Z"),
         ("1/day in America/Los_Angeles", "2026-07-15T07:00:00Z", "2026-07-15T07:00:00Z", "2026-07-16T07:00:00Z"),
-        // Clocks there go forward on 2026-03-08 and back on 2026-11-01: 23 hours, and 25.
+        // Clocks there go forward on 2026-03-08 and back on 2026-11-01: these days have 23 and 25 hours.
         ("1/day in America/Los_Angeles", "2026-03-08T12:00:00Z", "2026-03-08T08:00:00Z", "2026-03-09T07:00:00Z"),
         ("1/day in America/Los_Angeles", "2026-11-01T12:00:00Z", "2026-11-01T07:00:00Z", "2026-11-02T08:00:00Z"),
-        // 2:30 does not exist on that day, and comes an hour later; in autumn the first 1:30 of two counts.
+        // 2:30 does not exist on that day and moves an hour later; in autumn the first 1:30 of two counts.
         (
             "1/day from 02:30 in America/Los_Angeles",
             "2026-03-08T12:00:00Z",
@@ -96,7 +96,7 @@ fn what_is_wrong_comes_with_what_to_write() {
     assert!(hint("5/month from 32nd").contains("from 5th"));
     assert!(hint("5/15min in UTC").contains("month"));
     assert!(hint("5/h from 09:00 in UTC").contains("leave \"from\" out"));
-    // Where clocks are changed by half an hour, some hours are full after 30 minutes, or after 90.
+    // Where clocks change by half an hour, some hours are full after 30 minutes, or after 90.
     assert!(hint("5/h in Australia/Lord_Howe").contains("5/h in UTC"));
     assert!(hint("5/day in UTC burst 3").contains("no burst"));
     assert!(hint("5/day in").contains("5000/day in America/Los_Angeles"));
@@ -121,14 +121,14 @@ fn what_is_used_up_is_renewed_and_not_sooner() {
         assert_eq!(count.earliest(seconds(10), ONE), seconds(10));
         count.take(seconds(10), unit, ONE);
     }
-    // An hour later, and as much later as clocks may differ.
+    // An hour later, plus the possible difference of clocks.
     assert_eq!(count.earliest(seconds(20), ONE), seconds(3602));
     assert_eq!(count.project(seconds(20), 1, ONE), seconds(3602));
     assert_eq!(count.project(seconds(20), 2, ONE), seconds(3602 + 86_400));
     assert_eq!(count.project(seconds(20), 200, ONE), seconds(3602 + 100 * 86_400));
     assert!(!count.is_idle(seconds(3600)));
     assert!(count.is_idle(seconds(3602)));
-    // One that is not sent makes room.
+    // A request that is not sent makes room.
     count.return_unused(1, ONE);
     assert_eq!(count.earliest(seconds(20), ONE), seconds(20));
     assert_eq!(count.usage(seconds(20)).used, 1);
@@ -153,7 +153,7 @@ fn what_leaves_twice_after_a_renewal_counts_once_and_comes_back_from_both_period
     let mut count = count("10/day in UTC", "2026-11-22T23:00:00Z");
     count.take(seconds(3500), 0, ONE);
     count.sent(seconds(3700), 0, ONE);
-    // Its connection failed before a byte of it was written, and it leaves by another one.
+    // The request's connection failed before a byte was written, and the request leaves on another connection.
     count.sent(seconds(3701), 0, ONE);
     assert_eq!((count.usage(seconds(3500)).used, count.usage(seconds(3701)).used), (1, 1));
     count.return_unused(0, ONE);
@@ -169,7 +169,7 @@ fn what_leaves_close_to_a_renewal_counts_on_both_sides_of_it() {
     count.take(seconds(3601), 1, ONE);
     assert_eq!(count.usage(seconds(3599)).used, 2);
     assert_eq!(count.earliest(seconds(3700), ONE), seconds(3602 + 86_400));
-    // It waited for its connection until the day was over.
+    // The request waited for its connection until the day was over.
     let mut count = self::count("2/day in UTC", "2026-11-22T23:00:00Z");
     count.take(seconds(3500), 0, ONE);
     count.sent(seconds(3700), 0, ONE);
@@ -184,7 +184,7 @@ fn a_clock_that_is_set_takes_what_was_used_along() {
     count.set_epoch(Duration::from_nanos(unix("2026-11-23T12:00:00Z")));
     assert_eq!(count.earliest(seconds(1), ONE), seconds(1));
     count.take(seconds(1), 2, ONE);
-    // That was a mistake: the day before is not over.
+    // The clock change was a mistake: the day before is not over.
     count.set_epoch(Duration::from_nanos(unix("2026-11-22T12:00:00Z")));
     assert_eq!(count.earliest(seconds(2), ONE), seconds(12 * 3600 + 2));
     assert_eq!(count.usage(seconds(13 * 3600)).used, 1);
@@ -203,8 +203,8 @@ fn what_costs_more_than_the_whole_limit_leaves_alone() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For months on end, over leap days and changes of the clock: an API whose clock is up to two seconds off never
-    /// counts more than its limit, and no unit of it is lost.
+    /// Simulates months with leap days and clock changes. An API whose clock is up to two seconds off never counts
+    /// more than its limit, and no unit of the limit is lost.
     #[test]
     fn not_one_call_is_lost_or_gained(
         row in 0usize..5,
@@ -219,14 +219,16 @@ proptest! {
         let epoch = Duration::from_secs(begins);
         let mut ours = CalendarCount::new(limit.clone(), epoch);
         let mut api = std::collections::HashMap::<u64, u32>::new();
-        // What left so near to a renewal that it counts here on the API's other side as well, as its clock may be off.
+        // Requests that left so near to a renewal that they count here on the other side too, as the API's clock may
+        // be off.
         let mut doubtful = std::collections::HashMap::<u64, u32>::new();
         let (mut now, mut unit) = (Instant::START, 0);
         for (pause, cost, fate) in steps {
             now = now + Duration::from_secs(if fate < 5 { 0 } else { pause });
             let cost = Amount::new(cost.min(count)).unwrap();
             let leaves = ours.earliest(now, cost);
-            // Full means full: what had to wait would not have fitted into the API's period, give or take the skew.
+            // Full means full: a request that had to wait would not have fitted into the API's period, apart from the
+            // skew.
             if leaves > now {
                 let at = epoch.as_nanos() as u64 + now.as_nanos();
                 let near = [at - 2_000_000_000, at + 2_000_000_000].map(|at| limit.period(at).start);

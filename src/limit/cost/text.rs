@@ -1,4 +1,4 @@
-//! How costs are written.
+//! Text form of costs.
 
 use std::{fmt, str::FromStr};
 
@@ -19,7 +19,7 @@ impl fmt::Display for Cost {
 impl FromStr for Cost {
     type Err = SpecError;
 
-    /// `5`, or `input-tokens=1200, output-tokens=500`.
+    /// Parses `5`, or `input-tokens=1200, output-tokens=500`.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let wrong = |hint: &str| SpecError::of_cost(text, hint.to_owned());
         let example =

@@ -28,7 +28,7 @@ fn a_late_timer_does_not_push_later_slots_back() {
 fn slots_that_were_missed_are_caught_up_one_by_one() {
     let mut gcra = gcra("50/s");
     gcra.commit(ms(0), ms(0), ONE);
-    // The timer for the slot at 20 fires at 41, and all are waiting.
+    // The timer for the slot at 20 fires at 41, when all five requests wait.
     gcra.commit(ms(41), ms(20), ONE);
     let left = [(); 5].map(|()| {
         let at = gcra.earliest(ms(41));
@@ -80,7 +80,7 @@ fn what_comes_back_late_does_not_let_two_leave_at_once() {
 fn a_cost_beyond_the_burst_is_paid_in_waiting() {
     let mut gcra = gcra("10/s burst 2");
     gcra.commit(ms(0), ms(0), Amount::new(5).unwrap());
-    // Five cells at 100 ms each, one of which the burst still forgives.
+    // Five cells at 100 ms each; the burst still forgives one of them.
     assert_eq!(gcra.earliest(ms(0)), ms(400));
 }
 
@@ -110,7 +110,7 @@ fn projection_is_what_happens() {
 }
 
 proptest! {
-    /// Quotas the same times, we decide what governor's plain limiter decides.
+    /// For any times, our decisions equal the ones of governor's plain limiter.
     #[test]
     fn decisions_are_governors(
         count in 1u32..2000, burst in 1u32..50, gaps in proptest::collection::vec(0u64..3_000_000_000, 1..200)

@@ -1,5 +1,5 @@
-//! Suggests how to write a limit that was put into other words. What is suggested can be read, and means what was written;
-//! of what may mean something else the forms of a limit are shown.
+//! Suggests how to write a limit that was put into other words. A suggestion is valid and means what was written. For
+//! an ambiguous text the hint shows the forms of a limit instead.
 
 mod clauses;
 mod odd;
@@ -9,12 +9,12 @@ use self::clauses::{Clause, Windowless, clauses, windowless};
 pub(in crate::limit) use self::odd::hint;
 use super::parse_count;
 
-/// What people write where nothing is limited.
+/// Words for the absence of a limit.
 const NO_LIMIT: [&str; 6] = ["unlimited", "none", "off", "no", "0", "infinite"];
-/// What stands behind a limit.
+/// Words that follow a limit, with examples.
 const BEHIND: [(&str, &str); 2] = [("burst", "10/s burst 20"), ("strict", "10/s strict")];
 
-/// What to write in the place of `text`.
+/// Suggests what to write instead of `text`.
 pub(in crate::limit) fn suggest(text: &str) -> String {
     let lower = text.trim().to_ascii_lowercase();
     if NO_LIMIT.contains(&&*lower) {
@@ -35,14 +35,14 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
     "write \"500/min\", \"10/s\", \"1/120s\", \"10/s burst 20\" or \"10/s strict\"".to_owned()
 }
 
-/// What to write to say the same as `text`, if all of it is understood.
+/// Suggests the notation of `text`, if all of it is understood.
 pub(in crate::limit) fn suggest_same(text: &str) -> Option<String> {
     let limits: Vec<String> = clauses(text)?.iter().map(Clause::to_string).collect();
     let several = if limits.len() > 1 { ": commas stand between limits" } else { "" };
     Some(format!("write \"{}\"{several}", limits.join(",")))
 }
 
-/// What to write in the place of `text`, where a rate of requests is needed and nothing else.
+/// Suggests what to write instead of `text`, where only a rate of requests is valid.
 pub(super) fn suggest_rate(text: &str) -> String {
     match clauses(text).as_deref() {
         Some([rate @ Clause::Rate { unit, burst: None, strict: false, .. }]) if unit.is_empty() => {
@@ -52,7 +52,7 @@ pub(super) fn suggest_rate(text: &str) -> String {
     }
 }
 
-/// What to write in the place of `text` if that is a number of requests at once, in other words; `None` otherwise.
+/// Suggests the notation if `text` is a number of concurrent requests in other words; `None` otherwise.
 pub(in crate::limit) fn suggest_in_flight(text: &str) -> Option<String> {
     let [at_once @ Clause::InFlight(_)] = &clauses(text)?[..] else { return None };
     let is_ours = text.trim().strip_prefix("in-flight ").is_some_and(|count| parse_count(count).is_ok());

@@ -5,18 +5,18 @@ use std::time::Duration;
 use super::Seq;
 use crate::clock::Instant;
 
-/// Units that were taken one after the other, and leave the window together.
+/// Units that were taken one after the other and leave the window together.
 #[derive(Clone, Debug)]
 pub(super) struct UnitBucket {
     pub(super) first: Seq,
-    /// How many numbers it covers from `first` on, including those of units that were given back, or never taken of this
-    /// limit.
+    /// Count of numbers covered from `first` on. Units that were given back, or never taken from this limit, are
+    /// included.
     pub(super) span: u32,
     /// Units that count.
     pub(super) used: u32,
-    /// Of these: taken, but not on their way yet. Nobody knows when the API will count them.
+    /// Units taken but not yet sent. When the API will count them is unknown.
     pub(super) held: u32,
-    /// Of these: on their way, not answered yet.
+    /// Units sent but not answered yet.
     pub(super) unanswered: u32,
     pub(super) last_sent: Instant,
     pub(super) last_answered: Instant,
@@ -37,17 +37,17 @@ impl UnitBucket {
         }
     }
 
-    /// The first number behind those that it covers.
+    /// The first number behind the covered ones.
     pub(super) fn end(&self) -> Seq {
         self.first + u64::from(self.span)
     }
 
-    /// Whether it can be widened to cover all numbers below `end`.
+    /// Returns true if the bucket can be widened to cover all numbers below `end`.
     pub(super) fn covers_up_to(&self, end: Seq) -> bool {
         u32::try_from(end - self.first).is_ok()
     }
 
-    /// Takes in the bucket that follows. Both count until the last of their units is out.
+    /// Merges the bucket that follows. Both count until the last of their units is out.
     pub(super) fn join(&mut self, later: Self) {
         self.span = (later.end() - self.first) as u32;
         self.used += later.used;
@@ -57,7 +57,7 @@ impl UnitBucket {
         self.last_answered = self.last_answered.max(later.last_answered);
     }
 
-    /// The last instant at which the API may have counted any of these.
+    /// The last instant at which the API may have counted any unit of the bucket.
     pub(super) fn counted_by(&self, strict: bool, margin: Duration) -> Instant {
         let by_margin = self.last_sent + margin;
         match (self.held, self.unanswered, strict) {

@@ -1,42 +1,42 @@
-//! What is shared with other processes, and free here before it is free for them.
+//! Units of a shared limit that are free for this process before they are free for others.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Window;
 use crate::clock::Instant;
 
-/// Units that count no more for this process, and may still do for members with a shorter way to the API.
+/// Units that count no more for this process, but may still count for members with a shorter way to the API.
 #[derive(Clone, Debug, Default)]
 pub(in crate::limit) struct Lingering {
-    /// For how long.
+    /// Time that a unit lingers after it left.
     time: Duration,
-    /// How many, and until when; the first of them first.
+    /// Numbers of units, each with the end of its lingering, earliest first.
     units: VecDeque<(u32, Instant)>,
-    /// Until when the last of those would have that are used again.
+    /// When the last of the reused units would have stopped lingering.
     reused_until: Instant,
 }
 
 // === impl Window ===
 
 impl Window {
-    /// It is shared with other processes: only `count` units are ours. What has left it may be given to others `lingers`
-    /// later; `per` is its length, with all that clocks may differ.
+    /// Limits this process to its share of `count` units. Units that have left the window may go to other processes
+    /// `lingers` later. `per` is the window's length, including the possible difference of clocks.
     pub fn share(&mut self, count: u32, per: Duration, lingers: Duration) {
         (self.count, self.per) = (count, per);
         self.shared.get_or_insert_default().last_for(lingers);
     }
 
-    /// Sets how many units may be used at all.
+    /// Sets the number of units in the window.
     pub fn set_count(&mut self, count: u32) {
         self.count = count;
     }
 
-    /// How many units may be used at all.
+    /// Number of units in the window.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many units have left it that others may not have yet, and when the next one that counts may be theirs.
+    /// Number of units that have left the window but may not go to others yet, and when the next unit may.
     pub fn lingering(&mut self, now: Instant, margin: Duration) -> (u32, Instant) {
         self.forget(now, margin);
         let next = if self.used == 0 { Instant::FAR } else { self.freed(1, margin) };
@@ -48,12 +48,12 @@ impl Window {
 // === impl Lingering ===
 
 impl Lingering {
-    /// Units that leave from now on are lingering for so long.
+    /// Sets how long units that leave from now on linger.
     pub(in crate::limit) fn last_for(&mut self, time: Duration) {
         self.time = time;
     }
 
-    /// How many linger at `now`.
+    /// Number of units that linger at `now`.
     pub(in crate::limit) fn count(&mut self, now: Instant) -> u32 {
         while self.units.front().is_some_and(|(_, until)| *until <= now) {
             self.units.pop_front();
@@ -61,21 +61,21 @@ impl Lingering {
         self.units.iter().map(|(units, _)| units).sum()
     }
 
-    /// Until when the first of them does.
+    /// When the first unit stops lingering.
     pub(in crate::limit) fn next(&self) -> Option<Instant> {
         self.units.front().map(|(_, until)| *until)
     }
 
-    /// These units left the window at `left`.
+    /// Adds units that left the window at `left`.
     pub(in crate::limit) fn add(&mut self, units: u32, left: Instant) {
         if units > 0 {
             self.units.push_back((units, left + self.time));
         }
     }
 
-    /// This process uses units again: those that left last. Any of them are as good, because what it sends arrives later than
-    /// they did; but if the first were taken, where requests follow one another there would always be one that has just left,
-    /// and nothing to give away.
+    /// Reuses `units`, newest first. Any unit would be safe, because this process's next request arrives later than the
+    /// unit did. But with the oldest first, steady traffic would always leave a unit that has just left, and none to
+    /// give away.
     pub(in crate::limit) fn take(&mut self, mut units: u32) {
         while let Some((newest, until)) = self.units.back_mut().filter(|_| units > 0) {
             self.reused_until = self.reused_until.max(*until);
@@ -87,7 +87,7 @@ impl Lingering {
         }
     }
 
-    /// So many units that were used again were not used after all: what they had been before may still count for others.
+    /// Gives back reused units that were not needed after all: their earlier use may still count for others.
     pub(super) fn give_back(&mut self, units: u32) {
         if units > 0 && self.reused_until > Instant::START {
             let place = self.units.partition_point(|(_, until)| *until <= self.reused_until);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::limit::Amount;
 
-    /// W + min(sent + J, answered) for ourselves, and the shortest way more for others.
+    /// The window ends at W + min(sent + J, answered) for this process, and the shortest way later for others.
     #[test]
     fn what_has_left_is_ours_before_it_may_be_given_away() {
         let (margin, way, second) = (Duration::from_millis(10), Duration::from_millis(40), Duration::from_secs(1));
@@ -120,7 +120,8 @@ mod tests {
         assert_eq!(window.lingering(at(1150), margin), (0, at(2170)));
     }
 
-    /// Four end, and three go on at once; these end and go on again before the fourth is free for others.
+    /// Four end, and three are reused at once; these three end and are reused again before the fourth is free for
+    /// others.
     #[test]
     fn what_is_not_used_again_comes_free_though_others_come_and_go() {
         let at = |ms: u64| Instant::START + Duration::from_millis(ms);
@@ -133,8 +134,8 @@ mod tests {
         assert_eq!((lingering.count(at(199)), lingering.count(at(200))), (1, 0));
     }
 
-    /// What was sent at 100 ms may arrive at 140 ms, and counts for a second from then on. A request that used its unit again
-    /// for an instant does not change that.
+    /// A request sent at 100 ms may arrive at 140 ms, and counts for a second from then on. A request that reused its
+    /// unit for an instant does not change that.
     #[test]
     fn what_was_used_again_and_given_back_lingers_as_before() {
         let (margin, way, second) = (Duration::from_millis(10), Duration::from_millis(40), Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! A window as it is written down.
+//! The persisted form of a window.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::{
     limit::{Amount, Seq},
 };
 
-/// Units that leave the window together: how many, when the last of them was sent, and when it was answered. `None` if
-/// that had not happened yet.
+/// Units that leave the window together: their number, when the last was sent, and when it was answered. `None` for
+/// events that had not happened yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::limit) struct WindowEntry(u32, Option<Instant>, Option<Instant>);
 
 impl Window {
-    /// What counts at `now`.
+    /// Units that count at `now`, by bucket.
     pub(in crate::limit) fn record(&mut self, now: Instant, margin: Duration) -> Vec<WindowEntry> {
         self.forget(now, margin);
         self.buckets.iter().filter(|bucket| bucket.used > 0).map(UnitBucket::record).collect()
     }
 
-    /// Counts the units of `record`. Answers to what was under way will not arrive: the API counted it at most `late`
-    /// after it was sent. Units are numbered from `next` on.
+    /// Counts the units of `record`, numbered from `next` on. Responses to requests that were in flight will not
+    /// arrive: the API counted such a request at most `late` after it was sent.
     pub(in crate::limit) fn restore(&mut self, record: &[WindowEntry], now: Instant, late: Duration, next: &mut Seq) {
         for &WindowEntry(units, sent, answered) in record {
             let Some(cost) = Amount::new(units) else { continue };

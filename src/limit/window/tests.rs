@@ -1,4 +1,4 @@
-//! The window, beside books that keep every request apart.
+//! The window, compared with books that record every request separately.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn the_next_waits_until_the_first_is_out_of_the_window() {
     send(&mut window, 0, ms(0));
     send(&mut window, 1, ms(500));
     assert_eq!(window.earliest(ms(600), ONE, J), ms(1005));
-    // The answer came 2 ms after sending, so 2 ms are all that the way can have taken.
+    // The response came 2 ms after sending, so the way cannot have taken longer than 2 ms.
     window.answered(0, ONE, ms(0), ms(2));
     assert_eq!(window.earliest(ms(600), ONE, J), ms(1002));
     assert_eq!(window.earliest(ms(1002), ONE, J), ms(1002));
@@ -110,11 +110,11 @@ fn a_large_limit_stays_small() {
 
 #[test]
 fn what_is_sent_moves_nobody_elses_units() {
-    // 500 share buckets of two.
+    // A limit of 500 shares buckets of two.
     let mut window = window("500/min strict");
     window.take(0, ONE);
     window.take(1, ONE);
-    // One is sent and answered while its neighbour is still being connected for, and then given back.
+    // The first unit is sent and answered while its neighbour still waits for a connection and is then given back.
     window.sent(0, ONE, ms(0));
     window.answered(0, ONE, ms(0), ms(5));
     window.return_unused(1, ONE);
@@ -139,7 +139,7 @@ fn what_dials_for_longer_than_a_window_counts_from_its_sending() {
 fn what_was_taken_later_and_sent_before_others_is_seen_to_leave() {
     let mut window = window("3/s");
     (0..3).for_each(|seq| window.take(seq, ONE));
-    // The third found a connection; the first two had to wait for theirs.
+    // The third request found a connection; the first two had to wait for theirs.
     window.sent(2, ONE, ms(2));
     window.sent(0, ONE, ms(500));
     window.sent(1, ONE, ms(600));
@@ -167,7 +167,7 @@ fn what_is_never_sent_leaves_nothing_behind() {
             window.return_unused(seq, ONE);
         }
         assert_eq!(window.buckets.len(), 1, "{limit}");
-        // The same with many at a time, of which every third is sent.
+        // Many requests at a time; every third is sent.
         for round in 0..rounds {
             let first = 100_000 + round * 30;
             (first..first + 30).for_each(|seq| window.take(seq, ONE));
@@ -184,11 +184,11 @@ fn what_is_never_sent_leaves_nothing_behind() {
     }
 }
 
-/// One request's life, as the window is told of it.
+/// Life of one request, as the window sees it.
 #[derive(Clone, Debug)]
 struct Life {
     taken: u64,
-    /// How long it is held, and how long until it is answered.
+    /// Milliseconds until the request is sent, and from then until it is answered.
     held: u64,
     answered: u64,
     fate: Fate,
@@ -215,14 +215,14 @@ fn lives() -> impl Strategy<Value = Vec<Life>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// However the lives of requests overlap, and however they share buckets: each counts at least as long as it must,
-    /// by a book that keeps every request apart, and nothing stays behind.
+    /// Requests overlap and share buckets in any way. Each counts at least as long as a book of single requests
+    /// demands, and no unit stays behind.
     #[test]
     fn every_request_counts_until_it_is_out_and_not_for_ever(
         lives in lives(), limit in prop::sample::select(&["40/s", "700/s", "700/s strict", "3000/s"][..])
     ) {
         let mut window = window(limit);
-        // When something happens: taken in the order of units, everything else in any.
+        // Times of the events. Units are taken in order; everything else happens in any order.
         let mut lives = lives;
         lives.sort_by_key(|life| life.taken);
         let mut events = Vec::new();
@@ -238,7 +238,7 @@ proptest! {
             }
         }
         events.sort_unstable();
-        // By seq: until when it counts at least; `FAR` while that is not known.
+        // By seq: until when the unit counts at least; `FAR` while unknown.
         let mut book = vec![None; lives.len()];
         for (at, event, seq) in events {
             let (now, id) = (ms(at), seq as Seq);
@@ -256,7 +256,7 @@ proptest! {
                     window.answered(id, ONE, ms(sent), now);
                     book[seq] = Some(if window.strict { now } else { now.min(ms(sent) + J) } + window.per);
                 }
-                // Not written after all, and so soon that it is still known.
+                // Not written after all, and so soon that the unit is still known.
                 3 if window.strict || lives[seq].answered < 1000 => {
                     let counts = window.recall(id, ONE);
                     prop_assert!(counts, "it was sent within the last window");
@@ -273,7 +273,7 @@ proptest! {
             let sum: u64 = window.buckets.iter().map(|bucket| u64::from(bucket.used)).sum();
             prop_assert_eq!(sum, window.used);
         }
-        // Once all that has an end is over, only what was sent and never answered can still count, if strict.
+        // Once all lives with an end are over, only sent and never answered units can still count, if strict.
         let unknown = lives.iter().filter(|life| life.fate == Fate::Unknown).count();
         let left = window.used(ms(20_000), J) as usize;
         let most = if window.strict { unknown * window.per_bucket() as usize } else { 0 };
@@ -281,7 +281,7 @@ proptest! {
     }
 }
 
-/// Two answered units and two under way share a bucket. What is given back late of those that were forgotten is nobody's.
+/// Two answered units and two in flight share a bucket. Forgotten units that are given back late must not count twice.
 #[test]
 fn what_was_forgotten_is_not_given_back_once_more() {
     let two = Amount::new(2).unwrap();
@@ -296,6 +296,6 @@ fn what_was_forgotten_is_not_given_back_once_more() {
     window.refund(0, two);
     assert_eq!(window.used(ms(30), J), 2);
     window.answered(2, two, ms(0), ms(40));
-    // As if they had left at 20 ms, and 5 ms on the way.
+    // As if the units had left at 20 ms, plus 5 ms of margin.
     assert_eq!((window.used(ms(1024), J), window.used(ms(1025), J)), (2, 0));
 }

@@ -1,4 +1,4 @@
-//! Whoever goes on with what was written down never exceeds a limit, whenever it was written and whatever was lost since.
+//! A process that restores a record never exceeds a limit, whenever the record was written and whatever was lost since.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn limits(text: &str) -> Limits {
     limits
 }
 
-/// A budget of which blocks are written down.
+/// A budget whose long limits are persisted in blocks.
 fn kept(text: &str) -> Budget {
     let Limits { limits, calendar, .. } = limits(text);
     let mut budget = Budget::new(&limits, MARGIN, Instant::START).with_calendar(&calendar, EPOCH);
@@ -32,12 +32,12 @@ fn kept(text: &str) -> Budget {
 /// The API of these tests counts at the very instant of sending.
 const MARGIN: MarginSpec = MarginSpec::Fixed(Duration::ZERO);
 
-/// What a store has, and a process that writes to it.
+/// A store's content, and a process that writes to it.
 struct World {
     limits: &'static str,
     budget: Budget,
     stored: Vec<u8>,
-    /// When the store was told last that all is written.
+    /// The store knows everything before this instant.
     stamp: Instant,
     sent: Vec<Instant>,
 }
@@ -56,21 +56,21 @@ impl World {
         self.budget.written();
     }
 
-    /// Sends all that may leave, and `pause` after each.
+    /// Sends every request that may leave, with a `pause` after each.
     fn run(&mut self, from: Instant, until: Instant, pause: Duration) {
         let mut now = from;
         while now <= until {
             if self.budget.asks_for_block() {
                 let stamp = self.stamp;
                 self.write(now, false);
-                // Other lanes' seconds are not written with a block of this one.
+                // A block of this lane does not persist other lanes' seconds.
                 self.stamp = stamp;
             }
             match self.budget.earliest(now, &ONE, Scope::NONE) {
                 at if at <= now => {
                     let charge = self.budget.take(now, now, ONE, Scope::NONE);
                     self.budget.sent(charge, now);
-                    // Every other one is not answered any more.
+                    // Every other request stays unanswered.
                     if self.sent.len().is_multiple_of(2) {
                         self.budget.answered(charge, now, now);
                     } else {
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Another process goes on at `now`. If the one before was `killed`, what it did since the last stamp is unknown.
+    /// Starts another process at `now`. If the one before was `killed`, its actions since the last stamp are unknown.
     fn restart(&mut self, now: Instant, killed: bool) {
         let record: BudgetRecord = serde_json::from_slice(&self.stored).unwrap();
         let gap = killed.then_some(Gap { from: Some(self.stamp), until: now });
@@ -97,7 +97,7 @@ impl World {
         self.budget.set_kept(true);
     }
 
-    /// The most that any window of each limit holds.
+    /// Checks that no window of any limit holds too many requests.
     fn assert_kept(&self) {
         for limit in &limits(self.limits).limits {
             let (count, per) = (limit.rate.count.get() as usize, limit.rate.per);
@@ -123,7 +123,7 @@ const LISTS: [&str; 8] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 300 } else { 3000 }))]
 
-    /// Any number of kills and clean ends, each at any time after the last second was written.
+    /// Any number of kills and clean ends, each at any time after the last write of a second.
     #[test]
     fn no_restart_exceeds_a_limit(
         list in 0..LISTS.len(), pause in 0u64..400,
@@ -148,8 +148,7 @@ proptest! {
         prop_assert!(world.budget.calendar(now).iter().all(|usage| world.sent.len() <= usage.limit.count.get() as usize));
     }
 
-    /// Without a gap it goes on as if nothing had happened: nothing leaves sooner, and nothing later than by what is kept
-    /// in buckets.
+    /// Without a gap, a restored budget behaves as before: no request leaves sooner, and none later than buckets cause.
     #[test]
     fn what_goes_on_allows_no_more_and_hardly_less(
         list in 0..LISTS.len(), pause in 0u64..400, runs in 0u64..8000, gone in 0u64..3000,
@@ -160,7 +159,7 @@ proptest! {
         let now = at(5 + runs + gone);
         let before = world.sent.len();
         let mut same = World { sent: world.sent.clone(), stored: Vec::new(), budget: world.budget.clone(), ..world };
-        // What was promised and not taken back counts as taken: that is the next test's.
+        // A promise that was not withdrawn counts as taken: the next test covers that.
         world.write(at(5 + runs), true);
         world.restart(now, false);
         for world in [&mut world, &mut same] {

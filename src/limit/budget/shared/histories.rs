@@ -1,11 +1,11 @@
-//! Random histories of a fleet in virtual time, with all that can go wrong on the way to the store and in it: no window
-//! ever has more than there are tokens, as the API counts. Rules that are left out are found out.
+//! Random histories of a fleet in virtual time, with every fault on the way to the store and in it. No window ever has
+//! more units than there are tokens, as the API counts. Tests also detect rules that are left out.
 
 mod world;
 
 use self::world::{Fault, World, Wrong};
 
-/// How many histories of each sort; more by HISTORIES.
+/// Number of histories of each kind; HISTORIES overrides it.
 fn histories(usual: u64) -> u64 {
     number("HISTORIES").unwrap_or(usual)
 }
@@ -24,7 +24,7 @@ fn no_window_has_more_than_there_are_tokens() {
     }
 }
 
-/// What was reserved and not used is free for others at once, and so is what was never sent.
+/// Unused reservations are free for others at once, and so are units that were never sent.
 #[test]
 fn no_window_has_more_where_answers_say_what_requests_used() {
     let (first, count) = (number("FIRST").unwrap_or(0), histories(1000));
@@ -44,16 +44,16 @@ fn a_pause_that_was_told_is_kept_whatever_goes_wrong() {
         }
     }
     for wrong in Wrong::OF_PAUSES {
-        // The rarest of them shows a few times in 10,000: one is enough.
+        // The rarest violation shows a few times in 10,000: one is enough.
         let mut seeds = 0..histories(10_000);
-        // A store that is replaced has forgotten, and then nobody has to be told.
+        // A replaced store has lost its state, and then no member has to be told.
         let faults = &Fault::ALL_AND_PAUSES[1..];
         let found = seeds.find(|seed| World::random(*seed, faults, Some(wrong)).saturated().run().is_some());
         assert!(found.is_some(), "{wrong:?} breaks nothing");
     }
 }
 
-/// Answers last for as long as they like, but to a member that is cut off or killed not for longer than the hold.
+/// Responses last for any time, but at a member that is cut off or killed no longer than the hold.
 #[test]
 fn no_more_are_under_way_than_there_are_tokens() {
     let (first, count) = (number("FIRST").unwrap_or(0), histories(200));
@@ -77,15 +77,16 @@ fn as_many_are_under_way_as_may_be_when_nothing_goes_wrong() {
         let mut world = World::random(seed, &[], None).with_in_flight().saturated();
         assert_eq!(world.run(), None);
         let ((used, least), busy) = (world.used(), world.busy());
-        // One of the two limits is what holds them up; or each for a part of the time, where answers last as long as it takes
-        // a member's tokens to come free.
+        // One of the two limits is the bottleneck. Each may be for a part of the time, if responses last as long as a
+        // member's tokens take to come free.
         let used_part = used / world.most();
         let full = busy > 0.7 || used_part > 0.7 || busy + used_part > 1.1;
         assert!(full && least > 0, "seed {seed}: {busy} of what may be, {used} of {}: {world:?}", world.most());
     }
 }
 
-/// Four round trips to the store, whatever is under way; and it ends when it does for whoever was asked for it.
+/// Every member knows a pause after four round trips to the store, even with calls in flight. The pause ends for all as
+/// for the member that was asked.
 #[test]
 fn a_pause_is_known_to_all_after_a_few_round_trips() {
     for seed in 0..200 {
@@ -96,14 +97,14 @@ fn a_pause_is_known_to_all_after_a_few_round_trips() {
     }
 }
 
-/// One history that breaks the promise is enough. If HISTORIES says how many are looked at, all of them are counted.
+/// A single history that breaks the promise is enough. With HISTORIES, all of its histories are counted.
 #[test]
 fn a_rule_that_is_left_out_is_found_out() {
-    // The rarest of them shows a few times in 10,000.
+    // The rarest violation shows a few times in 10,000.
     let count = histories(10_000);
     let counted = number("HISTORIES").is_some();
     for wrong in Wrong::ALL {
-        // Where the store is replaced, members are silent more often, and what else is wrong shows more seldom.
+        // Where the store is replaced, members are silent more often, and other violations show more rarely.
         let faults = if wrong == Wrong::NoSplit { &Fault::ALL[..] } else { &Fault::ALL[1..] };
         let mut broken = (0..count).filter(|seed| World::random(*seed, faults, Some(wrong)).run().is_some()).peekable();
         let first = broken.peek().copied();
@@ -114,13 +115,13 @@ fn a_rule_that_is_left_out_is_found_out() {
     }
 }
 
-/// What was lent meanwhile is not known to it.
+/// The store does not know what was lent meanwhile.
 #[test]
 fn a_store_that_counts_again_and_goes_on_with_what_it_knew_is_found_out() {
     let faults = [Fault::Failover, Fault::Crash, Fault::Cut];
     let broken = |wrong, count| (0..count).filter(move |seed| World::random(*seed, &faults, wrong).run().is_some());
     assert_eq!(broken(None, histories(1000)).next(), None);
-    // Twelve of 10,000: one is enough.
+    // The violation shows in twelve of 10,000: one is enough.
     let (count, mut wrong) = (histories(10_000), broken(Some(Wrong::KeepsItsName), histories(10_000)).peekable());
     assert!(wrong.peek().is_some(), "it breaks nothing");
     if number("HISTORIES").is_some() {
@@ -134,13 +135,13 @@ fn all_is_used_and_everybody_has_a_part_when_nothing_goes_wrong() {
         let mut world = World::random(seed, &[], None).saturated();
         assert_eq!(world.run(), None);
         let (used, least) = world.used();
-        // The margin and the way are lost of each window.
+        // Each window loses the margin and the way.
         assert!(used > 0.85 * world.most(), "seed {seed}: {used} of {}: {world:?}", world.most());
         assert!(least > 0, "seed {seed}: somebody has nothing: {world:?}");
     }
 }
 
-/// What does not fit into a member's equal part gets through all the same, as if one member sent everything.
+/// A request that exceeds a member's equal part still gets through, as if one member sent everything.
 #[test]
 fn requests_that_cost_much_get_through_whoever_sends_them() {
     for (limit, members, costs) in [

@@ -1,5 +1,5 @@
-//! An in-flight limit that is shared with other processes. A token is in use from the departure of a request to the end of its
-//! answer. Nobody knows when the answers end that a member waits for which is cut off: its tokens are withheld for the
+//! An in-flight limit that is shared with other processes. A token is in use from the departure of a request to the end
+//! of its response. When the responses to a cut-off member end is unknown: its tokens are withheld for the
 //! [hold](Lease::hold) after its lease.
 
 #[cfg(test)]
@@ -14,23 +14,24 @@ use crate::{
     limit::{Margin, Unit, window::Lingering},
 };
 
-/// What this process has of an in-flight limit.
+/// This process's share of an in-flight limit.
 #[derive(Clone, Debug)]
 pub(super) struct SharedInFlight {
     limit: NonZeroU32,
     share: Share,
     under_way: u32,
-    /// Requests that have ended here. Where one of them broke off, the API may hear of that as late as of our next request.
+    /// Requests that have ended here. The API may learn that a request was aborted as late as it receives our next
+    /// request.
     lingering: Lingering,
-    /// What it keeps although others want more.
+    /// Recent use, which the process keeps although others want more.
     lately: Peak,
-    /// What it keeps, with some more, while nobody else wants any.
+    /// Longer-term use, which the process keeps with a reserve while no other member wants more.
     usually: Peak,
 }
 
-/// Answers may be shorter than calls of the store: what was in use within this time, or twice that, is not given away.
+/// Responses may be shorter than calls to the store: tokens used within this time, or twice that, are not given away.
 const LATELY: Duration = Duration::from_secs(1);
-/// What was of no use for so long is given back.
+/// Tokens unused for this long are given back.
 const USUALLY: Duration = Duration::from_secs(30);
 
 // === impl SharedInFlight ===
@@ -49,14 +50,14 @@ impl SharedInFlight {
         self.share.is_over()
     }
 
-    /// How many may be under way.
+    /// Number of requests that may be in flight.
     fn usable(&mut self, now: Instant, lease: &Lease) -> u32 {
         let (limit, clears) = (self.limit.get(), cleared(lease));
         self.share.set_own(lease.own(now, limit, clears), limit - lease.lendable(limit));
         if lease.holds(now) { self.share.usable(now, self.under_way) } else { lease.alone(now, limit, clears) }
     }
 
-    /// What it keeps while nobody else wants any: half as much again as it uses, and one.
+    /// Tokens to keep while no other member wants any: one and a half times the use, plus one.
     fn most(&mut self, now: Instant) -> u32 {
         let usual = self.usually.read(now);
         usual.saturating_add(usual / 2 + 1)
@@ -74,7 +75,7 @@ impl SharedInFlight {
         }
     }
 
-    /// So many are under way now. Says whether the store is to be called for that.
+    /// Sets the number of requests in flight. Returns true if the store has to be called for that.
     fn set(&mut self, now: Instant, count: u32, margin: &Margin, lease: &Lease) -> bool {
         let (started, ended) = (count.saturating_sub(self.under_way), self.under_way.saturating_sub(count));
         self.under_way = count;
@@ -88,18 +89,19 @@ impl SharedInFlight {
         self.share.take(now, started);
         self.lingering.take(started);
         let (usable, most) = (self.usable(now, lease), self.most(now));
-        // Before the last one is used: the next request would have to wait for the store.
+        // Call before the last token is used: otherwise the next request would have to wait for the store.
         usable.saturating_sub(count) <= usable / 8 && self.share.held() < most && self.share.calls(now)
     }
 
-    /// Nothing more leaves by what it holds. Says when that is free for others, if the store knows of it.
+    /// Ends the share: its tokens are not used any more. Returns when others may use them, if the store knows of the
+    /// share.
     pub(super) fn end(&mut self, now: Instant, margin: &Margin, lease: &Lease) -> Option<(Entry, Instant)> {
         let lendable = lease.lendable(self.limit.get());
         let gone = std::mem::replace(&mut self.share, nothing_of(lendable));
         if gone.is_over() {
             return None;
         }
-        // How long those last that are under way nobody knows.
+        // The remaining duration of requests in flight is unknown.
         let free = now + if self.under_way > 0 { cleared(lease) } else { way(margin) };
         let holds =
             if self.under_way > 0 { gone.held().min(self.under_way + self.lingering.count(now)) } else { gone.held() };
@@ -112,8 +114,8 @@ impl SharedInFlight {
 // === impl Budget ===
 
 impl Budget {
-    /// From `now` on at most `limit` requests may be under way, of all processes together; any number, without one.
-    /// Nothing if the budget is not shared.
+    /// Limits the requests in flight of all processes together to `limit` from `now` on; `None` removes the limit. Does
+    /// nothing if the budget is not shared.
     pub fn share_in_flight(&mut self, now: Instant, limit: Option<NonZeroU32>) {
         let Some(shared) = &mut self.shared else { return };
         match (&mut shared.in_flight, limit) {
@@ -127,7 +129,7 @@ impl Budget {
         }
     }
 
-    /// So many requests are under way that count for the in-flight limit.
+    /// Sets the number of requests in flight that count for the in-flight limit.
     #[inline]
     pub fn under_way(&mut self, now: Instant, count: u32) {
         let Some(shared) = &mut self.shared else { return };
@@ -136,23 +138,24 @@ impl Budget {
         }
     }
 
-    /// Whether one more may be under way, by what is held of the in-flight limit.
+    /// Returns true if the held part of the in-flight limit admits one more request.
     #[inline]
     pub fn has_room(&mut self, now: Instant) -> bool {
         let Some(shared) = &mut self.shared else { return true };
         let Some(in_flight) = &mut shared.in_flight else { return true };
         let room = in_flight.under_way < in_flight.usable(now, &shared.lease);
-        // Tokens of windows are asked for first.
+        // Tokens of windows are requested first.
         if !room && in_flight.share.calls(now) && !self.waits_for_windows(now) {
             self.shared.iter_mut().for_each(|shared| shared.calls = true);
         }
         room
     }
 
-    /// Adds to what the next call reports of the lane called `name` what it says of the in-flight limit, which `waiting`
-    /// requests wait for; to be asked after [`speak`](Self::speak).
+    /// Adds the in-flight limit, which `waiting` requests wait for, to the report of the lane called `name`. Call after
+    /// [`speak`](Self::speak).
     pub fn speak_in_flight(&mut self, now: Instant, name: &str, waiting: u32, reports: bool, spoken: &mut ShareReport) {
-        // Tokens of windows come first, for all members: of two that have one of each sort, none would let go of its own.
+        // Tokens of windows come first for all members: otherwise two members with one token of each kind would block
+        // each other.
         let waiting = if self.waits_for_windows(now) { 0 } else { waiting };
         let Some(shared) = &mut self.shared else { return };
         let Some(in_flight) = &mut shared.in_flight else { return };
@@ -164,7 +167,7 @@ impl Budget {
             }
             in_flight.share.pool = pool.into();
         }
-        // The store must first hear of what was held of the same pool before.
+        // Report the entry that held tokens of the same pool first.
         if spoken.entries.iter().any(|gone| gone.pool == in_flight.share.pool) {
             spoken.next = now;
             return;
@@ -182,21 +185,21 @@ impl Budget {
         spoken.next = spoken.next.min(in_flight.share.next_look(now, stock, freed));
     }
 
-    /// When the store is asked for more of the in-flight limit that is shared, if it was asked just now.
+    /// When the store will be asked again for more of the shared in-flight limit, if it was asked just now.
     pub fn asks_for_room_at(&self, now: Instant) -> Instant {
         let in_flight = self.shared.iter().flat_map(|shared| &shared.in_flight);
         in_flight.map(|in_flight| in_flight.share.asks_at()).find(|at| *at > now).unwrap_or(Instant::FAR)
     }
 
-    /// Whether there is an in-flight limit that is shared.
+    /// Returns true if there is a shared in-flight limit.
     pub fn shares_in_flight(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.in_flight.is_some())
     }
 
-    /// Whether the next request would have to wait for another limit that is shared.
+    /// Returns true if the next request would have to wait for another shared limit.
     fn waits_for_windows(&mut self, now: Instant) -> bool {
         self.limits.iter_mut().any(|limit| {
-            // Each is a request; what it takes of other units is known if it waits for them.
+            // Each request counts as one; its other units are known if it waits for them.
             let full =
                 |limit: &mut Limit| limit.window.used(now, self.margin.of(limit.spec.rate.per)) >= limit.window.count();
             limit.share.is_some()
@@ -204,7 +207,7 @@ impl Budget {
         })
     }
 
-    /// This process' share of the in-flight limit.
+    /// This process's share of the in-flight limit.
     pub fn in_flight_share(&mut self, now: Instant) -> Option<ShareUsage> {
         let shared = self.shared.as_mut()?;
         let in_flight = shared.in_flight.as_mut()?;
@@ -218,18 +221,17 @@ impl Budget {
     }
 }
 
-/// Nothing yet of an in-flight limit. It has no window: a token is free when an answer ends, and not after some time.
+/// An empty share of an in-flight limit. The limit has no window: a token is free when a response ends.
 fn nothing_of(lendable: u32) -> Share {
     Share::new("".into(), lendable, Duration::ZERO)
 }
 
-/// How long after a member's lease no answer to it is under way any more.
+/// Time after a member's lease by which its last response has ended.
 fn cleared(lease: &Lease) -> Duration {
     duration(stretched(micros(lease.hold())))
 }
 
-/// What is said of `share`. The store withholds what a member that is gone has held for as long as it would of a window: of
-/// this length.
+/// Entry that reports `share`. The store withholds a dead member's tokens as for a window of `per`, which is the hold.
 fn entry(share: &Share, limit: u32, lease: &Lease, margin: &Margin, need: ShareNeed) -> Entry {
     let ShareNeed { want, cost, need, demand, ends, .. } = need;
     Entry {

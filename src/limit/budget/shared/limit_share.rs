@@ -1,4 +1,4 @@
-//! One limit that is shared with other processes.
+//! A single limit that is shared with other processes.
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use crate::{
 // === impl Limit ===
 
 impl Limit {
-    /// Whether it is shared by tokens. Tokens that a dead member held of a longer window would be missing for too long.
+    /// Returns true if the limit is shared by tokens. A longer window would miss a dead member's tokens for too long.
     pub(super) fn is_short(&self) -> bool {
         self.spec.rate.per <= LONGEST_PACE
     }
 
-    /// Nothing yet of the tokens in `pool`.
+    /// An empty share of the tokens in `pool`.
     pub(super) fn nothing_of(&self, pool: Arc<str>, lease: &Lease) -> Share {
         Share::new(pool, lease.lendable(self.spec.rate.count.get()), self.spec.rate.per)
     }
 
-    /// The window and the spacing are those of what may be used.
+    /// Fits the window and the spacing to the usable units.
     pub(super) fn refit(&mut self, now: Instant, margin: &Margin, lease: &Lease) {
         let (clears, count) = (self.clears(margin), self.spec.rate.count.get());
         let Some(share) = &mut self.share else { return };
@@ -33,12 +33,12 @@ impl Limit {
         let usable = if leased { share.usable(now, used) } else { lease.alone(now, count, clears) };
         let per = duration(stretched(micros(self.spec.rate.per)));
         self.window.share(usable, per, way(margin));
-        // While nothing may be used at all, predictions are for the time after that.
+        // While no unit may be used at all, predictions are for the time after that.
         let pace = if leased || usable == 0 { share.pace() } else { usable }.clamp(1, count);
         let part = |of: Amount| {
             Amount::new((u64::from(of.get()) * u64::from(pace) / u64::from(self.spec.rate.count.get())) as u32)
         };
-        // An amount that does not fit is no smaller because others share the limit.
+        // An amount that does not fit is no smaller when the limit is shared.
         let whole = self.spec.has_slack();
         let burst = self.spec.burst.map(|burst| if whole { burst } else { part(burst).unwrap_or(Amount::MIN) });
         let mut spec = LimitSpec { burst, ..self.spec };
@@ -46,7 +46,7 @@ impl Limit {
         self.gcra.retune(&spec);
     }
 
-    /// When a request with `ahead` units before it would leave if only the window counted, and nothing left before `from`.
+    /// When a request with `ahead` units before it would leave if only the window counted, and none left before `from`.
     pub(in crate::limit::budget) fn project(
         &mut self,
         now: Instant,
@@ -57,7 +57,7 @@ impl Limit {
     ) -> Instant {
         let whole = self.whole(amount);
         let Some(share) = &self.share else { return self.window.project(now, from, ahead, whole, margin) };
-        // The prediction rests on the share that is due, not on the tokens that are here at the moment.
+        // The prediction rests on the due share, not on the tokens that are here at the moment.
         let (held, pace) = (self.window.count(), share.pace());
         self.window.set_count(pace);
         let at = self.window.project(now, from, ahead, whole, margin);
@@ -65,27 +65,27 @@ impl Limit {
         at
     }
 
-    /// How long after it was taken a unit counts for no member any more.
+    /// Time after which a taken unit counts for no member any more.
     pub(super) fn clears(&self, margin: &Margin) -> Duration {
         duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
     }
 
-    /// Whether the next request, as far as it is known to wait for this limit, would have to wait for it still.
+    /// Returns true if the next request, as far as it is known to wait for this limit, still has to wait.
     pub(super) fn lacks(&mut self, now: Instant, margin: &Margin) -> bool {
         let Some(cost) = self.share.as_ref().and_then(|share| Amount::new(share.lacks())) else { return false };
         let (whole, used) = (self.whole(cost).get(), self.window.used(now, margin.of(self.spec.rate.per)));
         used.saturating_add(whole) > self.window.count()
     }
 
-    /// What it has of its share, while `backlog` units wait for it.
+    /// Demand for the limit while `backlog` units wait for it.
     pub(super) fn stock(&mut self, now: Instant, backlog: u32, margin: &Margin, took: Option<Duration>) -> Stock {
         let again = took.map_or(u32::MAX, |took| self.spec.rate.per.div_duration_f64(took).ceil() as u32);
         let margin = margin.of(self.spec.rate.per);
         let (lingering, _) = self.window.lingering(now, margin);
         let cost = self.share.as_mut().map_or(0, |share| share.lacking(backlog));
         let used = self.window.used(now, margin);
-        // What answers took beyond what was reserved is had with the next request: else nobody would pay it. What the whole limit
-        // cannot pay waits for its window, and keeps nobody else waiting.
+        // Usage beyond reservations is requested together with the next request: otherwise no request would pay it.
+        // Usage that the whole limit cannot pay waits for its window, and blocks no other member.
         let debt = match (&self.share, cost) {
             (Some(share), 1..) if used.saturating_add(cost) <= share.limit() => {
                 used.saturating_sub(share.held().saturating_add(share.own()))
@@ -97,8 +97,8 @@ impl Limit {
         Stock { used, lingering, lately: 0, most: u32::MAX, backlog, again, cost }
     }
 
-    /// The lane is called `name` now, and this is the limit of that `number` with its window: what comes from the pool of
-    /// another one ends.
+    /// Updates the pool for the lane's `name` and the limit's rank (`number`) among limits with its window. The share
+    /// of another pool ends.
     pub(super) fn rename(
         &mut self,
         now: Instant,
@@ -108,7 +108,7 @@ impl Limit {
         lease: &Lease,
     ) -> Option<(Entry, Instant)> {
         let mut pool = format!("{name}\n{}", micros(self.spec.rate.per));
-        // No unit's name is a number.
+        // No unit's name is a number, so pool names are unique.
         let (unit, number) =
             (Some(self.spec.unit).filter(|unit| *unit != Unit::REQUESTS), Some(number).filter(|n| *n > 0));
         unit.into_iter().for_each(|unit| _ = write!(pool, "\n{unit}"));
@@ -122,7 +122,8 @@ impl Limit {
         ended
     }
 
-    /// Nothing more is sent by what it holds. Says when that is free for others, if the store knows of it.
+    /// Ends the share: its tokens are not used any more. Returns when others may use them, if the store knows of the
+    /// share.
     pub(super) fn end(&mut self, now: Instant, margin: &Margin, lease: &Lease) -> Option<(Entry, Instant)> {
         let share = self.share.take().filter(|share| !share.is_over())?;
         let per = self.spec.rate.per;

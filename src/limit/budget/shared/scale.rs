@@ -1,5 +1,5 @@
-//! Fleets larger than these machines, in virtual time: how much of each limit is used, how many calls that takes, and how
-//! busy the store is. No window has more than there are tokens.
+//! Simulates fleets larger than these machines in virtual time: usage of each limit, calls, and load of the store. No
+//! window has more units than there are tokens.
 
 mod fleet;
 
@@ -8,7 +8,8 @@ use std::{str::FromStr, time::Duration};
 use self::fleet::{Fleet, Load, Outcome, Shape, Taken};
 use crate::limit::{LimitSpec, settle};
 
-/// A shape that is written as `members=1000 lanes=10000 limit=2/s`, beginning with `shape`. What follows a limit is of that one.
+/// Parses a shape such as `members=1000 lanes=10000 limit=2/s`, based on `shape`. Words after a limit apply to that
+/// limit.
 fn read(text: &str, mut shape: Shape) -> Shape {
     if text.contains("limit=") {
         shape.limits.clear();
@@ -40,26 +41,27 @@ fn last(shape: &mut Shape) -> &mut Taken {
     shape.limits.last_mut().expect("a limit")
 }
 
-/// A limit of which each request takes one.
+/// A limit from which each request takes one unit.
 fn of_one_each(limit: &str) -> Taken {
     let mut limits: [LimitSpec; 1] = [limit.parse().expect("a limit")];
     settle(&mut limits);
     Taken { limit: limits[0], costs: (1, 1), takes: None }
 }
 
-/// A number for each member, as `30:30:3:3`.
+/// Parses a number for each member, as `30:30:3:3`.
 fn each<T: FromStr>(text: &str) -> Vec<T> {
     text.split(':').map(|one| one.parse().ok().expect("a number")).collect()
 }
 
-/// A least and a most, as `100-4000`.
+/// Parses a least and a most amount, as `100-4000`.
 fn range(text: &str) -> (u32, u32) {
     let (least, most) = text.split_once('-').expect("least-most");
     (least.parse().expect("a number"), most.parse().expect("a number"))
 }
 
-/// `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release --lib a_large_fleet -- --nocapture`
-/// prints a line for each; `load` is what is asked for, relative to all limits together, or else as much as there is.
+/// Prints a line for each shape of
+/// `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release --lib a_large_fleet -- --nocapture`.
+/// `load` is relative to all limits together; the default is as much as there is.
 #[test]
 fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
     let small = Shape {
@@ -81,24 +83,25 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
     }
     let steady = Fleet::new(small.clone()).run();
     assert!(steady.used > 0.93 && steady.calls < 15.0, "{steady}");
-    // The store is replaced, and the new one does not answer for three seconds, which is less than a lease.
+    // The store is replaced, and the new one does not answer for three seconds, less than a lease.
     let replaced = Fleet::new(Shape { replaced_at: Some(Duration::from_secs(12)), ..small.clone() }).run();
     assert!(replaced.used > 0.9, "{replaced}");
-    // Half of what there is: whoever asks has its answer.
+    // At half of the capacity, every request gets its response.
     let light = Fleet::new(Shape { load: Load::Part(0.5), ..small }).run();
     assert!(light.used > 0.45 && light.used < 0.55, "{light}");
 }
 
-/// Four members that use one limit; what comes of it counts from the first of these seconds to the second.
+/// Four members that use one limit; the run counts from the first of these seconds to the second.
 fn four_members(limit: &str, load: Load, counts: [u64; 2]) -> Shape {
     let [warm, length] = counts.map(Duration::from_secs);
     let limits = vec![of_one_each(limit)];
     Shape { members: 4, lanes: 1, each: 1, limits, load, warm, length, seed: 5, replaced_at: None }
 }
 
-/// Each member has a limit spoken of every 1.25 s. What is beside that: of `1/2s` one token moves with each slot, which is two
-/// calls each 2 s by four members, and 0.8 + 0.25 in all; of tokens there are 44 requests a minute, each of which may have to
-/// ask and to be told (0.37 a second and member), and 375 a second come free at each member, of which 703 are worth a call (0.53).
+/// Each member reports a limit every 1.25 s, 0.8 times a second. With `1/2s`, one token moves with each slot: two calls
+/// each 2 s by four members, 0.8 + 0.25 in all. With tokens there are 44 requests a minute, and each may have to ask
+/// and be told (0.37 a second and member). At each member 375 tokens a second come free, and 703 are worth a call
+/// (0.53).
 #[test]
 fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_used() {
     for (limit, costs, warm, seconds, calls, used) in [
@@ -112,20 +115,21 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
         let outcome = Fleet::new(Shape { limits, ..four_members(limit, Load::Most, [warm, seconds]) }).run();
         assert!(outcome.calls <= calls && outcome.used >= used, "{limit}: {outcome}");
     }
-    // Where only answers say what is taken, each member learns what to reserve.
+    // Where only responses report the usage, each member learns how much to reserve.
     let limits = vec![Taken { takes: Some((100, 2000)), ..of_one_each("20000 tokens/min") }];
     let shape = Shape { members: 3, limits, ..four_members("1/s", Load::Most, [120, 1200]) };
     let outcome = Fleet::new(shape).run();
     assert!(outcome.calls <= 1.2 && outcome.used >= 0.93 && outcome.beyond <= 2000, "{outcome}");
-    // A member with many limits speaks of all of them in one call.
+    // A member with many limits reports all of them in one call.
     let shape = Shape { members: 10, lanes: 100, each: 20, ..four_members("20/s", Load::Most, [10, 30]) };
     let outcome = Fleet::new(shape).run();
     assert!(outcome.calls <= 1.0 && outcome.least >= 0.98, "{outcome}");
 }
 
-/// What is asked for is as 4:3:2:1, whatever becomes of it, and together 0.9 or 1.25 of the limit. Of 0.9 each gets what it asks
-/// for. Of 1.25 the last ones get all that they ask for, which is less than an equal part, and the others half of the rest each.
-/// That is so two seconds after the last one has begun, which is within five, or after one window.
+/// The load is as 4:3:2:1, whether or not requests succeed, and totals 0.9 or 1.25 of the limit. At 0.9 each member
+/// gets all that it asks for. At 1.25 the last two, which ask for less than an equal part, get everything, and the
+/// others half of the rest each. All members begin within five seconds. Shares settle two seconds after the last one
+/// has begun, or after one window.
 #[test]
 fn shares_are_by_demand_after_two_seconds_or_one_window() {
     for (limit, settled, counts) in [("1000/s", 2, 20), ("100/s", 2, 100), ("500/min", 60, 600)] {
@@ -142,8 +146,8 @@ fn shares_are_by_demand_after_two_seconds_or_one_window() {
     }
 }
 
-/// Workers that wait for their answers, which take 11 ms, ask for no more than they get. Three of them would have 272 answers a
-/// second, which is more than an equal part; two 181, and leave the others 272 each.
+/// Workers wait for their responses, which take 11 ms, and ask for no more than they get. Three workers would have 272
+/// responses a second, more than an equal part. Two would have 181, and leave the other members 272 each.
 #[test]
 fn members_with_few_workers_have_what_they_would_use_up_to_an_equal_part() {
     for (workers, due) in [([30, 30, 3, 3], [0.25; 4]), ([40, 40, 40, 2], [0.273, 0.273, 0.273, 0.181])] {
@@ -155,10 +159,10 @@ fn members_with_few_workers_have_what_they_would_use_up_to_an_equal_part() {
     }
 }
 
-/// Requests take 100 to 4,000 of 90,000 input tokens a minute, and of 20,000 output tokens what only their answers say. Of the scarce
-/// limit 44 requests a minute take a part, or 32, which is 0.18 a second and member, or 0.13: each has to ask, and others to pass on. A
-/// member speaks of its limits 0.8 times a second beside that, or 0.4 times while requests wait and nothing else happens. Where the
-/// input is scarce nothing is asked for the output.
+/// Requests take 100 to 4,000 of 90,000 input tokens a minute. Of 20,000 output tokens they take what only their
+/// responses report. The scarce limit admits 44 or 32 requests a minute, 0.18 or 0.13 a second and member. Each has to
+/// ask, and others pass tokens on. Besides, a member reports its limits 0.8 times a second, or 0.4 times while requests
+/// wait and nothing else happens. Where the input is scarce, no output tokens are requested.
 #[test]
 fn where_requests_take_of_two_limits_only_the_scarce_one_makes_members_call() {
     let taken = |takes| {
@@ -174,7 +178,7 @@ fn where_requests_take_of_two_limits_only_the_scarce_one_makes_members_call() {
         let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len() as f64;
         let (called, part, beyond) = (mean(|one| one.calls), mean(|one| one.used), mean(|one| one.beyond.into()));
         assert!(called <= calls && part >= used, "{scarce} scarce: {called} calls, {part} used");
-        // No more than the largest answer.
+        // The excess is at most the largest response.
         assert!(beyond <= takes.1.into(), "{scarce} scarce: {beyond} beyond");
     }
 }

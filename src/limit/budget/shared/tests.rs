@@ -1,4 +1,4 @@
-//! Members of one fleet, each with a budget of its own, and the book that all of them call.
+//! Members of one fleet, each with its own budget, and the book that all of them call.
 
 use std::num::NonZeroU32;
 
@@ -26,7 +26,7 @@ fn limits(text: &str) -> Vec<LimitSpec> {
     text.split(", ").filter(|limit| !limit.is_empty()).map(|limit| limit.parse().unwrap()).collect()
 }
 
-/// One request, answered at once.
+/// Sends one request, which is answered at once.
 fn send(budget: &mut Budget, now: Instant) {
     let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
     budget.sent(charge, now);
@@ -52,7 +52,7 @@ impl World {
         world
     }
 
-    /// One call of this member, in which so many requests wait. Returns of how many limits it speaks.
+    /// Makes one call of this member with `waiting` requests. Returns the number of limits in the call.
     fn talk(&mut self, member: usize, waiting: u64) -> usize {
         let (member, budget) = &mut self.members[member];
         let joined = member.has_joined();
@@ -66,7 +66,7 @@ impl World {
         call.entries.len()
     }
 
-    /// Requests of this member that take `cost` tokens each leave, until so many of them have or none can.
+    /// Sends up to `most` requests of this member that take `cost` tokens each; returns how many left.
     fn sends_of(&mut self, member: usize, cost: u32, most: u32) -> u32 {
         let (now, budget) = (self.now, &mut self.members[member].1);
         let cost = Cost::MIN.with(Unit::named("tokens").unwrap(), cost);
@@ -80,8 +80,8 @@ impl World {
         sent
     }
 
-    /// Two members with 1,600 tokens a minute. The first holds 910, 30 of them free, and has requests that take 40 each; the other one
-    /// has used 690, and its next request takes 230. Each waits for more than there is.
+    /// Two members with 1,600 tokens a minute. The first holds 910, 30 of them free, and its requests take 40 each. The
+    /// second has used 690, and its next request takes 230. Each waits for more than there is.
     fn crowded() -> Self {
         let mut world = World::new(2, "1600 tokens/min burst 1600");
         for (member, cost, count) in [(0, 40, 22), (1, 230, 3)] {
@@ -98,7 +98,7 @@ impl World {
         world
     }
 
-    /// How often the first of them calls within `time`, for requests that take `cost` tokens each, if none can leave.
+    /// Number of calls of the first member within `time`, for requests of `cost` tokens that cannot leave.
     fn calls(&mut self, cost: u32, time: Duration) -> u32 {
         let (mut calls, until) = (0, self.now + time);
         while self.now < until {
@@ -109,7 +109,7 @@ impl World {
         calls
     }
 
-    /// How many leave by this member within `time`; it asks for all that it can get.
+    /// Number of requests that leave by this member within `time`; the member asks for all that it can get.
     fn sends(&mut self, member: usize, time: Duration) -> u32 {
         let (mut sent, until) = (0, self.now + time);
         while self.now < until {
@@ -137,7 +137,7 @@ fn a_limit_of_a_member_that_is_alone_is_used_and_kept() {
     assert_eq!(world.sends(0, ms(40_000)), 5);
 }
 
-/// 60 a minute, 100 of them ahead: two minutes, and not the 100 that one a minute would take.
+/// 60 a minute with 100 ahead take two minutes; at one a minute the prediction would be 100 minutes.
 #[test]
 fn what_is_predicted_before_the_store_has_said_anything_is_not_that_nothing_is_due() {
     let now = Instant::START + ms(1000);
@@ -193,12 +193,12 @@ fn two_limits_with_one_window_have_a_pool_each_in_whatever_order_they_are_writte
         }
         let usage = world.members[0].1.usage(world.now);
         let held = |usage: &crate::limit::LimitUsage| (usage.spec.rate.count.get(), usage.share.unwrap().held);
-        // One that is alone gets all of each.
+        // A single member gets all of each limit.
         assert!(usage.iter().map(held).all(|(count, held)| count == held), "{limits}: {usage:?}");
     }
 }
 
-/// Of 20 two members own 5 each, and 10 are lent: the API counts all of what a request takes.
+/// Two members own 5 of 20 each, and 10 are lent: the API counts a request's whole cost.
 #[test]
 fn a_request_that_takes_more_than_is_lent_counts_in_full() {
     let floor = Floor { percent: 50, members: NonZeroU32::new(2).unwrap() };
@@ -217,7 +217,7 @@ fn a_request_that_takes_more_than_is_lent_counts_in_full() {
     assert_eq!(budget.earliest(now, &cost, Scope::NONE), now, "it has 15");
     budget.take(now, now, cost, Scope::NONE);
     assert_eq!(budget.usage(now)[0].used, 11);
-    // What nobody can have is not asked for, and holds nobody up.
+    // Units that no member can get are not requested, and block no other request.
     let cost = Cost::new(16).unwrap();
     assert_eq!(budget.earliest(now, &cost, Scope::NONE), Instant::FAR);
     assert!(budget.speak(now + ms(2000), "api", |_| 16, false).entries.iter().all(|entry| entry.want == 0));
@@ -234,30 +234,30 @@ fn a_member_that_has_used_its_share_is_not_looked_at_before_something_can_change
         }
         world.now = now + ms(100);
     }
-    // It has 10, all of them used within this second.
+    // The member has 10 units, all used within this second.
     let (now, budget) = (world.now, &mut world.members[0].1);
     let spoken = budget.speak(now, "api", |_| 40, false);
     let again = spoken.next.since(now);
     assert!(spoken.entries.is_empty() && again > ms(20), "{again:?}: {spoken:?}");
 }
 
-/// 800 are due to it, so that the 30 are the other one's. They do not suffice for that one either, and lie in the pool: they
-/// are of no use to a request that takes 40, and it was granted them again and again. It speaks of what it uses each 1.25 s.
+/// The first member is due 800, so the 30 free tokens are the second's. The tokens suffice for neither request and lie
+/// in the pool, yet the first was granted them again and again. A member reports its usage each 1.25 s.
 #[test]
 fn a_member_above_its_target_asks_for_all_that_its_next_request_lacks_or_for_nothing() {
     let calls = World::crowded().calls(40, ms(5000));
     assert!((1..=5).contains(&calls), "{calls}");
 }
 
-/// What is said each 1.25 s while requests wait that cannot leave is the same each time, so that every other one suffices.
+/// While no request can leave, each report after 1.25 s is the same, so every other one suffices.
 #[test]
 fn a_member_of_which_nothing_has_changed_says_so_each_two_and_a_half_seconds() {
     let calls = World::crowded().calls(40, ms(25_000));
     assert!((9..=12).contains(&calls), "{calls}");
 }
 
-/// A call that founded an epoch comes once more, late, to a store that has forgotten: what members hold may be other than it
-/// says.
+/// A call that founded an epoch arrives once more, late, at a store that has lost its state. The members' tokens may
+/// have changed since.
 #[test]
 fn a_late_call_does_not_begin_the_same_epoch_twice() {
     let call = Sync {
@@ -280,14 +280,15 @@ fn a_late_call_does_not_begin_the_same_epoch_twice() {
     assert_ne!(began(1_000_000), began(9_000_000));
 }
 
-/// Tokens of one limit are asked for after those of the other. While a call for these is under way there is nothing to say.
+/// Tokens of one limit are requested after those of the other. While a call for the first is in flight, there is no
+/// news.
 #[test]
 fn who_lacks_tokens_of_two_limits_calls_for_those_that_it_asks_for() {
     let [first, second] = ["first", "second"].map(|name| Unit::named(name).unwrap());
     let cost = Cost::MIN.with(first, 10).with(second, 10);
     let lacking = || {
         let mut world = World::new(1, "100 first/min burst 100, 100 second/min burst 100");
-        // Their pools have names from then on.
+        // The pools have names from then on.
         world.talk(0, 0);
         world
     };
@@ -308,7 +309,8 @@ fn who_lacks_tokens_of_two_limits_calls_for_those_that_it_asks_for() {
     assert_eq!(earliest(&mut world), (world.now, false));
 }
 
-/// A queue asks for each of its lines, and for what holds up all of them. What is asked for later is not worth a call either way.
+/// A queue asks for each of its classes and for their common bottleneck. Neither query calls for tokens that are
+/// requested later.
 #[test]
 fn who_lacks_tokens_of_one_limit_does_not_call_for_another_one_that_others_take_alone() {
     let unit = Unit::named("first").unwrap();
@@ -325,12 +327,12 @@ fn who_lacks_tokens_of_one_limit_does_not_call_for_another_one_that_others_take_
     for cost in [metered, plain, metered] {
         assert_eq!(earliest(&mut world, cost), (Instant::FAR, false), "no answer has come");
     }
-    // Those that wait for the first one have left.
+    // The requests that wait for the first limit have left.
     world.members[0].1.speak(world.now, world.name, |of| u64::from(of == Unit::REQUESTS) * 10, false);
     assert_eq!(earliest(&mut world, plain), (Instant::FAR, true));
 }
 
-/// Tokens that are used up come back by themselves, and only then those of the other limit are asked for.
+/// Used tokens come back by themselves; only then are tokens of the other limit requested.
 #[test]
 fn who_has_used_up_the_tokens_of_one_limit_looks_again_when_they_come_back() {
     let [first, second] = ["first", "second"].map(|name| Unit::named(name).unwrap());

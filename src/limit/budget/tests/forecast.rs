@@ -1,9 +1,9 @@
-//! When requests are predicted to leave, and when they do.
+//! Predicted departures compared with real ones.
 
 use super::*;
 
-/// When each of so many requests is predicted to leave from `now` on, and when it does if all are there and nothing else
-/// comes. Limits of `later` hold from an instant on.
+/// Predicted and real departure of each of `requests` requests, if all wait at `now` and no others come. The limits of
+/// `later` hold from an instant on.
 fn predicted_and_left(
     budget: &mut Budget,
     now: Instant,
@@ -32,7 +32,7 @@ fn predicted_and_left(
     left.collect()
 }
 
-/// Each is predicted to a twentieth of its wait, or to one turn.
+/// Checks each prediction to a twentieth of the wait, or to one `turn`.
 fn assert_predicted(name: &str, turn: Duration, predicted_and_left: &[(Duration, Duration)]) {
     for (place, (predicted, left)) in predicted_and_left.iter().enumerate() {
         let allowed = (*left / 20).max(turn);
@@ -42,7 +42,7 @@ fn assert_predicted(name: &str, turn: Duration, predicted_and_left: &[(Duration,
 
 #[test]
 fn what_holds_for_a_while_is_predicted_to_end() {
-    // As they are now, for how long, and as they will be.
+    // Limits now, how many seconds they hold, and the limits afterwards.
     let changes = [
         ("1/s", 5, "10/s"),
         ("10/s", 5, "1/s"),
@@ -80,7 +80,8 @@ fn another_unit_is_limited_once_the_other_limits_hold() {
         let ahead = |_, unit| if unit == tokens { ahead * 1000 } else { ahead };
         budget.project(at(0), at(0), ahead, ONE.with(tokens, 1000), Scope::NONE)
     };
-    // Five leave at 1/s; from then on a thousand tokens are all of a minute, and are there again at 60 s at the earliest.
+    // Five leave at 1/s. From then on a thousand tokens are a whole minute's, and are free again at 60 s at the
+    // earliest.
     let [fourth, sixth] = [3, 5].map(project);
     assert_eq!(fourth, at(4000));
     assert!(sixth >= at(60_000), "{sixth:?}");
@@ -88,7 +89,7 @@ fn another_unit_is_limited_once_the_other_limits_hold() {
 
 #[test]
 fn several_windows_are_predicted_round_by_round() {
-    // How many leave, and so many before that, 700 ms apart.
+    // The test sends `used` requests 700 ms apart before the predictions.
     for limits in ["10/s, 100/min", "10/s, 100/min, 600/h", "5/s, 20/10s, 60/min", "2/s, 30/min, 100/h", "100/min"] {
         for used in [0, 1, 9, 60, 170] {
             let mut budget = budget(limits);
@@ -113,21 +114,22 @@ fn all_that_leaves_before_a_change_is_counted_however_much_leaves_at_once() {
 
 #[test]
 fn what_leaves_before_a_change_is_counted_to_a_hundredth() {
-    // The parts in which it is counted are 46, 50, 51 and 62 in a hundred of a window.
+    // The change is simulated in parts of 46, 50, 51 and 62 hundredths of a window.
     for seconds in [60, 64, 66, 80] {
         let mut budget = budget("100/s");
-        // What other requests are limited by changes nothing.
+        // Limits of other requests change nothing.
         budget.learn(Source::Advertised(1), specs("1/s")[0], &[]);
         let to = Afterwards { at: at(seconds * 1000), limits: specs("10/s"), calendar: Vec::new() };
         budget.set_afterwards(Some(&to), MarginSpec::Fixed(Duration::ZERO), Duration::ZERO);
         let predicted = budget.project(at(0), at(0), |_, _| seconds * 100 + 10, ONE, Scope::NONE);
-        // A hundred have just left, of which no more than nine may be in a window of ten a second; then ten more leave.
+        // 100 requests have just left. A window of 10/s admits the next when at most nine of them remain; then ten more
+        // leave.
         let allowed = Duration::from_secs(1)..Duration::from_secs(4);
         assert!(allowed.contains(&predicted.since(to.at)), "{seconds} s: {predicted:?}");
     }
 }
 
-/// 31 limits, of which each holds twice as many as the next one: in rounds of all of them there are 2^31 ways.
+/// 31 limits, each with twice the count of the one before: predicting rounds of all would take 2^31 steps.
 #[test]
 fn however_many_limits_are_reported_a_prediction_is_made_soon() {
     let within = |exponent: u32| {
@@ -139,6 +141,6 @@ fn however_many_limits_are_reported_a_prediction_is_made_soon() {
     let limits: Vec<_> = (1..32).map(within).collect();
     let mut budget = Budget::new(&limits, MarginSpec::Fixed(Duration::ZERO), Instant::START);
     let predicted = budget.project(at(0), at(0), |_, _| u64::from(u32::MAX), ONE, Scope::NONE);
-    // The last one of two rounds of the slowest, of 31 ms each.
+    // The last request of two rounds of the slowest limit, with 31 ms per request.
     assert_eq!(predicted.since(at(0)).as_secs_f64().round(), (0.031 * f64::from(u32::MAX)).round());
 }

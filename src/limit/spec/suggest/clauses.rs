@@ -1,5 +1,5 @@
-//! Limits in other words than ours. All of a text is understood, or nothing: a word that is skipped may be the one that
-//! matters (`10/s per key`, `10/s or 500/min`).
+//! Limits in other words than ours. A text is understood as a whole or not at all, because a skipped word may change
+//! the meaning (`10/s per key`, `10/s or 500/min`).
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
@@ -9,12 +9,12 @@ use crate::limit::{
     spec::{Rate, UNITS},
 };
 
-/// One limit that was understood. It is written as limits are.
+/// A limit that was understood. `Display` writes it in our notation.
 #[derive(Clone, Debug)]
 pub(super) enum Clause {
     Rate {
         rate: Rate,
-        /// Empty for requests.
+        /// Unit; empty for requests.
         unit: String,
         burst: Option<NonZeroU32>,
         strict: bool,
@@ -22,28 +22,28 @@ pub(super) enum Clause {
     InFlight(NonZeroU32),
 }
 
-/// A number without its window: `500 points`; of `1/2` the second one is there, too.
+/// A number without its window, such as `500 points`; `1/2` supplies `windows`, too.
 #[derive(Debug)]
 pub(super) struct Windowless {
     pub(super) count: u64,
-    /// Empty for requests.
+    /// Unit; empty for requests.
     pub(super) unit: String,
     pub(super) windows: u64,
 }
 
-/// Words that stand between a number and its window.
+/// Words between a number and its window.
 const PER: [&str; 6] = ["per", "a", "an", "every", "each", "in"];
 /// Words before a number that change nothing.
 const LEADS: [&[&str]; 5] = [&["at", "most"], &["up", "to"], &["max"], &["maximum"], &["limit"]];
 /// Words between limits.
 const BETWEEN: [&str; 4] = ["and", "plus", "with", "a"];
-/// Words behind a number that name no unit, because they begin something else.
+/// Words behind a number that begin another clause and so name no unit.
 const NO_UNITS: [&str; 6] = ["and", "plus", "with", "burst", "bursts", "strict"];
-/// Requests per second, per minute, per hour and per day.
+/// Abbreviations of requests per second, per minute, per hour and per day.
 const RATES: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("rpm", "min"), ("rph", "h"), ("rpd", "d")];
-/// Tokens per minute and per day, as LLM APIs count them.
+/// Abbreviations of tokens per second, minute, hour and day, as LLM APIs count them.
 const TOKEN_RATES: [(&str, &str); 4] = [("tps", "s"), ("tpm", "min"), ("tph", "h"), ("tpd", "d")];
-/// How people say that something is on its way at once.
+/// Words for concurrent requests.
 const AT_ONCE: [&[&str]; 10] = [
     &["in-flight"],
     &["in", "flight"],
@@ -56,14 +56,14 @@ const AT_ONCE: [&[&str]; 10] = [
     &["in", "parallel"],
     &["parallel"],
 ];
-/// Windows that limits are not written with. A year is as long as the longest one, to be safe however the API counts.
+/// Windows without a notation of ours. A year is as long as the longest one, to be safe however the API counts.
 const OTHER_UNITS: [(&[&str], Duration); 3] = [
     (&["mo"], Duration::from_secs(31 * 86_400)),
     (&["y", "yr", "year", "years"], Duration::from_secs(366 * 86_400)),
     (&["fortnight", "fortnights"], Duration::from_secs(14 * 86_400)),
 ];
 
-/// The limits that `text` says, if all of it is understood.
+/// Parses the limits in `text`, if all of it is understood.
 pub(super) fn clauses(text: &str) -> Option<Vec<Clause>> {
     let tokens = tokens(text)?;
     let (mut rest, mut clauses) = (&tokens[..], Vec::<Clause>::new());
@@ -92,7 +92,7 @@ pub(super) fn clauses(text: &str) -> Option<Vec<Clause>> {
     }
 }
 
-/// What `text` says, if that is a number without its window.
+/// Parses `text` if it is a number without its window.
 pub(super) fn windowless(text: &str) -> Option<Windowless> {
     let tokens = tokens(text)?;
     let (count, unit, rest) = count(lead(&tokens))?;
@@ -121,7 +121,7 @@ fn lead(rest: &[Token]) -> &[Token] {
     LEADS.iter().find_map(|words| words_first(rest, words)).unwrap_or(rest)
 }
 
-/// What follows these words, if they come first.
+/// Returns the rest after these words, if `rest` begins with them.
 fn words_first<'a>(rest: &'a [Token], words: &[&str]) -> Option<&'a [Token]> {
     words
         .iter()
@@ -140,7 +140,7 @@ fn whole(rest: &[Token]) -> Option<(NonZeroU32, &[Token])> {
     Some((NonZeroU32::new(number.whole()?.try_into().ok()?)?, after))
 }
 
-/// `burst 20`, `bursts of 20`, `burst=20`.
+/// Parses `burst 20`, `bursts of 20` or `burst=20`.
 fn burst(rest: &[Token]) -> Option<(NonZeroU32, &[Token])> {
     let (_, rest) = word(rest).filter(|(word, _)| ["burst", "bursts"].contains(word))?;
     whole(set_to(rest))
@@ -153,7 +153,7 @@ fn set_to(rest: &[Token]) -> &[Token] {
     }
 }
 
-/// `5 in flight`, `5 requests at once`, `concurrency: 5`.
+/// Parses `5 in flight`, `5 requests at once` or `concurrency: 5`.
 fn in_flight(rest: &[Token]) -> Option<(NonZeroU32, &[Token])> {
     let at_once = |rest| AT_ONCE.iter().find_map(|words| words_first(rest, words));
     if let Some(rest) = at_once(rest) {
@@ -164,7 +164,7 @@ fn in_flight(rest: &[Token]) -> Option<(NonZeroU32, &[Token])> {
     Some((most, at_once(rest)?))
 }
 
-/// `500 requests per minute`, `90k tokens/min`, `10rps`, `every 2s`.
+/// Parses `500 requests per minute`, `90k tokens/min`, `10rps` or `every 2s`.
 fn rate(rest: &[Token]) -> Option<(Clause, &[Token])> {
     if let Some((length, after)) = words_first(rest, &["every"]).and_then(window) {
         return Some((clause(Number::ONE, String::new(), length)?, after));
@@ -180,14 +180,14 @@ fn rate(rest: &[Token]) -> Option<(Clause, &[Token])> {
     let per = |rest| word(rest).filter(|(word, _)| PER.contains(word)).map(|(_, after)| after);
     let rest = match rest {
         [Token::Slash, after @ ..] => after,
-        // As in "20 in a second".
+        // "20 in a second" has two such words.
         _ => per(rest).map(|rest| per(rest).unwrap_or(rest))?,
     };
     let (length, rest) = window(rest)?;
     Some((clause(count, unit, length)?, rest))
 }
 
-/// How many of what, requests being nothing.
+/// Parses a count and its unit; the unit of requests is empty.
 fn count(rest: &[Token]) -> Option<(Number, String, &[Token])> {
     let [Token::Number(count), rest @ ..] = rest else { return None };
     let (count, rest) = match rest {
@@ -205,7 +205,7 @@ fn count(rest: &[Token]) -> Option<(Number, String, &[Token])> {
     }
 }
 
-/// `min`, `30 seconds`, `1.5 min`, `1h30m`, in milliseconds.
+/// Parses `min`, `30 seconds`, `1.5 min` or `1h30m`, in milliseconds.
 fn window(rest: &[Token]) -> Option<(u64, &[Token])> {
     if let Some((name, after)) = word(rest) {
         return Some((length(name)?, after));
@@ -222,14 +222,14 @@ fn window(rest: &[Token]) -> Option<(u64, &[Token])> {
     (sum > 0).then_some((sum, rest))
 }
 
-/// How long the window called `name` is, in milliseconds.
+/// Length of the window called `name`, in milliseconds.
 fn length(name: &str) -> Option<u64> {
     let all = UNITS.iter().chain(&OTHER_UNITS);
     let (_, length) = all.into_iter().find(|(names, _)| names.contains(&name))?;
     length.as_millis().try_into().ok()
 }
 
-/// A number that is not whole comes in more windows: 1.5/s are 3/2s.
+/// A fraction becomes a whole number over more windows: 1.5/s is 3/2s.
 fn clause(count: Number, unit: String, length: u64) -> Option<Clause> {
     let per = Duration::from_millis(length.checked_mul(count.under)?);
     let rate = Rate { count: NonZeroU32::new(count.over.try_into().ok()?)?, per };
@@ -249,7 +249,7 @@ impl fmt::Display for Clause {
             write!(f, " {unit}")?;
         }
         let millis = rate.per.as_millis();
-        // The longest unit that fits, except that nobody counts in weeks and months.
+        // Use the longest unit that fits, except weeks and months, which are unusual.
         let fits = |length: &Duration| millis % length.as_millis() == 0;
         let once = UNITS.iter().find(|(_, length)| *length == rate.per);
         match once.or_else(|| UNITS.iter().take(5).rev().find(|(_, length)| fits(length))) {

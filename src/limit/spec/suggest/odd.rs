@@ -1,4 +1,4 @@
-//! Limits that are almost understood: what may be meant is not certain, and so it is said beside what to write.
+//! Limits that are almost understood: the hint says what is uncertain, and what to write.
 
 use super::{suggest, suggest_same};
 use crate::limit::{
@@ -6,15 +6,15 @@ use crate::limit::{
     spec::{UNITS, read_rate},
 };
 
-/// Who a limit is often said to be for. Budgets are told apart by the key of a rule.
+/// Subjects that limits are often written for. The key of a rule separates their budgets.
 const EACH: [&str; 14] = [
     "key", "api-key", "apikey", "user", "ip", "client", "tenant", "token", "account", "customer", "host", "org",
     "project", "worker",
 ];
-/// Numbers that people write out.
+/// Numbers as words.
 const NUMBERS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
-/// What to write in the place of `text`, which is no limit.
+/// Suggests what to write instead of `text`, which is no limit.
 pub(in crate::limit) fn hint(text: &str) -> String {
     two_readings(text)
         .or_else(|| negative(text))
@@ -24,7 +24,7 @@ pub(in crate::limit) fn hint(text: &str) -> String {
         .unwrap_or_else(|| suggest(text))
 }
 
-/// `500/M`: a minute or a month.
+/// Handles `500/M`: a minute or a month.
 fn two_readings(text: &str) -> Option<String> {
     let (count, window) = text.rsplit_once(['/', ' '])?;
     let count = count.trim_end().trim_end_matches('/').trim_end_matches(" per").trim_end();
@@ -37,7 +37,7 @@ fn negative(text: &str) -> Option<String> {
     rest.parse::<LimitSpec>().ok().map(|limit| format!("a limit is at least 1: write \"{limit}\""))
 }
 
-/// `500/min/key`, `60/h per user`.
+/// Handles `500/min/key` and `60/h per user`.
 fn of_each(text: &str) -> Option<String> {
     let (limit, each) = text.rsplit_once(['/', ' '])?;
     let each = each.to_ascii_lowercase();
@@ -53,7 +53,7 @@ fn of_each(text: &str) -> Option<String> {
     ))
 }
 
-/// A text with one slip in it: a window, a number or a slash.
+/// Handles a text with one slip in it: a window, a number or a slash.
 fn repaired(text: &str) -> Option<String> {
     let lower = text.trim().to_ascii_lowercase().replace('\\', "/");
     let (count, window) = lower.split_once('/')?;
@@ -74,7 +74,7 @@ fn is_window(text: &str) -> bool {
     read_rate(&format!("1/{}", text.trim())).is_ok()
 }
 
-/// The window that is spelled like `word`, as limits are written.
+/// The window, in our notation, whose spelling is like `word`.
 fn window_like(word: &str) -> Option<&'static str> {
     if word.len() < 2 || !word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return None;
@@ -85,7 +85,7 @@ fn window_like(word: &str) -> Option<&'static str> {
     (best.0 > LIKELY_SLIP).then_some(best.1)
 }
 
-/// Similarity of two words (Jaro-Winkler) of which one is probably meant by the other.
+/// Similarity (Jaro-Winkler) above which one word is probably a slip of another.
 const LIKELY_SLIP: f64 = 0.8;
 
 #[cfg(test)]

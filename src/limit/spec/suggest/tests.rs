@@ -5,7 +5,7 @@ fn limits(text: &str) -> Limits {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What stands in quotes in a hint, but for what is only added to a limit.
+/// Quoted texts of a hint, except additions to a limit.
 fn quoted(hint: &str) -> Vec<&str> {
     hint.split('"').skip(1).step_by(2).filter(|text| !text.starts_with(' ')).collect()
 }
@@ -70,7 +70,7 @@ fn what_is_suggested_is_read_and_means_the_same() {
     }
 }
 
-/// Each way to say a number, what it counts, and the window; all of them together.
+/// Each way to write a number, a unit and a window, in all combinations.
 #[test]
 fn every_spelling_of_a_limit_means_the_same() {
     let counts = [("10", 10), ("1k", 1000), ("2,500", 2500), ("1e3", 1000), ("max 7", 7), ("up to 7", 7)];
@@ -100,7 +100,7 @@ fn every_spelling_of_a_limit_means_the_same() {
     }
 }
 
-/// A part that is not understood may change what is meant, and some of these mean two things.
+/// A word that is not understood may change the meaning, and some of these texts mean two things.
 #[test]
 fn nothing_is_suggested_for_what_may_mean_something_else() {
     for text in [
@@ -176,7 +176,7 @@ fn how_many_at_once_is_understood_as_people_write_it() {
     }
 }
 
-/// A place that takes one rate of requests is told nothing else.
+/// A place that takes one rate of requests gets no other suggestion.
 #[test]
 fn one_rate_is_suggested_where_one_is_read() {
     use crate::limit::Rate;

@@ -1,4 +1,4 @@
-//! What people write, cut into numbers, words and signs.
+//! User input, split into numbers, words and signs.
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,22 +11,22 @@ pub(super) enum Token {
     Slash,
     /// `=` or `:`.
     Equals,
-    /// What stands between limits.
+    /// Separator between limits.
     Break,
 }
 
-/// A positive number, exactly: `over / under`, which have no common divisor.
+/// An exact positive number: `over / under`, which have no common divisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) over: u64,
     pub(super) under: u64,
 }
 
-/// No count is larger, and none of more digits behind the point is meant to be exact.
+/// Larger counts, and numbers with more decimals, are not understood as limits.
 const LARGEST: u64 = 1_000_000_000_000;
 const MOST_DECIMALS: usize = 3;
 
-/// The parts of `text`; `None` if there is anything in it that no limit needs.
+/// The tokens of `text`; `None` if it contains anything that no limit needs.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     let text = text.to_ascii_lowercase();
     let (mut rest, mut tokens) = (&*text, Vec::new());
@@ -56,8 +56,8 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// The number that `text` begins with (`90000`, `90,000`, `90 000`, `1.5`, `.5`, `1e6`), and what follows. `None` if it may be
-/// read in two ways: `10.000` is ten in some countries and ten thousand in others.
+/// Splits off the leading number (`90000`, `90,000`, `90 000`, `1.5`, `.5`, `1e6`). `None` if the number is ambiguous:
+/// `10.000` is ten in some countries and ten thousand in others.
 fn number(text: &str) -> Option<(Number, &str)> {
     let (mut whole, mut rest) = digits(text);
     let grouped = whole.len() <= 3 && !whole.contains('_');
@@ -78,7 +78,7 @@ fn number(text: &str) -> Option<(Number, &str)> {
         }
     }
     let mut over: u64 = format!("{whole}{decimals}").replace('_', "").parse().ok()?;
-    // A power of ten belongs to it.
+    // A power of ten belongs to the number.
     if let Some((power, after)) = rest.strip_prefix('e').map(digits).filter(|(power, _)| !power.is_empty()) {
         over = over.checked_mul(10_u64.checked_pow(power.parse().ok()?)?)?;
         rest = after;
@@ -97,17 +97,17 @@ fn digits(text: &str) -> (String, &str) {
 impl Number {
     pub(super) const ONE: Self = Self { over: 1, under: 1 };
 
-    /// So many times as much.
+    /// This number times `times`.
     pub(super) fn times(self, times: u64) -> Option<Self> {
         Self { over: self.over.checked_mul(times)?, ..self }.reduced()
     }
 
-    /// It, if it is whole.
+    /// The value, if it is whole.
     pub(super) fn whole(self) -> Option<u64> {
         (self.under == 1).then_some(self.over)
     }
 
-    /// `None` for nothing.
+    /// The reduced fraction; `None` for 0.
     fn reduced(self) -> Option<Self> {
         let (mut a, mut b) = (self.over, self.under);
         while b > 0 {

@@ -31,14 +31,14 @@ use crate::{
 #[derive(Debug)]
 enum Event {
     Wake(usize),
-    /// By which store, and when it was sent.
+    /// The store that executes the call, and when the call was sent.
     Execute(usize, u32, Box<Sync>, Place, Micros),
-    /// The last is until when whoever hears it is to pause.
+    /// The last field is the end of the pause that the receiver has to observe.
     Reply(usize, u32, u64, Reply, Micros),
     Arrive(u32),
-    /// The last is how much the request used.
+    /// The last field is the request's usage.
     Answer(usize, u32, Charge, Instant, u32),
-    /// A request that counts as under way arrives, and its answer ends.
+    /// A request arrives that counts as in flight, and its response ends.
     Begin,
     End(usize, u32),
     Hint(usize, u32),
@@ -65,16 +65,16 @@ pub(super) struct World {
     processes: Vec<Process>,
     names: u64,
     down: StoreDown,
-    /// What requests cost, one after the other.
+    /// Costs of successive requests.
     costs: Vec<u32>,
-    /// Answers say what requests used, which may be less than that; and some requests are not sent.
+    /// Responses report a request's usage, up to its cost; and some requests are not sent.
     metered: bool,
     /// When each unit of the last window arrived.
     arrived: VecDeque<Micros>,
     accepted: u64,
     pauses: Pauses,
     streams: Streams,
-    /// Somebody has sent although it has heard of a pause, or more were under way than may be.
+    /// A process has sent during a pause that it knew of, or too many requests were in flight.
     broken: bool,
     story: VecDeque<String>,
 }
@@ -160,7 +160,7 @@ impl World {
         world
     }
 
-    /// Everybody has more to send than there are tokens.
+    /// Gives every process more requests than there are tokens.
     pub(super) fn saturated(mut self) -> Self {
         self.what.retain(|_, event| !matches!(event, Event::Demand(_)));
         self.processes.iter_mut().for_each(|process| process.greedy = true);
@@ -169,7 +169,7 @@ impl World {
         self
     }
 
-    /// Requests take of a unit of which only their answers say how much they used: up to what was reserved.
+    /// Makes requests take a unit whose usage, up to the reservation, only responses report.
     pub(super) fn metered(mut self) -> Self {
         (self.metered, self.spec.unit) = (true, Unit::named("tokens").expect("that is a name"));
         let least = self.spec.rate.count.get().div_ceil(4);
@@ -179,7 +179,7 @@ impl World {
         self
     }
 
-    /// So many members, which share `limit`, and whose requests take `costs` in turn.
+    /// A world of `members` that share `limit`, and whose requests take `costs` in turn.
     pub(super) fn costly(members: usize, limit: &str, costs: &[u32]) -> Self {
         let mut world = Self::random(7, &[], None);
         (world.spec, world.costs) = (limit.parse().unwrap(), costs.to_vec());
@@ -197,19 +197,19 @@ impl World {
         world.saturated()
     }
 
-    /// How many units arrived, and how many the least of all members has sent.
+    /// Number of units that arrived, and the least number that any member has sent.
     pub(super) fn used(&self) -> (f64, u64) {
         let least = self.processes.iter().map(|process| process.sent).min().unwrap_or(0);
         (self.accepted as f64, least)
     }
 
-    /// How many the API would have let in, but for the time that is lost of each window.
+    /// Units that the API would have admitted, except for the time lost of each window.
     pub(super) fn most(&self) -> f64 {
         let lost = (2 * self.jitter + 3 * self.rtt + 30 * MS) as f64;
         (self.ends - S) as f64 / (self.per as f64 + lost) * f64::from(self.spec.rate.count.get())
     }
 
-    /// Goes on to the end; the last of the story if a window had too many.
+    /// Runs to the end; returns the end of the story if a window had too many units.
     pub(super) fn run(&mut self) -> Option<String> {
         while let Some(Reverse((at, number))) = self.events.pop() {
             let Some(event) = self.what.remove(&number) else { continue };
@@ -350,7 +350,7 @@ impl World {
         budget
     }
 
-    /// What the store knows the limit by.
+    /// Name of the limit in the store.
     fn pool(&self) -> String {
         let of_unit = if self.metered { format!("\n{}", self.spec.unit) } else { String::new() };
         format!("api\nhost\n{}{of_unit}", self.per)

@@ -47,7 +47,7 @@ impl World {
         spoken.entries
     }
 
-    /// One call of this member, in which so many requests wait.
+    /// Makes one call of this member with `waiting` requests.
     fn talk(&mut self, member: usize, waiting: u32) {
         let entries = if self.members[member].0.has_joined() { self.speak(member, waiting) } else { Vec::new() };
         let (member, budget) = &mut self.members[member];
@@ -75,7 +75,7 @@ impl World {
         self.members[member].1.in_flight_share(self.now).unwrap().held
     }
 
-    /// Time goes on, and all call.
+    /// Advances the time by `time`, while all members call.
     fn pass(&mut self, time: Duration, waiting: &[u32]) {
         let until = self.now + time;
         while self.now < until {
@@ -104,13 +104,13 @@ fn one_that_is_alone_has_all_and_keeps_what_it_uses() {
     assert_eq!(world.held(0), 20);
     world.under_way(0, 20);
     assert!(!world.members[0].1.has_room(world.now));
-    // Two at once from here on. What has been of no use for half a minute goes back, or for one that has just begun.
+    // From here on two are in flight. Tokens unused for 30 to 60 s go back.
     world.under_way(0, 2);
     world.pass(ms(25_000), &[0, 0]);
     assert_eq!(world.held(0), 20, "it may need them again at any moment");
     world.pass(ms(70_000), &[0, 0]);
     assert_eq!(world.held(0), 4, "half as many more, and one");
-    // What is in use stays, however long that is.
+    // Used tokens stay, however long the use lasts.
     world.pass(ms(200_000), &[0, 0]);
     assert_eq!(world.held(0), 4);
     world.under_way(0, 0);
@@ -125,7 +125,7 @@ fn what_is_in_use_is_nobody_elses_until_its_answer_has_ended() {
     world.under_way(0, 6);
     world.pass(ms(120_000), &[6, 6]);
     assert_eq!((world.held(0), world.held(1)), (6, 0));
-    // Two have ended: they are above its share of three, and others' after the shortest way.
+    // Two requests have ended: their tokens exceed the share of three, and go to others after the shortest way.
     world.under_way(0, 4);
     assert!(!world.members[0].1.has_room(world.now), "it begins nothing with what others are to have");
     world.pass(ms(200), &[6, 6]);
@@ -175,7 +175,7 @@ fn a_limit_that_is_gone_is_withheld_for_what_is_under_way() {
     world.under_way(0, 3);
     world.members[0].1.share_in_flight(world.now, None);
     assert!(world.members[0].1.has_room(world.now), "nothing is limited any more");
-    // It comes back before the store has heard of that.
+    // The limit is configured again before the store has heard of its end.
     world.members[0].1.share_in_flight(world.now, limit(6));
     world.under_way(0, 3);
     world.pass(ms(1000), &[6]);

@@ -1,4 +1,4 @@
-//! Many members with many lanes each, one store that takes its time for each call, and the network between them.
+//! Many members with many lanes each, one store that needs time for each call, and the network between them.
 
 mod api;
 mod outcome;
@@ -23,55 +23,55 @@ use crate::{
     limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, UsualAmount},
 };
 
-/// What is modelled.
+/// Parameters of a simulation.
 #[derive(Clone)]
 pub(super) struct Shape {
     pub(super) members: usize,
     pub(super) lanes: usize,
-    /// How many of the lanes each member uses.
+    /// Lanes that each member uses.
     pub(super) each: usize,
     pub(super) limits: Vec<Taken>,
-    /// Of the first limit.
+    /// Load on the first limit.
     pub(super) load: Load,
-    /// What is not counted in the beginning, and how long it lasts in all.
+    /// Time before counting begins, and total time.
     pub(super) warm: Duration,
     pub(super) length: Duration,
     pub(super) seed: u64,
-    /// When another store takes the place of the one there is.
+    /// When another store replaces the current one.
     pub(super) replaced_at: Option<Duration>,
 }
 
-/// A limit of each lane, and what requests take of it.
+/// A limit of each lane, and the amounts that requests take of it.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
     pub(super) limit: LimitSpec,
-    /// The least and the most that a request says that it takes.
+    /// Least and most amount that a request states.
     pub(super) costs: (u32, u32),
-    /// The least and the most that the answer to it says that it took, most of them near the least: the request says nothing.
+    /// Least and most amount that a response reports, usually near the least; the request states none.
     pub(super) takes: Option<(u32, u32)>,
 }
 
-/// What is asked for, of each lane.
+/// Load on each lane.
 #[derive(Clone)]
 pub(super) enum Load {
-    /// More than there is.
+    /// More than the limits allow.
     Most,
-    /// So much relative to all limits, at random times.
+    /// Random requests at this part of all limits.
     Part(f64),
-    /// So much by each member, relative to the limit, whatever becomes of it.
+    /// Requests of each member at this part of the limit, whether or not they succeed.
     Parts(Vec<f64>),
-    /// What so many workers of each member ask for at each lane: each sends its next request when it has its answer.
+    /// Number of workers of each member at each lane; a worker sends its next request when it has its response.
     Workers(Vec<u64>),
 }
 
-/// One lane at one member.
+/// A lane at one member.
 struct MemberLane {
     lane: usize,
     budget: Budget,
     waiting: u64,
-    /// What the next request takes.
+    /// Cost of the next request.
     cost: Cost,
-    /// What answers have said that others took of each limit, and of how many that is to come.
+    /// Usage estimate of each limit, and the number of requests whose usage is pending.
     usual: Vec<UsualAmount>,
     under_way: u32,
     wakes_at: Micros,
@@ -89,31 +89,31 @@ struct Process {
     wakes_at: Micros,
 }
 
-/// A call whose reply is waited for.
+/// A call that waits for its reply.
 struct Spoken {
     seq: u64,
     sent: Micros,
-    /// What was said of which lanes.
+    /// Lanes in the call, each with its number of entries.
     lanes: Vec<(usize, usize)>,
     entries: Vec<Entry>,
 }
 
 enum Event {
-    /// A request comes to a lane of a member, or one may leave.
+    /// A request arrives at a member's lane, or a request may leave there.
     Request(usize, usize),
     Slot(usize, usize),
     Talk(usize),
     Execute(usize, Box<Sync>),
     Reply(usize, u64, Box<Reply>),
-    /// The API counts so much of a limit of a lane.
+    /// The API counts units of one of a lane's limits.
     Arrive(usize, usize, u32),
-    /// To a request that was sent then; with what it took of limits of which only the answer says that.
+    /// The response to a request arrives, with the time of sending and the usage that only the response reports.
     Answer(usize, usize, Charge, Micros, Vec<(usize, u32)>),
     Hint(usize, usize, Arc<str>, bool),
     Replaced,
 }
 
-/// All of it.
+/// State of the whole simulation.
 pub(super) struct Fleet {
     shape: Shape,
     dice: u64,
@@ -123,19 +123,19 @@ pub(super) struct Fleet {
     what: HashMap<u64, Event>,
     book: Book,
     run: u32,
-    /// The store works on something until then; it answers nobody before that.
+    /// The store is busy until then and answers no call before.
     busy_until: Micros,
     worked: Micros,
     line: Micros,
     processes: Vec<Process>,
     numbers: HashMap<MemberId, usize>,
-    /// Who uses each lane: the member, and the lane's place among its own.
+    /// Users of each lane: the member, and the lane's index among the member's lanes.
     users: Vec<Vec<(usize, usize)>>,
-    /// What the API counts of each limit of each lane.
+    /// The API's count for each limit of each lane.
     counted: Vec<Vec<CountedWindow>>,
-    /// By how much a window was exceeded, if only answers say what is taken.
+    /// Units by which a window was exceeded, if only responses report the usage.
     beyond: u32,
-    /// What each member has sent.
+    /// Requests that each member has sent.
     sent: Vec<u64>,
     calls: u64,
     entries: u64,
@@ -145,34 +145,34 @@ pub(super) struct Fleet {
 
 const MS: Micros = 1000;
 const S: Micros = 1_000_000;
-/// What the script takes of the store's time for a call, and for each pool in it: measured, see `docs/scale.md`.
+/// Time of the store's script for a call, and for each pool in it: measured, see `docs/scale.md`.
 const CALL: Micros = 43;
 const ENTRY: Micros = 27;
-/// What a call and a reply have in bytes, and what each pool adds: measured, see `docs/scale.md`.
+/// Bytes of a call with its reply, and of each pool in it: measured, see `docs/scale.md`.
 const CALL_BYTES: u64 = 331;
 const ENTRY_BYTES: u64 = 174;
-/// As `app/fleet.rs` has them.
+/// Values of `app/fleet.rs`.
 const GAP: Micros = 2 * MS;
 const PATIENCE: Micros = S;
 const MOST: usize = 500;
-/// So many requests wait at a lane that has more than there is.
+/// Requests that wait at an overloaded lane.
 const CROWD: u64 = 50;
-/// Calls and replies that are lost: one of so many.
+/// Lost calls and replies: one in this many.
 const LOST: Micros = 1000;
 const WAY: Micros = 3 * MS;
 const JITTER: Micros = 5 * MS;
-/// How long an answer takes for each unit, if it says how many they were.
+/// Response time per unit, if the response reports units.
 const UNIT: Micros = 2 * MS;
-/// A store that takes over answers after this, and decides so much later.
+/// A store that takes over answers after `OUTAGE`, and decides `SPLIT` later.
 const OUTAGE: Micros = 3 * S;
 const SPLIT: Micros = 3 * S;
 
-/// What the clock of the member `at` shows: they have not begun at the same time.
+/// Local clock of the member `at`: members have not begun at the same time.
 fn local(at: usize, now: Micros) -> Instant {
     Instant::from_nanos((now + begun_before(at)).unsigned_abs() * 1000)
 }
 
-/// When its clock shows that.
+/// Global time at which the member's clock shows `local`.
 fn global(at: usize, local: Instant) -> Micros {
     local.as_nanos().min(1 << 60) as Micros / 1000 - begun_before(at)
 }
@@ -217,7 +217,7 @@ impl Fleet {
             let process = fleet.process(at, lease);
             fleet.numbers.insert(process.member.id(), at);
             fleet.processes.push(process);
-            // A fleet of a thousand is not started within a second.
+            // A fleet of a thousand takes more than a second to start.
             let begins = fleet.now + fleet.below(5 * S);
             fleet.talk_at(at, begins);
             for own in 0..fleet.processes[at].lanes.len() {
@@ -282,7 +282,7 @@ impl Fleet {
         }
         let (accepted, calls, entries, worked, messages, bytes) = counts.expect("it lasts longer than that");
         let seconds = (ends - warm) as f64 / S as f64;
-        // Of all limits the scarcest one counts.
+        // The scarcest of all limits counts.
         let (used, least) = (0..self.shape.limits.len())
             .map(|at| self.used(at, &accepted, seconds))
             .max_by(|one, other| one.0.total_cmp(&other.0))

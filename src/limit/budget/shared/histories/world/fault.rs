@@ -1,30 +1,31 @@
-//! What goes wrong in a history, and the rules that can be left out.
+//! Faults in a history, and rules that can be left out.
 
 use super::{S, World};
 use crate::fleet::Micros;
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Fault {
     /// Calls and replies are lost, late, or executed twice.
     Net,
-    /// A process is killed, and another one started.
+    /// A process is killed, and another is started.
     Crash,
     /// A member is cut off.
     Cut,
-    /// The store forgets.
+    /// The store loses its state.
     Flush,
     /// The store's clock is set.
     Jump,
-    /// The store answers nobody for a while.
+    /// The store answers no call for a while.
     Freeze,
-    /// Clocks go at different rates.
+    /// Clocks run at different rates.
     Rate,
-    /// Some have a longer way to the API.
+    /// The way to the API is longer for some members.
     Way,
-    /// The system stops a member that waits for a reply. It reads that when it goes on, and is cut off.
+    /// The system stops a member that waits for a reply. The member reads the reply when it resumes,
+    /// and is cut off.
     Stop,
-    /// Another store takes the place of the one that counts, which goes on answering for a while.
+    /// The active store is replaced by another, and continues to answer for a while.
     Failover,
     /// The API asks a member for a pause.
     Refused,
@@ -35,37 +36,37 @@ pub(in super::super) enum Fault {
 pub(in super::super) enum Wrong {
     /// The lease is counted from the reply.
     LeaseFromReply,
-    /// A store that has forgotten gives everything out.
+    /// A store without state gives everything out.
     OpensAtOnce,
-    /// What is spent is given back.
+    /// Used tokens are given back.
     GivesSpent,
     /// A call that comes twice is executed twice.
     NoSeq,
-    /// The reply to a call that was given up counts.
+    /// The reply to an abandoned call counts.
     LateReply,
-    /// A process that starts again has the name of the one before.
+    /// A restarted process has the name of the one before.
     SameName,
     /// A message grants.
     HintGrants,
-    /// What a dead member held is free when its lease is over.
+    /// A dead member's tokens are free when its lease is over.
     NoWindowAfterDeath,
-    /// A process uses its floor from its first moment on.
+    /// A process uses its floor from the first moment on.
     SeatedAtOnce,
-    /// What is never lent is lent as well.
+    /// Tokens that must never be lent are lent as well.
     LendsFloors,
-    /// What the store says of a pause counts, though a member knows of a longer one.
+    /// The store's word on a pause counts, though the member knows of a longer one.
     ShortensPauses,
-    /// Of two pauses the last one holds in the store, and not the longer one.
+    /// Of two pauses, the store keeps the last one instead of the longer one.
     LastPauseHolds,
-    /// A reply to a call that was given up says up to which change a member has heard of pauses.
+    /// A reply to an abandoned call advances the member's position in the changes of pauses.
     LateReplyTells,
-    /// What was under way at a dead member is free when its lease is over.
+    /// Tokens in flight at a dead member are free when its lease is over.
     NoHold,
-    /// Who is cut off goes on with what it holds of an in-flight limit.
+    /// A cut-off member continues to use its tokens of an in-flight limit.
     NoLease,
-    /// A store opens as if the one whose place it has taken answered no more.
+    /// A store opens as if its predecessor did not answer any more.
     NoSplit,
-    /// A store that counts again goes on with what it knew, if it is the same process.
+    /// A store that becomes active again continues with its old state, if it is the same process.
     KeepsItsName,
 }
 
@@ -85,7 +86,7 @@ impl Fault {
         Self::Stop,
     ];
 
-    /// The same, and an API that asks for pauses.
+    /// All faults, and an API that asks for pauses.
     pub(in super::super) const ALL_AND_PAUSES: [Self; 11] = [
         Self::Failover,
         Self::Net,
@@ -118,7 +119,7 @@ impl Wrong {
         Self::NoSplit,
     ];
 
-    /// Those of limits on how many requests are under way.
+    /// Rules about limits on requests in flight.
     pub(in super::super) const OF_IN_FLIGHT: [Self; 7] = [
         Self::NoHold,
         Self::NoLease,
@@ -129,7 +130,7 @@ impl Wrong {
         Self::SeatedAtOnce,
     ];
 
-    /// Those of pauses.
+    /// Rules about pauses.
     pub(in super::super) const OF_PAUSES: [Self; 3] =
         [Self::ShortensPauses, Self::LastPauseHolds, Self::LateReplyTells];
 }
@@ -137,7 +138,7 @@ impl Wrong {
 // === impl World ===
 
 impl World {
-    /// It goes wrong now.
+    /// Makes the fault happen now.
     pub(super) fn fault(&mut self, fault: Fault) {
         let now = self.now;
         let at = self.below(self.processes.len() as Micros) as usize;
@@ -154,7 +155,7 @@ impl World {
                 process.began = process.starts_at;
                 if self.wrong == Some(Wrong::SameName) {
                     process.member.begin_anew(id);
-                    // As one that counts on where it ended.
+                    // The new member's counter continues where the old one ended.
                     process.member.skip(1_000_000);
                 }
                 self.streams.left(at, now);

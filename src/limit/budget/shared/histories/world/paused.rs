@@ -1,26 +1,26 @@
-//! Pauses in a history: an API refuses one process, and whatever the store has said of that a process keeps.
+//! Pauses in a history: an API refuses one process, and every process obeys what the store has said about that.
 
 use super::{Event, Fault, MS, Process, S, World, Wrong};
 use crate::fleet::{AskedPause, Micros, Pause, PauseCause, Sync};
 
-/// What is true of pauses, by the one clock.
+/// True pauses, by the global clock.
 #[derive(Default)]
 pub(super) struct Pauses {
-    /// The end of the last pause that an API has asked for.
+    /// End of the last pause that an API has asked for.
     last: Micros,
-    /// The end of the last one of these that all members are certainly told of.
+    /// End of the last such pause that all members certainly know.
     told: Micros,
-    /// The end that a store has to know of which nothing has been forgotten.
+    /// End of the pause that a store without losses has to know.
     stored: Micros,
 }
 
-/// Members do not tell what makes a pause longer by less than that: answers that come one after the other name about the same end.
+/// Members do not report extensions shorter than this: successive responses name about the same end.
 const SAME: Micros = 100 * MS;
-/// Clocks that go at different rates: a pause of 10 s ends by so much earlier elsewhere at most.
+/// Effect of clock drift: elsewhere a pause of 10 s may end earlier by at most this.
 const RATES: Micros = 5 * MS;
 
 impl World {
-    /// The API refuses a process, which is to wait for some seconds.
+    /// Makes the API refuse a process, which then has to wait for some seconds.
     pub(super) fn refuse(&mut self, at: usize) {
         let (now, lasts) = (self.now, S + self.below(9 * S));
         let (ends, before) = (now + lasts, self.pauses.last);
@@ -36,49 +36,51 @@ impl World {
         process.pauses.asked(local, &asked);
         self.wake(at);
         if self.faults == [Fault::Refused] {
-            // Whoever was told of a pause ends it later, by the way of what told it.
+            // A member that was told of a pause ends it later, by the message's delay.
             if ends > before + 3 * self.rtt + 2 * RATES + SAME {
                 self.pauses.told = ends;
             }
-            // A call that is under way, one that tells, a message, a call that is under way, and one that asks.
+            // The sum of a call in flight, a call that reports, a message, another call in flight, and a call that
+            // asks.
             let heard = now + 12 * self.rtt + 30 * MS;
             self.at(heard, Event::Oblige(self.pauses.told));
         }
     }
 
-    /// By now everybody has heard of a pause until `ends`, if nothing goes wrong.
+    /// From now on every member must know of a pause until `ends`, if nothing goes wrong.
     pub(super) fn oblige(&mut self, ends: Micros) {
         for process in self.processes.iter_mut().filter(|process| process.member.has_joined()) {
             process.obliged = process.obliged.max(ends);
         }
     }
 
-    /// Whether a process sends although it has heard of a pause.
+    /// Returns true if a process sends during a pause that it has heard of.
     pub(super) fn breaks_pause(&self, at: usize) -> bool {
         self.now + RATES < self.processes[at].obliged
     }
 
-    /// The store's clock was set: if forward, its time makes up at once for what it lagged, and a pause may be over that was
-    /// written down before.
+    /// Records that the store's clock was set. If set forward, its time catches up at once, and a recorded pause may be
+    /// over.
     pub(super) fn clock_was_set(&mut self) {
         self.pauses.stored = 0;
     }
 
-    /// The store has forgotten.
+    /// Records that the store has lost its state.
     pub(super) fn pauses_forgotten(&mut self) {
         self.pauses.stored = 0;
     }
 
-    /// The store has executed `call`, which was sent then. Says until when whoever hears its reply is to pause.
+    /// Records that the store executed `call`, sent at `sent`. Returns the end of the pause that the reply's receiver
+    /// must observe.
     pub(super) fn stored_pauses(&mut self, call: &Sync, sent: Micros) -> Micros {
         let before = self.pauses.stored;
         let said = call.pauses.iter().filter(|pause| pause.left > 0).map(|pause| sent + pause.left - RATES);
-        // Whoever was told of a pause ends it a little later than the API asks for.
+        // A member that was told of a pause ends it a little later than the API asks for.
         self.pauses.stored = said.fold(before, Micros::max).min(self.pauses.last);
         before
     }
 
-    /// A reply that counts tells of `pauses`, and of all that the store knew, which is until `stored`.
+    /// Handles a valid reply that reports `pauses`; the store knew of a pause until `stored`.
     pub(super) fn told_of_pauses(&mut self, at: usize, pauses: &[Pause], stored: Micros) {
         let (now, wrong, last) = (self.now, self.wrong, self.pauses.last);
         let latest = last + 3 * self.rtt + 2 * RATES;
@@ -94,7 +96,7 @@ impl World {
         }
     }
 
-    /// Another pause of the lane is what the store knows, though it is shorter.
+    /// Adds another, shorter pause of the lane, which the faulty store then takes for the valid one.
     pub(super) fn with_the_last_pause(&self, call: &mut Sync) {
         if self.wrong == Some(Wrong::LastPauseHolds)
             && let Some(pause) = call.pauses.first().cloned()
@@ -105,7 +107,7 @@ impl World {
 }
 
 impl Process {
-    /// What the API asks it for.
+    /// Pauses that the API asks the process for.
     pub(super) fn asked(&self) -> Vec<AskedPause> {
         vec![AskedPause { budget: "".into(), until: self.closed, cause: PauseCause::RetryAfter }]
     }

@@ -1,4 +1,4 @@
-//! One process of a fleet, with a clock of its own.
+//! A process of a fleet, with its own clock.
 
 use super::Place;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
     limit::{Budget, Cost, Unit},
 };
 
-/// One process.
+/// A process of the fleet.
 pub(super) struct Process {
-    /// How often it was started.
+    /// Number of starts.
     pub(super) life: u32,
     pub(super) budget: Budget,
-    /// How many of its requests have no answer yet, if that is limited.
+    /// Requests without a response, if their number is limited.
     pub(super) in_flight: u32,
     pub(super) member: Member,
     pub(super) lease: Lease,
@@ -21,31 +21,31 @@ pub(super) struct Process {
     pub(super) next_look: Micros,
     pub(super) next_beat: Micros,
     pub(super) not_before: Micros,
-    /// How many requests wait, and how many have left.
+    /// Number of waiting requests, and number of requests that have left.
     pub(super) waiting: u32,
     pub(super) turn: usize,
     pub(super) greedy: bool,
     pub(super) sent: u64,
-    /// Its clock: ahead by this, and faster by so many parts of a million.
+    /// Offset of the process's clock, and its drift in parts per million.
     pub(super) ahead: Micros,
     pub(super) faster: i64,
-    /// What the fleet knows of pauses, and until when this process pauses.
+    /// Pauses that the fleet knows, and the end of this process's own pause.
     pub(super) pauses: SharedPauses,
     pub(super) closed: Instant,
-    /// Until when it has to, by the one clock.
+    /// End of the pause that it must observe, by the global clock.
     pub(super) obliged: Micros,
     /// The shortest way to the API.
     pub(super) way: Micros,
     pub(super) cut_until: Micros,
-    /// The store that it takes for the one that counts.
+    /// Store that the process takes for the active one.
     pub(super) place: Place,
-    /// Until when it reaches no other one than the one before.
+    /// End of the time in which the process reaches only the replaced store.
     pub(super) parted_until: Micros,
-    /// The system stops it when it waits for the next reply; up to when it does.
+    /// The system stops the process while it waits for the next reply; and the end of that stop.
     pub(super) stops: bool,
     pub(super) stopped_until: Micros,
     pub(super) starts_at: Micros,
-    /// When it began, by the one clock.
+    /// When the process began, by the global clock.
     pub(super) began: Micros,
     pub(super) wakes_at: Micros,
 }
@@ -58,7 +58,7 @@ impl Process {
         Instant::from_nanos(local.unsigned_abs() * 1000)
     }
 
-    /// When its clock shows `local`, or right after.
+    /// Global time at which the process's clock shows `local`, or right after.
     pub(super) fn truly(&self, local: Instant) -> Micros {
         if local == Instant::FAR {
             return Micros::MAX;
@@ -67,7 +67,8 @@ impl Process {
         local - local / 1_000_000 * self.faster + 2
     }
 
-    /// Whether it holds a token of the in-flight limit that is not in use, whatever becomes of its lease.
+    /// Returns true if the process holds an unused token of the in-flight limit, whether or not its lease
+    /// holds.
     pub(super) fn has_token(&mut self, local: Instant) -> bool {
         self.budget.in_flight_share(local).is_some_and(|share| self.in_flight < share.held)
     }
@@ -76,13 +77,13 @@ impl Process {
         if self.greedy { 50 } else { self.waiting.into() }
     }
 
-    /// How many units wait.
+    /// Number of waiting units.
     pub(super) fn backlog(&self, costs: &[u32]) -> u64 {
         let next = (0..self.requests() as usize).map(|ahead| costs[(self.turn + ahead) % costs.len()]);
         next.map(u64::from).sum()
     }
 
-    /// What the next request takes.
+    /// Cost of the next request.
     pub(super) fn cost(&self, costs: &[u32], unit: Unit) -> Cost {
         Cost::MIN.with(unit, costs[self.turn % costs.len()])
     }

@@ -1,18 +1,18 @@
-//! The store that counts, and the one before it, which may go on answering.
+//! The active store, and the one before it, which may continue to answer.
 
 use super::{LEASE, S, World, Wrong};
 use crate::fleet::{Book, Micros, Reply, Sync, WakeUp};
 
-/// A store as a process sees it.
+/// Store that a process reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The one that counts.
+    /// The active store.
     Now,
-    /// The one whose place that has taken.
+    /// The store that the active one has replaced.
     Before,
 }
 
-/// The store that counts, and the one before it.
+/// The active store and its predecessor.
 #[derive(Debug)]
 pub(super) struct Stores {
     book: Book,
@@ -21,16 +21,16 @@ pub(super) struct Stores {
     pub(super) wall: Micros,
     pub(super) frozen_until: Micros,
     before: Option<DeposedStore>,
-    /// For how long a store goes on answering after another one has taken its place.
+    /// Time for which a replaced store continues to answer.
     pub(super) split: Micros,
 }
 
-/// A store whose place another one has taken.
+/// A store that another one has replaced.
 #[derive(Clone, Debug)]
 struct DeposedStore {
     book: Book,
     run: String,
-    /// Until when it answers: for `split` after the first answer of the other one.
+    /// When it stops answering: `split` after the first answer of its successor.
     until: Option<Micros>,
 }
 
@@ -40,18 +40,18 @@ impl Stores {
         Self { book: Book::default(), run, runs: 1, wall, frozen_until: 0, before: None, split: 0 }
     }
 
-    /// Somebody vouches that nobody holds anything.
+    /// Declares that no member holds tokens.
     pub(super) fn declare_new(&mut self) {
         self.book = Book::declared_new(&self.run, self.wall, LEASE, 7);
     }
 
-    /// The one that counts forgets.
+    /// Makes the active store lose its state.
     pub(super) fn forget(&mut self) {
         self.runs += 1;
         (self.run, self.book) = (self.runs.to_string(), Book::default());
     }
 
-    /// Executes a call, unless nobody is there any more.
+    /// Executes a call; `None` if the store does not answer any more.
     pub(super) fn execute(&mut self, call: &Sync, place: Place, now: Micros) -> Option<(Reply, Vec<WakeUp>)> {
         let wall = self.wall + now;
         let (book, run) = match (place, &mut self.before) {
@@ -69,12 +69,12 @@ impl Stores {
         Some(replied)
     }
 
-    /// Whether the one before goes on answering.
+    /// Returns true if the predecessor continues to answer.
     fn goes_on(&self, now: Micros) -> bool {
         self.before.as_ref().is_some_and(|before| before.until.is_none_or(|until| now < until))
     }
 
-    /// Another one takes the place of the one that counts, unless the one before does so yet.
+    /// Replaces the active store, unless its predecessor still answers.
     fn fail_over(&mut self, now: Micros, comes_back: bool, keeps_its_name: bool) -> bool {
         if self.goes_on(now) {
             return false;
@@ -83,7 +83,7 @@ impl Stores {
         self.runs += 1;
         let mut next = DeposedStore { book: Book::default(), run: self.runs.to_string(), until: None };
         if let Some(former) = former {
-            // Of what happened meanwhile nothing has come to it yet.
+            // The former store has learned nothing of the events meanwhile.
             next.book = former.book;
             next.run = if keeps_its_name { former.run } else { next.run };
         }
@@ -95,7 +95,7 @@ impl Stores {
 }
 
 impl World {
-    /// Another store takes over, while some processes reach only the one before.
+    /// Replaces the store, while some processes reach only the one before.
     pub(super) fn fail_over(&mut self) {
         let (now, comes_back) = (self.now, self.below(2) == 0);
         if !self.stores.fail_over(now, comes_back, self.wrong == Some(Wrong::KeepsItsName)) {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Which store a call of this process goes to. Sentinels may tell of one that is no longer there.
+    /// Store that a call of this process reaches. Sentinels may name a store that is no longer there.
     pub(super) fn place_of(&mut self, at: usize) -> Place {
         if !self.stores.goes_on(self.now) && self.processes[at].place == Place::Now {
             return Place::Now;

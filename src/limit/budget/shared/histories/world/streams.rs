@@ -1,6 +1,6 @@
-//! Requests under way in a history, as the API counts them. Answers may last for longer than a lease, and for as long as they
-//! like at a member that is heard of. To one that is cut off or killed none lasts longer than the hold after its lease: that is
-//! the condition of the promise.
+//! Requests in flight in a history, as the API counts them. Responses may outlast a lease, without a bound at a
+//! connected member. At a member that is cut off or killed, no response outlasts the hold after its lease: that is the
+//! condition of the promise.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -10,19 +10,19 @@ use crate::{
     fleet::{Lease, MemberId, Micros},
 };
 
-/// What the store calls the limit.
+/// Name of the limit in the store.
 pub(super) const POOL: &str = "api\nhost\nin-flight";
 
 /// All requests that have left.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// How many may be under way; `None` in a history of windows.
+    /// Limit on requests in flight; `None` in a history of windows.
     pub(super) limit: Option<NonZeroU32>,
     hold: Micros,
-    /// Nothing else is limited.
+    /// No other limit exists.
     pub(super) alone: bool,
     open: Vec<Stream>,
-    /// For how long requests were under way, all together.
+    /// Total time that requests were in flight.
     busy: Micros,
 }
 
@@ -31,7 +31,7 @@ struct Stream {
     name: MemberId,
     arrives: Micros,
     ends: Micros,
-    /// Until when its member holds what it left by: by its lease, or for ever if it left by a floor.
+    /// When its member stops holding the request's token: at the lease's end, or never if the request left by a floor.
     held_until: Micros,
 }
 
@@ -52,21 +52,21 @@ impl Streams {
         if self.limit.is_some() { Duration::from_micros(self.hold.unsigned_abs()) } else { Lease::HOLD }
     }
 
-    /// Whether more are under way than may be.
+    /// Returns true if too many requests are in flight.
     pub(super) fn exceed(&mut self, now: Micros) -> bool {
         let (hold, limit) = (self.hold, self.limit.map_or(u32::MAX, NonZeroU32::get));
-        // One that has not arrived yet is not over.
+        // A request that has not arrived yet is not over.
         self.open.retain(|stream| stream.arrives > now || stream.is_under_way(now, hold));
         self.open.iter().filter(|stream| stream.is_under_way(now, hold)).count() > limit as usize
     }
 
-    /// The lease of the member of this name goes on.
+    /// Extends the lease of the member with this name.
     pub(super) fn leased(&mut self, name: MemberId, until: Micros) {
         let theirs = self.open.iter_mut().filter(|stream| stream.name == name && stream.held_until != FOR_EVER);
         theirs.for_each(|stream| stream.held_until = stream.held_until.max(until));
     }
 
-    /// The process was killed. The API need not notice.
+    /// Records that the process was killed. The API may not notice.
     pub(super) fn left(&mut self, at: usize, now: Micros) {
         let theirs = self.open.iter_mut().filter(|stream| stream.at == at && stream.held_until == FOR_EVER);
         theirs.for_each(|stream| stream.held_until = now);
@@ -76,7 +76,7 @@ impl Streams {
 // === impl World ===
 
 impl World {
-    /// The same, where the number of requests under way is limited, and mostly nothing else.
+    /// Limits the number of requests in flight, and mostly nothing else.
     pub(in super::super) fn with_in_flight(mut self) -> Self {
         let most = self.pick(&[1, 2, 3, 6, 20]);
         self.streams.limit = NonZeroU32::new(most as u32);
@@ -96,7 +96,8 @@ impl World {
         self
     }
 
-    /// A request of this process arrives then; says when its answer ends at the API, and at the process.
+    /// Starts a request of this process that arrives at `arrives`, and schedules the response's end at the API and the
+    /// process.
     pub(super) fn begin(&mut self, at: usize, arrives: Micros, way: Micros) {
         if self.streams.limit.is_none() {
             return;
@@ -118,7 +119,7 @@ impl World {
         self.at(ends + way, Event::End(at, life));
     }
 
-    /// The process has the end of an answer.
+    /// Handles the end of a response at the process.
     pub(super) fn ended(&mut self, at: usize, life: u32) {
         let now = self.now;
         let process = &mut self.processes[at];
@@ -130,7 +131,7 @@ impl World {
         }
     }
 
-    /// Which part of the limit was in use.
+    /// Part of the in-flight limit that was in use.
     pub(in super::super) fn busy(&self) -> f64 {
         let most = self.streams.limit.map_or(1, NonZeroU32::get);
         self.streams.busy as f64 / (f64::from(most) * (self.ends - S) as f64)

@@ -1,4 +1,4 @@
-//! What a process says to the store, and what it makes of the replies: as `app/fleet.rs` does it.
+//! Calls of a process to the store, and handling of the replies: as in `app/fleet.rs`.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::{
     limit::Scope,
 };
 
-/// What the store knows the lane by.
+/// Name of the lane in the store.
 const LANE: &str = "api\nhost";
 
 impl World {
-    /// What the task that talks to the store does, and what a lane does.
+    /// Runs a process: the task that calls the store, and a lane.
     pub(super) fn wake(&mut self, at: usize) {
         let (now, wrong, members) = (self.now, self.wrong, self.processes.len() as u32);
         let (metered, unit) = (self.metered, self.spec.unit);
@@ -43,7 +43,7 @@ impl World {
             process.place = Place::Now;
         }
         let mut leave = Vec::new();
-        // One by one, where how many are under way is limited: the next one sees this one.
+        // With an in-flight limit, requests leave one by one, so that the next one counts this one.
         let most = if self.streams.limit.is_some() { 1 } else { usize::MAX };
         let unleased = wrong == Some(Wrong::NoLease);
         while leave.len() < most
@@ -56,7 +56,7 @@ impl World {
             process.waiting = process.waiting.saturating_sub(u32::from(!process.greedy));
             process.turn += 1;
             if metered && process.turn.is_multiple_of(5) {
-                // Its client has left.
+                // The request's client has left.
                 process.budget.return_unused(charge);
                 if process.turn.is_multiple_of(10) {
                     break;
@@ -93,13 +93,13 @@ impl World {
         if process.requests() > 0 {
             let slot =
                 process.budget.earliest(local, &process.cost(&self.costs, unit), Scope::NONE).max(process.closed);
-            // Without room an answer calls, or the store.
+            // Without room, a response or the store wakes the process.
             next = if slot > local || process.budget.has_room(local) { next.min(process.truly(slot)) } else { next };
         }
         self.wake_at(at, next.max(now + 50));
     }
 
-    /// It is woken then, and not when it was to be woken before.
+    /// Schedules the wake-up of a process, which replaces an earlier one.
     pub(super) fn wake_at(&mut self, at: usize, when: Micros) {
         self.processes[at].wakes_at = when;
         self.at(when, Event::Wake(at));
@@ -213,7 +213,7 @@ impl World {
         }
         let local = process.at(now);
         if process.under_way.as_ref().is_none_or(|(under_way, ..)| *under_way != seq) {
-            // Nobody listens to it any more.
+            // The process does not wait for this reply any more.
             if let (Reply::Done { pauses_known, .. }, Some(Wrong::LateReplyTells)) = (&reply, wrong) {
                 process.member.skip_pauses(*pauses_known);
             }

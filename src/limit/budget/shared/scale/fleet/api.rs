@@ -1,10 +1,10 @@
-//! What the API counts.
+//! Counts of the API.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// What it counts of one limit of a lane: what was taken in the last window, together, and since the beginning.
+/// The API's count of one of a lane's limits: units of the last window one by one, their sum, and the total.
 #[derive(Clone, Default)]
 pub(super) struct CountedWindow {
     requests: VecDeque<(Micros, u32)>,
@@ -13,7 +13,7 @@ pub(super) struct CountedWindow {
 }
 
 impl Fleet {
-    /// The API counts so much of the limit of this number of a lane.
+    /// Counts `cost` units of limit `number` of a lane.
     pub(super) fn arrive(&mut self, lane: usize, number: usize, cost: u32) {
         let Taken { limit, takes, .. } = self.shape.limits[number];
         let (now, per) = (self.now, micros(limit.rate.per));
@@ -31,12 +31,12 @@ impl Fleet {
         }
     }
 
-    /// What was counted so far of each limit of each lane.
+    /// Units counted so far for each limit of each lane.
     pub(super) fn accepted(&self) -> Vec<Vec<u64>> {
         self.counted.iter().map(|limits| limits.iter().map(|window| window.accepted).collect()).collect()
     }
 
-    /// The part that was used of the limit of this number in so many seconds, by all lanes and by that which used the least.
+    /// Part of limit `number` that was used in `seconds`: by all lanes, and by the lane with the least usage.
     pub(super) fn used(&self, number: usize, before: &[Vec<u64>], seconds: f64) -> (f64, f64) {
         let rate = self.shape.limits[number].limit.rate;
         let most = f64::from(rate.count.get()) / rate.per.as_secs_f64() * seconds;

@@ -1,30 +1,30 @@
-//! What comes of a run.
+//! Result of a run.
 
 use std::fmt;
 
 use crate::fleet::Micros;
 
-/// What came of it.
+/// Result of a run.
 pub(in super::super) struct Outcome {
-    /// The part of all limits that was used.
+    /// Used part of all limits.
     pub(in super::super) used: f64,
-    /// The same of the lane that used the least.
+    /// Used part of the lane with the least usage.
     pub(in super::super) least: f64,
-    /// The part of each member in what was used.
+    /// Each member's part of the usage.
     pub(in super::super) shares: Vec<f64>,
-    /// Calls of each member in a second, and pools in each of them.
+    /// Calls per second of each member, and pools per call.
     pub(in super::super) calls: f64,
     pub(in super::super) entries: f64,
-    /// Slots for each call.
+    /// Slots per call.
     pub(in super::super) slots: f64,
-    /// How much of its time the store works, and the longest that a call had to wait for it.
+    /// Part of its time that the store works, and the longest time that a call waited for it.
     pub(in super::super) busy: f64,
     pub(in super::super) line: Micros,
-    /// How many messages the store sends in a second.
+    /// Messages that the store sends per second.
     pub(in super::super) messages: f64,
-    /// By how much a window was exceeded, where only answers say what is taken.
+    /// Units by which a window was exceeded, where only responses report the usage.
     pub(in super::super) beyond: u32,
-    /// Bytes to and from the store in a second.
+    /// Bytes per second to and from the store.
     pub(in super::super) bytes: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What workers ask for, and what of that leaves.
+//! Requests of workers, and their departure.
 
 use super::*;
 
@@ -29,7 +29,7 @@ impl Fleet {
         self.send(at, own);
     }
 
-    /// What may leave leaves.
+    /// Sends every request that may leave.
     pub(super) fn send(&mut self, at: usize, own: usize) {
         let (now, local, crowded) = (self.now, local(at, self.now), matches!(self.shape.load, Load::Most));
         let mut leave = Vec::new();
@@ -80,7 +80,7 @@ impl Fleet {
                     }
                 }
             }
-            // The API counts what the request took when its answer is there.
+            // The API counts a request's usage when its response is complete.
             let answered = now + way + UNIT * said.iter().map(|(_, took)| Micros::from(*took)).sum::<Micros>();
             for &(index, took) in &said {
                 self.at(answered, Event::Arrive(number, index, took));
@@ -89,7 +89,7 @@ impl Fleet {
         }
     }
 
-    /// What the next request says that it takes.
+    /// Cost that the next request states.
     fn cost(&mut self) -> Cost {
         self.shape.limits.clone().into_iter().fold(Cost::MIN, |cost, Taken { limit, costs: (least, most), .. }| {
             let said = if least < most { least + self.below(Micros::from(most - least + 1)) as u32 } else { most };

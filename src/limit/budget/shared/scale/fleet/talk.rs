@@ -1,4 +1,4 @@
-//! What members say to the store, and what they make of the replies: as `app/fleet.rs` does it.
+//! Calls of members to the store, and handling of the replies: as in `app/fleet.rs`.
 
 use super::*;
 
@@ -9,7 +9,7 @@ impl Fleet {
         self.at(when, Event::Talk(at));
     }
 
-    /// The lane is to be spoken of then.
+    /// Schedules the next report on the lane.
     pub(super) fn look_at(&mut self, at: usize, own: usize, when: Micros) {
         let process = &mut self.processes[at];
         let before = std::mem::replace(&mut process.lanes[own].due, when);
@@ -20,7 +20,7 @@ impl Fleet {
         }
     }
 
-    /// Until something is to be said.
+    /// Sleeps until the next report is due.
     fn sleep(&mut self, at: usize) {
         let process = &self.processes[at];
         let work = if process.member.has_joined() {
@@ -87,7 +87,7 @@ impl Fleet {
         self.sleep(at);
     }
 
-    /// A quarter of a millisecond and more, and now and then much more.
+    /// At least a quarter of a millisecond, and now and then much more.
     fn way(&mut self) -> Micros {
         let late = if self.below(100) == 0 { self.below(50 * MS) } else { 0 };
         MS / 4 + self.exponential(MS as f64 / 4.0) + late
@@ -98,7 +98,7 @@ impl Fleet {
         if self.busy_until > now {
             let again = self.busy_until;
             self.line = self.line.max(again - now);
-            // Whoever has come first is served first, as those that come again then are.
+            // Calls are served in the order of arrival, also when they come again.
             return self.at(again, Event::Execute(at, Box::new(call.clone())));
         }
         let work = CALL + ENTRY * call.entries.len() as Micros;
@@ -114,7 +114,7 @@ impl Fleet {
                 Some(member) => vec![self.numbers[&member]],
                 None => self.users[lane].iter().map(|(user, _)| *user).collect(),
             };
-            // Whoever uses no such lane hears it as well.
+            // Members that do not use the lane receive the message as well.
             self.messages += if member.is_some() { 1 } else { self.processes.len() as u64 };
             for other in told.into_iter().filter(|other| *other != at) {
                 let way = self.way();
@@ -170,7 +170,7 @@ impl Fleet {
         self.sleep(at);
     }
 
-    /// Nobody knows what has become of the call.
+    /// Handles a call whose outcome is unknown.
     fn unheard(&mut self, at: usize) {
         let (now, local) = (self.now, super::local(at, self.now));
         let Some(spoken) = self.processes[at].under_way.take() else { return };
