@@ -1,8 +1,8 @@
-//! What one answer says about limits, whatever the dialect. Pure: told the time, never reads it.
+//! Reads what one answer says about limits, in any dialect. The code is pure: callers pass the time in.
 //!
-//! There are rules for families of dialects here, and no list of hosts: `fields` picks what may be about limits, each
-//! family adds to the `evidence` what it understands, and `classify` says what all of it comes to. What is malformed is
-//! left out, and the rest still counts. `docs/hints.md` lists the families, and what cannot be known.
+//! The rules cover families of dialects; there is no list of hosts. `fields` picks the fields that may be about limits,
+//! each family adds what it understands to the `evidence`, and `classify` judges all of it. Malformed parts are
+//! skipped, and the rest still counts. `docs/hints.md` lists the families and what an answer cannot tell.
 
 mod body;
 mod classify;
@@ -36,28 +36,28 @@ pub use self::{
 };
 use self::{evidence::Evidence, fields::Fields, time::Now};
 
-/// An answer, as far as hints are concerned.
+/// Parts of an answer that may carry hints.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// Its status.
+    /// Status code.
     pub status: StatusCode,
-    /// Its fields.
+    /// Header fields.
     pub headers: &'a HeaderMap,
-    /// The beginning of its body without its content coding, if it was looked at (see [`wants_body`] and [`decode`]).
+    /// Beginning of the body without its content coding, if the body was read (see [`wants_body`] and [`decode`]).
     pub body: Option<&'a [u8]>,
-    /// The time of day at its arrival, since 1970, UTC.
+    /// Time of day at the arrival, since 1970, UTC.
     pub arrived: Duration,
 }
 
-/// Reads an answer. On most of them there is nothing to read: that is found out in one pass over the names of the
-/// fields and one over the body, and allocates nothing.
+/// Reads an answer. Most answers say nothing: one pass over the names of the fields and one over the body find that
+/// out, without an allocation.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     read_at(status, headers, Glance::of(headers).told, body, || arrived)
 }
 
-/// The same, where it is known whether one of its fields may be about limits, as a [`Glance`] has told, and with the time of
-/// day at its arrival as a question: it is asked only if there is something to read.
+/// Reads an answer like [`read`] if a [`Glance`] was taken: `told` says whether a field may be about limits. `arrived`
+/// returns the time of day at the arrival; it is called only if there is something to read.
 pub fn read_at(
     status: StatusCode,
     headers: &HeaderMap,
@@ -98,7 +98,8 @@ pub fn read_at(
     }
 }
 
-/// Reads an answer that a rule declares to be a refusal, whatever it looks like. How long to wait it may tell as others do.
+/// Reads an answer that a rule declares to be a refusal, whatever the answer looks like. The wait is read as in other
+/// refusals.
 pub fn read_refused(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
@@ -106,39 +107,41 @@ pub fn read_refused(answer: &Answer<'_>) -> Hint {
     look(Fields::pick(headers), status, now, &mut evidence);
     body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
     sum_up(&mut evidence);
-    // The rule knows better than words, and than a status that says that something may have been done.
+    // The rule outranks words, and a status that may follow work that was done.
     evidence.refusal = Some(Strength::Code);
     (evidence.in_words, evidence.fatal, evidence.done) = (None, None, Some(false));
     classify::classify(status, evidence)
 }
 
-/// Whether the head asks for a wait explicitly.
+/// Returns whether the head asks for a wait explicitly.
 pub fn asks_to_wait(headers: &HeaderMap) -> bool {
     retry_after::is_told(headers)
 }
 
-/// Whether the body may say more than the head does, so that its beginning should be read before the answer is judged.
+/// Returns whether the body may say more than the head, so that its beginning should be read before the answer is
+/// judged.
 pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
     body::is_wanted(status, headers, &Glance::of(headers))
 }
 
-/// The same of the answer to a request for `path`, at whose head a `glance` was taken: GraphQL's are of unknown length
-/// mostly.
+/// Like [`wants_body`], for the answer to a request for `path` at whose head a `glance` was taken. The path counts
+/// because answers of GraphQL mostly have an unknown length.
 pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
     body::is_wanted(status, headers, glance) || body::is_graphql(status, path, glance)
 }
 
-/// Whether the answer is a stream of events (server-sent events) whose first one may be a refusal.
+/// Returns whether the answer is a stream of events (server-sent events) whose first one may be a refusal.
 pub fn is_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     body::is_readable_stream(status, glance)
 }
 
-/// The content of a `body` whose head has these fields; `None` if its coding is not known, or it is too long to be a complaint.
+/// Content of a `body` whose head has these fields; `None` if the content coding is unknown, or the content is too long
+/// for a complaint.
 pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     Glance::of(headers).decode(Cow::Borrowed(body))
 }
 
-/// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.
+/// Parses a time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.
 pub fn time_of_day(value: &str) -> Option<Duration> {
     time::iso(value.trim())
 }
@@ -152,7 +155,7 @@ fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evi
     grpc(&fields, evidence);
 }
 
-/// A wait until a time of day is the reset, if no field reports one.
+/// Uses a wait until a time of day as the reset of a budget, if no field reports a reset.
 fn sum_up(evidence: &mut Evidence) {
     if !evidence.dated {
         return;
@@ -167,8 +170,8 @@ fn sum_up(evidence: &mut Evidence) {
     }
 }
 
-/// Old versions of Discord's API wait in milliseconds. That shows only beside the reset, which comes sooner than so
-/// many seconds and not sooner than so many milliseconds.
+/// Corrects waits of old versions of Discord's API, which are in milliseconds. The reset in the same answer reveals the
+/// unit: the wait fits it as milliseconds, and is far too long as seconds.
 fn discord_milliseconds(evidence: &mut Evidence) {
     if evidence.dialect != Some(Dialect::DISCORD) || evidence.dated {
         return;
@@ -183,7 +186,7 @@ fn discord_milliseconds(evidence: &mut Evidence) {
     }
 }
 
-/// Status 8 is "resource exhausted", 14 "unavailable"; answers without a body have it in their head.
+/// Reads `grpc-status`: 8 is "resource exhausted", 14 "unavailable". Answers without a body have it in their head.
 fn grpc(fields: &Fields<'_>, evidence: &mut Evidence) {
     let cause = match fields.value("grpc-status").map(str::trim) {
         Some("8") => Cause::Quota,
