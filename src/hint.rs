@@ -1,8 +1,8 @@
-//! The limits that one answer reports, in any dialect. Pure: told the time, never reads it.
+//! Reads what one answer says about limits, in any dialect. The code is pure: callers pass the time in.
 //!
-//! The rules are for families of dialects, and there is no list of hosts. `fields` picks fields that may be about
-//! limits, each family adds its findings to the `evidence`, and `classify` draws the conclusion. Malformed parts are
-//! left out, and the rest still counts. `docs/hints.md` lists the families, and the facts that answers cannot show.
+//! The rules cover families of dialects; there is no list of hosts. `fields` picks the fields that may be about limits,
+//! each family adds what it understands to the `evidence`, and `classify` judges all of it. Malformed parts are
+//! skipped, and the rest still counts. `docs/hints.md` lists the families and what an answer cannot tell.
 
 mod body;
 mod classify;
@@ -36,28 +36,28 @@ pub use self::{
 };
 use self::{evidence::Evidence, fields::Fields, time::Now};
 
-/// The parts of an answer that hints may be in.
+/// Parts of an answer that may carry hints.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// Status of the answer.
+    /// Status code.
     pub status: StatusCode,
-    /// Header fields of the answer.
+    /// Header fields.
     pub headers: &'a HeaderMap,
-    /// The beginning of the body without its content coding, if it was read (see [`wants_body`] and [`decode`]).
+    /// Beginning of the body without its content coding, if the body was read (see [`wants_body`] and [`decode`]).
     pub body: Option<&'a [u8]>,
-    /// The time of day of the arrival, since 1970, UTC.
+    /// Time of day at the arrival, since 1970, UTC.
     pub arrived: Duration,
 }
 
-/// Reads an answer. Most answers carry no hint. A single pass over the names of the fields, and one over the body,
-/// finds that out without allocating.
+/// Reads an answer. Most answers say nothing: one pass over the names of the fields and one over the body find that
+/// out, without an allocation.
 pub fn read(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     read_at(status, headers, Glance::of(headers).told, body, || arrived)
 }
 
-/// Reads an answer whose `told` says whether any field may be about limits, as a [`Glance`] reports it. `arrived` gives
-/// the time of day, and is called only if there is something to read.
+/// Reads an answer like [`read`] if a [`Glance`] was taken: `told` says whether a field may be about limits. `arrived`
+/// returns the time of day at the arrival; it is called only if there is something to read.
 pub fn read_at(
     status: StatusCode,
     headers: &HeaderMap,
@@ -98,7 +98,8 @@ pub fn read_at(
     }
 }
 
-/// Reads an answer that a rule declares to be a refusal, whatever its form. A wait is read as in other answers.
+/// Reads an answer that a rule declares to be a refusal, whatever the answer looks like. The wait is read as in other
+/// refusals.
 pub fn read_refused(answer: &Answer<'_>) -> Hint {
     let &Answer { status, headers, body, arrived } = answer;
     let now = Now { arrived, date: text(headers, &DATE).and_then(time::instant) };
@@ -106,7 +107,7 @@ pub fn read_refused(answer: &Answer<'_>) -> Hint {
     look(Fields::pick(headers), status, now, &mut evidence);
     body::read_refusal(status, headers, body.unwrap_or_default(), now, &mut evidence);
     sum_up(&mut evidence);
-    // The rule's declaration overrides words, and a status that says that something may have been done.
+    // The rule outranks words, and a status that may follow work that was done.
     evidence.refusal = Some(Strength::Code);
     (evidence.in_words, evidence.fatal, evidence.done) = (None, None, Some(false));
     classify::classify(status, evidence)
@@ -117,13 +118,14 @@ pub fn asks_to_wait(headers: &HeaderMap) -> bool {
     retry_after::is_told(headers)
 }
 
-/// Returns whether the body may add to the head, so that its beginning should be read before the answer is judged.
+/// Returns whether the body may say more than the head, so that its beginning should be read before the answer is
+/// judged.
 pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
     body::is_wanted(status, headers, &Glance::of(headers))
 }
 
-/// Like [`wants_body`], for the answer to a request for `path` with a `glance` at its head. GraphQL answers mostly have
-/// an unknown length.
+/// Like [`wants_body`], for the answer to a request for `path` at whose head a `glance` was taken. The path counts
+/// because answers of GraphQL mostly have an unknown length.
 pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
     body::is_wanted(status, headers, glance) || body::is_graphql(status, path, glance)
 }
@@ -133,13 +135,13 @@ pub fn is_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     body::is_readable_stream(status, glance)
 }
 
-/// Decodes a `body` whose head has these fields; `None` if the coding is unknown, or the body is too long to be a
-/// complaint.
+/// Content of a `body` whose head has these fields; `None` if the content coding is unknown, or the content is too long
+/// for a complaint.
 pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     Glance::of(headers).decode(Cow::Borrowed(body))
 }
 
-/// A time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.
+/// Parses a time of day as people and APIs write it (`2026-08-03T08:31:12.5Z`), since 1970.
 pub fn time_of_day(value: &str) -> Option<Duration> {
     time::iso(value.trim())
 }
@@ -153,7 +155,7 @@ fn look(mut fields: Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evi
     grpc(&fields, evidence);
 }
 
-/// Takes a wait until a time of day for the reset, if no field reports one.
+/// Uses a wait until a time of day as the reset of a budget, if no field reports a reset.
 fn sum_up(evidence: &mut Evidence) {
     if !evidence.dated {
         return;
@@ -168,8 +170,8 @@ fn sum_up(evidence: &mut Evidence) {
     }
 }
 
-/// Treats the wait of old versions of Discord's API as milliseconds. Only the reset shows that: the reset is sooner
-/// than that many seconds and not sooner than that many milliseconds.
+/// Corrects waits of old versions of Discord's API, which are in milliseconds. The reset in the same answer reveals the
+/// unit: the wait fits it as milliseconds, and is far too long as seconds.
 fn discord_milliseconds(evidence: &mut Evidence) {
     if evidence.dialect != Some(Dialect::DISCORD) || evidence.dated {
         return;
@@ -184,8 +186,7 @@ fn discord_milliseconds(evidence: &mut Evidence) {
     }
 }
 
-/// Reads a gRPC status: 8 is "resource exhausted", 14 "unavailable"; answers without a body have the status in their
-/// head.
+/// Reads `grpc-status`: 8 is "resource exhausted", 14 "unavailable". Answers without a body have it in their head.
 fn grpc(fields: &Fields<'_>, evidence: &mut Evidence) {
     let cause = match fields.value("grpc-status").map(str::trim) {
         Some("8") => Cause::Quota,

@@ -1,4 +1,5 @@
-//! What a body says, if the head does not say it all. Nothing of it is kept or logged: bodies echo addresses and keys.
+//! Reads bodies, since a head does not always say everything. No content is kept or logged: bodies echo addresses and
+//! keys.
 
 mod batch;
 mod codes;
@@ -25,7 +26,7 @@ use super::{
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
-/// In media types of JSON documents one after another, which come bit by bit: `application/x-ndjson`, `application/json-seq`,
+/// Parts of the media types of JSON sequences, which arrive bit by bit: `application/x-ndjson`, `application/json-seq`,
 /// `application/jsonl`, `application/stream+json`.
 const LISTS: [&str; 4] = ["ndjson", "json-seq", "jsonl", "stream"];
 
@@ -35,16 +36,16 @@ pub(super) fn read_refusal(status: StatusCode, headers: &HeaderMap, body: &[u8],
     read(status, headers, Some(body), now, evidence);
 }
 
-/// Reads `body`, and what AWS says about it in the head.
+/// Reads `body`, and the error code that AWS sends in the head.
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>, now: Now, evidence: &mut Evidence) {
     let refusing = status.as_u16() >= 400;
     if refusing && let Some(code) = headers.get("x-amzn-errortype").and_then(|code| code.to_str().ok()) {
-        // Others than SOAP send 500 for what they may have done in part.
+        // Outside of SOAP, a 500 may follow work that was done in part.
         let strength = if status == StatusCode::INTERNAL_SERVER_ERROR { Strength::Words } else { Strength::Code };
         codes::judge(code, strength, evidence);
     }
     let Some(body) = body else { return };
-    // A letter may be cut at the end of it, or broken; some begin with a byte order mark.
+    // The last character may be cut or broken; some bodies begin with a byte order mark.
     let body = String::from_utf8_lossy(body.get(..MAX_BODY_BYTES).unwrap_or(body));
     let body = body.trim_start_matches('\u{feff}').trim();
     if refusing {
@@ -84,7 +85,8 @@ fn refuse(status: StatusCode, body: &str, now: Now, evidence: &mut Evidence) {
         codes::judge("overloaded", Strength::Code, evidence);
     }
     if status == StatusCode::INTERNAL_SERVER_ERROR && !text::is_soap(body) {
-        // SOAP sends each fault with status 500 (SOAP 1.1 §6.2); others send it for what they may have done in part.
+        // SOAP sends each fault with status 500 (SOAP 1.1 §6.2). In other APIs, a 500 may follow work that was done in
+        // part.
         evidence.refusal = evidence.refusal.min(Some(Strength::Words));
     }
     if json.as_ref().is_some_and(known::says_done) {
@@ -92,13 +94,13 @@ fn refuse(status: StatusCode, body: &str, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Whether the body is a stream of events (server-sent events).
+/// Returns whether the body is a stream of events (server-sent events).
 fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
     kind.get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
 }
 
-/// Whether `body` may say something to an answer with this status: found out without parsing it.
+/// Returns whether `body` may say something in an answer with this status. Does not parse the body.
 pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
     match status.as_u16() {
         200 => served::may_complain(body),
@@ -106,14 +108,14 @@ pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
     }
 }
 
-/// Whether a body of an answer with this status and this head is worth holding back until it is read: small, legible, and
-/// of an answer that may be a refusal. Of answers that were served, only JSON whose length is known, or cannot be: who
-/// compresses an answer as it is sent does not know its length.
+/// Returns whether the body is worth holding back until it is read: small, legible, and of an answer that may be a
+/// refusal. A served answer must also be JSON, with a length that is known or cannot be known. A server that compresses
+/// an answer while sending does not know the length.
 pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
     let kind = glance.kind();
     let of_kind = |word: &str| {
         let word = word.as_bytes();
-        // Nearly always at its end.
+        // The word is nearly always at the end.
         kind.as_bytes().ends_with(word)
             || kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
     };
@@ -130,12 +132,12 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
         500 => of_kind("json") || of_kind("xml"),
         _ => return false,
     };
-    // A refusal is short mostly, also where nobody has counted its length.
+    // Most refusals are short, even if their length is not declared.
     let says_more = status.is_client_error() || !retry_after::is_told(headers);
     legible && says_more && (is_small(glance) || is_of_unknown_length(glance))
 }
 
-/// Whether it is a stream of events, whose first one may be a refusal.
+/// Returns whether the answer is a readable stream of events, whose first event may be a refusal.
 pub(super) fn is_readable_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     let kind = glance.kind().as_bytes().get(..EVENT_STREAM.len());
     status == StatusCode::OK
@@ -143,8 +145,8 @@ pub(super) fn is_readable_stream(status: StatusCode, glance: &Glance<'_>) -> boo
         && kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
 }
 
-/// Whether it is the answer to a query of GraphQL whose length is not known before its end. Most servers of it send such
-/// ones, refusals among them; a JSON document that is made bit by bit for its reader is no answer to a query.
+/// Returns whether the answer is that to a query of GraphQL, and its length is unknown before its end. Most GraphQL
+/// servers send such answers, refusals among them. A JSON sequence that arrives bit by bit is no answer to a query.
 pub(super) fn is_graphql(status: StatusCode, path: &str, glance: &Glance<'_>) -> bool {
     let endpoint = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     status == StatusCode::OK
@@ -153,14 +155,14 @@ pub(super) fn is_graphql(status: StatusCode, path: &str, glance: &Glance<'_>) ->
         && is_of_unknown_length(glance)
 }
 
-/// Whether the length shows at its end only, as that of chunks does (RFC 9112 §7.1), and often that of HTTP/2.
+/// Returns whether the length is unknown before the end, as with chunks (RFC 9112 §7.1), and often with HTTP/2.
 fn is_of_unknown_length(glance: &Glance<'_>) -> bool {
     glance.length.is_none() && glance.coding.is_readable()
 }
 
 fn is_small(glance: &Glance<'_>) -> bool {
     let digits = glance.length.map_or(&[][..], |length| length.as_bytes());
-    // No more of them than the longest one has.
+    // The longest readable length has five digits.
     let length = (digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit))
         .then(|| digits.iter().fold(0, |length, digit| length * 10 + usize::from(digit - b'0')));
     glance.coding.is_readable() && length.is_some_and(|length| (1..=MAX_BODY_BYTES).contains(&length))

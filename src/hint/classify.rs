@@ -1,4 +1,4 @@
-//! What all that an answer says comes to.
+//! Judges the evidence of an answer.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::{
     evidence::{Evidence, ReportedBudget},
 };
 
-/// Longest wait for which words alone are believed; then it is tried again.
+/// Longest wait that is believed on words alone; afterwards the request is tried again.
 const MAX_WAIT_IN_WORDS: Duration = Duration::from_secs(60);
 const ROUNDED: Duration = Duration::from_secs(2);
 
 /// Judges an answer with this status.
 pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     evidence.sort();
-    // What is shorter than a nanosecond is nothing, too.
+    // A wait shorter than a nanosecond counts as none.
     for asked in [&mut evidence.retry_after, &mut evidence.other_scope, &mut evidence.said] {
         *asked = asked.filter(|asked| !asked.is_zero());
     }
     if status == StatusCode::OK && repeats_a_reset(&evidence) {
-        // The budget says it better.
+        // The reset of the budget is kept instead.
         evidence.retry_after = None;
     }
     let refused = is_refused(status, &evidence);
@@ -51,7 +51,7 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     };
     let cause = if refused { cause(status, &evidence) } else { Cause::None };
     let dialect = evidence.dialect.unwrap_or(if refused { Dialect::STATUS } else { Dialect::NONE });
-    // What is served brings a result, unless its body says that it does not.
+    // A served answer has a result, unless its body says otherwise.
     let done = refused && evidence.done.unwrap_or(status.is_success());
     let Evidence { budgets, retry_after, later, other_scope, scope, .. } = evidence;
     let later = retry_after.map_or(Duration::ZERO, |_| later);
@@ -72,10 +72,10 @@ pub(super) fn classify(status: StatusCode, mut evidence: Evidence) -> Hint {
     }
 }
 
-/// Why waiting does not help a refused request, if it does not.
+/// Reason why waiting does not help a refused request, if there is one.
 ///
-/// A cap on a day's use counts only where the answer says nothing of when it ends: otherwise it is a wait like others.
-/// A limit of 0 under a name of its own does not end; one without a name is how Okta reports a limit on what is in flight.
+/// A cap on a day's use counts only if the answer does not report when it ends; otherwise it is an ordinary wait. A
+/// limit of 0 with a name never ends. Okta reports its concurrency limit as a limit of 0 without a name.
 fn hopeless(evidence: &Evidence) -> Option<Hopeless> {
     let lasts = |why: &Hopeless| *why != Hopeless::Cap || evidence.spends || wait_when_refused(evidence).is_none();
     let mut used_up = evidence.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()).peekable();
@@ -99,7 +99,7 @@ fn strength(status: StatusCode, evidence: &Evidence) -> Strength {
     }
 }
 
-/// Whether a request was refused because of a limit, or for lack of capacity.
+/// Returns whether a request was refused because of a limit, or for lack of capacity.
 pub(super) fn is_refused(status: StatusCode, evidence: &Evidence) -> bool {
     if evidence.refusal.is_some() || evidence.fatal.is_some() || always_refuses(status) {
         return true;
@@ -107,28 +107,28 @@ pub(super) fn is_refused(status: StatusCode, evidence: &Evidence) -> bool {
     let asked = evidence.retry_after.is_some();
     match status.as_u16() {
         403 => asked || evidence.budgets.iter().any(|budget| budget.is_used_up() && budget.binds),
-        // Elsewhere among 2xx and 3xx it says when to ask about something that is being done, or moved.
+        // On other 2xx and 3xx answers, the wait says when to ask again about work in progress or a moved resource.
         200 | 400.. => asked,
         _ => false,
     }
 }
 
-/// Whether the wait that is asked for is the reset of a budget that is shown as well, as limiters do that show both
-/// with each answer (rate-limiter-flexible, slowapi). One may be rounded up to a second, and the other be reckoned from
-/// a `Date` that is rounded down.
+/// Returns whether the requested wait repeats the reset of a budget in the same answer. Limiters such as
+/// rate-limiter-flexible and slowapi send both with each answer. The wait may be rounded up to a second, and the reset
+/// measured from a `Date` that is rounded down, or vice versa.
 fn repeats_a_reset(evidence: &Evidence) -> bool {
     let mut resets = evidence.budgets.iter().filter_map(|budget| budget.bucket.remaining.and(budget.bucket.reset));
     evidence.retry_after.is_some_and(|asked| resets.any(|reset| reset.abs_diff(asked) <= ROUNDED))
 }
 
-/// Whether the status alone means a refusal.
+/// Returns whether the status alone means a refusal.
 pub(super) fn always_refuses(status: StatusCode) -> bool {
     matches!(status.as_u16(), 418 | 420 | 429 | 503 | 509 | 529)
 }
 
-/// In this order: the wait that the answer asks for; the longest reset of the budgets that are used up; any reset, if
-/// the answer does not report what is left. If something is left of all that is shown, then another limit refused, of
-/// which nothing is known.
+/// Wait of a refused request. The requested wait goes first, then the longest reset of the used-up budgets, then any
+/// reset if the answer reports no remainder. If all reported budgets have something left, an unreported limit refused,
+/// and the wait is unknown.
 fn wait_when_refused(evidence: &Evidence) -> Option<Duration> {
     if let Some(asked) = evidence.retry_after {
         return Some(asked);
@@ -144,27 +144,27 @@ fn wait_when_refused(evidence: &Evidence) -> Option<Duration> {
         .or_else(|| silent().then(|| longest(evidence.budgets.iter().filter(|budget| budget.binds)))?)
 }
 
-/// Never the shortest, and never a zero.
+/// Longest wait for the resets of the budgets; a reset of zero is ignored.
 fn longest<'a>(budgets: impl Iterator<Item = &'a ReportedBudget>) -> Option<Duration> {
     let wait = |budget: &ReportedBudget| budget.bucket.reset.filter(|reset| !reset.is_zero()).or(budget.probe);
     budgets.filter_map(wait).filter(|wait| !wait.is_zero()).max()
 }
 
-/// Whether what is left of a budget keeps the next request from being served. On an answer that was served, a limit of
-/// zero is one that is not in use.
+/// Returns whether an empty budget keeps the next request from being served. On a served answer, a limit of zero is not
+/// in use.
 fn stops(budget: &ReportedBudget) -> bool {
     budget.binds && budget.is_used_up() && budget.bucket.limit != Some(0.0)
 }
 
-/// At most a tenth is left for the rest of a window of unknown length, in words that are sent only (SharePoint) or
-/// mostly when it matters. Where the window is told, the pace follows from it instead.
+/// Returns whether at most a tenth is left of a window of unknown length. APIs send these fields only (SharePoint) or
+/// mostly when it matters. If the window is reported, the pace follows from it instead.
 fn is_nearly_used_up(evidence: &Evidence) -> bool {
     let [ReportedBudget { bucket, .. }] = evidence.budgets.as_slice() else { return false };
     let plain = evidence.dialect == Some(Dialect::RATELIMIT)
         && bucket.name.is_none()
         && !bucket.coarse
         && bucket.window.is_none();
-    // A tenth of a small limit is a request or two, as in any window.
+    // A tenth of a small limit is a request or two, which any window may have left.
     let limit = bucket.limit.filter(|limit| *limit >= 100.0);
     plain && bucket.reset.is_some() && limit.zip(bucket.remaining).is_some_and(|(limit, left)| left <= limit / 10.0)
 }
@@ -176,7 +176,7 @@ fn cause(status: StatusCode, evidence: &Evidence) -> Cause {
     let mut used_up = evidence.budgets.iter().filter(|budget| budget.binds && budget.is_used_up()).peekable();
     let nothing_allowed = |budget: &ReportedBudget| budget.bucket.limit == Some(0.0) && budget.bucket.name.is_none();
     match status.as_u16() {
-        // A limit of nothing at all, in plain words, is how a limit on what is in flight is told (Okta).
+        // Okta reports its concurrency limit as a limit of 0 without a name.
         _ if used_up.peek().is_some_and(|budget| nothing_allowed(budget))
             && evidence.dialect == Some(Dialect::X_RATELIMIT) =>
         {

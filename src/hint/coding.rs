@@ -1,5 +1,5 @@
-//! Content codings (RFC 9110 §8.4.1) through which bodies are read: gzip and deflate. A body is decoded up to a bound, for
-//! reading alone: its worker gets the bytes that the API sent.
+//! Decodes the content codings (RFC 9110 §8.4.1) gzip and deflate, up to a bound. The decoded body is only read: the
+//! worker gets the bytes that the API sent.
 
 use std::{
     borrow::Cow,
@@ -9,10 +9,10 @@ use std::{
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::HeaderValue;
 
-/// The longest body that is read. A longer one is data, not a complaint.
+/// Longest body that is read. A longer one is data, not a complaint.
 pub(super) const MAX_BODY_BYTES: usize = 16 * 1024;
 
-/// The content coding of a body.
+/// Content coding of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coding {
     #[default]
@@ -23,20 +23,20 @@ pub(super) enum Coding {
     Unreadable,
 }
 
-/// Takes the coding off a body, piece by piece, up to [`MAX_BODY_BYTES`] of content.
+/// Decodes a body piece by piece, up to [`MAX_BODY_BYTES`] of content.
 pub(super) struct Decoder {
     format: Format,
-    /// Broken, or longer than the bound.
+    /// Set if the coding is broken, or the content is longer than the bound.
     is_over: bool,
 }
 
-/// A decoder with the content that it has written.
+/// Decoder with the content that it has written.
 enum Format {
     Plain(Content),
     Gzip(Box<MultiGzDecoder<Content>>),
     Zlib(Box<ZlibDecoder<Content>>),
     Deflate(Box<DeflateDecoder<Content>>),
-    /// "deflate" before its first byte, which tells zlib from bare deflate.
+    /// "deflate" before its first byte, which distinguishes zlib from bare deflate.
     EitherDeflate(Content),
 }
 
@@ -50,7 +50,7 @@ struct Content {
 // === impl Coding ===
 
 impl Coding {
-    /// The coding of a body with one more `Content-Encoding` than those that make this coding.
+    /// Coding of a body with one more `Content-Encoding` than the fields that make up this coding.
     pub(super) fn and(self, value: &HeaderValue) -> Self {
         let is = |name: &str| value.as_bytes().trim_ascii().eq_ignore_ascii_case(name.as_bytes());
         match self {
@@ -65,7 +65,8 @@ impl Coding {
         self != Self::Unreadable
     }
 
-    /// The content of a `body`; `None` if it is longer than the bound, or its coding is unknown. What breaks off is read up to there.
+    /// Content of a `body`; `None` if the content is longer than the bound, or the coding is unknown. A broken body is
+    /// read up to the break.
     pub(super) fn decode(self, body: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
         match self {
             Self::Identity => Some(body),
@@ -92,11 +93,12 @@ impl Decoder {
         Self { format, is_over: !coding.is_readable() }
     }
 
-    /// Decodes a further piece of the body, if more of it can be read.
+    /// Decodes a further piece of the body, unless decoding is over.
     pub(super) fn push(&mut self, piece: &[u8]) {
         let Some(first) = piece.first().filter(|_| !self.is_over) else { return };
         if let Format::EitherDeflate(content) = &mut self.format {
-            // RFC 1950 §2.2: method 8 in the low bits. RFC 1951 §3.2.3: there a block of type 0, whose padding encoders leave 0.
+            // zlib has method 8 in the low bits (RFC 1950 §2.2). Bare deflate could have them only in a block of type 0
+            // (RFC 1951 §3.2.3), whose padding encoders leave 0.
             let (is_zlib, content) = (first & 0x0f == 8, std::mem::take(content));
             self.format = match is_zlib {
                 true => Format::Zlib(Box::new(ZlibDecoder::new(content))),
@@ -109,7 +111,7 @@ impl Decoder {
             Format::Zlib(decoder) => decoder,
             Format::Deflate(decoder) => decoder,
         };
-        // An event of a stream ends with a flush of its encoder.
+        // An encoder flushes after each event of a stream.
         self.is_over = writer.write_all(piece).and_then(|()| writer.flush()).is_err();
     }
 
@@ -118,7 +120,7 @@ impl Decoder {
         &self.content().bytes
     }
 
-    /// Whether no more of the body can be read: its coding is broken, or its content longer than the bound.
+    /// Returns whether no more of the body can be read: its coding is broken, or its content longer than the bound.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }

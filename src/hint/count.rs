@@ -1,9 +1,9 @@
-//! Values of quantity.
+//! Parses counts and the names of windows.
 
-/// More than any API counts; what says so is cut down to it.
+/// Largest plausible count; larger values are cut to it.
 pub(super) const MOST: f64 = 1e15;
 
-/// Digits, perhaps with a fraction, and nothing else: neither sign nor exponent nor `NaN`.
+/// Parses digits with an optional fraction. Signs, exponents and `NaN` are rejected.
 pub(super) fn decimal(value: &str) -> Option<f64> {
     let plain = value.bytes().all(|c| c.is_ascii_digit() || c == b'.');
     let number: f64 =
@@ -11,7 +11,7 @@ pub(super) fn decimal(value: &str) -> Option<f64> {
     number.is_finite().then_some(number)
 }
 
-/// How many: a number, behind which `;` or `,` may begin something else. `-1`, `unlimited` and the like are unknown.
+/// Parses a count: a number, which `;` or `,` may end. `-1`, `unlimited` and the like are unknown.
 pub(super) fn count(value: &str) -> Option<f64> {
     if let Some(count) = grouped(value) {
         return Some(count);
@@ -20,7 +20,8 @@ pub(super) fn count(value: &str) -> Option<f64> {
     decimal(value[..end].trim().trim_matches('"')).map(|count| count.min(MOST))
 }
 
-/// `1,199.96` (Dynamics 365): with a fraction behind it, a comma groups thousands. Without one it may separate two numbers.
+/// Parses `1,199.96` (Dynamics 365). With a fraction, a comma groups thousands; without one, it may separate two
+/// numbers.
 pub(super) fn grouped(value: &str) -> Option<f64> {
     let (whole, fraction) = value.trim().split_once('.')?;
     let (first, others) = whole.split_once(',')?;
@@ -28,12 +29,12 @@ pub(super) fn grouped(value: &str) -> Option<f64> {
     decimal(&format!("{}.{fraction}", whole.replace(',', ""))).filter(|_| thousands).map(|count| count.min(MOST))
 }
 
-/// Whether it reports that there is no such limit, so that its other numbers mean nothing.
+/// Returns whether `value` is negative: there is no limit, and the other numbers mean nothing.
 pub(super) fn is_negative(value: &str) -> bool {
     value.trim().strip_prefix('-').is_some_and(|rest| count(rest).is_some())
 }
 
-/// How long the window that `word` names is, in seconds: `minute`, `daily`, `10s`, `15min`, `24hour`.
+/// Length in seconds of the window that `word` names: `minute`, `daily`, `10s`, `15min`, `24hour`.
 pub(super) fn window(word: &str) -> Option<f64> {
     let digits = word.find(|c: char| !c.is_ascii_digit())?;
     let (count, unit) = word.split_at(digits);
@@ -47,7 +48,7 @@ pub(super) fn window(word: &str) -> Option<f64> {
         "year" | "yearly" => 365.0 * 86_400.0,
         _ => return None,
     };
-    // A letter alone is too little to be a unit.
+    // A unit of one or two letters needs a count.
     match count {
         "" if unit.len() < 3 => None,
         "" => Some(each),

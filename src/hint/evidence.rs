@@ -1,4 +1,4 @@
-//! What is found out about an answer, before it is judged.
+//! Evidence about an answer, collected before it is judged.
 
 use std::time::Duration;
 
@@ -11,64 +11,64 @@ use super::{
 const MOST_BUCKETS: usize = 32;
 /// Resets are rounded up to a second.
 const ROUNDED_UP: Duration = Duration::from_secs(1);
-/// Up to here it is worth waiting for a whole window, if nothing says when it ends.
+/// Longest window that is worth waiting for if nothing says when it ends.
 const SHORT_WINDOW: Duration = Duration::from_secs(60);
 
-/// All that the parts of an answer say.
+/// Findings from all parts of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     pub(super) budgets: Vec<ReportedBudget>,
-    /// The wait that the head asks for.
+    /// Wait that the head asks for.
     pub(super) retry_after: Option<Duration>,
-    /// By so much later that wait may be over.
+    /// Extra time until that wait is certainly over.
     pub(super) later: Duration,
-    /// The wait that the body asks for. Anybody may have written it: it counts if something complains.
+    /// Wait that the body asks for. Anyone may have written it, so it counts only if something complains.
     pub(super) said: Option<Duration>,
-    /// `retry_after` was told as a time of day.
+    /// True if `retry_after` was reported as a time of day.
     pub(super) dated: bool,
-    /// A wait asked of some requests only, which cannot be told apart from here.
+    /// Wait for some requests only; nothing here tells which requests they are.
     pub(super) other_scope: Option<Duration>,
-    /// The least to wait if the answer does not ask for a wait.
+    /// Shortest wait if the answer does not ask for one.
     pub(super) at_least: Option<Duration>,
     pub(super) scope: Option<Box<str>>,
     pub(super) dialect: Option<Dialect>,
-    /// A flag or a fraction warns that the limit is near.
+    /// True if a flag or a fraction warns that the limit is near.
     pub(super) warning: bool,
-    /// The answer says that it is a refusal, whatever its status, and so surely.
+    /// Strength of the answer's statement that it is a refusal, whatever its status.
     pub(super) refusal: Option<Strength>,
-    /// Whether something was done, if the body tells.
+    /// `true` if the body reports that something was done, `false` if that nothing was.
     pub(super) done: Option<bool>,
-    /// Why waiting does not help, whatever else the answer says.
+    /// Reason why waiting does not help, whatever else the answer says.
     pub(super) fatal: Option<Hopeless>,
-    /// Why waiting does not help if the request was refused, as a sentence says. Anybody may have written it.
+    /// Reason why waiting does not help a refused request, according to a sentence that anyone may have written.
     pub(super) in_words: Option<Hopeless>,
-    /// When a cap that the answer names is renewed.
+    /// Time until a cap that the answer names is renewed.
     pub(super) renewed: Option<Duration>,
-    /// It is a cap on spending, which lasts longer than any wait that is asked for.
+    /// True if the cap is one on spending, which outlasts any requested wait.
     pub(super) spends: bool,
-    /// The cause, if the answer reports it.
+    /// Cause of the refusal, if the answer reports it.
     pub(super) cause: Option<Cause>,
 }
 
-/// A bucket, and what `classify` needs to know about it.
+/// Bucket with what `classify` needs to know about it.
 #[derive(Clone, Debug)]
 pub(super) struct ReportedBudget {
     pub(super) bucket: Bucket,
-    /// When a try makes sense if this is what refused it and nothing tells when it is reset.
+    /// Wait before a probe if this budget refused the request and its reset is unknown.
     pub(super) probe: Option<Duration>,
-    /// Whether being used up stops our requests. Not so for budgets that all clients share, that are only announced, or
-    /// that count requests in flight.
+    /// True if our requests stop when the budget is used up. This is not so for budgets that all clients share, that
+    /// are only announced, or that count requests in flight.
     pub(super) binds: bool,
-    /// The API says that this one is the nearest to its limit.
+    /// True if the API calls this budget the nearest to its limit.
     pub(super) foremost: bool,
-    /// Its reset is a time of day, and nothing says how late it is by the clock that wrote it.
+    /// True if the reset is a time of day without a `Date` to measure it by.
     unclocked: bool,
 }
 
 // === impl Evidence ===
 
 impl Evidence {
-    /// Adds a budget, unless nothing is known of it.
+    /// Adds a budget, unless nothing is known about it.
     pub(super) fn push(&mut self, mut budget: ReportedBudget) {
         budget.settle();
         let Bucket { limit, remaining, reset, window, .. } = &budget.bucket;
@@ -84,12 +84,12 @@ impl Evidence {
         self.refusal = self.refusal.max(Some(strength));
     }
 
-    /// The first reader that understands something names the dialect: the most specific readers come first.
+    /// Notes the dialect. The first reader that understands something decides it; the most specific readers come first.
     pub(super) fn speaks(&mut self, dialect: Dialect) {
         self.dialect.get_or_insert(dialect);
     }
 
-    /// What the wait is for.
+    /// Notes the subject of the wait.
     pub(super) fn concerns(&mut self, scope: &str) {
         let scope = scope.trim();
         if self.scope.is_none() && !scope.is_empty() {
@@ -97,8 +97,8 @@ impl Evidence {
         }
     }
 
-    /// Gives a reset and a window that belong to no budget in particular to the budgets that have none; to the budgets
-    /// that are used up, if some are.
+    /// Gives a reset and a window of no budget in particular to the budgets that have none. If some budgets are used
+    /// up, only these get them.
     pub(super) fn spread(&mut self, reset: Option<Duration>, window: Option<Duration>) {
         let used_up = self.budgets.iter().any(ReportedBudget::is_used_up);
         for budget in self.budgets.iter_mut().filter(|budget| !used_up || budget.is_used_up()) {
@@ -116,7 +116,7 @@ impl Evidence {
 // === impl ReportedBudget ===
 
 impl ReportedBudget {
-    /// A budget of this `name`, of which nothing else is known yet. `None` is an answer's limit without a name.
+    /// Creates a budget of this `name` with no other facts. `None` stands for an answer's limit without a name.
     pub(super) fn new(name: Option<&str>) -> Self {
         let mut name = name.map(legible).filter(|name| !name.is_empty());
         name.iter_mut().for_each(|name| name.make_ascii_lowercase());
@@ -134,12 +134,12 @@ impl ReportedBudget {
         Self { bucket, probe: None, binds: true, foremost: false, unclocked: false }
     }
 
-    /// Whether nothing is left of it.
+    /// Returns whether nothing of the budget is left.
     pub(super) fn is_used_up(&self) -> bool {
         self.bucket.remaining == Some(0.0)
     }
 
-    /// Says how much was used; the others follow from it where they are unknown.
+    /// Sets how much was used; an unknown limit or remainder follows from it.
     pub(super) fn used(&mut self, used: f64) {
         let Bucket { limit, remaining, .. } = &mut self.bucket;
         match (*limit, *remaining) {
@@ -149,18 +149,18 @@ impl ReportedBudget {
         }
     }
 
-    /// Says when it is reset.
+    /// Sets when the budget is reset.
     pub(super) fn resets(&mut self, when: Option<When>, now: Now) {
         self.bucket.coarse = matches!(when, Some(When::At { coarse: true, .. }));
         self.bucket.reset = when.and_then(|when| when.from(now));
         self.unclocked = now.date.is_none() && matches!(when, Some(When::At { .. }));
     }
 
-    /// Makes it agree with itself.
+    /// Makes the numbers of the budget consistent.
     fn settle(&mut self) {
         let Self { bucket, probe, unclocked, .. } = &mut *self;
         if let (true, Some(reset), Some(window)) = (*unclocked, bucket.reset, bucket.window) {
-            // No reset is further away than its window is long: the clock that wrote it is ahead of ours.
+            // A reset beyond the end of the window means that the clock that wrote it is ahead of ours.
             bucket.reset = Some(reset.min(window + ROUNDED_UP));
         }
         for count in [&mut bucket.limit, &mut bucket.remaining] {
@@ -180,21 +180,22 @@ impl ReportedBudget {
         }
     }
 
-    /// In what time a bucket that refills all the time does so, if that comes out as a window that people use: a limit
-    /// per day and one per minute may have the same name.
+    /// Time in which a continuously refilling bucket fills up, if that is a usual window. A limit per day and a limit
+    /// per minute may have the same name.
     fn refilled_in(&self) -> Option<Duration> {
         const USUAL: [f64; 4] = [1.0, 60.0, 3600.0, 86_400.0];
         let Bucket { limit: Some(limit), remaining, reset: Some(reset), .. } = self.bucket else { return None };
-        // Without a count there is at least the request that was answered.
+        // Without a count, at least the answered request was used.
         let used = remaining.map_or(1.0, |remaining| limit - remaining);
         let whole = reset.as_secs_f64() * limit / used;
         let usual = USUAL.into_iter().find(|usual| (whole / usual - 1.0).abs() < 0.05);
         usual.filter(|_| used > 0.0).map(Duration::from_secs_f64)
     }
 
-    /// How near it is to stopping us; the smallest is the binding one. First what is used up, the longest wait before
-    /// others; then what the API says itself; then its limit without a name, which is its answer to "how much is
-    /// left?"; then the smallest share that is left; last what shows less.
+    /// Distance from stopping our requests; the smallest rank is the binding budget. Used-up budgets come first, the
+    /// longest wait before the others. Next is the budget that the API calls the nearest, then the limit without a
+    /// name, which is the API's answer to "how much is left?". Then the smallest remaining share counts. Budgets that
+    /// report less come later, and budgets that do not bind last.
     fn rank(&self) -> f64 {
         let Bucket { limit, remaining, reset, window, requests, name, .. } = &self.bucket;
         let (seconds, of) = (|time: &Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64()), *requests);
@@ -216,7 +217,7 @@ impl ReportedBudget {
     }
 }
 
-/// Whether a budget of this name counts requests, as far as its name tells.
+/// Returns whether a budget of this name counts requests, as far as the name shows.
 pub(super) fn counts_requests(name: &str) -> bool {
     let is_other = |word: &str| {
         matches!(
@@ -259,7 +260,7 @@ pub(super) fn counts_requests(name: &str) -> bool {
     !name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_other)
 }
 
-/// `text` without what cannot be shown, and of bounded length.
+/// `text` without control characters, and of bounded length.
 fn legible(text: &str) -> Box<str> {
     const LONGEST: usize = 100;
     let mut legible = String::with_capacity(text.len().min(LONGEST));
@@ -267,7 +268,7 @@ fn legible(text: &str) -> Box<str> {
     legible.into_boxed_str()
 }
 
-/// The window that a name contains, e.g. that of `requests-day`.
+/// Window that a name contains, e.g. that of `requests-day`.
 pub(super) fn window_in(name: &str) -> Option<Duration> {
     name.split(['-', '_', ' ']).find_map(count::window).map(time::duration)
 }

@@ -1,4 +1,4 @@
-//! The fields of an answer that may be about limits, picked out in one pass.
+//! Picks the fields of an answer that may be about limits, in one pass.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use http::{
     header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, SERVER, VARY},
 };
 
-/// What a name has to contain to be looked at, four letters of it at a time.
+/// Parts of names that may be about limits, four letters each.
 const MARKS: [u32; 12] = [
     mark(b"limi"), // limit
     mark(b"retr"), // retry-after
@@ -23,13 +23,14 @@ const MARKS: [u32; 12] = [
     mark(b"c-fa"), // anthropic-fast-input-tokens-reset
 ];
 
-/// A field that is longer says nothing about limits: what reads lists need not be quick on long ones.
+/// Longest field that is read. Longer ones say nothing about limits, and the parsers of lists need not be quick on
+/// them.
 const LONGEST: usize = 8192;
 
-/// Names beyond this number are not looked at: budgets are told apart by comparing each with all others.
+/// Largest number of names that are read, since each budget is compared with all others.
 const MAX_NAMES: usize = 128;
 
-/// Fields with their values, names in lower case and each but once.
+/// Fields with their values; names are in lower case and unique.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
     list: Vec<Field<'a>>,
@@ -38,25 +39,25 @@ pub(super) struct Fields<'a> {
 /// One field.
 #[derive(Debug)]
 pub(super) struct Field<'a> {
-    /// Its name, in lower case.
+    /// Name in lower case.
     pub(super) name: &'a str,
-    /// Its lines, joined by commas.
+    /// Lines of the field, joined by commas.
     pub(super) value: Cow<'a, str>,
 }
 
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
-    /// Those of `headers` that may be about limits. Allocates nothing if there are none.
+    /// Picks the `headers` that may be about limits. Allocates nothing if there are none.
     pub(super) fn pick(headers: &'a HeaderMap) -> Self {
         let mut list = Vec::<Field<'_>>::new();
-        // The lines of one name come one after the other.
-        // Metadata that a user stored with an object (`x-amz-meta-`) says nothing about limits.
+        // Lines of the same name are adjacent. Metadata that a user stored with an object (`x-amz-meta-`) says nothing
+        // about limits.
         let told = headers.iter().filter(|(name, _)| may_tell(name) && !name.as_str().contains("-meta-"));
         for (name, line) in told {
-            // What is no text is not about limits.
+            // A value that is no text is not about limits.
             let line = std::str::from_utf8(line.as_bytes()).unwrap_or_default().trim();
-            // An empty line adds nothing to the others (RFC 9110 §5.6.1), and says nothing alone.
+            // An empty line adds nothing to the others (RFC 9110 §5.6.1), and means nothing alone.
             if line.is_empty() {
                 continue;
             }
@@ -71,8 +72,8 @@ impl<'a> Fields<'a> {
         Self { list }
     }
 
-    /// The announcements of what is not enforced yet (`Beta-RateLimit`, `X-Beta-RateLimit-Limit`), under the names they
-    /// will have; and what remains.
+    /// Takes out the announced limits that are not enforced yet (`Beta-RateLimit`, `X-Beta-RateLimit-Limit`), and
+    /// returns them under their future names.
     pub(super) fn split_off_announced(&mut self) -> Self {
         let mut announced = Vec::new();
         self.list.retain_mut(|field| {
@@ -83,28 +84,28 @@ impl<'a> Fields<'a> {
         Self { list: announced }
     }
 
-    /// The value of `name`, which is in lower case.
+    /// Value of the field `name`, given in lower case.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.iter().find(|field| field.name == name).map(|field| &*field.value)
     }
 
-    /// Each of them, in the order of the answer.
+    /// Iterates in the order of the answer.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Field<'a>> {
         self.list.iter()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Takes out those that `understood` had a use for.
+    /// Removes the fields that `understood` accepts.
     pub(super) fn retain_not(&mut self, mut understood: impl FnMut(&Field<'a>) -> bool) {
         self.list.retain(|field| !understood(field));
     }
 }
 
-/// Whether a field of this `name` may be about limits.
+/// Returns whether a field of this `name` may be about limits.
 pub(super) fn may_tell(name: &HeaderName) -> bool {
     !is_common(name) && is_marked(name.as_str())
 }
@@ -113,18 +114,19 @@ fn is_marked(name: &str) -> bool {
     let mut last = 0_u32;
     name.bytes().any(|letter| {
         last = last << 8 | u32::from(letter);
-        // Nearly all letters end no mark, or come after one that none has there.
+        // Nearly all letters fail one of the two bit tests: they end no mark, or follow a letter that no mark has
+        // there.
         ENDS & bit(last) != 0 && BEFORE_ENDS & bit(last >> 8) != 0 && MARKS.contains(&last)
     })
 }
 
-/// Whether nearly every answer has a field of this `name`, which is about no limit: names that the library knows are
-/// compared as numbers.
+/// Returns whether nearly every answer has a field of this `name` that is about no limit. The names that the library
+/// knows are compared as numbers.
 fn is_common(name: &HeaderName) -> bool {
     matches!(*name, DATE | SERVER | CONTENT_TYPE | CONTENT_LENGTH | CONNECTION | CACHE_CONTROL | VARY | ETAG)
 }
 
-/// The last letters of the marks, and those before them, a bit each.
+/// Last and next-to-last letters of the marks, one bit each.
 const ENDS: u32 = ends(0);
 const BEFORE_ENDS: u32 = ends(8);
 
@@ -137,7 +139,7 @@ const fn ends(shift: u32) -> u32 {
     bits
 }
 
-/// A small letter's own bit; those of other signs are some letter's.
+/// Bit of a small letter; other characters share the bit of some letter.
 const fn bit(letter: u32) -> u32 {
     1 << (letter & 31)
 }

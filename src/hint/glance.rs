@@ -1,4 +1,4 @@
-//! What a head shows at a glance: whether it may say something of limits, and what kind of body it has.
+//! Facts from one pass over a head: whether the answer may say something about limits, and the kind of its body.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use http::{
 
 use super::{coding::Coding, fields};
 
-/// What was seen of a head. Whoever looks through its fields anyway notes each of them here.
+/// Facts about a head. Code that iterates over the fields anyway notes each of them here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Glance<'a> {
-    /// One of the fields may be about limits.
+    /// True if one of the fields may be about limits.
     pub told: bool,
     pub(super) kind: Option<&'a HeaderValue>,
     pub(super) length: Option<&'a HeaderValue>,
@@ -22,14 +22,14 @@ pub struct Glance<'a> {
 // === impl Glance ===
 
 impl<'a> Glance<'a> {
-    /// What `headers` show.
+    /// Takes a glance at `headers`.
     pub fn of(headers: &'a HeaderMap) -> Self {
         let mut glance = Self::default();
         headers.iter().for_each(|(name, value)| glance.note(name, value));
         glance
     }
 
-    /// There is this field.
+    /// Notes one field.
     pub fn note(&mut self, name: &HeaderName, value: &'a HeaderValue) {
         match *name {
             CONTENT_TYPE => _ = self.kind.get_or_insert(value),
@@ -39,12 +39,13 @@ impl<'a> Glance<'a> {
         }
     }
 
-    /// The content of a `body`, without its content coding; `None` if that is not known, or the content too long to be a complaint.
+    /// Content of a `body`, without its content coding; `None` if the coding is unknown, or the content is too long for
+    /// a complaint.
     pub fn decode<'b>(&self, body: Cow<'b, [u8]>) -> Option<Cow<'b, [u8]>> {
         self.coding.decode(body)
     }
 
-    /// The media type of the body, as it is written.
+    /// Media type of the body, as sent.
     pub(super) fn kind(&self) -> &'a str {
         self.kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()
     }

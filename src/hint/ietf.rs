@@ -1,5 +1,5 @@
-//! `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers: 04 to 06 (policies beside three fields),
-//! 07 (a dictionary), 08 and later (lists of items).
+//! Reads `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers. Drafts 04 to 06 have policies and
+//! three fields, 07 a dictionary, 08 and later lists of items.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     time::{self, Now},
 };
 
-/// What a policy allows.
+/// Policy of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IetfPolicy<'a> {
     pub(super) name: Option<&'a str>,
@@ -21,7 +21,7 @@ pub(super) struct IetfPolicy<'a> {
     key: Option<&'a str>,
 }
 
-/// Reads both fields; policies that `RateLimit` has no use for are handed back, for the older fields beside it.
+/// Reads both fields. Returns the policies that `RateLimit` does not use, for the older fields in the same answer.
 pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, evidence: &mut Evidence) -> Vec<IetfPolicy<'a>> {
     let told = ["ratelimit-policy", "x-ratelimit-policy"].into_iter().find_map(|name| fields.value(name));
     let mut policies: Vec<_> = told.into_iter().flat_map(policies).collect();
@@ -35,20 +35,20 @@ pub(super) fn read<'a>(fields: &'a Fields<'_>, now: Now, evidence: &mut Evidence
     policies
 }
 
-/// Members that have a quota: `100;w=60`, `"name";q=100;w=60`, `100;window=60`.
+/// Members with a quota: `100;w=60`, `"name";q=100;w=60`, `100;window=60`.
 pub(super) fn policies(value: &str) -> impl Iterator<Item = IetfPolicy<'_>> {
     structured::items(value).filter_map(|item| IetfPolicy::new(&item))
 }
 
-/// The policy that a limit, what is left of it and its reset speak of, out of those in one field (draft 03): the
-/// smallest quota that can have so much left, in a window that can last so long.
+/// Policy that a limit, its remainder and its reset refer to, if one field has several policies (draft 03). The
+/// smallest quota wins that can have so much left, in a window that can last so long.
 pub(super) fn fitting<'a>(
     policies: &[IetfPolicy<'a>],
     limit: f64,
     left: Option<f64>,
     reset: Option<Duration>,
 ) -> Option<IetfPolicy<'a>> {
-    // A limit that is no policy's is what holds now, whatever is usual.
+    // A limit without a policy of that quota is the current one, whatever the policies say.
     let exact = policies.iter().find(|policy| policy.quota == limit)?;
     let fits = |policy: &&IetfPolicy<'_>| {
         // Resets are rounded up.
@@ -84,7 +84,7 @@ fn list(items: &[Item<'_>], policies: &mut Vec<IetfPolicy<'_>>, now: Now, eviden
         let key = item.parameter(&["pk"]);
         let same_key = |policy: &IetfPolicy<'_>| key.is_none() || policy.key.is_none() || policy.key == key;
         let same_name = |policy: &IetfPolicy<'_>| policy.name.is_some() && policy.name == item.name && same_key(policy);
-        // Names that do not agree, one of each: they can only mean each other.
+        // A single item and a single policy belong together, even if their names differ.
         let only = |policy: &IetfPolicy<'_>| items.len() == 1 && policies.len() == 1 && same_key(policy);
         let found = policies.iter().position(same_name).or_else(|| policies.iter().position(only));
         let policy = found.map(|found| {
@@ -131,7 +131,7 @@ impl<'a> IetfPolicy<'a> {
         Some(Self { name, quota, window, unit: item.parameter(&["qu"]), key: item.parameter(&["pk"]) })
     }
 
-    /// A budget of which only the policy is known.
+    /// Adds a budget with the facts of the policy alone.
     pub(super) fn announce(&self, evidence: &mut Evidence) {
         evidence.speaks(Dialect::IETF);
         evidence.push(self.budget());

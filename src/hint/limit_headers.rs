@@ -1,7 +1,7 @@
-//! Families of fields that are told apart by their names: `RateLimit-Limit`, `X-RateLimit-Remaining-Tokens`,
+//! Reads families of fields that are distinguished by their names: `RateLimit-Limit`, `X-RateLimit-Remaining-Tokens`,
 //! `x-hubspot-ratelimit-daily`, `anthropic-ratelimit-requests-reset` …
 //!
-//! A name tells the vendor (before `ratelimit`), the quantity (limit, remaining, used, reset, window), and the
+//! A name contains the vendor (before `ratelimit`), the quantity (limit, remaining, used, reset, window), and the
 //! dimension (all the rest). Each dimension is a budget of its own.
 
 mod name;
@@ -17,10 +17,10 @@ use super::{
     time::{self, Now, When},
 };
 
-/// A longer value names no budget.
+/// Longest value that may name a budget.
 const LONGEST_NAME: usize = 64;
 
-/// A budget while its fields come together.
+/// Budget whose fields are being collected.
 #[derive(Default)]
 struct Dimension<'a> {
     vendor: &'a str,
@@ -30,13 +30,13 @@ struct Dimension<'a> {
     remaining: Option<f64>,
     used: Option<f64>,
     reset: Option<When>,
-    /// `Reset-After` beside `Reset`: more exact, since it needs no clock.
+    /// `Reset-After`, which is more exact than `Reset`, since it needs no clock.
     reset_after: Option<When>,
     left_window: Option<Duration>,
     window: Option<&'a str>,
     window_ms: bool,
     fill: Option<f64>,
-    /// A negative limit: there is no limit, whatever the other fields say.
+    /// Set by a negative limit: there is no limit, whatever the other fields say.
     none: bool,
 }
 
@@ -61,7 +61,7 @@ struct Labels<'a> {
     near: bool,
 }
 
-/// Reads all such fields; `policies` came in a field of their own.
+/// Reads all fields of these families; `policies` came in a field of their own.
 pub(super) fn read(fields: &Fields<'_>, policies: Vec<IetfPolicy<'_>>, now: Now, evidence: &mut Evidence) {
     let (mut dimensions, mut labels) = (Vec::<Dimension<'_>>::new(), Labels::default());
     for field in fields.iter() {
@@ -112,15 +112,15 @@ pub(super) fn read(fields: &Fields<'_>, policies: Vec<IetfPolicy<'_>>, now: Now,
     labels.tell(evidence);
 }
 
-/// Names that do not agree mean each other if one tells a limit alone, and the other all but that (`burst-capacity`
-/// beside `remaining`, `dailylimit` beside `remaining`).
+/// Joins two dimensions whose names differ, if one has only a limit and the other all but the limit (`burst-capacity`
+/// and `remaining`, `dailylimit` and `remaining`).
 fn join(dimensions: &mut Vec<Dimension<'_>>) {
     let [a, b] = dimensions.as_slice() else { return };
     let is_limit = |of: &Dimension<'_>| of.limit.is_some() && of.remaining.is_none() && of.used.is_none();
     let is_rest = |of: &Dimension<'_>| of.limit.is_none() && of.remaining.is_some();
     let (limit, rest) = if is_limit(a) { (0, 1) } else { (1, 0) };
     let alike = a.vendor == b.vendor && (a.name.is_empty() || b.name.is_empty());
-    // More left than the limit is would be of something else.
+    // A remainder above the limit belongs to another budget.
     let alike = alike && dimensions[rest].remaining <= dimensions[limit].limit;
     if !alike || !is_limit(&dimensions[limit]) || !is_rest(&dimensions[rest]) {
         return;
@@ -135,7 +135,7 @@ fn join(dimensions: &mut Vec<Dimension<'_>>) {
     }
 }
 
-/// A reset or a window without a budget of its own is that of the named ones beside it.
+/// Gives a reset or a window without a budget of its own to the budgets that report a limit or a remainder.
 fn lend(reset: Option<Duration>, window: Option<Duration>, evidence: &mut Evidence) {
     let is_told = |budget: &ReportedBudget| budget.bucket.limit.is_some() || budget.bucket.remaining.is_some();
     if (reset.is_some() || window.is_some()) && evidence.budgets.iter().any(is_told) {
@@ -152,13 +152,13 @@ impl<'a> Dimension<'a> {
             What::Limit => {
                 self.none |= count::is_negative(value);
                 self.limit = self.limit.or_else(|| count::count(value));
-                // `1m`: how long, and not how much.
+                // `1m` is a window, not a limit.
                 self.window = self.window.or_else(|| time::spelled(value.trim()).map(|_| value));
                 self.policies.extend(ietf::policies(value).filter(|policy| policy.window.is_some()));
             }
             What::Remaining => {
                 self.remaining = self.remaining.or_else(|| least(value));
-                // The window may stand behind what is left, too.
+                // The value of `remaining` may also contain the window.
                 self.left_window = ietf::policies(value).find_map(|policy| policy.window);
             }
             What::Used => self.used = self.used.or_else(|| count::count(value)),
@@ -170,7 +170,7 @@ impl<'a> Dimension<'a> {
         }
     }
 
-    /// The budget, and which of the `policies` is its own.
+    /// Returns the budget, and the one of the `policies` that belongs to it.
     fn budget(
         self,
         policies: &[IetfPolicy<'a>],
@@ -194,13 +194,13 @@ impl<'a> Dimension<'a> {
             (bucket.limit, bucket.window) = (Some(policy.quota), policy.window);
             budget.bucket.requests &= policy.counts_requests();
             if let (None, Some(window)) = (budget.bucket.reset, policy.window) {
-                // A window that rolls gives one back at a time.
+                // A sliding window frees one request at a time, not all at once.
                 budget.probe = Some(window.div_f64(policy.quota.max(1.0))).filter(|_| window > Duration::from_secs(60));
             }
         }
         let epoch_ms = matches!(reset, Some(When::At { coarse: false, .. }));
         let told = self.window.and_then(|window| {
-            // A bare number has the unit of the reset beside it.
+            // A bare number has the same unit as the reset.
             let bare = count::decimal(window.trim()).is_some();
             time::length(window, self.window_ms || bare && epoch_ms)
         });
@@ -214,13 +214,13 @@ impl<'a> Dimension<'a> {
             .or_else(named)
             .or_else(|| labels.github_window(dialect, bucket.reset));
         if let (Some(fill), Some(limit)) = (self.fill.filter(|fill| *fill > 0.0), bucket.limit) {
-            // So much comes back each interval (or second), up to the limit.
+            // `fill` is added each interval (or second), up to the limit.
             let each = told.unwrap_or(Duration::from_secs(1));
             bucket.window = Some(time::duration(each.as_secs_f64() * limit / fill));
             (bucket.refills, budget.probe) = (true, Some(each));
         }
         if counts_those_in_flight(&name) {
-            // It comes back with the answers of others.
+            // Capacity is freed when other requests are answered.
             (budget.binds, budget.bucket.requests) = (false, false);
         }
         if labels.is_everybodys() {
@@ -240,15 +240,15 @@ fn counts_those_in_flight(name: &str) -> bool {
     name.split('-').any(|word| word.starts_with("concurren") || matches!(word, "conn" | "connections"))
 }
 
-/// The least of several, if the field was sent more than once.
+/// Smallest of several values, if the field was sent more than once.
 fn least(value: &str) -> Option<f64> {
     count::grouped(value).or_else(|| value.split(',').filter_map(count::count).reduce(f64::min))
 }
 
-/// The time that a reset tells; the first, if the field was sent more than once.
+/// Time of a reset; the first one, if the field was sent more than once.
 fn latest(value: &str, name: &Name<'_>) -> Option<When> {
     let read = |value: &str| match (name.fine, count::decimal(value.trim())) {
-        // More than that of a unit is a time since 1970, whose digits tell the unit.
+        // A number of 1e8 seconds or more is a time since 1970, whose digits show the unit.
         (Some(unit), Some(number)) if number < 1e8 * unit => {
             Some(When::In { delay: time::duration(number / unit), spelled: false })
         }
@@ -304,27 +304,26 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// `QPS`, `Daily-limit`: what kind of limit it is may say how long its window is.
+    /// Window that the kind of the limit names: `QPS`, `Daily-limit`.
     fn window(&self) -> Option<Duration> {
         let kind = self.kind.or(self.problem)?.to_ascii_lowercase();
         if kind == "qps" { Some(Duration::from_secs(1)) } else { evidence::window_in(&kind) }
     }
 
-    /// GitHub's resources have an hour, searches a minute.
+    /// Window of a GitHub resource: a minute for searches, an hour for others.
     fn github_window(&self, dialect: Dialect, reset: Option<Duration>) -> Option<Duration> {
         let resource = self.resource.filter(|_| dialect == Dialect::GITHUB && self.used)?;
         let window = Duration::from_secs(if resource.contains("search") { 60 } else { 3600 });
         Some(window).filter(|window| reset.is_none_or(|reset| reset <= *window + Duration::from_secs(1)))
     }
 
-    /// What tells one budget of this API from another: GitHub's resource, Discord's bucket, the name of GitLab's
-    /// throttle.
+    /// Name that distinguishes the budgets of an API: GitHub's resource, Discord's bucket, GitLab's throttle.
     fn budget_name(&self) -> Option<Box<str>> {
         let name = self.resource.or(self.bucket).or(self.name).filter(|name| name.len() <= LONGEST_NAME)?;
         Some(name.to_ascii_lowercase().into())
     }
 
-    /// Whether the numbers count all clients together: what is left of them is not left for us.
+    /// Returns whether the numbers count all clients together, so that the remainder is not ours.
     fn is_everybodys(&self) -> bool {
         let own = |zone: &str| ["ip", "user", "key", "token", "account", "client"].iter().any(|own| zone.contains(own));
         let shared = self.scope == Some("shared") || self.who.is_some_and(|who| who.contains("shed"));
@@ -333,7 +332,7 @@ impl<'a> Labels<'a> {
 
     fn tell(&self, evidence: &mut Evidence) {
         evidence.warning |= self.near;
-        // A second is what such a refusal is for, whatever is shown of another limit.
+        // A limit per second refuses for a second, whatever the answer reports of another limit.
         let second = self.window().filter(|window| *window <= Duration::from_secs(1));
         evidence.at_least = evidence.at_least.or(second);
         let kind = match (self.category, self.kind) {

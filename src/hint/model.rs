@@ -1,50 +1,50 @@
-//! What an answer says about limits, in terms that are the same for all dialects.
+//! Terms for what an answer says about limits, common to all dialects.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-/// What one answer says about limits.
+/// Hints that one answer gives about limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hint {
-    /// What it comes to.
+    /// Overall judgement of the answer.
     pub signal: Signal,
-    /// Why a request was refused, if it was.
+    /// Reason for the refusal, if the request was refused.
     pub cause: Cause,
-    /// From the arrival until the next try makes sense; `None` if the answer does not say.
+    /// Time from the arrival until the next try makes sense; `None` if the answer does not say.
     pub wait: Option<Duration>,
-    /// The wait that the answer asks for explicitly (`Retry-After` and similar fields).
+    /// Wait that the answer asks for explicitly (`Retry-After` and similar fields).
     pub retry_after: Option<Duration>,
-    /// By so much later that wait may be over: it was told in whole seconds of the day.
+    /// Extra time until that wait is certainly over: the end was reported as a time of day in whole seconds.
     pub later: Duration,
-    /// What the wait is for, if the answer says: a route, a user, a resource.
+    /// Subject of the wait, if the answer says: a route, a user, a resource.
     pub scope: Option<Box<str>>,
-    /// In whose words it speaks.
+    /// Dialect of the answer.
     pub dialect: Dialect,
-    /// The budgets that it reports; the first is the binding one.
+    /// Budgets that the answer reports; the first is the binding one.
     pub buckets: Vec<Bucket>,
-    /// Why waiting does not help, if it does not.
+    /// Reason why waiting does not help, if there is one.
     pub hopeless: Option<Hopeless>,
     /// How surely a refused request was not done.
     pub strength: Strength,
-    /// A refusal beside which something was done: the request must not be done twice, and those that follow may be refused.
+    /// True if a refused request was partly done: it must not be done twice, and requests that follow may be refused.
     pub done: bool,
-    /// Status 503: the upstream is in trouble whatever its body says.
+    /// True if the status is 503: the upstream is in trouble, whatever its body says.
     pub unavailable: bool,
 }
 
 /// How surely a refused request was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// Words alone, which anybody may have written, or a status that also follows work that was begun (503).
+    /// Words alone, which anyone may have written, or a status that also follows work that was begun (503).
     Words,
     /// A status that refuses before a request is looked at, or a field of the head.
     Head,
-    /// A code or sentence at the place where its provider documents it, status 529, or what a rule declares.
+    /// A code or sentence at the place that its provider documents, status 529, or the declaration of a rule.
     Code,
 }
 
-/// What an answer comes to.
+/// Overall judgement of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
@@ -52,21 +52,21 @@ pub enum Signal {
     Ok,
     /// A warning short of the limit.
     Slow,
-    /// Nothing is left, but this request was not refused.
+    /// A budget is used up, but this request was not refused.
     Exhausted,
-    /// Refused, and a usable wait is known.
+    /// Refused, with a usable wait.
     Throttled,
-    /// Refused or overloaded, no usable time: our own back-off decides.
+    /// Refused or overloaded, without a usable wait: our own back-off decides.
     Backoff,
     /// Refused by a ban: never probe early.
     Banned,
     /// Waiting will not help.
     FatalQuota,
-    /// Announced, but not enforced.
+    /// Limits that are announced, but not enforced.
     Informational,
 }
 
-/// Why a refused request is not served later either, or not before an end that it names.
+/// Reason why a refused request is not served later either, or not before an end that the answer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hopeless {
@@ -76,60 +76,61 @@ pub enum Hopeless {
     Cap,
     /// The request alone is more than the limit allows.
     TooLarge,
-    /// The limit is 0: the plan does not include what was asked for.
+    /// The limit is 0: the plan does not include the requested resource.
     NotOnPlan,
-    /// A quota on how much there may be of something is used up (AWS's `ServiceQuotaExceededException`).
+    /// A quota on the number of resources is used up (AWS's `ServiceQuotaExceededException`).
     Resources,
 }
 
-/// Why a request was refused.
+/// Reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was not.
+    /// The request was not refused.
     None,
-    /// A quota: too many in a time.
+    /// Too many requests in a window.
     Quota,
-    /// Too many at once.
+    /// Too many requests in flight.
     Concurrency,
     /// Trouble at the upstream, whatever we send (503, 529).
     Overload,
 }
 
-/// One budget of an API, as an answer shows it.
+/// Budget of an API, as an answer reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bucket {
-    /// Its dimension or name, lower-case, if it has one.
+    /// Dimension or name in lower case, if the budget has one.
     pub name: Option<Box<str>>,
-    /// Whether it counts requests, rather than tokens, bytes, points or what else a request may cost.
+    /// True if the budget counts requests, rather than tokens, bytes, points or other costs of a request.
     pub requests: bool,
-    /// How much fits into a window.
+    /// Limit per window.
     pub limit: Option<f64>,
-    /// How much is left.
+    /// Remaining part of the limit.
     pub remaining: Option<f64>,
-    /// From the arrival until it is reset.
+    /// Time from the arrival until the reset.
     pub reset: Option<Duration>,
-    /// How long its window is.
+    /// Length of the window.
     pub window: Option<Duration>,
-    /// The answer reports the reset as a time of day in whole seconds: it may be up to a second later.
+    /// True if the reset is reported as a time of day in whole seconds: it may be up to a second later.
     pub coarse: bool,
-    /// `reset` is when it will be full, not when anything comes back: it refills all the time.
+    /// True if the budget refills continuously: `reset` is when it will be full, not when the next request fits.
     pub refills: bool,
 }
 
 #[cfg(test)]
 impl Bucket {
-    /// So many requests are left, until all are there again.
+    /// A budget of requests: `remaining` of `limit` are left until the reset.
     pub(crate) fn of_requests(limit: f64, remaining: f64, reset: Duration) -> Self {
         let (limit, remaining, reset) = (Some(limit), Some(remaining), Some(reset));
         Self { name: None, requests: true, limit, remaining, reset, window: None, coarse: false, refills: false }
     }
 }
 
-/// The words an API uses; a label of `andante_hints_total`, so there are few.
+/// Dialect of an API; a label of `andante_hints_total`, so there are few values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dialect(&'static str);
 
-/// Whether answers with this status may say that a request was not looked at. Others may have done it, in part.
+/// Returns whether answers with this status may say that the request was not looked at. Other statuses may follow work
+/// that was done in part.
 pub fn may_refuse(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 400 | 401 | 403 | 418 | 420 | 429 | 503 | 509 | 529)
 }
@@ -137,7 +138,7 @@ pub fn may_refuse(status: StatusCode) -> bool {
 // === impl Hint ===
 
 impl Hint {
-    /// Of an answer that says nothing.
+    /// Hint of an answer that says nothing.
     pub const NOTHING: Self = Self {
         signal: Signal::Ok,
         cause: Cause::None,
@@ -153,35 +154,35 @@ impl Hint {
         unavailable: false,
     };
 
-    /// The wait that the answer asks for explicitly, until it is certainly over.
+    /// Wait that the answer asks for explicitly, until it is certainly over.
     pub fn asked(&self) -> Option<Duration> {
         self.retry_after.map(|wait| wait + self.later)
     }
 
-    /// It is the refusal of an API that lacks capacity, and has not done what was asked.
+    /// Turns the hint into the refusal of an API that lacks capacity, and has not done the request.
     pub fn lacks_capacity(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Backoff, Cause::Overload, None);
         (self.hopeless, self.strength, self.done) = (None, Strength::Code, false);
     }
 
-    /// It refuses nothing after all. What it says of limits stays.
+    /// Turns the hint into that of a served answer. The reported limits stay.
     pub fn accept(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
         (self.hopeless, self.done) = (None, false);
     }
 
-    /// Whether it is a refusal that needs no rule to declare it.
+    /// Returns whether the answer is a refusal that needs no rule to declare it.
     fn is_certain(&self) -> bool {
         self.cause != Cause::None && self.strength > Strength::Words && !self.done && self.hopeless.is_none()
     }
 
-    /// Whether a rule that declares the answer, of this `status`, to be a refusal knows better than what was read.
+    /// Returns whether a rule that declares an answer of this `status` to be a refusal outranks this hint.
     pub fn yields_to_rule(&self, status: StatusCode) -> bool {
         !(self.is_certain() && may_refuse(status))
     }
 
-    /// Whether words alone refuse it: not worth more than a short pause of requests of its kind. A request that must not be done
-    /// twice is not repeated for them.
+    /// Returns whether words alone refuse the request: they pause requests of its kind briefly at most. A request that
+    /// must not be done twice is not repeated because of them.
     pub fn is_hearsay(&self) -> bool {
         let in_words = match self.cause {
             Cause::None => false,
@@ -195,7 +196,7 @@ impl Hint {
 // === impl Hopeless ===
 
 impl Hopeless {
-    /// As logs and `/status` have it.
+    /// Text for logs and `/status`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Unpaid => "a payment is due",
@@ -206,7 +207,7 @@ impl Hopeless {
         }
     }
 
-    /// What to do about it.
+    /// Advice to the user.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Unpaid => "pay, or add credit, at the provider",
@@ -227,7 +228,7 @@ impl Dialect {
     pub const STATUS: Self = Self("status");
     /// The body alone.
     pub const BODY: Self = Self("body");
-    /// `Retry-After` and its kin, from now.
+    /// `Retry-After` and similar fields, counted from now.
     pub const RETRY_AFTER: Self = Self("retry-after");
     /// `Retry-After` as a time of day.
     pub const RETRY_AFTER_DATE: Self = Self("retry-after-date");
@@ -239,7 +240,7 @@ impl Dialect {
     pub const IETF_DRAFT_3: Self = Self("ietf-draft3");
     /// `RateLimit-Limit`, `-Remaining`, `-Reset`.
     pub const RATELIMIT: Self = Self("ratelimit");
-    /// The same as `X-RateLimit-…` or `X-Rate-Limit-…`.
+    /// `X-RateLimit-Limit` and so on, or `X-Rate-Limit-…`.
     pub const X_RATELIMIT: Self = Self("x-ratelimit");
     /// `x-ratelimit-remaining-requests`, `-tokens`.
     pub const OPENAI: Self = Self("openai");
@@ -249,16 +250,16 @@ impl Dialect {
     pub const GITHUB: Self = Self("github");
     /// `RateLimit-…` with the name of a throttle.
     pub const GITLAB: Self = Self("gitlab");
-    /// `X-RateLimit-…` with a bucket, or a reset from now beside the one by the clock.
+    /// `X-RateLimit-…` with a bucket, or with both a reset from now and a reset by the clock.
     pub const DISCORD: Self = Self("discord");
     /// `X-Shopify-Shop-Api-Call-Limit`, and the cost of GraphQL.
     pub const SHOPIFY: Self = Self("shopify");
     /// `grpc-status`.
     pub const GRPC: Self = Self("grpc");
-    /// Names or values of one API's own.
+    /// Names or values that only one API uses.
     pub const VENDOR: Self = Self("vendor");
 
-    /// As metrics and logs have it.
+    /// Text for metrics and logs.
     pub fn as_str(self) -> &'static str {
         self.0
     }

@@ -1,4 +1,4 @@
-//! `Retry-After` and similar fields: the wait that an answer asks for explicitly.
+//! Reads `Retry-After` and similar fields: the wait that an answer asks for explicitly.
 
 use http::StatusCode;
 
@@ -11,7 +11,7 @@ use super::{
     time::{self, Now, Wait, When},
 };
 
-/// The fields, the most exact first, and whether their unit is the millisecond.
+/// Names of the fields, the most exact first, and whether their unit is the millisecond.
 const NAMES: [(&str, bool); 6] = [
     ("retry-after-ms", true),
     ("x-ms-retry-after-ms", true),
@@ -20,24 +20,22 @@ const NAMES: [(&str, bool); 6] = [
     ("x-retry-after", false),
     ("grpc-retry-pushback-ms", true),
 ];
-/// What the others have in their names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`,
-/// `X-RateLimit-RetryAfter`.
+/// Parts of other names: `X-RateLimit-Retry-After-Seconds`, `Retry-After-Short`, `X-RateLimit-RetryAfter`.
 const MARKS: [&str; 2] = ["retry-after", "retryafter"];
-/// How else they end: `X-Retry-In`, `X-Rate-Limited-For`, `X-RateLimit-After`.
+/// Ends of other names: `X-Retry-In`, `X-Rate-Limited-For`, `X-RateLimit-After`.
 const ENDS: [&str; 3] = ["retry-in", "rate-limited-for", "ratelimit-after"];
 
-/// Takes the first of them that says something usable: neither nothing nor the past, which are no reason to come back
-/// at once.
+/// Takes the first field with a usable wait. A wait of zero or in the past is no reason to come back at once.
 pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, evidence: &mut Evidence) {
     let named = NAMES.into_iter().find_map(|(name, milliseconds)| longest(fields.value(name)?, milliseconds, now));
     let found = named.or_else(|| {
-        // On what was served these tell the reset, or what may be asked for later.
+        // On served answers, these fields mean the reset, or when to ask for more.
         let others = fields.iter().filter(|field| status.as_u16() >= 400 && is_other(field.name));
         let is_in_ms = |name: &str| name.ends_with("-ms") || name.ends_with("-milliseconds");
         others.filter_map(|field| longest(&field.value, is_in_ms(field.name), now)).max()
     });
-    // Until the second of a date is over what was refused is not to come again; an answer that refuses nothing by its status is
-    // no refusal because of a date that is not after its own.
+    // A refused request must not come again before the second of a date is over. If the status alone is no refusal, a
+    // date that is not after the answer's own does not make it one.
     let found = found.filter(|(wait, dated)| !dated || !wait.later.is_zero() || always_refuses(status));
     let Some((wait, dated)) = found else { return };
     (evidence.retry_after, evidence.later) = (Some(wait.told), wait.later);
@@ -45,7 +43,7 @@ pub(super) fn read(fields: &Fields<'_>, status: StatusCode, now: Now, evidence: 
     evidence.speaks(if dated { Dialect::RETRY_AFTER_DATE } else { Dialect::RETRY_AFTER });
 }
 
-/// Whether a head asks for a wait, as far as can be seen without knowing the time.
+/// Returns whether a head asks for a wait, as far as that shows without the time of day.
 pub(super) fn is_told(headers: &http::HeaderMap) -> bool {
     let told = |value: &http::HeaderValue| value.to_str().is_ok_and(|value| !value.trim().starts_with(['0', '-']));
     let is_one = |name: &str| NAMES.iter().any(|(known, _)| *known == name) || is_other(name);
@@ -56,11 +54,11 @@ fn is_other(name: &str) -> bool {
     MARKS.iter().any(|mark| name.contains(mark)) || ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// The longest of several, if the field was sent more than once.
+/// Longest of several waits, if the field was sent more than once.
 fn longest(value: &str, milliseconds: bool, now: Now) -> Option<(Wait, bool)> {
     let read = |value: &str| {
         let mut when = time::delay(value, milliseconds)?;
-        // Cloud Foundry, Docker Hub and CrowdStrike tell the time of day in seconds since 1970.
+        // Cloud Foundry, Docker Hub and CrowdStrike send the time of day in seconds since 1970.
         if matches!(when, When::In { spelled: false, .. })
             && let Some(at @ When::At { at: since, .. }) = time::reset(value, false)
             && now.is_near(since)
@@ -70,6 +68,6 @@ fn longest(value: &str, milliseconds: bool, now: Now) -> Option<(Wait, bool)> {
         let wait = when.wait(now).filter(|wait| !wait.told.is_zero())?;
         Some((wait, matches!(when, When::At { .. })))
     };
-    // A date has a comma in it, so the whole comes first.
+    // A date contains a comma, so the whole value is tried first.
     read(value).or_else(|| structured::split(value, b',').filter_map(read).max())
 }

@@ -1,28 +1,28 @@
-//! Structured Fields (RFC 9651), read more leniently than they are defined: what cannot be understood is left out, and
-//! the rest still counts.
+//! Parses Structured Fields (RFC 9651), more leniently than the RFC: malformed parts are skipped, and the rest still
+//! counts.
 
 use smallvec::SmallVec;
 
-/// One member of a list, and its parameters.
+/// Member of a list with its parameters.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Item<'a> {
-    /// The token, string or number without a key, without its quotes: the last, since some put two there.
+    /// Token, string or number without a key and without quotes. The last one counts, since some APIs send two.
     pub(super) name: Option<&'a str>,
-    /// `key=value`, without quotes.
+    /// Pairs of `key=value`, without quotes.
     pub(super) parameters: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
 // === impl Item ===
 
 impl<'a> Item<'a> {
-    /// The value of the first of `keys` that it has.
+    /// Value of the first of `keys` that is present.
     pub(super) fn parameter(&self, keys: &[&str]) -> Option<&'a str> {
         let found = |key: &&str| self.parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
         keys.iter().find_map(found).map(|(_, value)| *value)
     }
 }
 
-/// The members of `value`. Commas and semicolons in strings separate nothing.
+/// Members of `value`. Commas and semicolons in strings separate nothing.
 pub(super) fn items(value: &str) -> impl Iterator<Item = Item<'_>> {
     let members = split(value, b',').map(|member| {
         let mut item = Item::default();
@@ -37,7 +37,7 @@ pub(super) fn items(value: &str) -> impl Iterator<Item = Item<'_>> {
     members.filter(|item| item.name.is_some() || !item.parameters.is_empty())
 }
 
-/// `value` at each `separator` outside of strings.
+/// Splits `value` at each `separator` outside of strings.
 pub(super) fn split(value: &str, separator: u8) -> impl Iterator<Item = &str> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -61,7 +61,7 @@ pub(super) fn split(value: &str, separator: u8) -> impl Iterator<Item = &str> {
 }
 
 fn split_at_equals(part: &str) -> Option<(&str, &str)> {
-    // A string or a byte sequence may contain one, and has no key.
+    // A string or a byte sequence may contain `=`, and has no key.
     if part.starts_with(['"', ':']) { None } else { part.split_once('=') }
 }
 

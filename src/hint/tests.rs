@@ -1,4 +1,4 @@
-//! Real answers, and what is to be concluded from them.
+//! Reads real answers, and checks the conclusions.
 
 mod cases;
 mod largest_answers;
@@ -16,13 +16,13 @@ use super::{Answer, Hint, read};
 /// 2026-06-01 12:00:00 UTC.
 const NOON: Duration = Duration::from_secs(1_780_315_200);
 
-/// What is concluded at [`NOON`] from `429 | retry-after: 5 | {"a body": 1}`.
+/// Hint at [`NOON`] of an answer such as `429 | retry-after: 5 | {"a body": 1}`.
 fn hint(answer: &str) -> Hint {
     let (status, headers, body) = parts(answer);
     read(&Answer { status, headers: &headers, body, arrived: NOON })
 }
 
-/// Status, fields and body of such an answer.
+/// Status, fields and body of an answer in that form.
 fn parts(answer: &str) -> (StatusCode, HeaderMap, Option<&[u8]>) {
     let mut parts = answer.split(" | ");
     let status = StatusCode::from_bytes(parts.next().unwrap().trim().as_bytes()).unwrap();
@@ -38,7 +38,7 @@ fn parts(answer: &str) -> (StatusCode, HeaderMap, Option<&[u8]>) {
     (status, headers, body)
 }
 
-/// The wait, in seconds.
+/// Wait in seconds.
 fn wait(answer: &str) -> Option<f64> {
     hint(answer).wait.map(|wait| wait.as_secs_f64())
 }

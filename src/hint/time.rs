@@ -1,4 +1,4 @@
-//! Values of time, in all the ways in which they are written.
+//! Parses times and durations in the forms that APIs use.
 
 #[cfg(test)]
 mod tests;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use super::count;
 
-/// No API means a longer time; longer values are cut to this.
+/// Longest time that an API can mean; longer values are cut to it.
 pub(super) const CAP: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// Where a server's clock differs more than this from ours, it is not certain which of them wrote a time.
+/// Largest plausible difference between the server's clock and ours. Beyond it, either clock may have written a time.
 const SANE_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A point in time, as an answer tells it.
+/// Point in time, as an answer reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum When {
-    /// From now; `spelled` if its units are (`6m0s`).
+    /// Counted from now; `spelled` if the value names its units (`6m0s`).
     In { delay: Duration, spelled: bool },
-    /// At a time of day since 1970; `coarse` if told in whole seconds.
+    /// Time of day since 1970; `coarse` if it is in whole seconds.
     At { at: Duration, coarse: bool },
 }
 
@@ -25,37 +25,40 @@ pub(super) enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
     pub(super) told: Duration,
-    /// By so much later it may be over.
+    /// Extra time until the wait is certainly over.
     pub(super) later: Duration,
 }
 
-/// `Date` is rounded down to seconds, and its answer was on its way.
+/// Largest difference between `Date` and the arrival if the clocks agree: `Date` is rounded down, and the answer was in
+/// transit.
 const ROUNDED: Duration = Duration::from_millis(1900);
 
 /// The smallest difference between two HTTP dates.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What "now" is: the server's clock where it tells it, since it also wrote the times that are measured by it.
+/// Present time by both clocks. The server's clock is preferred where it is known, since it also wrote the times in the
+/// answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
-    /// When the answer came, by our clock.
+    /// Arrival of the answer, by our clock.
     pub(super) arrived: Duration,
-    /// When it was made, by the server's.
+    /// `Date` of the answer, by the server's clock.
     pub(super) date: Option<Duration>,
 }
 
 // === impl Now ===
 
 impl Now {
-    /// From now until `at`; `None` if that is over: clocks and roundings differ, so it is not to be read as "at once".
+    /// Time from now until `at`; `None` if `at` is past. Clocks and roundings differ, so a past time does not mean "at
+    /// once".
     pub(super) fn until(self, at: Duration) -> Option<Duration> {
         let by = |now: Duration| at.checked_sub(now).filter(|left| !left.is_zero());
         let left = match self.date {
-            // The field says whole seconds: where the clocks agree within that, ours is the finer one.
+            // `Date` has whole seconds: if the clocks agree within that, ours is the more precise.
             Some(date) if date.abs_diff(self.arrived) <= ROUNDED => by(self.arrived),
             Some(date) if date.abs_diff(self.arrived) <= SANE_SKEW => by(date),
-            // Its clock is wrong, or the field alone is. The shorter wait costs one more refusal at worst; the longer one
-            // may be as many days as the clock is ahead.
+            // Either the server's clock is wrong, or its `Date` alone. The shorter wait costs one more refusal at
+            // worst. The longer wait may be too long by as many days as the clock is ahead.
             Some(date) => {
                 let plausible = [self.arrived, date].into_iter().filter_map(by).filter(|left| *left <= CAP);
                 plausible.min().or_else(|| by(self.arrived))
@@ -65,9 +68,10 @@ impl Now {
         left.map(|left| left.min(CAP))
     }
 
-    /// The same for a wait that must not end early. A time in whole seconds (`coarse`) may stand for any instant of its second,
-    /// and a `Date` does: an HTTP date has nothing finer (RFC 9110 §5.6.7). So their difference is up to a second too short,
-    /// and our clock, of which no more is known than that it is about right, does not make it more exact.
+    /// Time from now until `at` is certainly over, for a wait that must not end early. A time in whole seconds
+    /// (`coarse`) may stand for any instant of its second. So does `Date`, since an HTTP date has no fractions (RFC
+    /// 9110 §5.6.7). Their difference may therefore be up to a second too short. Our own clock cannot correct that: it
+    /// is only known to be about right.
     pub(super) fn until_over(self, at: Duration, coarse: bool) -> Option<Duration> {
         let over = at + if coarse { SECOND } else { Duration::ZERO };
         let left = match self.date {
@@ -79,12 +83,12 @@ impl Now {
         left.map(|left| left.min(CAP))
     }
 
-    /// Whether `at` may be meant as a time of day: within the cap, before or behind.
+    /// Returns whether `at` is plausible as a time of day: within [`CAP`] before or after the arrival.
     pub(super) fn is_near(self, at: Duration) -> bool {
         at + CAP >= self.arrived && at <= self.arrived + CAP
     }
 
-    /// The time of day by which an API aligns its windows.
+    /// Time of day by the clock with which an API aligns its windows.
     pub(super) fn of_day(self) -> Duration {
         self.date.filter(|date| date.abs_diff(self.arrived) <= SANE_SKEW).unwrap_or(self.arrived)
     }
@@ -93,7 +97,7 @@ impl Now {
 // === impl When ===
 
 impl When {
-    /// The time from now; zero only if the answer says zero.
+    /// Time from now; zero only if the answer says zero.
     pub(super) fn from(self, now: Now) -> Option<Duration> {
         match self {
             Self::In { delay, .. } => Some(delay),
@@ -101,7 +105,7 @@ impl When {
         }
     }
 
-    /// The same as a wait: what is told, and by how much longer it may last.
+    /// Wait from now: the reported time, and how much longer the wait may last.
     pub(super) fn wait(self, now: Now) -> Option<Wait> {
         let Self::At { at, coarse } = self else {
             return self.from(now).map(|told| Wait { told, later: Duration::ZERO });
@@ -115,17 +119,17 @@ impl When {
         Self::In { delay: duration(of), spelled: false }
     }
 
-    /// `number` of `unit` (of a second) since 1970.
+    /// Time of day of a count since 1970; `unit` counts make a second.
     fn epoch(number: f64, unit: f64) -> Self {
-        // Microseconds of centuries are still whole numbers; no reset is further away.
+        // An `f64` holds the microseconds of centuries exactly. No reset is later than the bound.
         let micros = (number * (1e6 / unit)).min(4e15) as u64;
         let at = Duration::from_micros(micros);
         Self::At { at, coarse: at.subsec_nanos() == 0 }
     }
 }
 
-/// When a budget is reset: seconds from now or since 1970 (told apart by their size), milliseconds, a Go duration, a
-/// date.
+/// Parses when a budget is reset: seconds from now or since 1970 (distinguished by their size), milliseconds, a Go
+/// duration, or a date.
 pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
     let value = bare(value);
     let Some(number) = count::decimal(value) else { return date(value) };
@@ -140,7 +144,7 @@ pub(super) fn reset(value: &str, milliseconds: bool) -> Option<When> {
     })
 }
 
-/// How long to wait: a number is always from now, whatever its size.
+/// Parses how long to wait. A number always counts from now, whatever its size.
 pub(super) fn delay(value: &str, milliseconds: bool) -> Option<When> {
     let value = bare(value);
     match count::decimal(value) {
@@ -149,7 +153,7 @@ pub(super) fn delay(value: &str, milliseconds: bool) -> Option<When> {
     }
 }
 
-/// How long something is; `None` if that is nothing.
+/// Parses the length of a window; `None` if it is zero or malformed.
 pub(super) fn length(value: &str, milliseconds: bool) -> Option<Duration> {
     let value = value.trim();
     let length = match count::decimal(value) {
@@ -171,7 +175,7 @@ pub(super) fn duration(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.min(CAP.as_secs_f64()))
 }
 
-/// Some put numbers into quotes.
+/// Removes the quotes that some APIs put around numbers.
 fn bare(value: &str) -> &str {
     let value = value.trim();
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
@@ -192,7 +196,7 @@ pub(super) fn spelled(value: &str) -> Option<Duration> {
         ("us", 1e-6),
         ("µs", 1e-6),
         ("μs", 1e-6),
-        // Before "m" and "s", of which it is made.
+        // Must precede `m`, which is a prefix of `ms`.
         ("ms", 1e-3),
         ("s", 1.0),
         ("m", 60.0),
@@ -210,12 +214,12 @@ pub(super) fn spelled(value: &str) -> Option<Duration> {
     (!value.is_empty()).then(|| duration(seconds))
 }
 
-/// RFC 3339 and what comes close to it, or a date of HTTP, as time since 1970.
+/// Parses RFC 3339 and similar forms, or an HTTP date, as time since 1970.
 pub(super) fn instant(value: &str) -> Option<Duration> {
     usual_date(value).or_else(|| iso(value)).or_else(|| http_date(value))
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, as nearly every `Date` is written (IMF-fixdate, RFC 9110 §5.6.7).
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the form of nearly every `Date` (IMF-fixdate, RFC 9110 §5.6.7).
 fn usual_date(value: &str) -> Option<Duration> {
     let written = value.as_bytes();
     if written.len() != 29 || [written[3], written[4], written[7], written[11], written[16]] != *b",    " {
@@ -230,7 +234,7 @@ fn usual_date(value: &str) -> Option<Duration> {
     u64::try_from(at).ok().map(Duration::from_secs)
 }
 
-/// `2025-01-20T00:00:00Z`: `T` or a space, up to nine decimals, `Z` or an offset; none is UTC.
+/// Parses `2025-01-20T00:00:00Z`: `T` or a space, up to nine decimals, `Z` or an offset. A time without a zone is UTC.
 pub(super) fn iso(value: &str) -> Option<Duration> {
     let (date, rest) = (value.get(..10)?, value.get(10..)?);
     let rest = rest.strip_prefix(['T', 't', ' '])?;
@@ -247,9 +251,9 @@ pub(super) fn iso(value: &str) -> Option<Duration> {
     Some(Duration::new(u64::try_from(at).ok()?, fraction))
 }
 
-/// The three dates of RFC 9110 §5.6.7. Weekdays are not looked at, since servers get them wrong; `UTC`, `+0000` and
-/// the like are as good as `GMT`. JavaScript's `Mon Jun 01 2026 14:00:42 GMT+0200 (Central European Summer Time)` has
-/// the same parts.
+/// Parses the three date formats of RFC 9110 §5.6.7. Weekdays are not checked, since servers get them wrong. `UTC`,
+/// `+0000` and the like count as `GMT`. JavaScript's `Mon Jun 01 2026 14:00:42 GMT+0200 (Central European Summer Time)`
+/// has the same parts.
 fn http_date(value: &str) -> Option<Duration> {
     let value = value.split_once(" (").map_or(value, |(value, _)| value);
     let (value, west) = value.split_once("GMT-").map_or((value, None), |(value, west)| (value, Some(west)));
@@ -265,7 +269,7 @@ fn http_date(value: &str) -> Option<Duration> {
                 (None, 1 | 2) => day = digits(word, word.len()),
                 (_, 2) if year.is_none() => year = digits(word, 2).map(century),
                 (_, 4) if year.is_none() => year = digits(word, 4),
-                // A zone "-0000", which has lost its sign here, and is none.
+                // The zone `-0000`, which has lost its sign in the split, is no offset.
                 (_, 4) if word == "0000" => {}
                 _ => return None,
             }
@@ -281,7 +285,7 @@ fn http_date(value: &str) -> Option<Duration> {
     u64::try_from(at).ok().map(Duration::from_secs)
 }
 
-/// RFC 9110: two digits that seem more than 50 years ahead, from 2026, are of the last century.
+/// RFC 9110 §5.6.7: a two-digit year more than 50 years ahead, from 2026, belongs to the last century.
 fn century(year: i64) -> i64 {
     if year >= 76 { 1900 + year } else { 2000 + year }
 }
@@ -306,11 +310,11 @@ fn civil(year: i64, month: i64, day: i64, clock: &str) -> Option<i64> {
     if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // A leap second is told as the sixtieth.
+    // A leap second has the number 60.
     if hour > 24 || minute > 59 || second > 60 || year < 1970 {
         return None;
     }
-    // Years that begin in March end with the day that is not always there.
+    // Years are counted from March, so that a leap day is the last day of its year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
@@ -336,7 +340,7 @@ fn nanos(fraction: &str) -> Option<u32> {
     if !fraction.bytes().all(|c| c.is_ascii_digit()) {
         return None;
     }
-    // Digits beyond the ninth are finer than we tell time.
+    // Digits beyond the ninth are below a nanosecond.
     let told = &fraction[..fraction.len().min(9)];
     told.parse::<u32>().ok().map(|number| number * 10_u32.pow(9 - told.len() as u32))
 }

@@ -1,5 +1,5 @@
-//! What some APIs report in formats of their own. Each reader looks at the form of a value or at words in a name, and
-//! removes what it understands before the next one.
+//! Readers of formats that single APIs use. Each reader looks at the form of a value or at words in a name, and removes
+//! the fields that it understands before the next reader.
 
 mod anthropic;
 mod json_fields;
@@ -9,7 +9,7 @@ mod usage;
 
 use super::{evidence::Evidence, fields::Fields, time::Now};
 
-/// Reads them all.
+/// Calls all readers.
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     anthropic::read(fields, now, evidence);
     anthropic::tiers(fields, now, evidence);

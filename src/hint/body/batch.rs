@@ -1,7 +1,7 @@
-//! Answers to several requests in one: JSON-RPC's arrays, Microsoft Graph's `$batch`.
+//! Reads answers to several requests in one: JSON-RPC's arrays, Microsoft Graph's `$batch`.
 //!
-//! A batch is refused, and may be sent again, only if all of it was. If some of it was done, what the refused part says
-//! still holds for the requests that follow.
+//! A batch counts as refused, and may be sent again, only if all of it was refused. If some of it was done, the refused
+//! part still holds for the requests that follow.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) fn read(answers: &[Value], now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Whether `json` is an answer to such an object of requests.
+/// Returns whether `json` is the answer to a batch with `responses`.
 pub(super) fn has_responses(json: &Value) -> bool {
     responses(json).next().is_some()
 }
@@ -43,12 +43,12 @@ pub(super) fn read_responses(json: &Value, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Whether an answer of such an array is a refusal by a known code, and nothing else.
+/// Returns whether an answer of a JSON-RPC batch is a refusal by a known code, and nothing else.
 fn is_refused(answer: &Value) -> bool {
     answer.get("jsonrpc").is_some() && served::only_complains(answer) && known::is_refusal(answer)
 }
 
-/// Whether each response of such an object was refused, and it says nothing besides.
+/// Returns whether each of the `responses` was refused, and `json` has no other result.
 fn is_all_refused(json: &Value) -> bool {
     let is_aside = |name: &String| name == "responses" || name.starts_with('@');
     json.as_object().is_some_and(|members| members.keys().all(is_aside)) && responses(json).all(is_throttled)

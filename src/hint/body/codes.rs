@@ -1,9 +1,9 @@
-//! The codes by which APIs name their refusals.
+//! Codes by which APIs name their refusals.
 
 use crate::hint::{Cause, Hopeless, Strength, evidence::Evidence};
 
-/// Takes `code` for what it is, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
-/// `https://iana.org/assignments/http-problem-types#quota-exceeded`. `strength` says how sure its place is.
+/// Judges `code`, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
+/// `https://iana.org/assignments/http-problem-types#quota-exceeded`. `strength` says how sure the place of the code is.
 pub(super) fn judge(code: &str, strength: Strength, evidence: &mut Evidence) {
     match Code::of(code) {
         Some(Code::Throttle) => _ = evidence.cause.get_or_insert(Cause::Quota),
@@ -17,7 +17,7 @@ pub(super) fn judge(code: &str, strength: Strength, evidence: &mut Evidence) {
     evidence.refuse(strength);
 }
 
-/// Codes of a limit that is reached, in small letters and digits alone.
+/// Codes of a limit that is reached, as lower-case letters and digits alone.
 const THROTTLES: [&str; 22] = [
     "abnormalusagedetected",
     "bandwidthlimitexceeded",
@@ -57,7 +57,7 @@ const BILLING: [&str; 6] = [
     "insufficientuserquota",
 ];
 
-/// What a code means.
+/// Meaning of a code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Code {
     Throttle,
@@ -67,7 +67,7 @@ pub(super) enum Code {
     Billing,
     /// A cap on spending is reached.
     Cap,
-    /// There may be no more of something.
+    /// A quota on the number of resources is used up.
     Resources,
 }
 
@@ -75,9 +75,10 @@ pub(super) enum Code {
 
 impl Code {
     pub(super) fn of(code: &str) -> Option<Self> {
-        // Its inference says so of throughput ("You can resubmit your request later"), and AWS's other services of resources.
+        // Bedrock's inference uses this code for throughput ("You can resubmit your request later"), other AWS services
+        // for resources.
         let is_bedrocks = code.contains(BEDROCK);
-        // AWS puts a namespace before it, or an address behind it; problem types are addresses.
+        // AWS puts a namespace before the code, or an address after it. Problem types are addresses.
         let code = match code.rsplit_once('#') {
             Some((_, code)) => code,
             None if code.starts_with("http") && code.contains("://") => {
@@ -86,14 +87,14 @@ impl Code {
             None => code,
         };
         let code = code.split(':').next()?;
-        // A sentence that contains a code is none.
+        // A sentence that contains a code is no code.
         if code.len() > 80 || code.trim().contains(' ') {
             return None;
         }
         let word: String = code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
         let word = word.as_str();
         match word {
-            // NetSuite: too many at once, of an account or of a session.
+            // NetSuite: too many concurrent requests of an account or of a session.
             "locktimeout" | "wsconcursessiondisallwd" | "wsrequestblocked" | "exceededrequestlimit" => {
                 Some(Self::Concurrency)
             }

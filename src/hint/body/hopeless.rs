@@ -1,7 +1,7 @@
-//! Sentences of a refusal which say that waiting does not help: a cap on spending or on the use of a day or a month, a
-//! request that is larger than the limit, a plan that does not include it.
+//! Finds sentences of a refusal that make waiting useless. Their subjects are a cap on spending or on the use of a day
+//! or a month, a request that is larger than the limit, and a plan that does not include the request.
 //!
-//! Words alone make no refusal, except those of a provider's cap that comes with status 400 (Anthropic).
+//! Words alone make no refusal, except the sentence of a provider's cap that comes with status 400 (Anthropic).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::hint::{
     time::{self, Now},
 };
 
-/// OpenAI, Groq, GitHub Models: the prompt is to be shorter.
+/// OpenAI, Groq, GitHub Models: the prompt must be shorter.
 const TOO_LARGE: [&str; 6] = [
     "request too large",
     "tokens must be reduced",
@@ -20,17 +20,17 @@ const TOO_LARGE: [&str; 6] = [
     "prompt is too long",
     "long context requests",
 ];
-/// Caps on money, which outlast any `Retry-After` beside them.
+/// Caps on money, which outlast any `Retry-After` of the answer.
 const SPENDING: [&str; 5] = ["spend limit", "spending limit", "spend cap", "spending cap", "monthly budget"];
-/// Spans that nobody waits for.
+/// Windows that are too long to wait for.
 const LONG_SPANS: [&str; 9] =
     ["daily", "per day", "/day", "day/limit", "for the day", "monthly", "per month", "/month", "for the month"];
-/// Words beside such a span that make it a limit that is used up.
+/// Words that turn a mention of such a window into a used-up limit.
 const USED_UP: [&str; 5] = ["limit", "quota", "too many", "exceed", "volume has been reached"];
-/// A limit of a shorter span in the same sentence may be the one that refused.
+/// Shorter windows. If the sentence also has one, that limit may be the one that refused.
 const SHORT_SPANS: [&str; 8] =
     ["per minute", "per second", "per hour", "/minute", "/sec", "/hour", "per min", "calls per sec"];
-/// Salesforce's limit of 24 hours, which it calls by the name of the counter.
+/// Salesforce's limit of 24 hours, named after its counter.
 const TOTALS: &str = "totalrequests limit";
 /// Words before the date at which a cap is renewed.
 const RENEWALS: [&str; 10] = [
@@ -48,7 +48,7 @@ const RENEWALS: [&str; 10] = [
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Reads a sentence in small letters. `strength` says how sure its place is.
+/// Reads a sentence in lower case. `strength` says how sure its place is.
 pub(super) fn read(lower: &str, strength: Strength, now: Now, evidence: &mut Evidence) {
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC." (400)
@@ -76,13 +76,14 @@ pub(super) fn read(lower: &str, strength: Strength, now: Now, evidence: &mut Evi
     }
 }
 
-/// Whether the sentence names this span as that of a limit: "(300 per day)" is a rate among others (Hugging Face).
+/// Returns whether the sentence names this window as that of a limit. "(300 per day)" is a rate among others (Hugging
+/// Face).
 fn names_span(lower: &str, span: &str) -> bool {
     let counted = |at: usize| lower[..at].trim_end().ends_with(|c: char| c.is_ascii_digit());
     lower.match_indices(span).any(|(at, _)| !counted(at))
 }
 
-/// "Limit 30000, Requested 36278": more than the whole limit.
+/// Returns whether the request exceeds the whole limit: "Limit 30000, Requested 36278".
 fn asks_for_more(lower: &str) -> bool {
     lower.match_indices("limit").filter(|(at, _)| begins(lower, *at)).any(|(at, word)| {
         let Some((limit, rest)) = number_at(&lower[at + word.len()..]) else { return false };
@@ -95,18 +96,20 @@ fn asks_for_more(lower: &str) -> bool {
     })
 }
 
-/// Whether a sentence about the limit itself begins here: "Remaining Limit: 0" (Finnhub) is what is left of it.
+/// Returns whether the word `limit` at this place stands for the limit itself: "Remaining Limit: 0" (Finnhub) reports
+/// the remainder.
 fn begins(lower: &str, at: usize) -> bool {
     !lower[..at].trim_end().ends_with(|c: char| c.is_alphanumeric())
 }
 
-/// "Quota exceeded for metric: …, limit: 0, model: …" (Gemini), "Limit 0, Used 0, Requested 1" (OpenAI).
+/// Returns whether the limit is 0: "Quota exceeded for metric: …, limit: 0, model: …" (Gemini), "Limit 0, Used 0,
+/// Requested 1" (OpenAI).
 fn allows_nothing(lower: &str) -> bool {
     let mut limits = lower.match_indices("limit").filter(|(at, _)| begins(lower, *at));
     limits.any(|(at, word)| number_at(&lower[at + word.len()..]).is_some_and(|(limit, _)| limit == 0.0))
 }
 
-/// The number at the beginning of `text`, and the rest of it.
+/// Number at the beginning of `text`, and the text after it.
 fn number_at(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_start_matches([' ', ':', '=']);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(text.len());
@@ -114,7 +117,7 @@ fn number_at(text: &str) -> Option<(f64, &str)> {
     Some((count::decimal(&digits)?, &text[end..]))
 }
 
-/// From now until the date behind one of the [`RENEWALS`].
+/// Time from now until the date after one of the [`RENEWALS`].
 fn renewal(lower: &str, now: Now) -> Option<Duration> {
     let rest = RENEWALS.iter().find_map(|lead| lower.split_once(lead).map(|(_, rest)| rest.trim_start()))?;
     if ["midnight utc", "00:00 utc"].iter().any(|midnight| rest.starts_with(midnight)) {
@@ -126,7 +129,7 @@ fn renewal(lower: &str, now: Now) -> Option<Duration> {
     now.until(at.or_else(|| date_in_words(rest))?)
 }
 
-/// `2027-01-01 at 00:00 utc`, `2027-01-01`, `january 1, 2027`, `1 jan 2027`, in UTC.
+/// Parses `2027-01-01 at 00:00 utc`, `2027-01-01`, `january 1, 2027`, `1 jan 2027`, in UTC.
 fn date_in_words(text: &str) -> Option<Duration> {
     let (mut year, mut month, mut day, mut clock) = (None, None, None, "00:00");
     for word in text.split([' ', ',', '(', ')']).filter(|word| !word.is_empty()).take(8) {

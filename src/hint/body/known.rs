@@ -1,12 +1,12 @@
-//! Refusals in JSON as their providers document them: a code, a number or a sentence, each at its place.
+//! Recognizes refusals in JSON that their providers document: a code, a number or a sentence, each at its place.
 //!
-//! Only these say that nothing was done. Words elsewhere are anybody's.
+//! Only these refusals say that nothing was done. Anyone may have written words elsewhere.
 
 use serde_json::Value;
 
 use super::{codes::Code, words};
 
-/// Numbers of a limit in WeChat's `errcode`, and in Lark's `code`.
+/// Numbers of refusals in WeChat's `errcode`, and in Lark's `code`.
 const WECHAT: [i64; 2] = [45_009, 45_011];
 const LARK: i64 = 99_991_400;
 /// Marketo: rate limit, daily quota, concurrent access limit.
@@ -15,10 +15,10 @@ const MARKETO: [&str; 3] = ["606", "607", "615"];
 const VK: [i64; 2] = [6, 29];
 /// JSON-RPC (EIP-1474): "limit exceeded", which Infura also sends for results that are too long.
 const LIMIT_EXCEEDED: i64 = -32_005;
-/// Sentences in the `result` of Etherscan, at its beginning.
+/// Beginnings of sentences in the `result` of Etherscan.
 const ETHERSCAN: [&str; 3] =
     ["max rate limit reached", "max calls per sec rate limit reached", "max daily rate limit reached"];
-/// Sentences of Alpha Vantage's notes, at the beginning or behind its thanks.
+/// Beginnings of sentences in Alpha Vantage's notes; some notes first say thanks.
 const ALPHA_VANTAGE: [&str; 4] = [
     "our standard api call frequency is",
     "our standard api rate limit is",
@@ -26,14 +26,14 @@ const ALPHA_VANTAGE: [&str; 4] = [
     "please consider spreading out your free api requests",
 ];
 const ALPHA_VANTAGE_THANKS: &str = "thank you for using alpha vantage!";
-/// Sentences of refusals without a code, at their beginning: GitHub, Azure API Management.
+/// Beginnings of refusals without a code: GitHub, Azure API Management.
 const REFUSALS: [&str; 4] = [
     "api rate limit exceeded for ",
     "you have exceeded a secondary rate limit",
     "you have triggered an abuse detection mechanism",
     "out of call volume quota",
 ];
-/// Sentences of a 503 of Gemini and OpenAI, at their beginning.
+/// Beginnings of sentences in a 503 of Gemini and OpenAI.
 const OVERLOADS: [&str; 6] = [
     "the model is overloaded",
     "this model is currently overloaded",
@@ -43,7 +43,7 @@ const OVERLOADS: [&str; 6] = [
     "our servers are currently overloaded",
 ];
 
-/// Whether a body of status 200 is such a refusal, as far as its codes go.
+/// Returns whether a body of status 200 is a documented refusal, judging by its codes.
 pub(super) fn is_refusal(json: &Value) -> bool {
     let text = |name: &str| json.get(name).and_then(Value::as_str);
     let number = |name: &str| json.get(name).and_then(Value::as_i64);
@@ -73,13 +73,14 @@ pub(super) fn is_refusal(json: &Value) -> bool {
         || is_note(json)
 }
 
-/// Whether one of several errors is a refusal by a known code.
+/// Returns whether one of several errors is a refusal by a known code.
 pub(super) fn refuses_a_part(json: &Value) -> bool {
     let errors = json.get("errors").and_then(Value::as_array);
     errors.is_some_and(|errors| errors.iter().any(|error| is_error(error, json)))
 }
 
-/// Whether one error of `json` has a known code: GraphQL, JSON-RPC, ArcGIS, MediaWiki, apilayer, VK, Deezer, Marketo.
+/// Returns whether one error of `json` has a known code: GraphQL, JSON-RPC, ArcGIS, MediaWiki, apilayer, VK, Deezer,
+/// Marketo.
 fn is_error(error: &Value, json: &Value) -> bool {
     let text = |path: &str| error.pointer(path).and_then(Value::as_str);
     let number = |path: &str| error.pointer(path).and_then(Value::as_i64);
@@ -97,7 +98,7 @@ fn is_error(error: &Value, json: &Value) -> bool {
     let said = || text("/message").unwrap_or_default();
     codes.into_iter().filter_map(text).any(|code| code == "429" || Code::of(code).is_some())
         || statuses.into_iter().any(|path| number(path) == Some(429))
-        // Older answers of Shopify say no more than "Throttled".
+        // Older answers of Shopify have only the message "Throttled".
         || Code::of(said()).is_some()
         || number("/error_code").is_some_and(|code| VK.contains(&code)) && text("/error_msg").is_some()
         || number("/code") == Some(4) && said() == "Quota limit exceeded"
@@ -105,7 +106,8 @@ fn is_error(error: &Value, json: &Value) -> bool {
         || json.get("success") == Some(&false.into()) && text("/code").is_some_and(|code| MARKETO.contains(&code))
 }
 
-/// `EAPI:Rate limit exceeded`, `EGeneral:Temporary lockout`, `EService:Throttled: 1700000000` (Kraken).
+/// Returns whether the error is a refusal of Kraken: `EAPI:Rate limit exceeded`, `EGeneral:Temporary lockout`,
+/// `EService:Throttled: 1700000000`.
 pub(super) fn is_kraken(error: &Value) -> bool {
     let Some((kind, said)) = error.as_str().and_then(|error| error.split_once(':')) else { return false };
     let said = said.trim().to_ascii_lowercase();
@@ -113,8 +115,9 @@ pub(super) fn is_kraken(error: &Value) -> bool {
         && (matches!(&*said, "rate limit exceeded" | "temporary lockout") || said.starts_with("throttled"))
 }
 
-/// `{"Note":"… Our standard API call frequency is 5 calls per minute …"}`, `{"Information":"We have detected your API key … and
-/// our standard API rate limit is 25 requests per day …"}` (Alpha Vantage): one sentence in the place of all data.
+/// Returns whether a single sentence replaces all data (Alpha Vantage):
+/// `{"Note":"… Our standard API call frequency is 5 calls per minute …"}`, or `{"Information":"We have detected your
+/// API key … and our standard API rate limit is 25 requests per day …"}`.
 pub(super) fn is_note(json: &Value) -> bool {
     let Some(members) = json.as_object().filter(|members| members.len() == 1) else { return false };
     let note = members.iter().find(|(name, _)| matches!(name.as_str(), "Note" | "Information"));
@@ -125,22 +128,23 @@ pub(super) fn is_note(json: &Value) -> bool {
     })
 }
 
-/// Whether a message is the documented sentence of a refusal.
+/// Returns whether a message is the documented sentence of a refusal.
 pub(super) fn is_documented(said: &str) -> bool {
     begins(said, &REFUSALS)
 }
 
-/// Whether the message of a 503 says that the API lacks capacity. A report of what was overloaded says it elsewhere.
+/// Returns whether the message of a 503 says that the API lacks capacity. A message that only mentions an overload
+/// elsewhere does not count.
 pub(super) fn is_overloaded(said: &str) -> bool {
     said.eq_ignore_ascii_case("overloaded") || begins(said, &OVERLOADS)
 }
 
-/// Whether the `body` is that of a 503 which Envoy's overload manager sends.
+/// Returns whether the `body` is that of a 503 from Envoy's overload manager.
 pub(super) fn is_overloaded_envoy(body: &str) -> bool {
     body.eq_ignore_ascii_case("envoy overloaded")
 }
 
-/// Whether the body says that the request succeeded.
+/// Returns whether the body says that the request succeeded.
 pub(super) fn says_done(json: &Value) -> bool {
     ["success", "ok"].iter().any(|name| json.get(*name) == Some(&true.into()))
 }

@@ -1,4 +1,4 @@
-//! JSON of an answer that may be a refusal: codes, messages and waits, wherever they are in it.
+//! Reads JSON of an answer that may be a refusal: codes, messages and waits, at any place.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::hint::{
     time::{self, Now},
 };
 
-/// Complaints are not nested deeper.
+/// Deepest nesting of a complaint.
 const DEEPEST: usize = 8;
-/// Members that hold what is said of the error. What stands in others may be about something else, or an echo.
+/// Members that describe the error. Other members may be about something else, or an echo.
 const PLACES: [&str; 12] = [
     "detail",
     "details",
@@ -28,17 +28,17 @@ const PLACES: [&str; 12] = [
     "rate",
     "violations",
 ];
-/// One that holds a result, unless it stands in an error.
+/// Member that holds a result, unless it is part of an error.
 const DATA: &str = "data";
 
 /// Reads `json`.
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     look("", json, 0, Strength::Code, now, evidence);
-    // What is told under a name goes before what is found in a sentence.
+    // Named members take precedence over sentences.
     sentences("", json, 0, Strength::Code, now, evidence);
 }
 
-/// The messages of an error, at the places where most APIs have them. Streams of Gemini that are no events are arrays.
+/// Messages of an error, at the places where most APIs have them. Gemini's streams without events are arrays.
 pub(super) fn messages(json: &Value) -> impl Iterator<Item = &str> {
     let json = match json.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -47,7 +47,7 @@ pub(super) fn messages(json: &Value) -> impl Iterator<Item = &str> {
     ["/message", "/error", "/error/message"].into_iter().filter_map(|path| json.pointer(path)?.as_str())
 }
 
-/// How sure the members of the member `key` are, which is at this `depth` itself.
+/// Strength of the members of `key`, which itself is at this `depth`.
 fn within(key: &str, depth: usize, strength: Strength) -> Strength {
     let is_place =
         key.is_empty() || PLACES.iter().any(|place| place.eq_ignore_ascii_case(key)) || key == DATA && depth > 1;
@@ -73,11 +73,11 @@ fn look(key: &str, json: &Value, depth: usize, strength: Strength, now: Now, evi
     }
 }
 
-/// One `key` (letters and digits alone) and what it says.
+/// Reads one `key` (letters and digits alone) and its value.
 fn word(key: &str, value: &Value, strength: Strength, now: Now, evidence: &mut Evidence) {
     let text = match value {
         Value::String(text) => text.clone(),
-        // Display writes no exponents, which are no numbers to us.
+        // `Display` writes no exponents, which `count::decimal` would reject.
         Value::Number(number) => number.as_f64().unwrap_or_default().to_string(),
         Value::Bool(true) if key == "global" => return evidence.concerns("global"),
         _ => return,
@@ -105,10 +105,10 @@ fn word(key: &str, value: &Value, strength: Strength, now: Now, evidence: &mut E
     };
     let delay = when.and_then(|when| when.from(now)).filter(|delay| !delay.is_zero());
     if strength != Strength::Words && delay.is_some() {
-        // It refuses, but may be about a part of what was asked, when the rest was done.
+        // The answer refuses, but possibly only a part of the request, while the rest was done.
         evidence.refuse(Strength::Words);
     }
-    // Of several the longest.
+    // The longest of several waits counts.
     evidence.said = evidence.said.max(delay);
 }
 
@@ -149,7 +149,7 @@ fn sentences(key: &str, json: &Value, depth: usize, strength: Strength, now: Now
     }
 }
 
-/// Google: `{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "quotaValue": "20"}`.
+/// Reads Google's `{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "quotaValue": "20"}`.
 fn violation(json: &Value, evidence: &mut Evidence) {
     let Some(id) = json.get("quotaId").and_then(Value::as_str) else { return };
     let mut budget = ReportedBudget::new(Some(id));
@@ -161,13 +161,14 @@ fn violation(json: &Value, evidence: &mut Evidence) {
     let windows = [("PerDay", 86_400.0), ("PerHour", 3600.0), ("PerMinute", 60.0), ("PerSecond", 1.0)];
     let window = windows.into_iter().find(|(word, _)| id.contains(word));
     budget.bucket.window = window.map(|(_, seconds)| time::duration(seconds));
-    // This refused it, and no reset is reported.
+    // This budget refused the request, but its reset is not reported.
     budget.binds = false;
     evidence.concerns(id);
     evidence.push(budget);
 }
 
-/// HubSpot: `TEN_SECONDLY_ROLLING`, `SECONDLY`, `DAILY`. A short window is waited for; a day ends where the account is.
+/// Reads HubSpot's `TEN_SECONDLY_ROLLING`, `SECONDLY`, `DAILY`. A short window is waited for; a day ends by the time
+/// zone of the account.
 fn policy(name: &str, evidence: &mut Evidence) {
     let lower = name.to_ascii_lowercase();
     let tens = if lower.starts_with("ten_") { 10 } else { 1 };
@@ -175,13 +176,13 @@ fn policy(name: &str, evidence: &mut Evidence) {
     let mut budget = ReportedBudget::new(Some(&lower));
     budget.bucket.window = Some(window);
     budget.probe = Some(window).filter(|window| *window <= Duration::from_secs(60));
-    // Whatever the head shows of another one.
+    // This wait holds whatever the head reports of another budget.
     evidence.at_least = evidence.at_least.or(budget.probe);
     evidence.concerns(name);
     evidence.push(budget);
 }
 
-/// Meta: `{"type": "OAuthException", "code": 4}`.
+/// Reads Meta's `{"type": "OAuthException", "code": 4}`.
 fn meta(json: &Value, strength: Strength, evidence: &mut Evidence) {
     let code = json
         .get("code")

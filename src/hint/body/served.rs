@@ -1,5 +1,5 @@
-//! JSON of an answer with status 200, which may nevertheless be a refusal: GraphQL, Kraken, Slack, Telegram; or which
-//! tells of a budget: the cost of GraphQL, Stack Exchange.
+//! Reads JSON of an answer with status 200. Such an answer may be a refusal (GraphQL, Kraken, Slack, Telegram), or
+//! report a budget (the cost of GraphQL, Stack Exchange).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::hint::{
     time::{self, Now},
 };
 
-/// What may stand in a complaint. Whatever else there is, is a result.
+/// Members that a complaint may have. Any other member is a result.
 const ASIDE: [&str; 43] = [
     "account_id",
     "backoff",
@@ -24,7 +24,7 @@ const ASIDE: [&str; 43] = [
     "description",
     "detail",
     "details",
-    // MediaWiki's.
+    // From MediaWiki.
     "docref",
     "documentation_url",
     "errcode",
@@ -63,7 +63,7 @@ const ASIDE: [&str; 43] = [
     "type",
 ];
 
-/// Whether it has errors and brings nothing besides: nothing was done.
+/// Returns whether the answer has errors and no result: nothing was done.
 pub(super) fn only_complains(json: &Value) -> bool {
     let Some(members) = json.as_object() else { return false };
     if known::says_done(json) || has_executed(json) {
@@ -75,7 +75,7 @@ pub(super) fn only_complains(json: &Value) -> bool {
     if !fails && !is_failure(json) {
         return known::is_note(json);
     }
-    // Etherscan tells in `result` what is wrong.
+    // Etherscan describes the error in `result`.
     let says_in_result = json.get("message").and_then(Value::as_str) == Some("NOTOK");
     let is_aside = |name: &str, value: &Value| {
         let name = name.to_ascii_lowercase();
@@ -89,22 +89,23 @@ pub(super) fn only_complains(json: &Value) -> bool {
     members.iter().all(|(name, value)| is_aside(name, value) || !is_full(value))
 }
 
-/// Whether a query of GraphQL was executed, if only in part: an error before that has no path, and no `data` beside it
-/// (<https://spec.graphql.org/draft/#sec-Errors>).
+/// Returns whether a query of GraphQL was executed, at least in part. An error before the execution has no path, and
+/// comes without `data` (<https://spec.graphql.org/draft/#sec-Errors>).
 fn has_executed(json: &Value) -> bool {
     let errors = json.get("errors").and_then(Value::as_array);
     let has_path = |error: &Value| error.get("path").and_then(Value::as_array).is_some_and(|path| !path.is_empty());
     errors.is_some_and(|errors| json.get("data").is_some() || errors.iter().any(has_path))
 }
 
-/// Whether a `status` is that of this request, and failure. Others are states of what it is about.
+/// Returns whether a `status` reports the failure of this request. Other values are states of a resource.
 fn is_failed(status: &Value) -> bool {
     let Some(status) = status.as_str() else { return true };
     matches!(status, "0" | "error" | "ERROR" | "fail") || status.parse::<u16>().is_ok() || Code::of(status).is_some()
 }
 
-/// Whether it says of itself that it failed, without an `error`: `{"status":"0","message":"NOTOK"}` (Etherscan),
-/// `{"success":false}` (Marketo), `{"errcode":45009}` (WeChat), `{"code":99991400}` (Lark), `{"infocode":"10021"}` (Amap).
+/// Returns whether the answer reports a failure without an `error`: `{"status":"0","message":"NOTOK"}` (Etherscan),
+/// `{"success":false}` (Marketo), `{"errcode":45009}` (WeChat), `{"code":99991400}` (Lark), `{"infocode":"10021"}`
+/// (Amap).
 fn is_failure(json: &Value) -> bool {
     let text = |name: &str| json.get(name).and_then(Value::as_str);
     let number = |name: &str| json.get(name).and_then(Value::as_i64);
@@ -117,7 +118,7 @@ fn is_failure(json: &Value) -> bool {
         || number("status_code").is_some_and(|status| status >= 400)
 }
 
-/// Whether something stands in it.
+/// Returns whether `value` has content.
 fn is_full(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -129,7 +130,7 @@ fn is_full(value: &Value) -> bool {
     }
 }
 
-/// Each complaint and each report has one of these, so that a body without any need not be parsed.
+/// Words to search for: each complaint and each report has one of them, so other bodies are not parsed.
 const WORDS: [&[u8]; 14] = [
     b"\"error\"",
     b"\"errors\"",
@@ -147,11 +148,11 @@ const WORDS: [&[u8]; 14] = [
     b"\"OVER_QUERY_LIMIT\"",
 ];
 
-/// The length of the shortest word.
+/// Length of the shortest word.
 const SHORTEST: usize = WORDS[0].len();
 
-/// How far a window of the shortest word's length may move on whose last byte is this one: no word begins before (R. N.
-/// Horspool, "Practical fast searching in strings", 1980, for several words).
+/// Distance by which the search window, which is as long as the shortest word, may move for its last byte. No word
+/// begins before the new place (R. N. Horspool, "Practical fast searching in strings", 1980, for several words).
 const SHIFTS: [u8; 256] = {
     let mut shifts = [SHORTEST as u8; 256];
     let mut word = 0;
@@ -169,7 +170,7 @@ const SHIFTS: [u8; 256] = {
     shifts
 };
 
-/// Whether one of the [`WORDS`] stands in `body`.
+/// Returns whether one of the [`WORDS`] stands in `body`.
 pub(super) fn may_complain(body: &[u8]) -> bool {
     let mut last = SHORTEST - 1;
     while let Some(byte) = body.get(last) {
@@ -182,12 +183,12 @@ pub(super) fn may_complain(body: &[u8]) -> bool {
     false
 }
 
-/// Whether one of the words begins `text`.
+/// Returns whether `text` begins with one of the [`WORDS`].
 fn is_word(text: &[u8]) -> bool {
     text.starts_with(b"\"") && WORDS.iter().any(|word| text.starts_with(word))
 }
 
-/// Reads one object, and says how sure its refusal is, and whether anything was done.
+/// Reads one object. Notes how sure its refusal is, and whether anything was done.
 pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     let of_head = evidence.refusal.take();
     graphql(json, now, evidence);
@@ -204,15 +205,15 @@ pub(super) fn read(json: &Value, now: Now, evidence: &mut Evidence) {
     evidence.refusal = evidence.refusal.max(of_head);
 }
 
-/// `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`; and in words where nothing was done
-/// (graphql-rate-limit: "You are trying to access 'items' too often"; graphql-rate-limit-directive: "Too many requests, please try
-/// again in 10 seconds.").
+/// Reads `{"errors":[{"type":"RATE_LIMITED"}]}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`. Reads words if
+/// nothing was done (graphql-rate-limit: "You are trying to access 'items' too often"; graphql-rate-limit-directive:
+/// "Too many requests, please try again in 10 seconds.").
 fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
     if json.get("data").is_none() && !only_complains(json) {
-        // Some of many things was refused, and the others were done.
+        // A part of the query was refused, and the rest was done.
         return;
     }
-    // What failed is null.
+    // A failed part of a query is null.
     let nothing_done = !json.get("data").is_some_and(is_full);
     for error in json.get("errors").and_then(Value::as_array).into_iter().flatten() {
         let extensions = error.get("extensions");
@@ -222,7 +223,7 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
             extensions.and_then(|more| more.get("code")),
             extensions.and_then(|more| more.get("type")),
             extensions.and_then(|more| more.get("errorClass")),
-            // Older answers of Shopify say no more than "Throttled".
+            // Older answers of Shopify have only the message "Throttled".
             error.get("message").filter(|said| said.as_str().is_some_and(|said| !said.contains(' '))),
         ];
         let throttled = codes.into_iter().flatten().filter_map(Value::as_str).filter(|code| Code::of(code).is_some());
@@ -232,7 +233,7 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
         if in_words || said.contains("secondary rate limit") {
             text::message(said, Strength::Words, now, evidence);
         }
-        // As Apollo's server has it.
+        // Apollo Server puts the status here.
         let status = extensions.and_then(|more| more.pointer("/http/status")).and_then(Value::as_u64);
         if in_words || nothing_done && status == Some(429) {
             evidence.refuse(Strength::Words);
@@ -243,7 +244,7 @@ fn graphql(json: &Value, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Shopify, Jobber: what a query may cost, how much of it is there, and how fast it comes back.
+/// Reads the cost of a query (Shopify, Jobber): the maximum, the remainder and the refill rate.
 fn cost(json: &Value, evidence: &mut Evidence) {
     let Some(cost) = json.pointer("/extensions/cost") else { return };
     let number = |path: &str| cost.pointer(path).and_then(Value::as_f64).filter(|number| *number >= 0.0);
@@ -266,7 +267,7 @@ fn cost(json: &Value, evidence: &mut Evidence) {
     evidence.push(budget);
 }
 
-/// `{"items":[], "quota_max":300, "quota_remaining":294, "backoff":10}`: the quota is per day.
+/// Reads `{"items":[], "quota_max":300, "quota_remaining":294, "backoff":10}`; the quota is per day.
 fn stack_exchange(json: &Value, evidence: &mut Evidence) {
     let number = |key: &str| json.get(key).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     let (Some(left), Some(most)) = (number("quota_remaining"), number("quota_max")) else { return };
@@ -283,7 +284,7 @@ fn stack_exchange(json: &Value, evidence: &mut Evidence) {
     }
 }
 
-/// Errors that have a known code, or a sentence that complains of a limit, in an answer that brings nothing besides.
+/// Reads errors with a known code, or with a sentence that complains about a limit, in an answer without a result.
 fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
     if !only_complains(json) {
         return;
@@ -291,7 +292,7 @@ fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
     let lists = ["error", "errors"].into_iter().filter_map(|name| json.get(name));
     let errors: Vec<&Value> =
         lists.flat_map(|errors| errors.as_array().map_or(std::slice::from_ref(errors), Vec::as_slice)).collect();
-    // An error about something else may have come of something that was done.
+    // An error about something else may follow work that was done.
     let is_complaint =
         is_about_a_limit(json) || !errors.is_empty() && errors.iter().all(|error| is_about_a_limit(error));
     if !known::is_refusal(json) && !is_complaint {
@@ -305,7 +306,7 @@ fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
     said.for_each(|said| text::message(said, Strength::Words, now, evidence));
 }
 
-/// Whether this complaint, or this sentence, is about a limit.
+/// Returns whether this complaint, or this sentence, is about a limit.
 fn is_about_a_limit(complaint: &Value) -> bool {
     if let Value::String(said) = complaint {
         return complains_of_limit(said);
@@ -322,7 +323,8 @@ fn is_about_a_limit(complaint: &Value) -> bool {
         || texts.iter().filter_map(|name| member(name)).chain(details).filter_map(Value::as_str).any(complains_of_limit)
 }
 
-/// The same of a sentence, which may stand in an answer about something else: it has to speak of a rate or a quota.
+/// Returns whether a sentence complains about a limit. The sentence must mention a rate or a quota, since it may stand
+/// in an answer about something else.
 fn complains_of_limit(said: &str) -> bool {
     let lower = said.to_ascii_lowercase();
     let speaks = ["rate limit", "ratelimit", "too many requests", "frequency limit", "quota", "per sec", "per minute"];
@@ -332,7 +334,7 @@ fn complains_of_limit(said: &str) -> bool {
         || words::is_too_many_at_once(&lower)
 }
 
-/// `{"error":["EService:Throttled: 1700000000"]}` and other refusals of Kraken.
+/// Reads `{"error":["EService:Throttled: 1700000000"]}` and other refusals of Kraken.
 fn kraken(json: &Value, now: Now, evidence: &mut Evidence) {
     let errors = json.get("error").and_then(Value::as_array).into_iter().flatten();
     for error in errors.filter(|error| known::is_kraken(error)).filter_map(Value::as_str) {

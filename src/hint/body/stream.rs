@@ -1,36 +1,36 @@
-//! The beginning of a stream of events (server-sent events, WHATWG HTML §9.2), whose first event may be a refusal:
-//! OpenAI's `response.failed`, Anthropic's `event: error`, `data: {"error":…}` of servers that speak like OpenAI.
+//! Reads the beginning of a stream of events (server-sent events, WHATWG HTML §9.2), whose first event may be a
+//! refusal: OpenAI's `response.failed`, Anthropic's `event: error`, `data: {"error":…}` of OpenAI-compatible servers.
 
 use serde_json::Value;
 
 use super::{codes::Code, refusal};
 use crate::hint::{Strength, coding::Decoder, evidence::Evidence, glance::Glance, time::Now};
 
-/// How a stream begins.
+/// Beginning of a stream.
 #[derive(Clone, Debug, PartialEq)]
 enum StreamStart {
-    /// No event has come yet, not even one that brings no output.
+    /// No event yet, not even one without output.
     Nothing,
-    /// Only events that bring no output, such as `response.created`.
+    /// Only events without output, such as `response.created`.
     Preamble,
     /// Output.
     Output,
-    /// A refusal, and no output before it.
+    /// A refusal before any output.
     Refused(Box<Value>),
 }
 
-/// How far a stream of events has come.
+/// Progress of a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamProgress {
     /// No event yet.
     Nothing,
-    /// Only events that bring no output.
+    /// Only events without output.
     Preamble,
-    /// Output, or a refusal in the place of it; or the stream cannot be read.
+    /// Output or a refusal, or the stream cannot be read.
     Decided,
 }
 
-/// The beginning of a stream, read piece by piece. Each event is parsed once, however small the pieces are.
+/// Beginning of a stream, read piece by piece. Each event is parsed once, however small the pieces are.
 pub struct StreamBeginning {
     decoder: Decoder,
     events: Events,
@@ -40,9 +40,9 @@ pub struct StreamBeginning {
 /// Finds the ends of events: empty lines, which end with CR, LF or both.
 #[derive(Debug, Default)]
 struct Events {
-    /// Where the event begins whose end has not come.
+    /// Start of the incomplete event.
     begin: usize,
-    /// How far its end was looked for.
+    /// End of the part that was searched for the end of that event.
     scanned: usize,
     is_line_empty: bool,
     is_after_cr: bool,
@@ -54,7 +54,7 @@ const PREAMBLE: [&str; 4] = ["response.created", "response.in_progress", "respon
 // === impl StreamBeginning ===
 
 impl StreamBeginning {
-    /// The beginning of a stream at whose head a `glance` was taken.
+    /// Begins to read a stream at whose head a `glance` was taken.
     pub fn new(glance: &Glance<'_>) -> Self {
         let decoder = Decoder::new(glance.coding);
         Self { decoder, events: Events::default(), progress: StreamProgress::Nothing }
@@ -78,12 +78,12 @@ impl StreamBeginning {
         self.progress
     }
 
-    /// How far the stream has come.
+    /// Progress of the stream.
     pub fn progress(&self) -> StreamProgress {
         self.progress
     }
 
-    /// What has come of it, without its content coding.
+    /// Bytes received so far, without their content coding.
     pub fn into_bytes(self) -> Vec<u8> {
         self.decoder.into_bytes()
     }
@@ -92,7 +92,7 @@ impl StreamBeginning {
 // === impl Events ===
 
 impl Events {
-    /// The next event of `text` that is complete.
+    /// Returns the next complete event of `text`.
     fn next<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
         while let Some(byte) = text.get(self.scanned) {
             self.scanned += 1;
@@ -111,7 +111,7 @@ impl Events {
     }
 }
 
-/// What a stream that consists of `event` begins with.
+/// Judges the beginning of a stream that consists of `event`.
 fn judge(event: &[u8]) -> StreamStart {
     let text = String::from_utf8_lossy(event);
     let lines = || text.trim_start_matches('\u{feff}').split(['\r', '\n']);
@@ -135,7 +135,7 @@ fn judge(event: &[u8]) -> StreamStart {
     }
 }
 
-/// How the stream begins, of which `bytes` have come.
+/// Judges the beginning of a stream from its first `bytes`.
 fn start(bytes: &[u8]) -> StreamStart {
     let (mut events, mut start) = (Events::default(), StreamStart::Nothing);
     while let Some(event) = events.next(bytes) {
@@ -148,7 +148,7 @@ fn start(bytes: &[u8]) -> StreamStart {
     start
 }
 
-/// The refusal that a stream begins with, which has ended behind `bytes`, or is looked at no further.
+/// Refusal at the beginning of a stream that ends after `bytes`, or is read no further.
 pub(super) fn only_refusal(bytes: &[u8]) -> Option<Box<Value>> {
     match start(&[bytes, b"\n\n"].concat()) {
         StreamStart::Refused(json) => Some(json),
@@ -165,8 +165,9 @@ pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Whether the error of such an event has a code that names a refusal, or the number of one. Output that was generated
-/// already is no matter here: none has come. The error of a JSON-RPC call (MCP) is a tool's, which may have done its work.
+/// Returns whether the error of an event has a code or a number of a refusal. Output that the API generated already
+/// does not matter here, since none was sent. The error of a JSON-RPC call (MCP) is that of a tool, which may have done
+/// its work.
 fn refuses(json: &Value) -> bool {
     if json.get("jsonrpc").is_some() {
         return false;
@@ -181,7 +182,7 @@ fn refuses(json: &Value) -> bool {
     codes.flatten().any(known)
 }
 
-/// The value of a line of an event, if the line has this `name`.
+/// Value of a line of an event, if the line has this `name`.
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(name)?;
     if rest.is_empty() {
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_event_in_single_bytes_is_read_in_linear_time() {
-        // 16 KiB a byte at a time: parsed again at each of them it would be 128 MiB.
+        // A body of 16 KiB comes one byte at a time; parsing it again at each byte would read 128 MiB.
         let text = format!("data: {{\"x\":\"{}\"}}\n\n", "y".repeat(16_000));
         let mut stream = StreamBeginning::new(&Glance::default());
         let mut scanned = 0;

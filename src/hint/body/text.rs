@@ -1,4 +1,4 @@
-//! Complaints in words: XML, plain text, and the messages in JSON.
+//! Reads complaints in words: XML, plain text, and the messages in JSON.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::hint::{
     time::{self, Now, When},
 };
 
-/// Where GitHub's other limits begin; they have no numbers.
+/// Words of GitHub's secondary limits, which have no numbers.
 const SECONDARY: [&str; 2] = ["secondary rate limit", "abuse detection mechanism"];
-/// "If no `retry-after` is sent and something remains, wait for at least one minute."
+/// GitHub: "If no `retry-after` is sent and something remains, wait for at least one minute."
 const SECONDARY_WAIT: Duration = Duration::from_secs(60);
-/// What stands before the time to wait.
+/// Words before the time to wait.
 const LEADS: [&str; 17] = [
     "try again in",
     "try again after",
@@ -36,12 +36,12 @@ const LEADS: [&str; 17] = [
     "the request after",
     "banned until",
 ];
-/// The elements of XML beyond this number are not looked at.
+/// Largest number of XML elements that are read.
 const MAX_ELEMENTS: usize = 200;
-/// What may stand between, and what stands around.
+/// Words that may precede the time, and characters around a word.
 const ASIDE: [&str; 6] = ["at", "least", "about", "another", "for", "and"];
 const AROUND: [char; 14] = [',', ';', ':', '!', '"', '\'', '(', ')', '<', '{', '}', '[', ']', '~'];
-/// Words that mean "pay first" where the answer asks for payment, and words that mean it anywhere.
+/// Words that mean "pay first" if the status asks for payment, and words that mean it with any status.
 const UNPAID: [&str; 3] = ["insufficient balance", "insufficient credit", "requires more credits"];
 const UNPAID_ANYWHERE: &str = "credit balance is too low";
 
@@ -54,15 +54,15 @@ pub(super) fn read(body: &str, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Whether it is an envelope of SOAP.
+/// Returns whether the body is an envelope of SOAP.
 pub(super) fn is_soap(body: &str) -> bool {
     body.starts_with('<') && tags(body).next().is_some_and(|(tag, _)| local_name(tag) == "Envelope")
 }
 
-/// Reads the codes of XML. What other elements than those of [`is_place`] say may be about something that was done.
+/// Reads the codes of XML. Elements outside of [`is_place`] may be about work that was done.
 fn elements(body: &str, evidence: &mut Evidence) {
     if !body.starts_with('<') {
-        // Prose that quotes markup.
+        // The body is prose that quotes markup.
         return;
     }
     let mut open: Vec<&str> = Vec::new();
@@ -88,10 +88,10 @@ fn elements(body: &str, evidence: &mut Evidence) {
     }
 }
 
-/// Whether the element `name` within the elements `open` has the code of a refusal. `<Error><Code>SlowDown</Code>…`, also within
-/// `<ErrorResponse>` or `<Response><Errors>`; of SOAP `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, in version 1.2
-/// `<Subcode><Value>…`, and in `<detail>` NetSuite's `<platformFaults:exceededConcurrentRequestLimitFault>` around
-/// `<platformFaults:code>`.
+/// Returns whether the element `name` within the elements `open` has the code of a refusal. AWS has
+/// `<Error><Code>SlowDown</Code>…`, also within `<ErrorResponse>` or `<Response><Errors>`. SOAP has
+/// `<faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode>`, in version 1.2 `<Subcode><Value>…`. In `<detail>`, NetSuite has
+/// `<platformFaults:exceededConcurrentRequestLimitFault>` around `<platformFaults:code>`.
 fn is_place(name: &str, open: &[&str]) -> bool {
     match open {
         ["Envelope", "Body", "Fault", within @ ..] => match within {
@@ -109,7 +109,7 @@ fn is_place(name: &str, open: &[&str]) -> bool {
     }
 }
 
-/// The tags of XML without their brackets, each with the text behind it. Comments and CDATA sections have none.
+/// Tags of XML without their brackets, each with the text after it. Comments and CDATA sections contain no tags.
 fn tags(xml: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = xml;
     let markup = std::iter::from_fn(move || {
@@ -127,13 +127,13 @@ fn tags(xml: &str) -> impl Iterator<Item = (&str, &str)> {
     tags.map(|(tag, behind)| (tag, behind.split('<').next().unwrap_or_default()))
 }
 
-/// The name of the element that `tag` opens, without its namespace.
+/// Name of the element that `tag` opens, without its namespace.
 fn local_name(tag: &str) -> &str {
     let name = tag.split([' ', '/', '\n', '\t', '\r']).next().unwrap_or_default();
     name.rsplit(':').next().unwrap_or_default()
 }
 
-/// Reads what a body says about payment. "Insufficient balance" is also why a transfer fails.
+/// Reads whether a body asks for payment. "Insufficient balance" is also why a transfer fails.
 pub(super) fn payment(body: &str, is_asked_for: bool, evidence: &mut Evidence) {
     let lower = body.to_ascii_lowercase();
     let unpaid = is_asked_for && UNPAID.iter().any(|unpaid| lower.contains(unpaid));
@@ -166,9 +166,9 @@ pub(super) fn message(text: &str, strength: Strength, now: Now, evidence: &mut E
     }
 }
 
-/// The time behind `lead`: `17`, `1.2s`, `6m0s`, `5 minutes`, `Mon, 25 Aug 2025 07:00:31 UTC`.
+/// Time after `lead`: `17`, `1.2s`, `6m0s`, `5 minutes`, `Mon, 25 Aug 2025 07:00:31 UTC`.
 fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
-    // Lower case in ASCII keeps every place.
+    // ASCII lower-casing keeps all positions.
     let at = lower.find(lead)? + lead.len();
     let rest = text[at..].trim_start_matches([' ', ':', '\n']);
     if let Some(zone) = rest.find("UTC").or_else(|| rest.find("GMT")).filter(|zone| *zone < 40)
@@ -201,7 +201,7 @@ fn wait(text: &str, lower: &str, lead: &str) -> Option<When> {
 fn times(number: f64, unit: &str) -> Option<Duration> {
     match unit.to_ascii_lowercase().as_str() {
         "ms" | "msec" | "millisecond" | "milliseconds" => Some(time::duration(number / 1e3)),
-        // `minute(s)`; behind a number a letter is enough.
+        // The unit may be `minute(s)`; after a number, one letter is enough.
         unit => {
             let unit = unit.split('(').next().unwrap_or_default();
             count::window(&format!("1{unit}")).map(|unit| time::duration(number * unit))
@@ -209,7 +209,7 @@ fn times(number: f64, unit: &str) -> Option<Duration> {
     }
 }
 
-/// `01:30:00`
+/// Parses `01:30:00`.
 fn clock(text: &str) -> Option<Duration> {
     let parts: Vec<f64> = text.split(':').map(count::decimal).collect::<Option<_>>()?;
     let [hours, minutes, seconds] = parts[..] else { return None };

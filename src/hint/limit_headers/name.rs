@@ -1,30 +1,30 @@
-//! What the name of a field tells.
+//! Parses the names of fields about limits.
 
 use smallvec::SmallVec;
 
 use super::count;
 
-/// The words of a name, or some of them.
+/// Words of a name, or some of them.
 pub(super) type Words<'a> = SmallVec<[&'a str; 6]>;
 
-/// The parts of a name.
+/// Parts of a name.
 #[derive(Debug, PartialEq)]
 pub(super) struct Name<'a> {
-    /// What stands before `ratelimit`, if that is more than `x-`.
+    /// Text before `ratelimit`, if it is more than `x-`.
     pub(super) vendor: &'a str,
-    /// What budget it is about; empty for "the" limit.
+    /// Name of the budget; empty for "the" limit.
     pub(super) dimension: Words<'a>,
     pub(super) what: What,
-    /// Its unit is told at its end.
+    /// True if the name gives milliseconds as the unit.
     pub(super) milliseconds: bool,
-    /// How many of its unit make a second, if that is a finer one.
+    /// Units per second, if the unit is finer than a millisecond.
     pub(super) fine: Option<f64>,
     pub(super) prefixed: bool,
     /// `limit-requests` rather than `requests-limit`.
     pub(super) field_first: bool,
 }
 
-/// What is told.
+/// Quantity that a field reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum What {
     Limit,
@@ -34,12 +34,12 @@ pub(super) enum What {
         after: bool,
     },
     Window,
-    /// How much comes back in each window.
+    /// Amount that is added in each interval.
     Fill,
     Label(Label),
 }
 
-/// What a field reports, in the words of its name.
+/// Kind of text that a field reports, as its name says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Label {
     Resource,
@@ -59,19 +59,19 @@ pub(super) enum Label {
 // === impl Name ===
 
 impl<'a> Name<'a> {
-    /// `None` if it is of no such family.
+    /// Parses `name`; `None` if it belongs to no such family.
     pub(super) fn read(name: &'a str) -> Option<Self> {
         let (vendor, rest) = split(name)?;
         let prefixed = vendor.starts_with("x-");
         let vendor = vendor.strip_prefix("x-").unwrap_or(vendor).trim_end_matches(['-', '_']);
         let mut words: Words<'_> = rest.split(['-', '_']).flat_map(unglued).filter(|word| !word.is_empty()).collect();
-        // The structured fields and waits, which are read elsewhere.
+        // Structured fields and waits are read elsewhere.
         let waits = words.iter().any(|word| word.starts_with("retry"));
         if words.is_empty() && !prefixed || words[..] == ["policy"] || waits {
             return None;
         }
         let told = words.iter().enumerate().filter_map(|(at, word)| Some((at, field(word)?)));
-        // In the middle it is of the dimension: `limit-tokens-usage-based`.
+        // A word in the middle belongs to the dimension: `limit-tokens-usage-based`.
         let told_first = words.first().is_some_and(|word| field(word).is_some());
         let is_aside = |at: usize, what| told_first && what == What::Used && at > 0 && at + 1 < words.len();
         let told = told.filter(|(at, what)| !is_aside(*at, *what));
@@ -102,8 +102,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether these are words about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`. There
-/// are quotas of other things than requests.
+/// Returns whether the words are about a quota, although none of them is "rate": `-api-quota-left`, `-throttle-limit`.
+/// Quotas of other things than requests do not count.
 fn is_quota(rest: &str) -> bool {
     const OF: [&str; 8] = ["quota", "requests", "calls", "call", "credits", "throttle", "throttling", "tokenlimit"];
     const OTHERS: [&str; 14] = [
@@ -128,7 +128,7 @@ fn is_quota(rest: &str) -> bool {
     has(&OF) && has(&FIELDS) && !has(&OTHERS)
 }
 
-/// `userremaining`, `dailylimit`: some leave the hyphen out.
+/// Splits words that lack a hyphen: `userremaining`, `dailylimit`.
 fn unglued(word: &str) -> [&str; 2] {
     const ENDS: [&str; 3] = ["remaining", "limit", "reset"];
     if word == "tokenlimit" {
@@ -141,19 +141,19 @@ fn unglued(word: &str) -> [&str; 2] {
     word.split_at(word.len() - end).into()
 }
 
-/// What stands before `ratelimit`, `rate-limit` or `rate_limit`, and what behind it.
+/// Text before and after `ratelimit`, `rate-limit` or `rate_limit`.
 fn split(name: &str) -> Option<(&str, &str)> {
     let stem = |at: usize| {
         let before = name[..at].strip_suffix(['-', '_']).unwrap_or(&name[..at]);
         Some((before.strip_suffix("rate")?, &name[at + "limit".len()..]))
     };
-    // `x-quota-reset`, `x-requests-remaining`: what is before the field is the dimension.
+    // `x-quota-reset`, `x-requests-remaining`: the dimension precedes the field.
     let quota = || Some(("x-", name.strip_prefix("x-").filter(|rest| is_quota(rest))?));
     let mut limits = (0..name.len()).filter(|at| name.as_bytes()[*at..].starts_with(b"limit"));
     limits.find_map(stem).or_else(quota)
 }
 
-/// `reset-us`, `reset-nanoseconds`: how many of the unit make a second.
+/// Units per second, from `reset-us`, `reset-nanoseconds`.
 fn fine_unit(word: &str) -> Option<f64> {
     match word {
         "us" | "micros" | "microseconds" | "usec" => Some(1e6),
@@ -162,7 +162,7 @@ fn fine_unit(word: &str) -> Option<f64> {
     }
 }
 
-/// Whether `word` says nothing beside the field that tells `what`.
+/// Returns whether `word` adds nothing to the field that reports `what`.
 fn is_noise(word: &str, what: What) -> bool {
     match word {
         "time" => true,
@@ -202,7 +202,7 @@ fn field(word: &str) -> Option<What> {
     })
 }
 
-/// Which of two words is the field: `quota-reset` is a reset, `limit-window` a window.
+/// Rank that decides which of two words is the field: `quota-reset` is a reset, `limit-window` a window.
 fn precedence(what: What) -> u8 {
     match what {
         What::Limit => 0,

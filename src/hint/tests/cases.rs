@@ -1,4 +1,4 @@
-//! Every case of `dialects.jsonl`: what real APIs answered, or document that they do.
+//! Checks every case of `dialects.jsonl`: answers that real APIs sent or document.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::hint::{Answer, Hint, Signal, read, time_of_day};
 
 const CASES: &str = include_str!("dialects.jsonl");
 
-/// What these answers do not tell, although documentation elsewhere does; docs/hints.md argues each.
+/// Facts that these answers do not report, although documentation elsewhere does; docs/hints.md argues each.
 const UNKNOWABLE: &[(&str, &[&str])] = &[
     (
         "window_s",

@@ -10,7 +10,8 @@ use crate::{
     hint::{Answer, Glance, StreamBeginning, read, wants_body},
 };
 
-/// Bytes of a head; ten times what the test profile takes for it, and a tenth of what a pass over all pairs would.
+/// Size of a head in bytes. The bound is ten times what the test profile takes for it, and a tenth of what a pass over
+/// all pairs would take.
 const HEAD: usize = 512 * 1024;
 const BOUND: Duration = Duration::from_secs(3);
 /// Bytes of a body that are read ahead.
@@ -47,7 +48,7 @@ fn largest_list_in_any_field_is_read_in_linear_time() {
         ["1", "1;w=1", "\"a\";q=1;w=1;r=1", "a=1", "1:1", "{\"a\":[{\"a\":1}]}", "[", "\"", "\\", ";", "1 per 1"];
     for member in members {
         for separator in [",", ";", " ", ""] {
-            // As long as a field that is read, and as long as a head.
+            // The lengths are those of a field that is read, and of a whole head.
             for bytes in [8_000, HEAD / names.len()] {
                 let line =
                     HeaderValue::try_from([member, separator].concat().repeat(bytes / (member.len() + 1))).unwrap();

@@ -1,4 +1,4 @@
-//! The traps of telling limits, as far as reading goes; docs/hints.md names the test of each.
+//! Traps in fields about limits, as far as reading goes; docs/hints.md names the test of each.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn a_format_is_found_out_anew_on_every_answer() {
     assert_eq!(iso, epoch);
 }
 
-/// rate-limiter-flexible's own example sends `Retry-After` with each answer: when the window ends.
+/// The example of rate-limiter-flexible sends `Retry-After` with each answer: the time until the window ends.
 #[test]
 fn a_wait_that_repeats_the_reset_is_no_refusal() {
     let budget = "x-ratelimit-limit: 100 | x-ratelimit-reset: 1780315206";
@@ -47,7 +47,7 @@ fn a_wait_that_repeats_the_reset_is_no_refusal() {
     };
     assert_eq!(signal(50, "5.2"), Signal::Ok);
     assert_eq!(signal(0, "5.2"), Signal::Exhausted);
-    // GitHub's secondary limits ask for another wait than the budget that is shown has.
+    // A secondary limit of GitHub asks for another wait than the reset of the reported budget.
     assert_eq!(signal(50, "60"), Signal::Throttled);
 }
 
@@ -57,7 +57,7 @@ fn a_delay_in_milliseconds_is_known_by_its_unit_alone() {
         hint("200 | x-rate-limit-remaining: 5 | x-rate-limit-reset-ms: 1000").buckets[0].reset.unwrap().as_secs(),
         1
     );
-    // Undecidable, and therefore the longer of the two; a wait that was asked for goes first.
+    // The unit is undecidable, so the longer wait counts; a requested wait goes first.
     assert_eq!(wait("429 | x-rate-limit-remaining: 0 | x-rate-limit-reset: 1000"), Some(1000.0));
     assert_eq!(wait("429 | x-rate-limit-remaining: 0 | x-rate-limit-reset: 1000 | retry-after: 1"), Some(1.0));
 }
@@ -181,7 +181,7 @@ fn only_small_legible_bodies_are_held_back() {
             && wanted(420, &[("content-type", "text/plain"), small])
     );
     assert!(wanted(429, &[json, small, ("retry-after", "0")]));
-    // Waiting may not help: a request that is too large is refused with a wait, too.
+    // Waiting may not help: a request that is too large is also refused with a wait.
     assert!(wanted(429, &[json, small, ("retry-after", "30")]));
     assert!(!wanted(503, &[json, small, ("retry-after", "30")]));
     assert!(
@@ -194,12 +194,12 @@ fn only_small_legible_bodies_are_held_back() {
             && !wanted(200, &[("content-type", "text/event-stream"), small])
     );
     assert!(!wanted(204, &[json, small]) && !wanted(404, &[json, small]));
-    // Without a length those alone that may be refusals: chunks (RFC 9112 §7.1), or a stream of HTTP/2.
+    // Without a length, only answers that may be refusals are read: chunks (RFC 9112 §7.1), or a stream of HTTP/2.
     for status in [400, 401, 403, 429, 500, 503] {
         assert!(wanted(status, &[json]), "{status}");
     }
     assert!(!wanted(404, &[json]) && !wanted(429, &[json, ("content-encoding", "zstd")]));
-    // Who compresses while sending does not know the length.
+    // A server that compresses while sending does not know the length.
     for coding in ["gzip", "x-gzip", "deflate"] {
         let coding = ("content-encoding", coding);
         assert!(wanted(200, &[json, coding]) && wanted(200, &[json, small, coding]) && wanted(429, &[json, coding]));
@@ -282,13 +282,13 @@ fn times_are_measured_by_the_servers_clock_and_the_past_is_unknown() {
     assert_eq!(at("Mon, 01 Jun 2026 12:00:10 GMT"), Some(20.0));
     assert_eq!(at("Mon, 01 Jun 2026 11:50:00 GMT"), Some(630.0));
     assert_eq!(at("Mon, 01 Jun 2026 12:00:30 GMT"), None);
-    // Neither a date nor of this year: our own clock.
+    // A `Date` that is malformed or of another year is ignored, and our own clock counts.
     assert_eq!((at("soon"), at("Thu, 01 Jan 1970 00:00:00 GMT")), (Some(30.0), Some(30.0)));
 }
 
 #[test]
 fn a_clock_that_is_ahead_does_not_make_a_wait_longer_than_its_window() {
-    // Ten minutes ahead, and no `Date`.
+    // The server's clock is ten minutes ahead, and there is no `Date`.
     let fields = "429 | x-ratelimit-limit: 30 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315810";
     assert_eq!(wait(&format!("{fields} | x-ratelimit-window: 10")), Some(11.0));
     assert_eq!(wait(fields), Some(610.0), "of a window of unknown length");

@@ -1,4 +1,4 @@
-//! Whatever an answer says: no panic, no wait beyond the cap, nothing negative, nothing that is no number.
+//! No answer causes a panic, a wait beyond the cap, a negative value, or a value that is no number.
 //!
 //! `PROPTEST_CASES=10000000 cargo test --release --lib nothing_that_is_said` reads more answers than usual.
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::NOON;
 use crate::hint::{Answer, Hint, Hopeless, Signal, read, time::CAP, wants_body};
 
-/// An answer that nobody sent.
+/// Generated answer.
 #[derive(Clone, Debug)]
 struct Made {
     status: u16,
@@ -49,7 +49,7 @@ fn check(made: &Made) {
     let hint = read(&Answer { status, headers: &headers, body: made.body.as_deref(), arrived });
     let _ = wants_body(status, &headers);
     assert_sound(&hint);
-    // It says the same to whoever asks again.
+    // A second reading gives the same hint.
     assert_eq!(hint, read(&Answer { status, headers: &headers, body: made.body.as_deref(), arrived }));
 }
 
@@ -75,7 +75,7 @@ fn assert_sound(hint: &Hint) {
     }
 }
 
-/// Values that trip parsers, and what looks like all kinds of them.
+/// Values that trip parsers, and values of all supported kinds.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let traps = prop::sample::select(vec![
         "",
@@ -204,7 +204,7 @@ fn random() -> impl Strategy<Value = Made> {
     })
 }
 
-/// A recorded answer, of which something is otherwise.
+/// Recorded answer with one change.
 fn mutated() -> impl Strategy<Value = Made> {
     let change = (any::<prop::sample::Index>(), 0..5_u8, value(), name());
     (

@@ -1,11 +1,11 @@
-//! How surely a refused request was not done: by a known code at its place, or by words alone.
+//! Strength of refusals: a known code at its place, or words alone.
 
 use std::time::Duration;
 
 use super::hint;
 use crate::hint::{Cause, Hint, Hopeless, Strength};
 
-/// Strength, and whether something was done, of an answer that refuses.
+/// Strength of a refusal, and whether something was done.
 fn refused(answer: &str) -> Option<(Strength, bool)> {
     let Hint { cause, strength, done, .. } = hint(answer);
     (cause != Cause::None).then_some((strength, done))

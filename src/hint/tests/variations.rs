@@ -1,5 +1,5 @@
-//! Other answers of the families that the cases come from: other letter cases, orders, units, statuses; more or less of
-//! what they usually tell.
+//! Variations of the cases within their families: letter cases, orders, units, statuses, more or fewer fields than
+//! usual.
 
 mod bodies;
 mod examined;
@@ -10,7 +10,7 @@ use crate::hint::Signal::{self, Backoff, Banned, Exhausted, Informational, Ok, T
 
 type Expected = (Signal, Option<f64>, [Option<f64>; 3]);
 
-/// Signal and wait; limit, remaining and reset of the binding bucket.
+/// Checks signal and wait, and limit, remaining and reset of the binding bucket.
 fn check(answers: &[(&str, Expected)]) {
     let wrong: Vec<String> = answers
         .iter()
@@ -55,7 +55,7 @@ fn waits_that_are_asked_for_are_kept_in_any_form() {
             "429 | date: Mon, 01 Jun 2026 12:02:00 GMT | retry-after: Mon, 01 Jun 2026 12:02:30 GMT",
             (Throttled, Some(30.0), dated(30.0)),
         ),
-        // It is three days ahead, and two behind.
+        // The server's clock is three days ahead here, and two days behind in the next answer.
         (
             "429 | date: Thu, 04 Jun 2026 12:00:00 GMT | retry-after: Thu, 04 Jun 2026 12:00:30 GMT",
             (Throttled, Some(30.0), dated(30.0)),
@@ -75,7 +75,7 @@ fn waits_that_are_asked_for_are_kept_in_any_form() {
         ("418 | retry-after: 60", (Banned, Some(60.0), NONE)),
         ("418", (Banned, None, NONE)),
         ("529", (Backoff, None, NONE)),
-        // Not before it is used: the status of something that is being done, or that has moved.
+        // The wait is not for the next request, but for the status of work in progress, or for a moved resource.
         ("202 | retry-after: 60", (Ok, GO, NONE)),
         ("301 | retry-after: 60", (Ok, GO, NONE)),
         ("404", (Ok, GO, NONE)),
@@ -142,7 +142,7 @@ fn plain_trios_are_read_under_any_name_and_in_any_encoding() {
         }
     }
     check(&[
-        // A reset that is over or malformed is none; what is left still counts.
+        // A past or malformed reset is ignored; the remainder still counts.
         ("429 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315199", (Backoff, None, [None, Some(0.0), None])),
         ("429 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 1780315200", (Backoff, None, [None, Some(0.0), None])),
         (
@@ -166,7 +166,7 @@ fn plain_trios_are_read_under_any_name_and_in_any_encoding() {
         ),
         ("429 | x-ratelimit-limit: 60 | x-ratelimit-reset: 9", (Throttled, Some(9.0), [Some(60.0), None, Some(9.0)])),
         ("429 | x-rate-limit-limit: 3 | x-rate-limit-interval: 1s", (Throttled, Some(1.0), [Some(3.0), None, None])),
-        // Symfony tells the time of day of "now" on what is served.
+        // Symfony sends the present time of day in served answers.
         (
             "200 | x-ratelimit-limit: 60 | x-ratelimit-remaining: 5 | x-ratelimit-retry-after: 1780315260",
             (Ok, GO, counts(60.0, 5.0)),

@@ -125,21 +125,21 @@ fn the_servers_clock_measures_its_own_times_while_it_is_sane() {
     assert_eq!(until(1_000_090, 1_000_100), Some(10));
     assert_eq!(until(999_000, 1_000_100), Some(1100));
     assert_eq!(until(999_999, 1_000_100), Some(100), "no more than rounded");
-    // A date of another year is none; unless it is ours that makes no sense.
+    // A date of another year is ignored, unless our own clock is the implausible one.
     assert_eq!(until(900_000_000, 1_000_100), Some(100));
     assert_eq!(until(900_000_000, 900_000_100), Some(100));
-    // Days ahead or behind, with all that it says.
+    // The server's clock is days ahead or behind, and its times agree with it.
     assert_eq!(until(1_300_000, 1_300_100), Some(100));
     assert_eq!(until(700_000, 700_100), Some(100));
     assert_eq!(until(1_000_000, 1_000_000), None);
     assert_eq!(until(1_000_000, 999_000), None);
 }
 
-/// What a server means by a date that has lost its fraction, on a clock that is not ours.
+/// A server's date has lost its fraction, and its clock differs from ours.
 #[test]
 fn a_wait_until_a_date_never_ends_early_and_at_most_two_seconds_late() {
     let seconds = Duration::from_secs_f64;
-    // By the server's clock: when it answers, by how much our clock is ahead, and how long it wants us to wait.
+    // The server's clock gives the time of the answer and the requested wait; `ahead` is our clock's lead.
     for (made, ahead) in [0.0, 0.25, 0.5, 0.999].iter().flat_map(|made| {
         [-7200.0, -2.0, -0.6, -0.001, 0.0, 0.3, 0.999, 1.7, 600.5].map(|ahead| (1_000_000.0 + made, ahead))
     }) {
@@ -153,17 +153,17 @@ fn a_wait_until_a_date_never_ends_early_and_at_most_two_seconds_late() {
             }
         }
     }
-    // Without a `Date` ours is the only clock: the named second is over a second after it has begun.
+    // Without a `Date`, ours is the only clock: the named second ends a second after it began.
     let ours = Now { arrived: seconds(1_000_000.25), date: None };
     assert_eq!(
         When::At { at: seconds(1_000_006.0), coarse: true }.wait(ours),
         Some(Wait { told: seconds(5.75), later: seconds(1.0) })
     );
-    // What has a fraction is meant to it.
+    // A time with a fraction is exact.
     let both = Now { arrived: seconds(1_000_000.25), date: Some(seconds(1_000_000.0)) };
     let exact = When::At { at: seconds(1_000_006.5), coarse: false }.wait(both).unwrap();
     assert_eq!((exact.told + exact.later).as_secs_f64(), 6.5);
-    // The second that was named is not over yet; one before it is.
+    // The named second is not over yet; the second before it is.
     assert!(When::At { at: seconds(1_000_000.0), coarse: true }.wait(both).is_some());
     assert_eq!(When::At { at: seconds(999_999.0), coarse: true }.wait(both), None);
 }

@@ -1,4 +1,4 @@
-//! The claims of a subscription: `anthropic-ratelimit-unified-5h-status`, `…-reset`, `…-utilization`.
+//! Reads the claims of a subscription: `anthropic-ratelimit-unified-5h-status`, `…-reset`, `…-utilization`.
 
 use crate::hint::{
     Dialect, count,
@@ -61,9 +61,9 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     fields.retain_not(|field| field.name.starts_with(STEM));
 }
 
-/// `anthropic-priority-input-tokens-remaining`, `anthropic-fast-output-tokens-reset`: budgets of the priority tier and of fast
-/// mode, beside the standard ones. Requests beyond them are served by the standard tier, or refused alone: being used up is a
-/// wait for a refused request, and says nothing of others.
+/// Reads the budgets of the priority tier and of fast mode: `anthropic-priority-input-tokens-remaining`,
+/// `anthropic-fast-output-tokens-reset`. Requests beyond them are served by the standard tier, or refused alone. A
+/// used-up budget of a tier is therefore a wait for a refused request only, and says nothing about other requests.
 pub(super) fn tiers(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     let of_tier = |name: &str| TIERS.iter().any(|tier| name.starts_with(tier));
     let used_up = fields.iter().filter(|field| of_tier(field.name) && field.value.trim() == "0");
@@ -74,7 +74,7 @@ pub(super) fn tiers(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) 
     fields.retain_not(|field| of_tier(field.name));
 }
 
-/// `five_hour` is what the other fields call `5h`.
+/// Converts `five_hour` to `5h`, as in the names of the other fields.
 fn short(claim: &str) -> String {
     const NUMBERS: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
     let (number, rest) = claim.trim().split_once('_').unwrap_or((claim, ""));
@@ -91,7 +91,8 @@ impl UnifiedWindow<'_> {
         self.status == Some("rejected")
     }
 
-    /// What may be bought beyond the plan being refused says nothing about the plan.
+    /// Returns whether the claim is part of the plan. A refusal of extra usage, which is paid beyond the plan, says
+    /// nothing about the plan.
     fn is_ours(&self) -> bool {
         self.name != "overage"
     }
@@ -101,7 +102,7 @@ impl UnifiedWindow<'_> {
         budget.resets(self.reset, now);
         let bucket = &mut budget.bucket;
         bucket.window = evidence::window_in(self.name);
-        // A share of a limit that is not reported.
+        // The numbers are shares of a limit that is not reported.
         bucket.requests = false;
         if let Some(utilization) = self.utilization {
             (bucket.limit, bucket.remaining) = (Some(1.0), Some((1.0 - utilization).max(0.0)));
@@ -109,7 +110,7 @@ impl UnifiedWindow<'_> {
         if self.is_rejected() {
             bucket.remaining = Some(0.0);
         } else if self.status.is_some() && bucket.remaining == Some(0.0) {
-            // More than all of it is used, and yet it is allowed.
+            // The limit is exceeded, but the request was allowed.
             bucket.remaining = None;
         }
         budget.binds = self.is_ours();

@@ -1,4 +1,5 @@
-//! Fields whose value is JSON: `X-RateLimit: {"name":"API","period":10,"limit":50,"remaining":0,"until":"…Z"}` (Basecamp).
+//! Reads fields whose value is JSON: `X-RateLimit: {"name":"API","period":10,"limit":50,"remaining":0,"until":"…Z"}`
+//! (Basecamp).
 
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     });
 }
 
-/// The budget of one object, if it tells a limit or what is left of it.
+/// Budget of one object, if it reports a limit or a remainder.
 fn budget(json: &Value, now: Now) -> Option<ReportedBudget> {
     let text = |names: &[&str]| {
         let member = names.iter().find_map(|name| json.get(*name)).filter(|value| !value.is_null())?;

@@ -1,4 +1,4 @@
-//! Names of their own, by the words in them.
+//! Reads names that only one API uses, by the words in them.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// The budget called `name`, new if it was not spoken of.
+/// Budget called `name`, which is created if needed.
 fn named<'a>(name: &str, budgets: &'a mut Vec<ReportedBudget>) -> &'a mut ReportedBudget {
     let known = budgets.iter().position(|budget| budget.bucket.name.as_deref() == Some(name));
     let index = known.unwrap_or_else(|| {
@@ -47,7 +47,7 @@ fn named<'a>(name: &str, budgets: &'a mut Vec<ReportedBudget>) -> &'a mut Report
     &mut budgets[index]
 }
 
-/// `x-limit-per-second`, `x-remaining-this-second` (which was also sent without its last letter), `x-remaining-today`.
+/// Reads `x-limit-per-second`, `x-remaining-this-second` (also sent without its last letter), `x-remaining-today`.
 fn spelled_out(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     const WINDOWS: [&str; 5] = ["second", "minute", "hour", "day", "month"];
     let whole = |word: &str| WINDOWS.into_iter().find(|window| word.len() >= 3 && window.starts_with(word));
@@ -66,7 +66,7 @@ fn spelled_out(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bo
     true
 }
 
-/// `x-daylimit-remaining`, `x-appminlimit-remaining`; `x-user-limit-24hour-remaining`.
+/// Reads `x-daylimit-remaining`, `x-appminlimit-remaining`, `x-user-limit-24hour-remaining`.
 fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     let (dimension, what) = match name.strip_suffix("limit-remaining") {
         Some(dimension) => (dimension, "remaining"),
@@ -88,7 +88,7 @@ fn by_window(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget
     true
 }
 
-/// `x-mbx-used-weight-1m`, `x-mbx-order-count-10s`: what was used, and never of how much.
+/// Reads `x-mbx-used-weight-1m`, `x-mbx-order-count-10s`. Both report usage without a limit.
 fn used_only(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     let Some(rest) = name.strip_prefix("x-mbx-").or_else(|| name.strip_prefix("x-sapi-")) else { return false };
     let Some(window) = rest.rsplit('-').next().and_then(count::window) else { return false };
@@ -99,12 +99,12 @@ fn used_only(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool
     true
 }
 
-/// `zendesk-ratelimit-…: total=100; remaining=99; resets=41`.
+/// Reads `zendesk-ratelimit-…: total=100; remaining=99; resets=41`.
 fn pairs(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     if !value.contains('=') {
         return false;
     }
-    // A policy may have a limit, too.
+    // A policy may have a limit as well.
     let Some((_, name)) = name.split_once("ratelimit-").filter(|(_, name)| *name != "policy") else { return false };
     let find = |keys: [&str; 2]| {
         let mut pairs = value.split([';', ',']).filter_map(|pair| pair.split_once('='));
@@ -121,7 +121,7 @@ fn pairs(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -
     true
 }
 
-/// `Microsoft.Compute/HighCostGet3Min;159,Microsoft.Compute/HighCostGet30Min;1260`.
+/// Reads `Microsoft.Compute/HighCostGet3Min;159,Microsoft.Compute/HighCostGet30Min;1260`.
 fn resources(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     if !name.contains("remaining") || !value.contains(';') {
         return false;
@@ -131,7 +131,7 @@ fn resources(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool
         Some((name.to_ascii_lowercase(), count::decimal(left.trim())?))
     };
     let Some(parts) = value.split(',').map(read).collect::<Option<Vec<_>>>() else { return false };
-    // A number in front of the semicolon is a count with parameters.
+    // A number before the semicolon is a count with parameters.
     if parts.iter().any(|(name, _)| count::decimal(name.trim()).is_some()) {
         return false;
     }
@@ -144,7 +144,7 @@ fn resources(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool
     true
 }
 
-/// `x-amzn-ratelimit-limit: 0.0167`: requests per second.
+/// Reads `x-amzn-ratelimit-limit: 0.0167`: requests per second.
 fn rate(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     if name != "x-amzn-ratelimit-limit" {
         return false;
@@ -157,7 +157,7 @@ fn rate(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     true
 }
 
-/// `x-bapi-limit: 100`, `x-bapi-limit-status: 99` (of which so much is left), `x-bapi-limit-reset-timestamp`.
+/// Reads `x-bapi-limit: 100`, `x-bapi-limit-status: 99` (the remainder), `x-bapi-limit-reset-timestamp`.
 fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     let Some(what) = name.strip_prefix("x-bapi-limit") else { return false };
     let bucket = &mut named("bapi", budgets).bucket;
@@ -170,7 +170,7 @@ fn bybit(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -
     true
 }
 
-/// `x-rate-limit: user-hour-lim:3500;user-hour-rem:500;`.
+/// Reads `x-rate-limit: user-hour-lim:3500;user-hour-rem:500;`.
 fn apple(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     let read = |pair: &str| {
         let (name, number) = pair.trim().split_once(':')?;
@@ -189,7 +189,7 @@ fn apple(name: &str, value: &str, budgets: &mut Vec<ReportedBudget>) -> bool {
     true
 }
 
-/// `auth0-client-quota-limit: b=per_hour;q=100;r=90;t=3600,b=per_day;q=1000;r=950;t=86400`.
+/// Reads `auth0-client-quota-limit: b=per_hour;q=100;r=90;t=3600,b=per_day;q=1000;r=950;t=86400`.
 fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -> bool {
     let Some(whose) = name.strip_prefix("auth0-").and_then(|name| name.strip_suffix("-quota-limit")) else {
         return false;
@@ -205,8 +205,8 @@ fn auth0(name: &str, value: &str, now: Now, budgets: &mut Vec<ReportedBudget>) -
     true
 }
 
-/// `60:error;transaction:organization:reason, …`: seconds, of what, whose, why. Of what is in the bodies of requests,
-/// so it concerns us only when a request was refused.
+/// Reads `60:error;transaction:organization:reason, …`: seconds, categories, scope and reason. Categories describe
+/// contents of request bodies, so the wait concerns us only if a request was refused.
 fn sentry(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     if name != "x-sentry-rate-limits" {
         return false;
@@ -216,7 +216,7 @@ fn sentry(name: &str, value: &str, evidence: &mut Evidence) -> bool {
         let seconds = count::decimal(parts.next()?.trim()).filter(|seconds| *seconds > 0.0)?;
         Some((seconds, parts.next().unwrap_or_default(), parts.next().unwrap_or_default()))
     });
-    // No category is every category.
+    // An empty list of categories means all of them.
     let longest = limits
         .max_by(|a, b| (a.1.is_empty(), a.0).partial_cmp(&(b.1.is_empty(), b.0)).unwrap_or(std::cmp::Ordering::Equal));
     if let Some((seconds, categories, whose)) = longest {

@@ -1,5 +1,5 @@
-//! Numbers in pairs: `32/40` (used and limit), `20:1,100:120` (limit and window), `200,2000` (a quarter of an hour and
-//! a day); and in lists beside a list of policies.
+//! Reads pairs of numbers: `32/40` (used and limit), `20:1,100:120` (limit and window), `200,2000` (a quarter of an
+//! hour and a day). Reads lists of numbers with a list of policies, too.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
             taken.push(field.name);
         }
         let Some((stem, what)) = field.name.rsplit_once('-') else { continue };
-        // What is used stands beside the limits, under their name and more.
+        // The field with the usage is named after the field with the limits.
         let limits = match what {
             "count" | "state" => fields.iter().find(|limits| limits.name == stem),
             "usage" => fields.iter().find(|limits| limits.name.strip_suffix("-limit") == Some(stem)),
@@ -42,8 +42,8 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     fields.retain_not(|field| taken.contains(&field.name));
 }
 
-/// `x-ratelimit-limit: 1, 2000`, `-policy: 1;w=1, 2000;w=2592000`, `-remaining: 1, 0`, `-reset: 1, 1419704` (Brave): what
-/// stands at one place belongs together. A field that was sent twice has no policies that say so.
+/// Reads `x-ratelimit-limit: 1, 2000`, `-policy: 1;w=1, 2000;w=2592000`, `-remaining: 1, 0`, `-reset: 1, 1419704`
+/// (Brave). Values at the same position belong together. A field that was merely sent twice has no such policies.
 fn parallel(fields: &Fields<'_>, now: Now, evidence: &mut Evidence) -> bool {
     let list =
         |what: &str| fields.value(&format!("x-ratelimit-{what}")).map(|list| list.split(',').collect::<Vec<_>>());
@@ -68,7 +68,7 @@ fn parallel(fields: &Fields<'_>, now: Now, evidence: &mut Evidence) -> bool {
     true
 }
 
-/// `40/40`, or several as `api-usage=135/5000; api-bursts=1/750`.
+/// Reads `40/40`, or several pairs: `api-usage=135/5000; api-bursts=1/750`.
 fn slashed(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     fn read(part: &str) -> Option<(Option<&str>, f64, f64)> {
         // `per-app-api-usage=17/250(appName=sample)`
@@ -83,21 +83,22 @@ fn slashed(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     for (pair, used, limit) in pairs {
         let mut budget = ReportedBudget::new(pair);
         budget.bucket.limit = Some(limit);
-        // What is left of it, if the name says so.
+        // The first number is the remainder if the name says so.
         if name.contains("remaining") {
             budget.bucket.remaining = Some(used)
         } else {
             budget.used(used)
         }
         budget.bucket.refills = shopify;
-        // Salesforce counts the last 24 hours; of bursts it does not say how long they are.
+        // Salesforce counts the last 24 hours; it does not report the window of bursts.
         budget.bucket.window = pair.filter(|pair| pair.ends_with("api-usage")).map(|_| DAY);
         evidence.push(budget);
     }
     true
 }
 
-/// `20:1,100:120` with `3:1,57:120` used; or `8:10:60` with the state `3:10:0`, where the third is a penalty in seconds.
+/// Reads `20:1,100:120` with the usage `3:1,57:120`, or `8:10:60` with the state `3:10:0`, whose third number is a
+/// penalty in seconds.
 fn colons(name: &str, limits: &str, used: &str, evidence: &mut Evidence) -> bool {
     let read = |value: &str| -> Option<Vec<Vec<f64>>> {
         let members = value.split(',').map(|member| member.trim().split(':').map(count::decimal).collect());
@@ -110,7 +111,7 @@ fn colons(name: &str, limits: &str, used: &str, evidence: &mut Evidence) -> bool
     let whose = whose.trim_matches('-');
     evidence.speaks(Dialect::VENDOR);
     for limit in limits {
-        // Their order is not promised: they are told apart by their windows.
+        // The order is not guaranteed, so windows are matched by their length.
         let used = used.iter().find(|used| used[1] == limit[1]);
         let mut budget = ReportedBudget::new(Some(&format!("{whose}-{}s", limit[1])));
         budget.bucket.limit = Some(limit[0]);
@@ -128,7 +129,7 @@ fn colons(name: &str, limits: &str, used: &str, evidence: &mut Evidence) -> bool
     true
 }
 
-/// `200,2000` with `201,1500` used: windows that begin on the clock's quarters, and days of UTC.
+/// Reads `200,2000` with the usage `201,1500`: windows that begin on the clock's quarters, and days of UTC.
 fn commas(name: &str, limits: &str, used: &str, now: Now, evidence: &mut Evidence) -> bool {
     let read = |value: &str| value.split(',').map(|number| count::decimal(number.trim())).collect::<Option<Vec<_>>>();
     let (Some(limits), Some(used)) = (read(limits), read(used)) else { return false };

@@ -1,5 +1,5 @@
-//! Shares of a limit instead of counts: Meta's percents in JSON, the fraction of Microsoft Graph, and the percents of
-//! OpenAI's subscriptions.
+//! Reads shares of a limit instead of counts: Meta's percents in JSON, the fraction of Microsoft Graph, and the
+//! percents of OpenAI's subscriptions.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::hint::{
     time::{self, Now, When},
 };
 
-/// What is used of a limit before it is worth a warning.
+/// Used share of a limit from which a warning is worthwhile.
 const NEAR: f64 = 0.8;
 
 pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
@@ -26,7 +26,7 @@ pub(super) fn read(fields: &mut Fields<'_>, now: Now, evidence: &mut Evidence) {
     });
 }
 
-/// `x-codex-primary-used-percent: 37.5` beside `-window-minutes`, and `-reset-after-seconds` or `-reset-at`.
+/// Reads `x-codex-primary-used-percent: 37.5` with `-window-minutes`, and `-reset-after-seconds` or `-reset-at`.
 fn used_percent(fields: &Fields<'_>, now: Now, evidence: &mut Evidence) {
     for field in fields.iter() {
         let Some(stem) = field.name.strip_suffix("-used-percent") else { continue };
@@ -43,7 +43,7 @@ fn used_percent(fields: &Fields<'_>, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// From 0.8 up to 1.8; only sent as a warning, and requests may be served beyond 1.
+/// Reads a used fraction from 0.8 up to 1.8. The API sends it only as a warning, and may serve requests beyond 1.
 fn fraction(value: &str, evidence: &mut Evidence) -> bool {
     let Some(used) = count::decimal(value.trim()) else { return false };
     let mut budget = share("throttle", used);
@@ -54,7 +54,8 @@ fn fraction(value: &str, evidence: &mut Evidence) -> bool {
     true
 }
 
-/// `{"call_count":28,"total_cputime":10,"total_time":15}`, or lists of such below the ids of accounts. The largest binds.
+/// Reads `{"call_count":28,"total_cputime":10,"total_time":15}`, or lists of such objects below account ids. The
+/// largest share binds.
 fn percents(name: &str, value: &str, evidence: &mut Evidence) -> bool {
     if !value.starts_with('{') {
         return false;
@@ -83,7 +84,7 @@ fn share(name: &str, used: f64) -> ReportedBudget {
 #[derive(Default)]
 struct Most {
     percent: Option<f64>,
-    /// In seconds.
+    /// Longest time to regain access, in seconds.
     regain: f64,
 }
 

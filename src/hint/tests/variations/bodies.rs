@@ -1,4 +1,4 @@
-//! The same for what bodies say.
+//! Variations of bodies.
 
 use super::{GO, NONE, bucket, check, counts};
 use crate::hint::Signal::{Backoff, Exhausted, FatalQuota, Ok, Throttled};
@@ -62,7 +62,8 @@ fn bodies_tell_what_heads_do_not() {
         ("200 | {\"error\":[],\"result\":{\"a\":\"EAPI:Rate limit exceeded\"}}", (Ok, GO, NONE)),
         ("200 | {\"ok\":false,\"error\":\"ratelimited\"}", (Backoff, None, NONE)),
         ("200 | {\"errors\":[{\"message\":\"no such field\"}]}", (Ok, GO, NONE)),
-        // GraphQL (https://spec.graphql.org/draft/#sec-Response-Format): what failed is null, whatever else has come.
+        // GraphQL (https://spec.graphql.org/draft/#sec-Response-Format): a failed part is null, whatever else was
+        // returned.
         (
             "200 | {\"data\":{\"x\":null},\"errors\":[{\"type\":\"RATE_LIMITED\",\"path\":[\"x\"]}]}",
             (Backoff, None, NONE),
@@ -84,7 +85,7 @@ fn bodies_tell_what_heads_do_not() {
             "200 | {\"errors\":[{\"message\":\"x\",\"extensions\":{\"http\":{\"status\":429}}}],\"data\":null}",
             (Backoff, None, NONE),
         ),
-        // Something was done, or it is no complaint about a limit.
+        // Something was done, or the answer does not complain about a limit.
         ("200 | {\"errors\":[{\"message\":\"Too many requests to y\"}],\"data\":{\"x\":1,\"y\":null}}", (Ok, GO, NONE)),
         (
             "200 | {\"errors\":[{\"message\":\"x\",\"extensions\":{\"http\":{\"status\":400}}}],\"data\":null}",

@@ -1,8 +1,8 @@
-//! Answers of other APIs, gateways and libraries of the same families; and answers that look like complaints and are none.
-//! Names and forms are theirs, some looked up in documents, issues and sources, most from memory of such; times and many
-//! numbers are made up for the test. One a line in `examined.txt`:
-//! `who # answer # signal wait limit remaining reset window`. The conclusions were written by the parser, after those that
-//! differed from what had been expected were judged: a line that turns out wrong is to be corrected, not obeyed.
+//! Answers of other APIs, gateways and libraries of the same families, and answers that only look like complaints.
+//! Names and forms are real: some come from documents, issues and sources, most from memory of such. Times and many
+//! numbers are made up for the test. `examined.txt` has one answer per line:
+//! `who # answer # signal wait limit remaining reset window`. The parser wrote the conclusions, after those that
+//! differed from the expectation were judged. A line that turns out wrong must be corrected, not obeyed.
 
 use http::HeaderValue;
 
@@ -45,7 +45,7 @@ fn difference(line: &str) -> Option<String> {
         seconds(first.and_then(|bucket| bucket.window)),
     ];
     let signal = serde_json::to_value(hint.signal).unwrap();
-    // Without zeros behind the point.
+    // Removes zeros after the decimal point.
     let word = |number: Option<f64>| {
         let text = number.map_or("-".to_owned(), |number| format!("{number:.3}"));
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
