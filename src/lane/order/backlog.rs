@@ -106,7 +106,7 @@ impl FlowId {
 // === impl Backlog ===
 
 impl Backlog {
-    /// `claim` as it counts here: beyond [`EXACT`] names, flows are merged, so that names cost no memory.
+    /// `claim` as it counts here: beyond `EXACT` names, flows are merged, so that names cost no memory.
     pub fn resolve(&self, claim: Claim) -> Claim {
         let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let exact = client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.flow));

@@ -88,7 +88,7 @@ pub enum Hold {
 /// The result of asking for the next ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<K> {
-    /// That of this ticket, now, which leaves as one of the line `key`.
+    /// This ticket leaves now, as one of the class `key`.
     Ticket {
         /// Its place.
         place: QueuePlace,
@@ -141,7 +141,7 @@ type Claimed = (u8, [u64; 2], u64);
 /// Result of checking the first ticket of a flow queue.
 enum HeadFinding<K> {
     Held(K, Hold),
-    /// It belonged into another line, and stands there now.
+    /// The ticket belonged to another class, and stands there now.
     Moved,
 }
 

@@ -18,7 +18,7 @@ pub(in crate::lane) struct Slab<T> {
 #[derive(Debug)]
 enum Place<T> {
     Taken(T),
-    /// And which one was empty before.
+    /// The number of the place that was emptied before this one.
     Empty(u32),
 }
 

@@ -12,8 +12,8 @@ use crate::lane::order::slab::{Map, Slab};
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     sets: Slab<Set>,
-    /// Budgets have numbers of ours, but clients choose which of them come together in a set: this hash resists
-    /// collisions.
+    /// This hash resists collisions: andante numbers the budgets, but clients choose which of them
+    /// form a set.
     numbers: HashMap<Numbers, u32>,
     budgets: Map<u32, BudgetSpot>,
 }
