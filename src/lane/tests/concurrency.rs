@@ -1,12 +1,12 @@
-//! `in-flight = "auto"`, before servers that work on a few requests at once.
+//! `in-flight = "auto"` with servers that work on a few requests at once.
 
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::*;
 use crate::{hint::Hint, lane::request::Draw, limit::InFlightLimit};
 
-/// Sends `requests` that ask together to a server of so many workers, which take 100 ms each, but for one in a thousand that
-/// is refused. Says how long that took, and how many waited in the server when one came, in the mean.
+/// Sends `asks` together to a server with `workers`, each of which takes 100 ms; one request in a thousand is refused.
+/// Returns the time taken, and the mean number of requests waiting in the server at an arrival.
 async fn serve(world: &World, workers: usize, asks: Vec<AdmitRequest>) -> (Duration, f64) {
     let (server, begun, count) = (Arc::new(Semaphore::new(workers)), world.clock.now(), asks.len());
     let (inside, waited) = (Arc::new(Mutex::new(0_usize)), Arc::new(Mutex::new(0_usize)));
@@ -72,7 +72,7 @@ async fn what_a_narrower_rule_has_found_is_kept_for_an_hour() {
     let found = || world.lane.snapshot().narrow.iter().find_map(|usage| usage.in_flight_limit);
     let limit = found();
     assert!(limit.is_some_and(|limit| limit >= 16), "{limit:?}");
-    // Whoever comes looks for what is to be forgotten.
+    // Each new budget looks for others to forget.
     let look = async |after: u64| {
         tokio::time::advance(Duration::from_secs(after)).await;
         for budget in 0..8 {
