@@ -68,7 +68,7 @@ impl OpenBudgets {
         Self { capacity, count: 0 }
     }
 
-    /// Whether a new budget should replace an old one.
+    /// Returns whether a new budget should replace an old one.
     pub(in crate::lane) fn is_full(&self) -> bool {
         self.capacity.open.load(Ordering::Relaxed) >= self.capacity.budgets
     }

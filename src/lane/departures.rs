@@ -46,10 +46,10 @@ const LAST: usize = 16;
 const LEAST: usize = 8;
 /// Times are the same if they differ from their median by no more than a tenth of it.
 const TOLERANCE: u32 = 10;
-/// One client in this many is not refused on the evidence of others, so that a change becomes visible.
+/// Of this many clients, one is not refused on the evidence of others, so that a change becomes visible.
 const TRIAL: u32 = 16;
-/// Departures within this time belong to one moment: a program that was ended leaves with all its requests. They count
-/// as a time-out only if they had waited for a whole number of seconds, give or take `WHOLE`.
+/// Departures within this time belong to one moment: a program that was ended leaves with all its requests. Such
+/// departures count as a time-out only if the requests had waited for a whole number of seconds, give or take `WHOLE`.
 const MOMENT: Duration = Duration::from_millis(100);
 const WHOLE: Duration = Duration::from_millis(50);
 
@@ -76,8 +76,8 @@ impl Departures {
         usual
     }
 
-    /// How long a new client will probably stay, judging by others. One client in `TRIAL` may stay without a bound: if
-    /// it does, [`stayed`](Self::stayed) discards the evidence.
+    /// Estimates how long a new client will stay, judging by others. Out of `TRIAL` clients, one may stay without a
+    /// bound: if it does, [`stayed`](Self::stayed) discards the evidence.
     pub fn patience(&self) -> Option<Duration> {
         let mut record = self.0.lock();
         let usual = record.stats.usual?;
@@ -114,7 +114,7 @@ fn usual(last: &VecDeque<Departure>) -> Option<Duration> {
     (alike * 4 >= times.len() * 3 && !ended_at_once).then_some(median)
 }
 
-/// Whether `time` is a number of seconds as people write it.
+/// Returns whether `time` is a number of seconds as people write it.
 fn is_whole(time: Duration) -> bool {
     let rest = Duration::from_nanos(u64::from((time + WHOLE).subsec_nanos()));
     time + WHOLE >= Duration::from_secs(1) && rest <= WHOLE * 2

@@ -1,5 +1,5 @@
-//! One lane: the state behind one short lock, the only timer, and the permits. Passes events to the state, and carries
-//! out their effects.
+//! A lane's driver: the state behind one short lock, the only timer, and the permits. Passes events to the state, and
+//! carries out their effects.
 //!
 //! If no request waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
 //! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
@@ -121,7 +121,7 @@ impl Lane {
         lane
     }
 
-    /// Applies the narrower rules of `rules`, some of which have been renamed.
+    /// Applies the narrower rules of `rules`; `renamed` lists rules with new names.
     pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Arc<Rules>, renamed: &RenamedRules) {
         let rules = NarrowerRules::new(rules.clone(), renamed.clone(), &self.policy);
         self.tell(|state, now| state.narrower_rules(now, rules));
@@ -137,7 +137,7 @@ impl Lane {
     pub(super) fn forget_idle(&self) {
         let mut looks = self.shared.state.lock().narrow_budgets();
         while looks > 0 {
-            // Others may have the lock in between.
+            // Between the calls, other tasks may take the lock.
             let some = looks.min(SOME);
             let now = self.clock.now();
             self.shared.state.lock().forget_idle(now, some);
@@ -151,7 +151,7 @@ impl Lane {
         self.shared.state.lock().narrow_budgets()
     }
 
-    /// Whether this is the only `Lane` left for the budget.
+    /// Returns whether this is the only `Lane` left for the budget.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -246,8 +246,8 @@ impl Lane {
         Some(refusal)
     }
 
-    /// Rereads the system's clock, which renews calendar limits. It may have been set, or have advanced while the
-    /// machine slept.
+    /// Rereads the system's clock, which renews calendar limits. The clock may have been set, or have advanced while
+    /// the machine slept.
     pub(super) fn read_clock(self: &Arc<Self>) {
         let epoch = self.clock.epoch();
         self.tell(|state, _| state.clock_read(epoch));

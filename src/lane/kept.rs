@@ -23,7 +23,7 @@ use crate::{
 /// for blocks of their long quotas.
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
-    /// Lanes whose records could not be read, and until when they may have sent anything.
+    /// Lanes whose records could not be read, and the end of the time for which nothing is known of them.
     lost: Mutex<HashMap<String, Instant>>,
     past: Mutex<Past>,
     requests: mpsc::Sender<KeepRequest>,
@@ -94,7 +94,7 @@ impl KeptLanes {
         self.records.lock().len()
     }
 
-    /// Whether there are no such records.
+    /// Returns whether there are no such records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -191,8 +191,8 @@ impl KeptLanes {
         lane.restored(kept, record.as_ref(), past)
     }
 
-    /// Until when this lane, or one for its host under a rule that is gone, may have sent anything, because its record
-    /// could not be read.
+    /// The end of the time for which nothing is known of this lane, or of one for its host under a removed rule,
+    /// because its record could not be read.
     fn lost_until(&self, id: &str, host: &str, rules: &Rules) -> Option<Instant> {
         let of_this = |other: &str| other == id || is_of_gone_rule(other, host, rules);
         self.lost.lock().iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()
@@ -211,7 +211,7 @@ pub(super) fn host_of(id: &str) -> Option<&str> {
     id.split_once(BETWEEN).map(|(_, host)| host)
 }
 
-/// Whether `id` names a lane for `host` under a rule that was removed.
+/// Returns whether `id` names a lane for `host` under a rule that was removed.
 pub(super) fn is_of_gone_rule(id: &str, host: &str, rules: &Rules) -> bool {
     let gone = |name: &str| name == Policy::UNRULED || rules.iter().all(|rule| &*rule.name != name);
     id.split_once(BETWEEN).is_some_and(|(rule, of)| of == host && gone(rule))

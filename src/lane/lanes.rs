@@ -49,7 +49,7 @@ pub struct Lanes {
     held: Mutex<Option<Instant>>,
     /// Lanes that an earlier process still has.
     awaited: AwaitedLanes,
-    /// Whether the next process has the lanes.
+    /// True if the next process has the lanes.
     given: AtomicBool,
     /// The most lanes and keyed budgets.
     capacity: Arc<Capacity>,
@@ -87,7 +87,7 @@ struct OpenLane {
 pub struct LookedUp {
     /// The lane.
     pub lane: Arc<Lane>,
-    /// Whether requests have come to it.
+    /// True if requests have come to it.
     pub open: bool,
     /// The rules under which it was found.
     pub rules: Arc<Rules>,
@@ -267,7 +267,7 @@ impl Lanes {
         self.table.read().rules_lanes.iter().map(|rule_lanes| rule_lanes.lanes.read().len()).sum()
     }
 
-    /// Whether there are no lanes.
+    /// Returns whether there are no lanes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -352,8 +352,8 @@ impl LaneTable {
         Self { rules: Arc::new(rules), rules_lanes, before: None, renamed: RenamedRules::default() }
     }
 
-    /// The state with which a new lane for `origin` begins: that of the lane that served its requests before the last
-    /// reload, as of then.
+    /// The initial state of a new lane for `origin`: the state, at the last reload, of the lane that served its
+    /// requests before.
     fn left_to(&self, key: RequestKey<'_>, origin: &Origin) -> Option<Inheritance> {
         let was = self.before.as_ref()?.position(origin);
         let left = |lanes: &RuleLanes| {

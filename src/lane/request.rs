@@ -25,7 +25,7 @@ pub struct AdmitRequest {
     pub claim: Claim,
     /// Latest instant until which it may wait.
     pub deadline: Instant,
-    /// Its attempt, which decides the requests that it goes in front of.
+    /// The attempt: resent requests go in front of others.
     pub turn: Turn,
     /// The sub-limits it draws on.
     pub draws: Draws,
@@ -65,12 +65,12 @@ pub struct Preview {
     pub budgets: Vec<NarrowUsage>,
 }
 
-/// Whether, and when, a request that came now would leave.
+/// The decision for a request that came now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreviewDecision {
-    /// It would leave at once.
+    /// The request would leave at once.
     Send,
-    /// It would wait.
+    /// The request would wait.
     Wait {
         /// When it would leave, if everything goes well; [`Instant::FAR`] if only an operator knows.
         expected: Instant,
@@ -109,7 +109,7 @@ pub enum Refusal {
         /// When a place becomes free for it, behind others that were told to return.
         retry_after: Duration,
     },
-    /// Another process sends for its host from now on.
+    /// The next process sends for its host from now on.
     #[error("another andante has taken over from this one, and sends for this host from now on")]
     HandedOver,
     /// An operator has dropped it.

@@ -39,9 +39,9 @@ struct Simulation {
     left: Vec<Instant>,
 }
 
-/// Returns when each of these requests leaves, the first one first; [`Instant::FAR`] if it never does. They come to an
-/// idle lane of `policy`, and answers take `latency`. Requests that come at the beginning all wait before the first may
-/// leave. `epoch` is the time since 1970 at that moment.
+/// Returns when each of these requests leaves, the first one first; [`Instant::FAR`] if it never does. The requests
+/// come to an idle lane of `policy`, and answers take `latency`. Requests that come at the beginning all wait before
+/// the first may leave. `epoch` is the time since 1970 at that moment.
 pub fn simulate(
     policy: Arc<Policy>,
     epoch: Duration,

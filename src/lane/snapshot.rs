@@ -126,7 +126,7 @@ pub(super) struct Forecast {
     pub(super) now: Instant,
     /// End of the pause of the usual budgets, and its reason.
     pub(super) closed: Option<(Instant, Reason)>,
-    /// Whether a request in flight probes for the end of the pause.
+    /// True if a request in flight probes for the end of the pause.
     pub(super) tries: bool,
     /// When the next slot matures; [`Instant::FAR`] if an answer must come first.
     pub(super) next_slot: Instant,

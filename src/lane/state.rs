@@ -111,9 +111,9 @@ pub(super) struct State<T> {
     parted: Partings,
     /// State shared with other andantes, if the lane's limits are shared.
     fleet: Option<Box<SharedMemory>>,
-    /// Whether a store persists this lane.
+    /// True if a store persists this lane.
     kept: bool,
-    /// Whether an event has happened that the store does not have yet.
+    /// True if an event has happened that the store does not have yet.
     unwritten: bool,
     /// Number of tickets moved from class to class one by one.
     #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Refusals that recur although the limits are kept: another sender uses the same quota, or the quota is smaller than
 //! configured.
 //!
-//! One or two refusals are no sign of that: requests may arrive closer together than they left, and the margin learns
-//! from them.
+//! A few refusals, one or two, are no sign of that: requests may arrive closer together than they left, and the margin
+//! learns from them.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ mod tests {
         Instant::START + Duration::from_millis(millis)
     }
 
-    /// Whether refusals of requests sent at `sent`, each answered 10 ms later, are reported in the end.
+    /// Returns whether refusals of requests sent at `sent`, each answered 10 ms later, are reported in the end.
     fn told(sent: impl IntoIterator<Item = u64>) -> bool {
         let refusals = UnexplainedRefusals::new(at(0));
         sent.into_iter().any(|sent| refusals.record(at(sent), at(sent + 10), WINDOW).is_some())

@@ -11,7 +11,7 @@ impl Lane {
         self.shared.state.lock().await_predecessor();
     }
 
-    /// Whether the previous process still sends for this lane.
+    /// Returns whether the previous process still sends for this lane.
     pub(in crate::lane) fn awaits_predecessor(&self) -> bool {
         self.shared.state.lock().awaits_predecessor()
     }
@@ -46,7 +46,7 @@ impl Lane {
         self.shared.state.lock().hand_over(self.clock.now(), Duration::ZERO);
     }
 
-    /// Whether the next process has this lane.
+    /// Returns whether the next process has this lane.
     pub(in crate::lane) fn is_given(&self) -> bool {
         self.shared.state.lock().is_given()
     }

@@ -15,7 +15,7 @@ pub enum KeepRequest {
     Block(Arc<Lane>),
     /// The next process gets the store; this one is told when it is free.
     Release(oneshot::Sender<()>),
-    /// Nothing leaves any more.
+    /// The lane sends nothing any more.
     End,
 }
 

@@ -21,13 +21,13 @@ impl Lane {
     /// Takes over from `other`: requests sent there count here, its pauses hold here, and its waiting requests wait
     /// here. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub(in crate::lane) fn inherit(self: &Arc<Self>, other: &Arc<Self>) {
-        // One lock after the other: two lanes must not wait for each other.
+        // Takes one lock after the other: two lanes must not wait for each other.
         let mut legacy = other.tell(|state, now| state.bequeathed(now));
         self.tell(|state, now| state.inherited(now, &legacy));
         legacy.waiting.drain(..).for_each(|moving| self.adopt(moving));
     }
 
-    /// Removes the requests to this port, which get a lane of their own at `now`. That lane has to [take them
+    /// Removes the requests to this port, which get a lane of their own at `now`. The new lane has to [take them
     /// in](Self::take_in).
     pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
         let parting = self.parting(now);
@@ -60,12 +60,12 @@ impl Lane {
         self.tell(|state, now| state.departed(now, left, port));
     }
 
-    /// Ports to which requests have gone.
+    /// Ports that requests have gone to.
     pub(in crate::lane) fn ports(&self) -> Vec<u16> {
         self.shared.state.lock().ports().to_vec()
     }
 
-    /// Takes in a request that waited in another lane. It stays with the policy that it came to.
+    /// Takes in a request that waited in another lane. The request stays with the policy that it came to.
     fn adopt(self: &Arc<Self>, mut moving: Moving<GrantSender>) {
         let Self { host, policy, metrics, clock, journal, .. } = &*moving.grant.lane;
         let lane = Arc::new(Self {

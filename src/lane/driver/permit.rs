@@ -65,7 +65,7 @@ pub struct Waiting {
     pub(super) lane: Arc<Lane>,
     pub(super) place: QueuePlace,
     pub(in crate::lane) grant: oneshot::Receiver<Box<Outcome>>,
-    /// Whether the lane has decided on it.
+    /// True if the lane has decided on it.
     pub(super) answered: bool,
     /// When the slot is expected to mature.
     pub expected: Instant,
@@ -81,7 +81,7 @@ pub(in crate::lane) type Outcome = Result<Permit, Dismissal>;
 pub(in crate::lane) enum Dismissal {
     /// It is refused.
     Refused(Refusal),
-    /// It waits in another lane, which has absorbed its own.
+    /// The request waits in another lane, which has absorbed its own.
     Moved(Waiting),
 }
 
@@ -123,7 +123,7 @@ impl Permit {
         }
     }
 
-    /// Whether it may not be sent any more, because the lease under which it was taken is over.
+    /// Returns whether the request may not be sent any more, because the lease under which it was taken is over.
     pub fn has_lapsed(&self) -> bool {
         self.is_unsent() && self.slot.leased && self.lane.has_lapsed()
     }

@@ -104,7 +104,7 @@ impl Lane {
         self.tell(|state, now| state.given(now, given));
     }
 
-    /// Handles a call to which the store did not reply.
+    /// Handles a call without a reply from the store.
     pub fn unheard(self: &Arc<Self>, entries: &[Entry]) {
         self.tell(|state, now| state.unheard(now, entries));
     }
@@ -130,7 +130,7 @@ impl Lane {
         self.tell(|state, now| state.leave(now))
     }
 
-    /// Whether its limits are shared, and the lease is over.
+    /// Returns whether the lane's limits are shared, and the lease is over.
     pub(super) fn has_lapsed(&self) -> bool {
         self.shared.sharing.as_ref().is_some_and(|shared| !shared.lease.holds(self.clock.now()))
     }

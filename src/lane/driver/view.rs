@@ -21,12 +21,12 @@ impl Lane {
         self.shared.state.lock().preview(now, ask)
     }
 
-    /// Whether the circuit breaker is open because the upstream fails.
+    /// Returns whether the circuit breaker is open because the upstream fails.
     pub fn is_broken(&self) -> bool {
         self.shared.state.lock().learned().is_broken()
     }
 
-    /// Whether the API serves requests, so that a 503 refuses one request and does not indicate an outage.
+    /// Returns whether the API serves requests, so that a 503 refuses one request and does not indicate an outage.
     pub fn is_alive(&self) -> bool {
         self.shared.state.lock().learned().is_alive()
     }
@@ -39,7 +39,7 @@ impl Lane {
         learned.closed(now, learned.usual_scope()).map_or(Duration::ZERO, |(until, _)| until.since(now))
     }
 
-    /// Whether one more request may be retried although the upstream is in trouble; counts it if so.
+    /// Returns whether one more request may be retried although the upstream is in trouble; counts it if so.
     pub fn may_retry(&self) -> bool {
         self.shared.state.lock().learned().may_retry()
     }
@@ -83,7 +83,7 @@ impl Lane {
         self.shared.state.lock().snapshot(now, self.host.clone())
     }
 
-    /// Whether a request waits although a slot has matured.
+    /// Returns whether a request waits although a slot has matured.
     #[cfg(test)]
     pub(in crate::lane) fn loses_slots(&self) -> bool {
         let now = self.clock.now();

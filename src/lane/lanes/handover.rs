@@ -36,7 +36,7 @@ pub struct GivenLane {
 // === impl AwaitedLanes ===
 
 impl AwaitedLanes {
-    /// Whether an earlier process has a lane for `host`.
+    /// Returns whether an earlier process has a lane for `host`.
     fn has_host(&self, host: &str) -> bool {
         self.0.lock().keys().any(|id| kept::host_of(id) == Some(host))
     }
@@ -45,7 +45,7 @@ impl AwaitedLanes {
 // === impl Lanes ===
 
 impl Lanes {
-    /// Expects the lanes called `ids` from an earlier process. Nothing leaves for their hosts before they
+    /// Expects the lanes called `ids` from an earlier process. Requests to their hosts wait until the lanes
     /// [arrive](Self::arrived).
     pub fn awaiting(self, ids: Vec<String>) -> Self {
         let kept = self.kept.as_ref();
@@ -71,7 +71,7 @@ impl Lanes {
         result
     }
 
-    /// Takes over all lanes that the earlier process has not handed over, because it ended abruptly. They count as
+    /// Takes over all lanes that the earlier process has not handed over, because it ended abruptly. The lanes count as
     /// fully used `since` their last known records. Returns their number.
     pub fn predecessor_lost(&self, since: Instant) -> usize {
         let lost: Vec<_> = self.awaited.0.lock().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
@@ -103,7 +103,7 @@ impl Lanes {
         origin.iter().for_each(|origin| drop(self.find(origin)));
     }
 
-    /// Whether an earlier process still sends for `host`.
+    /// Returns whether an earlier process still sends for `host`.
     pub(super) fn is_awaited(&self, host: &str) -> bool {
         self.awaited.has_host(host)
     }
@@ -132,7 +132,7 @@ impl Lanes {
 }
 
 impl KeptLanes {
-    /// The lane that `lane` would be if it had started from its record, which is used up by that.
+    /// A copy of `lane` that starts from its record, which is used up by that.
     fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
         let origin = lane.kept_origin()?;
         let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);

@@ -26,9 +26,8 @@ impl Lanes {
         })
     }
 
-    /// All lanes of `host`: several, if rules distinguish its ports. Opens lanes to which rules would apply, even
-    /// before the first request. A host without a rule may be a typing error: it has a lane only if requests have come
-    /// for it.
+    /// All lanes of `host`: several, if rules distinguish its ports. Opens lanes that rules would apply to, even before
+    /// the first request. A host without a rule may be a typing error: it has a lane only if requests have come for it.
     pub fn of_host_or_opened(&self, host: &str) -> Vec<Arc<Lane>> {
         let rules = self.rules();
         for origin in origins(&rules, host).filter(|origin| rules.find(origin).is_some()) {

@@ -97,7 +97,7 @@ const EXACT: usize = 256;
 // === impl FlowId ===
 
 impl FlowId {
-    /// Whether several flows share this place.
+    /// Returns whether several flows share this place.
     pub fn is_shared(self) -> bool {
         self.0 < EXACT as u64
     }
@@ -197,16 +197,17 @@ impl Backlog {
         self.waiting.units(waits, unit, unsaid)
     }
 
-    /// Whether the waiting tickets of this urgency are within its guaranteed share, which is at least one ticket.
+    /// Returns whether the waiting tickets of this urgency are within its guaranteed share, which is at least one
+    /// ticket.
     pub(super) fn spares(&self, band: usize) -> bool {
         let due = ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1);
         self.bands[band].as_ref().is_none_or(|band| band.waiting.costs(Contest::All) <= due)
     }
 
     /// The flow that loses a request to one of `claim` and `cost`; `None` if no flow does. The least urgent of the
-    /// lower urgencies loses first, unless its tickets are within its guaranteed share. Within the same urgency, a
-    /// backlog loses only if it is larger than the new request's own: first the client with the largest backlog, then
-    /// its flow with the largest.
+    /// lower urgencies loses first, unless its tickets are within its guaranteed share. Within the same urgency, the
+    /// client with the largest backlog loses, and of its flows the one with the largest. Its backlog must exceed the
+    /// new request's own.
     pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
         let own = band(claim);

@@ -31,7 +31,7 @@ const GUARANTEE: u64 = 20;
 // === impl Bands ===
 
 impl Bands {
-    /// Marks this urgency as waiting; its first request costs `cost`. No share is owed for the time before. Requests
+    /// Marks this urgency as waiting; its first request costs `cost`. It earns no share for the time before. Requests
     /// moved here from another place keep the turn that their urgency had: otherwise they would lose each turn that
     /// comes while their class is closed.
     pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, comes: Comes) {
@@ -68,7 +68,7 @@ impl Bands {
         due.map_or(Urgency::new(most), |(_, band)| Some(band))
     }
 
-    /// Whether no urgency waits.
+    /// Returns whether no urgency waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -109,7 +109,7 @@ impl Bands {
     }
 
     /// The least amount served before a request with `own` of its urgency before it, if `urgent` of higher urgency wait
-    /// and stay. Its urgency may have its first turn at once, and each further one after the turns of others.
+    /// and stay. The urgency may have its first turn at once, and each further one after the turns of others.
     pub(in crate::lane) fn least_ahead(own: u64, urgent: u64) -> u64 {
         own.saturating_add(urgent.min(own.saturating_mul(GUARANTEE)))
     }
@@ -155,14 +155,14 @@ mod tests {
             served[usize::from(next.get())] += 1;
             bands.charge(next, 1);
         }
-        // One slot after each 20 of others.
+        // Lower urgencies get one slot after each 20 of others.
         for (band, share) in [(0, 1900), (3, 100), (7, 100)] {
             assert!(served[band].abs_diff(share) <= 1, "{served:?}");
         }
     }
 
     /// 50 more urgent requests wait. The first of a lower urgency is behind 20 of them, the second behind 41 requests,
-    /// one of which is of its own urgency.
+    /// including one of its own urgency.
     #[test]
     fn the_first_of_a_lower_urgency_waits_for_a_whole_turn() {
         let mut bands = Bands::default();

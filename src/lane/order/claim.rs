@@ -34,7 +34,7 @@ pub struct Claim {
     pub flow_weight: Weight,
 }
 
-/// Whether a request goes in front of others of its flow.
+/// A request's attempt: resent requests go in front of others of their flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
     /// The request has been sent before.
@@ -46,12 +46,12 @@ pub enum Turn {
 /// How a flow queue or a member has come to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comes {
-    /// It has just begun to wait.
+    /// The request has just begun to wait.
     New,
-    /// It comes from another place.
+    /// Moved from another place.
     Moved,
-    /// It comes from another place, where it missed its turns because it needs several things at once: the next turn is
-    /// owed to it.
+    /// Moved from another place, where it missed its turns because it needs several budgets at once: it gets the next
+    /// turn.
     Missed,
 }
 

@@ -1,4 +1,4 @@
-//! One level of fair queueing: EEVDF, with the virtual time as the weighted mean of all start tags, as in Linux.
+//! A level of fair queueing: EEVDF, with the virtual time as the weighted mean of all start tags, as in Linux.
 //!
 //! Each member has a *start*: the virtual time at which it was due what it has received. A member whose start is not
 //! after the virtual time is eligible. The eligible member whose turn would end first is next. So each member stays
@@ -44,12 +44,12 @@ pub(super) struct FairMember {
     offset: u64,
     weight: Weight,
     listed: Listed,
-    /// Whether the member has something to send.
+    /// True if the member has something to send.
     active: bool,
-    /// Whether the member is in the idle list: it once had nothing to send, and may have something by now.
+    /// True if the member is in the idle list: it once had nothing to send, and may have something by now.
     idle: bool,
-    /// Its number among the members that had something to send. Of members whose turns end together, the one with the
-    /// lowest number is first: it has waited longest. Numbers begin again after [`NUMBERS`]; 0 if it never had one.
+    /// The member's number among those that had something to send. Of members whose turns end together, the one with
+    /// the lowest number is first: it has waited longest. Numbers begin again after [`NUMBERS`]; 0 if it never had one.
     number: u16,
 }
 
@@ -59,7 +59,8 @@ enum Listed {
     No,
     /// Among the eligible members, sorted by the ends of their turns. All of them have something to send.
     Owed,
-    /// Among the members that are not eligible, sorted by their starts. Some of them have nothing to send any more.
+    /// Among the members that are not eligible, sorted by their starts. Some members here have nothing to send any
+    /// more.
     Ahead,
 }
 
@@ -83,8 +84,8 @@ pub(super) struct Fair {
     last: u16,
 }
 
-/// A virtual time and a member's number, sorted in this order. 16 bytes, as it is compared more often than anything
-/// else. 96 bits of time suffice for a million million requests of the largest cost.
+/// A virtual time and a member's number, sorted in this order. Packed into 16 bytes, because no other value is compared
+/// more often. The 96 bits of time suffice for a million million requests of the largest cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Tag {
     upper: u64,
@@ -116,12 +117,12 @@ impl FairMember {
         self.start
     }
 
-    /// Whether the member, which has nothing to send, has expired. It may still be in the idle list.
+    /// Returns whether the member, which has nothing to send, has expired. The idle list may still hold it.
     fn is_over(&self, now: u128) -> bool {
         self.idle && !self.counts() && self.start + u128::from(self.offset) <= now
     }
 
-    /// Whether its start is a part of the mean.
+    /// Returns whether its start is a part of the mean.
     fn counts(&self) -> bool {
         self.listed != Listed::No
     }
@@ -148,19 +149,19 @@ impl Fair {
         Self { owed, ahead, idle: VecDeque::new(), starts: 0, weights: 0, largest: 0, active: 0, credit, last: 0 }
     }
 
-    /// Whether no member has anything to send.
+    /// Returns whether no member has anything to send.
     pub(super) fn is_idle(&self) -> bool {
         self.active == 0
     }
 
-    /// A new member that is owed nothing and owes nothing.
+    /// A new member without credit or debt.
     pub(super) fn newcomer(&self, weight: Weight) -> FairMember {
         FairMember::new(self.virtual_time(), weight)
     }
 
-    /// Activates a member that has something to send from now on. It keeps no credit from the time before. A member
-    /// moved here from another place keeps some turns: otherwise it would lose each turn that came while its class was
-    /// closed. It still owes any excess that it received.
+    /// Activates a member that has something to send from now on. The member keeps no credit from the time before. A
+    /// member moved here from another place keeps some turns: otherwise it would lose each turn that came while its
+    /// class was closed. Any excess that it received remains a debt.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, comes: Comes) {
         if member.counts() {
             self.leave(id, member);
@@ -236,7 +237,7 @@ impl Fair {
             if self.is_owed(member.start) {
                 return Some(id);
             }
-            // Others have left since, and the mean has gone back.
+            // Since then other members have left, and the mean has gone back.
             self.relist(id, member);
         }
     }

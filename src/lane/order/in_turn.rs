@@ -1,4 +1,4 @@
-//! Waiting requests in the order in which they would leave if nothing blocked them: each client gets its share of the
+//! Waiting requests in the order in which they would leave if nothing blocked them. Each client gets its share of the
 //! turns, and each of its flows a share of those.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -21,8 +21,9 @@ pub struct TurnOf<T> {
     pub item: T,
     /// The number of its flow.
     pub flow: u32,
-    /// How much earlier its turn may come than the preceding costs imply, as a multiple of the largest cost. Each
-    /// client, and each flow of a client, is within one largest cost of its share, now and at its turn.
+    /// Leeway of its turn, as a multiple of the largest cost: the turn may come this much earlier than the preceding
+    /// costs imply. Each client, and each flow of a client, is within one largest cost of its share, now and at its
+    /// turn.
     pub leeway: f64,
 }
 
@@ -218,7 +219,7 @@ mod tests {
         let flows = vec![(claim(1, 1, 1), vec![()]), (claim(1, 2, 1), vec![()]), (claim(2, 1, 1), vec![()])];
         let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
         let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next_turn().map(|next| next.leeway)).collect();
-        // A client has half of the turns, and a flow of the first client a quarter. One cost of its own corresponds to
+        // A client has half of the turns, and a flow of the first client a quarter. A cost of its own corresponds to
         // two turns, or to four.
         assert_eq!(leeways, [4.0 + 8.0, 4.0 + 8.0, 4.0]);
     }

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(inflow.above(Urgency::MOST), 0.0);
         assert!(close(inflow.above(Urgency::USUAL), 0.75), "{inflow:?}");
         assert!(close(inflow.above(Urgency::LEAST), 1.0), "{inflow:?}");
-        // The urgent requests stop. They had three of four slots, so six slots without them are no chance.
+        // The urgent requests stop. Six slots without them are no chance, as they had three of four.
         serve(&mut inflow, Urgency::USUAL, 1, true);
         assert!(close(inflow.above(Urgency::USUAL), 0.75), "{inflow:?}");
         serve(&mut inflow, Urgency::USUAL, 1, true);

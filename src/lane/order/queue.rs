@@ -1,12 +1,12 @@
 //! Orders waiting requests. Has no clock and never wakes any request: the lane calls it, and sets the timer itself.
 //!
 //! A ticket belongs to a *class* ([`Line`]): tickets that the same learned limits can block, in addition to the common
-//! limits. It may also draw on the *budgets* of narrower rules, which are independent of its class. The tickets of one
-//! flow with the same class and budgets form a *flow queue* ([`Strand`]), served in order of arrival. A flow queue is
-//! either *ready*, when only the common limits can stop it, or *blocked* (parked) at one closed *wait point*
-//! ([`Spot`]): its class, or one of its budgets. The ready list and each wait point rank their flow queues themselves,
-//! by what has been served there. So each budget is shared on its own: the next slot goes to the flow queue that has
-//! received least of that budget.
+//! limits. A ticket may also draw on the *budgets* of narrower rules, which are independent of its class. The tickets
+//! of one flow with the same class and budgets form a *flow queue* ([`Strand`]), served in order of arrival. A flow
+//! queue is *ready* when only the common limits can stop it. Otherwise it is *blocked* (parked) at one closed *wait
+//! point* ([`Spot`]): its class, or one of its budgets. The ready list and each wait point rank their flow queues
+//! themselves, by what has been served there. So each budget is shared on its own: the next slot goes to the flow queue
+//! that has received least of that budget.
 //!
 //! A request that needs two budgets could starve behind requests that need only one of them. So if its turn comes at an
 //! open budget while the other is closed, a slot of the open one is [reserved](keeping) for it until it leaves.
@@ -52,7 +52,7 @@ pub struct QueuePlace {
 
 /// The lane's knowledge about tickets.
 pub trait TicketRules<K, T> {
-    /// The class to which `ticket` of the class `key` belongs now: usually `key` itself.
+    /// The current class of `ticket`, which stands in the class `key`: usually `key` itself.
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// The limit that blocks tickets of a class that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
@@ -60,8 +60,8 @@ pub trait TicketRules<K, T> {
     fn turnover(&self, _budget: u32) -> Option<Duration> {
         None
     }
-    /// How long a ticket's slot may stay unused before more than that slot is lost: at this one of its budgets, or in
-    /// the units for which its class waits. Zero means that no slot is ever reserved.
+    /// The time for which a ticket's slot may stay unused before more than that slot is lost. The slot is that of this
+    /// budget, or of the units that its class waits for. Zero means that no slot is ever reserved.
     fn idles(&mut self, _key: &K, _budget: Option<u32>, _cost: Cost) -> Duration {
         Duration::ZERO
     }
@@ -92,7 +92,7 @@ pub enum Next<K> {
     Ticket {
         /// Its place.
         place: QueuePlace,
-        /// The class to which it belongs.
+        /// Its class.
         key: K,
     },
     /// No ticket leaves before this instant.
@@ -124,12 +124,12 @@ pub struct Queue<K, T> {
     front: Ranking,
     /// The closed wait points, by the time of the next check.
     closed: BTreeSet<(Instant, u32)>,
-    /// Open wait points with blocked flow queues, in turn. Some may have none any more.
+    /// Open wait points with blocked flow queues, in turn. Blocked flow queues may be missing by now.
     open: VecDeque<u32>,
     backlog: Backlog,
     inflow: Inflow,
     serial: u64,
-    /// Whether a slot was granted since a flow queue was last made ready.
+    /// True if a slot was granted since a flow queue was last made ready.
     gave: bool,
     /// Number of wait points with a reserved slot: usually 0, and then none is checked.
     kept: u32,
@@ -162,7 +162,7 @@ const OPENINGS: u32 = 8;
 // === impl QueuePlace ===
 
 impl QueuePlace {
-    /// Whether the ticket there was sent before.
+    /// Returns whether the ticket there was sent before.
     pub fn is_of_resent(self) -> bool {
         self.key < NEW
     }
@@ -322,22 +322,23 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.tickets.len()
     }
 
-    /// Whether a ticket waits at `place`.
+    /// Returns whether a ticket waits at `place`.
     pub fn holds(&self, place: QueuePlace) -> bool {
         self.tickets.get(place.id).is_some_and(|ticket| ticket.key == place.key)
     }
 
-    /// Whether no ticket waits.
+    /// Returns whether no ticket waits.
     pub fn is_empty(&self) -> bool {
         self.tickets.len() == 0
     }
 
-    /// Whether all waiting tickets are blocked at wait points that were closed at the last check.
+    /// Returns whether all waiting tickets are blocked at wait points that were closed at the last check.
     pub fn is_parked(&self) -> bool {
         self.front.is_empty() && self.open.is_empty()
     }
 
-    /// Whether tickets are blocked in this class or at one of these budgets, or a slot is reserved at one of them.
+    /// Returns whether tickets are blocked in this class or at one of these budgets, or a slot is reserved at one of
+    /// them.
     pub fn parks(&self, key: &K, budgets: &[u32]) -> bool {
         let line = self.line_ids.get(key).map(|line| self.lines[*line].spot);
         let spots = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
@@ -349,8 +350,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.lines.iter().map(|(_, line)| &line.key)
     }
 
-    /// Charges a served ticket to its flow in the ready list; `ranked` is its rank if it stands there. It counts only
-    /// as requests: other units are shared at the wait points where requests wait for them.
+    /// Charges a served ticket to its flow in the ready list; `ranked` is its rank if it stands there. The ticket
+    /// counts only as requests: other units are shared at the wait points where requests wait for them.
     fn charge_front(&mut self, claim: &Claim, cost: Cost, ranked: Option<RankedAt>) {
         let requests = cost.requests().into();
         match ranked {

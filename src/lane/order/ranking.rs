@@ -32,7 +32,7 @@ pub(super) struct Ranking {
     numbers: Option<Box<Numbers>>,
 }
 
-/// Hash bytes of the first few keys, by number. They stand side by side, so that one memory access finds the
+/// Hash bytes of the first few keys, by number. The bytes stand side by side, so that one memory access finds the
 /// candidates.
 type Tags = [u8; FEW];
 
@@ -63,8 +63,8 @@ struct Client {
     share: Share,
 }
 
-/// A flow of a client. Its 64 bytes are the smallest allocation step: each of ten thousand wait points remembers some
-/// dozens.
+/// A flow of a client. The 64 bytes of a flow are the smallest allocation step: each of ten thousand wait points
+/// remembers some dozens.
 #[derive(Debug)]
 struct Flow {
     member: FairMember,
@@ -74,7 +74,7 @@ struct Flow {
     /// The first of its flow queues, by the key of its first ticket; [`NONE`] if it has none.
     first: u32,
     first_key: u64,
-    /// Its further flow queues, in the same order; `None` if there never were any.
+    /// Further flow queues, in the same order; `None` if there never were any.
     others: Option<Box<SortedSet<(u64, u32)>>>,
 }
 
@@ -105,8 +105,8 @@ impl Ranking {
         }
     }
 
-    /// Inserts a flow queue whose first ticket has this `key` and `cost`. Returns its rank, valid for as long as it
-    /// stands here.
+    /// Inserts a flow queue whose first ticket has this `key` and `cost`. Returns its rank, which is valid until it is
+    /// removed.
     pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
         self.bands.enter(claim.urgency, cost, comes);
@@ -190,7 +190,7 @@ impl Ranking {
         Some(self.flows[flow].first)
     }
 
-    /// Whether no flow queue stands here.
+    /// Returns whether no flow queue stands here.
     pub(super) fn is_empty(&self) -> bool {
         self.bands.is_empty()
     }

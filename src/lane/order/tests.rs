@@ -229,7 +229,7 @@ fn an_urgent_one_leaves_in_the_next_slot_and_the_last_get_a_share() {
 
 #[test]
 fn each_budget_is_shared_for_itself() {
-    // 100/s, of which 5/s for class 1: one client floods both, another one only class 1.
+    // 100/s in total, and 5/s for class 1: one client floods both, another one only class 1.
     let mut world = World::new(Limits::every(S / 100).with_line(1, S / 5));
     (0..6000).for_each(|_| {
         world.add(0, claim(1, 0));
@@ -260,8 +260,8 @@ fn the_last_get_a_share_of_a_budget_that_is_closed_most_of_the_time() {
         });
         let left = world.run(231 * own);
         let last = left.iter().filter(|left| left.claim.urgency == Urgency::LEAST).count();
-        // One slot after 20 of others: at least within its class, where the first turn comes late, and at most of all
-        // slots.
+        // The last urgency gets a slot after 20 of others: at least within its class, where the first turn comes late,
+        // and at most of all slots.
         assert!(last >= 9 && last <= left.len() / 21 + 1, "{last} of 231 in the line, {} in all", left.len());
     }
 }
@@ -286,7 +286,7 @@ fn a_strand_that_waits_for_its_turn_hides_nobody() {
 
 #[test]
 fn ten_thousand_lines_cost_a_step_what_ten_do() {
-    // One step checks a handful of classes, however many are closed.
+    // A step checks a handful of classes, however many are closed.
     struct Counted(Limits, usize);
     impl TicketRules<u32, Item> for Counted {
         fn line(&mut self, item: &Item, key: &u32) -> u32 {

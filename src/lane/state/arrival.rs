@@ -126,7 +126,7 @@ impl<T> State<T> {
 // === impl Asking ===
 
 impl Asking<'_> {
-    /// The class, urgency and sub-limits to which a refused request returns.
+    /// The class, urgency and sub-limits that a refused request returns to.
     pub(super) fn returns_to(&self) -> ReturnTo {
         let budgets = self.drawn.map_or(&[][..], Drawn::numbers).into();
         ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }

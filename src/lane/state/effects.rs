@@ -80,7 +80,8 @@ impl<T> State<T> {
         self.finish(grants, timer)
     }
 
-    /// Whether events since the last effects may have caused any. While no request waits, hardly any event does.
+    /// Returns whether events since the last effects may have caused any. While no request waits, hardly any event
+    /// does.
     pub(in crate::lane) fn has_effects(&self) -> bool {
         !self.queue.is_empty()
             || self.next_wakeup.is_some()

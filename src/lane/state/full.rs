@@ -30,10 +30,10 @@ const OF_OTHERS: usize = 4;
 const SOON: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Whether all places are taken or reserved for clients that were told to return by now. While fewer requests wait
-    /// than leave in a second, no place is reserved: otherwise clients that never return would waste slots. The last
-    /// quarter of the places stays reserved even then. Otherwise, in a short queue, a client that asks again as soon as
-    /// it is served would take every place.
+    /// Returns whether all places are taken or reserved for clients that were told to return by now. While fewer
+    /// requests wait than leave in a second, no place is reserved: otherwise clients that never return would waste
+    /// slots. The last quarter of the places stays reserved even then. Otherwise, in a short queue, a client that asks
+    /// again as soon as it is served would take every place.
     fn is_full_for(&mut self, now: Instant, asking: Asking<'_>, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
         let Some(free) = most.checked_sub(waiting).filter(|free| *free > 0) else { return true };
@@ -110,14 +110,14 @@ impl<T> State<T> {
         (next != Instant::FAR).then(|| next.since(now))
     }
 
-    /// Whether more urgent requests take the places that become free: true in a full lane. The rate of arrivals at a
-    /// sub-limit is unknown.
+    /// Returns whether more urgent requests take the places that become free: true in a full lane. The rate of arrivals
+    /// at a sub-limit is unknown.
     pub(super) fn is_passed(&self) -> bool {
         self.is_full(WaitingRoom::Lane)
     }
 
     /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: evicts the request
-    /// that [gives way](crate::lane::order::Queue::gives_way).
+    /// chosen by [`Queue::gives_way`](crate::lane::order::Queue::gives_way).
     pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest, drawn: Option<&Drawn>) {
         for room in Self::rooms(drawn) {
             if self.is_full(room)

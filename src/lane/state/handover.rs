@@ -20,13 +20,13 @@ pub(super) enum Handover {
 }
 
 impl<T> State<T> {
-    /// Marks the lane as still served by another process. Nothing leaves before
+    /// Marks the lane as still served by another process. Requests wait until
     /// [`predecessor_ended`](Self::predecessor_ended).
     pub(in crate::lane) fn await_predecessor(&mut self) {
         self.handover = Handover::Awaited;
     }
 
-    /// Whether another process still sends for this lane.
+    /// Returns whether another process still sends for this lane.
     pub(in crate::lane) fn awaits_predecessor(&self) -> bool {
         self.handover == Handover::Awaited
     }
@@ -39,7 +39,7 @@ impl<T> State<T> {
             let inheritance = other.inheritance(now);
             self.absorbed(now, &inheritance);
         } else {
-            // Nothing was taken from this budget yet. The other budget knows when sent requests have arrived.
+            // This budget is unused yet. The other budget knows when sent requests have arrived.
             std::mem::swap(&mut self.budget, &mut other.budget);
             self.learned.absorb(&other.learned.record(now), now);
         }
@@ -73,7 +73,7 @@ impl<T> State<T> {
         Some(self.record(now, true))
     }
 
-    /// Whether the next process has this lane.
+    /// Returns whether the next process has this lane.
     pub(in crate::lane) fn is_given(&self) -> bool {
         self.handover == Handover::Given
     }

@@ -64,7 +64,7 @@ impl InFlight {
         self.has_room_for(1)
     }
 
-    /// Whether this many more requests may leave.
+    /// Returns whether this many more requests may leave.
     pub(super) fn has_room_for(&self, more: u32) -> bool {
         self.limit().is_none_or(|most| self.count + more <= most)
     }
@@ -74,7 +74,7 @@ impl InFlight {
         self.turnover
     }
 
-    /// For how long one place may stay empty before more than one request is lost.
+    /// The time for which one place may stay empty before more than one request is lost.
     pub(super) fn idles(&self) -> Duration {
         let known = |most| self.turnover.unwrap_or_default().saturating_mul(most);
         self.limit().map_or(Duration::MAX, known)
@@ -88,7 +88,7 @@ impl InFlight {
         }
     }
 
-    /// Whether nothing was learned.
+    /// Returns whether nothing was learned.
     pub(super) fn is_blank(&self) -> bool {
         !matches!(&self.limit, Some(Bound::Gradient(gradient)) if !gradient.is_blank())
     }

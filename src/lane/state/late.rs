@@ -1,5 +1,5 @@
 //! Deadline sweep: refuses waiting requests that can no longer get their slots by their deadlines, because a pause has
-//! begun or a limit has fallen. They are refused at once, not when their deadlines pass.
+//! begun or a limit has fallen. The refusal comes at once, not when the deadline passes.
 
 mod turns;
 
@@ -27,7 +27,7 @@ use crate::{
     limit::{Budget, Cost, Sum, Unit},
 };
 
-/// Whether the queue has to be swept, and when that was done last.
+/// State of the deadline sweep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
     delayed: bool,
@@ -51,14 +51,14 @@ struct Projection<'a> {
     budget: &'a mut Budget,
     learned: &'a Learned,
     narrow: &'a mut Narrow,
-    /// Whether the same limits block all waiting requests.
+    /// True if the same limits block all waiting requests.
     alone: bool,
-    /// Whether only the ends of pauses count, and no limit.
+    /// True if only the ends of pauses count, and no limit.
     pauses_alone: bool,
-    /// Whether answers report usage. The reported usage may be far below the declared amount, so no request is
+    /// True if answers report usage. The reported usage may be far below the declared amount, so no request is
     /// certainly late because of declared amounts.
     settles: bool,
-    /// Nothing leaves after this instant: the process ends.
+    /// End of the process: no request leaves after this instant.
     ends: Instant,
 }
 
@@ -268,7 +268,7 @@ impl Projection<'_> {
     }
 }
 
-/// Whether `sum`, increased by `eighths_more` eighths, reaches `other` in every unit.
+/// Returns whether `sum`, increased by `eighths_more` eighths, reaches `other` in every unit.
 fn is_as_much(sum: &Sum, eighths_more: u64, other: &Sum) -> bool {
     let has = |unit| sum.of(unit) + sum.of(unit) * eighths_more / 8;
     has(Unit::REQUESTS) >= other.of(Unit::REQUESTS) && other.others().all(|(unit, amount)| has(unit) >= amount)

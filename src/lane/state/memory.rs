@@ -17,15 +17,15 @@ pub(in crate::lane) enum Memory {
     Pause,
     /// Knowledge from answers; the instant is that of the last request.
     Learned(Instant),
-    /// Nothing: a new lane would do the same.
+    /// A new lane would do the same.
     Nothing,
 }
 
-/// How long after its last request a lane remembers what it learned, however many lanes there are.
+/// The time after its last request for which a lane remembers what it learned, however many lanes there are.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl<T> State<T> {
-    /// What forgetting this lane would lose, given that a new lane is `paused` until then.
+    /// The state that forgetting this lane would lose, given that a new lane is `paused` until then.
     pub(in crate::lane) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
         let returns = &self.returns;
         self.narrow.forget_idle(u32::MAX, now, |number| returns.names(number));

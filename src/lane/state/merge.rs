@@ -15,7 +15,7 @@ use crate::{
     limit::{Budget, Cost},
 };
 
-/// A lane's sent requests and limits, for another lane to which some of its requests move.
+/// A lane's sent requests and limits, for another lane that some of its requests move to.
 #[derive(Clone)]
 pub(in crate::lane) struct Inheritance {
     budget: Budget,
@@ -25,12 +25,12 @@ pub(in crate::lane) struct Inheritance {
     parted: Partings,
 }
 
-/// Ports to which requests of a lane have gone, the first few of them.
+/// The first few ports that requests of a lane have gone to.
 pub(super) type Ports = SmallVec<[u16; 4]>;
 /// When a lane has parted from others: requests sent until then count in all of them.
 pub(super) type Partings = SmallVec<[Parting; 1]>;
 
-/// The instant at which a lane parted, and a number that distinguishes it from other lanes parting at that instant.
+/// The instant of a lane's parting, and a number that distinguishes lanes parting at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::lane) struct Parting {
     pub(in crate::lane) at: Instant,
@@ -72,13 +72,13 @@ impl<T> State<T> {
         Legacy { inheritance, ports, ended: self.portion_bequeathed(), waiting }
     }
 
-    /// Ports to which requests have gone.
+    /// Ports that requests have gone to.
     pub(in crate::lane) fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// Removes and returns the waiting requests for `wanted` ports, in order of arrival. They, and new requests for
-    /// these ports, belong to another lane from now on.
+    /// Removes and returns the waiting requests for `wanted` ports, in order of arrival. These ports, and new requests
+    /// for them, belong to another lane from now on.
     pub(in crate::lane) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
         self.rechecks = true;
         self.ports.retain(|port| !wanted(*port));

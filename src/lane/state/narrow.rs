@@ -1,4 +1,4 @@
-//! Sub-limits: the budgets of narrower rules. Some of a lane's requests draw on them in addition to the limits of the
+//! Sub-limits: the budgets of narrower rules. A lane's requests may draw on sub-limits in addition to the limits of the
 //! whole lane. All or nothing: a request takes from all its budgets at once, or from none.
 
 mod amounts;
@@ -46,13 +46,14 @@ pub(super) struct Narrow {
     ids: Map<u64, u32>,
     /// Where the next search for idle budgets begins.
     next_look: u32,
-    /// Whether some requests are exempt from the lane's own limits.
+    /// True if some requests are exempt from the lane's own limits.
     pub(super) apart: bool,
     /// Until this instant an earlier process may have drawn on the budgets without a record.
     pub(super) unknown_until: Option<Instant>,
     /// Budgets stored by an earlier process that nothing has drawn on since.
     stored: BTreeMap<u64, StoredBudget>,
-    /// Since when only the lane's own budget counts sent requests, because it has no reserve; `None` while it has one.
+    /// The instant since which only the lane's own budget counts sent requests, because it has no reserve; `None` while
+    /// it has one.
     unreserved_since: Option<Instant>,
     /// Number of waiting requests in each place that something slower blocks.
     held: Map<HeldAt, u32>,
@@ -74,7 +75,7 @@ pub(super) struct NarrowBudget {
     pub(super) waiting: u32,
     /// Amounts taken by requests that were sent.
     used: Sum,
-    /// Until when sent requests count if the rule, which is gone, is configured again.
+    /// The end of the time for which sent requests count if the rule, which is gone, is configured again.
     counted_until: Instant,
     /// The budget's queue; `None` while it is empty.
     backlog: Option<Box<Backlog>>,
@@ -157,7 +158,7 @@ impl Narrow {
         (!in_flight.has_room()).then(|| in_flight.turnover()).flatten()
     }
 
-    /// How long a slot of a budget may stay unused, by its limits and its places in flight.
+    /// The time for which a slot of a budget may stay unused, by its limits and its places in flight.
     pub(super) fn idles(&self, number: u32) -> Duration {
         let narrow = &self.budgets[number];
         narrow.budget.idles().min(narrow.in_flight.idles())
@@ -171,8 +172,8 @@ impl Narrow {
     }
 
     /// Takes `cost` from all budgets for a request that has waited since `since`. Waiting for the lane's own budget,
-    /// which lets one request go every `spacing`, must not cost slots of these budgets. The same holds for a request
-    /// held back for another one's slot.
+    /// which lets one request go every `spacing`, must not cost slots of these budgets. Holding a request back for
+    /// another one's slot must not cost them either.
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
         let rules: SmallVec<[_; Cost::MOST]> =
             cost.reserved().map(|unit| (unit, self.rule_of(&drawn.numbers, unit).cloned())).collect();
@@ -251,7 +252,8 @@ impl Narrow {
         self.budgets[number].backlog.as_deref()
     }
 
-    /// What precedes a request at each of these budgets, as counted by `ahead` from the budget's number and queue.
+    /// Amounts that precede a request at each of these budgets, as counted by `ahead` from the budget's number and
+    /// queue.
     pub(super) fn ahead(&self, drawn: &Drawn, ahead: impl Fn(u32, &Backlog) -> Ahead) -> SmallVec<[Ahead; 1]> {
         let backlogs = drawn.numbers.iter().map(|number| (*number, self.budgets[*number].backlog.as_deref()));
         backlogs.map(|(number, backlog)| backlog.map(|backlog| ahead(number, backlog)).unwrap_or_default()).collect()
@@ -276,8 +278,8 @@ impl Narrow {
         })
     }
 
-    /// The earliest departure of a request of `cost` if only these budgets counted. `before` returns what leaves before
-    /// it; its arguments are the budget's number, the number of requests waiting for it, and the unit.
+    /// The earliest departure of a request of `cost` if only these budgets counted. `before` returns the amount that
+    /// leaves before it, from the budget's number, the number of requests waiting for it, and the unit.
     pub(super) fn project_least(
         &mut self,
         drawn: &Drawn,
@@ -366,12 +368,12 @@ impl Drawn {
         draw.map(|draw| &*draw.rule.name)
     }
 
-    /// Whether answers to such requests report usage.
+    /// Returns whether answers to such requests report usage.
     pub(super) fn settles(&self) -> bool {
         self.draws.iter().any(|draw| !draw.rule.usage.is_empty())
     }
 
-    /// Whether the request is exempt from the lane's own limits.
+    /// Returns whether the request is exempt from the lane's own limits.
     pub(super) fn is_apart(&self) -> bool {
         self.draws.iter().any(|draw| draw.apart)
     }

@@ -32,7 +32,7 @@ pub(super) struct Asking<'a> {
     pub(super) drawn: Option<&'a Drawn>,
 }
 
-/// What precedes a request: at the lane's limits, in units other than requests, and at its sub-limits.
+/// Amounts that precede a request: at the lane's limits, in units other than requests, and at its sub-limits.
 #[derive(Default)]
 pub(super) struct Before {
     all: Ahead,
@@ -91,7 +91,7 @@ impl<T> State<T> {
         Preview { decision, budgets }
     }
 
-    /// What precedes a request that asks now. A request that has been sent before goes to the front.
+    /// Amounts that precede a request that asks now. A request that has been sent before goes to the front.
     fn before(&self, asking: Asking<'_>) -> Before {
         let Asking { ask: AdmitRequest { claim, cost: said, turn, .. }, cost, line, drawn } = asking;
         if *turn == Turn::Resent {

@@ -12,13 +12,13 @@ use crate::{
     policy::{Origin, Policy, Scheme, Trust},
 };
 
-/// A lane as it is stored. Its queue is not stored: waiting requests ended with their connections.
+/// A lane as it is stored. The queue is not stored: waiting requests ended with their connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::lane) struct LaneRecord {
     pub(in crate::lane) budget: BudgetRecord,
     pub(in crate::lane) learned: LearnedRecord,
-    /// Instant up to which the lane may have sent anything: its record could not be read, and no request has asked for
+    /// Until this instant, the lane may have sent anything: its record could not be read, and no request has asked for
     /// the lane since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::lane) lost: Option<Instant>,
@@ -50,7 +50,7 @@ pub struct Past {
 }
 
 impl LaneRecord {
-    /// Whether a lane that begins with this record at `now` would do the same as one that begins empty.
+    /// Returns whether a lane that begins with this record at `now` would do the same as one that begins empty.
     pub(in crate::lane) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
@@ -133,7 +133,7 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// Whether a new lane would behave differently from this one once it has been idle for a while.
+    /// Returns whether a new lane would behave differently from this one once it has been idle for a while.
     pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
         !self.policy.limits.is_empty()
             || !self.policy.calendar.is_empty()
@@ -141,7 +141,7 @@ impl<T> State<T> {
             || self.narrow.is_lasting()
     }
 
-    /// Whether an event has happened that the store does not have yet.
+    /// Returns whether an event has happened that the store does not have yet.
     pub(in crate::lane) fn is_unwritten(&self) -> bool {
         self.unwritten
     }

@@ -2,7 +2,7 @@
 //! but one would be refused again.
 //!
 //! Each refusal promises a return behind the earlier promises that are still valid. A client that asks again before its
-//! return gets the same promise. Its workers cannot be told apart: a request sooner after a refusal than any
+//! return gets the same promise. The workers of a client look alike: a request sooner after a refusal than any
 //! `Retry-After` counts as another worker's.
 
 use std::time::Duration;
@@ -70,7 +70,7 @@ const FARTHEST: Duration = Duration::from_secs(300);
 /// The search for a free turn is accurate to one in this many.
 const PRECISELY: usize = 64;
 const SWEEPS: Duration = Duration::from_secs(1);
-/// How long a place in the queue stays reserved for a client that is due: `Retry-After` is in whole seconds.
+/// The time for which a place in the queue stays reserved for a client that is due: `Retry-After` is in whole seconds.
 const KEPT: Duration = Duration::from_millis(1500);
 const COUNTS: Duration = Duration::from_millis(100);
 
@@ -105,7 +105,7 @@ impl Returns {
         due
     }
 
-    /// Removes the first promise of `client`, a request of which waits or leaves now.
+    /// Removes the first promise of `client`, because one of its requests waits or leaves now.
     pub(super) fn kept(&mut self, to: impl FnOnce() -> ReturnTo, client: ClientId) {
         let Some(promised) = &mut self.0 else { return };
         let to = to();
@@ -151,7 +151,7 @@ impl Returns {
         if kept > 0 && own.any(|promise| promise.due <= now) { 0 } else { kept }
     }
 
-    /// Whether a promise refers to the budget with this number, which must not be reassigned then. O(classes).
+    /// Returns whether a promise refers to the budget with this number, which must not be reassigned then. O(classes).
     pub(super) fn names(&self, budget: u32) -> bool {
         self.0.as_ref().is_some_and(|promised| promised.to.keys().any(|to| to.budgets.contains(&budget)))
     }
@@ -227,9 +227,9 @@ impl OfLine {
         due
     }
 
-    /// One of the first turns that no client was promised. Late clients that do not ask take no turn, as they may never
-    /// come. Promises from long before the next turn, because of a pause, take none either: their clients will get a
-    /// turn behind this one. O(promises × log), and few calls of `at`, which are expensive.
+    /// Finds one of the first turns that no client was promised. Late clients that do not ask take no turn, as they may
+    /// never come. Promises from long before the next turn, because of a pause, take none either: their clients will
+    /// get a turn behind this one. O(promises × log), and few calls of `at`, which are expensive.
     fn a_free_turn(&self, now: Instant, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let next = at(0);
         let takes_one = |due: &Instant| *due > now && *due + GRACE >= next;
@@ -290,13 +290,13 @@ fn insert(own: &mut SmallVec<[Promise; 1]>, promise: Promise) {
 // === impl Promise ===
 
 impl Promise {
-    /// Whether a place is reserved for it, at `now` or before the next count.
+    /// Returns whether a place is reserved for it, at `now` or before the next count.
     fn is_due(&self, now: Instant) -> bool {
         self.due <= now + COUNTS && now < self.due + KEPT
     }
 }
 
-/// Whether a place is reserved for the client of these promises.
+/// Returns whether a place is reserved for the client of these promises.
 fn has_place(own: &[Promise], now: Instant) -> bool {
     own.iter().any(|promise| promise.is_due(now))
 }

@@ -37,7 +37,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether the room is full.
+    /// Returns whether the room is full.
     pub(super) fn is_full(&self, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
         waiting >= most

@@ -34,17 +34,17 @@ pub(super) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Whether the store has to be called and was not yet.
+    /// Returns whether the store has to be called and was not yet.
     pub(super) fn is_calling(&self) -> bool {
         self.pauses.is_calling() || self.portion.is_calling()
     }
 
-    /// Whether the store knows that this lane uses a share of the API's quota.
+    /// Returns whether the store knows that this lane uses a share of the API's quota.
     pub(super) fn holds_portion(&self) -> bool {
         self.portion.is_known()
     }
 
-    /// Whether other members are known.
+    /// Returns whether other members are known.
     pub(super) fn has_others(&self) -> bool {
         self.lease.members() > 1
     }
@@ -92,12 +92,12 @@ impl<T> State<T> {
         ShareReport { pauses, next, ..spoken }
     }
 
-    /// Whether no window is configured for the API: then its reported quota is divided.
+    /// Returns whether no window is configured for the API: then its reported quota is divided.
     fn is_unconfigured(&self) -> bool {
         self.policy.limits.is_empty()
     }
 
-    /// Whether the API reports a quota that the fleet divides.
+    /// Returns whether the API reports a quota that the fleet divides.
     fn is_reported(&self) -> bool {
         self.is_unconfigured() && (self.budget.reported_rate().is_some() || self.learned.is_counted())
     }
@@ -169,7 +169,7 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// Handles a call to which the store did not reply.
+    /// Handles a call without a reply from the store.
     pub(in crate::lane) fn unheard(&mut self, now: Instant, entries: &[Entry]) {
         self.budget.unheard(now, entries);
         if let Some(fleet) = &mut self.fleet {
@@ -255,7 +255,7 @@ impl<T> State<T> {
     }
 }
 
-/// How much of `unit` waits in `queue`; a request that does not declare its amount counts as `unsaid`.
+/// The amount of `unit` that waits in `queue`; a request that does not declare its amount counts as `unsaid`.
 fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: f64) -> u64 {
     let counts = |line: &LineKey| line.scope.includes(Source::Config);
     queue.units(unit, counts).saturating_add((queue.unsaid(unit, counts) as f64 * unsaid).ceil() as u64)

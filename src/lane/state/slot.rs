@@ -19,7 +19,7 @@ pub(in crate::lane) struct Slot {
     pub(super) crowd: u32,
     /// The port that its request goes to.
     pub(in crate::lane) port: u16,
-    /// Whether the lease of the shared limits was valid at that time: the request may be sent under no other lease.
+    /// True if the lease of the shared limits was valid at that time: the request may be sent under no other lease.
     pub(in crate::lane) leased: bool,
     /// The sub-limits that the request draws on, and its charges.
     pub(super) drawn: Option<Box<Drawn>>,

@@ -1,5 +1,5 @@
-//! Requests that wait for something in addition to their turn in the lane. They delay others only as fast as that limit
-//! lets them leave.
+//! Requests that wait for something in addition to their turn in the lane. Such requests delay others only as fast as
+//! that limit admits them.
 
 use smallvec::SmallVec;
 
@@ -33,16 +33,16 @@ struct SlowGroup {
     waiting: f64,
     /// Number of them that may leave before any limit renews: one for each limit, or the saved-up burst.
     at_once: f64,
-    /// Number let go per second.
+    /// Number admitted per second.
     pace: f64,
 }
 
 /// How to count requests that wait for something in addition to their turn, and may leave before or after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// As many as are likely to leave before it.
+    /// The number that is likely to leave before it.
     Likely,
-    /// None, and no future arrivals either: reservations do not let them leave before the request.
+    /// Zero, and no future arrivals either: reservations do not let them leave before the request.
     Least,
 }
 
@@ -102,7 +102,7 @@ impl SlowGroups {
         self.budgets.waiting + self.units.waiting == 0.0
     }
 
-    /// How many requests leave before one that asks now, at a common `rate` per second.
+    /// Number of requests that leave before one that asks now, at a common `rate` per second.
     pub(super) fn beside<T>(
         &self,
         queue: &Queue<LineKey, WaitingRequest<T>>,
@@ -118,7 +118,7 @@ impl SlowGroups {
         leaving(rate, self.pace(), counted, ahead).map_or(u64::MAX, |ahead| ahead.round() as u64)
     }
 
-    /// How many requests leave before one behind the whole queue, at a common `rate` per second.
+    /// Number of requests that leave before one behind the whole queue, at a common `rate` per second.
     pub(super) fn before_the_last<T>(&self, queue: &Queue<LineKey, WaitingRequest<T>>, rate: f64) -> u64 {
         let others = queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
         let let_go = |seconds: f64| self.units.within(seconds) + self.budgets.within(seconds);
@@ -147,7 +147,7 @@ impl SlowGroups {
 }
 
 /// The number of requests that leave before a request. All of them leave at a common `rate` per second, and requests
-/// blocked by something else are let go at `pace`. `ahead` returns the number for a wait of so many seconds, or if no
+/// blocked by something else are admitted at `pace`. `ahead` returns the number for a wait of so many seconds, or if no
 /// blocked request leaves. `None` if `pace` is so high that they are not blocked.
 fn leaving(rate: f64, pace: f64, counted: Counted, ahead: impl Fn(Option<f64>) -> f64) -> Option<f64> {
     if counted == Counted::Least {
@@ -177,7 +177,7 @@ impl SlowGroup {
         Self { waiting: by.requests as f64, at_once: by.budgets as f64, pace: by.pace as f64 / 1e6 }
     }
 
-    /// How many leave within this time.
+    /// Number of requests that leave within this time.
     fn within(&self, seconds: f64) -> f64 {
         (self.at_once + self.pace * seconds).min(self.waiting)
     }

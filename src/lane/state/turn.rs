@@ -22,7 +22,7 @@ pub(super) struct LineKey {
     pub(super) scope: Scope,
     /// The request's kind, if only that kind pauses.
     pub(super) paused: Option<RouteKey>,
-    /// Whether the request takes units other than requests, so that it may have to wait while others do not.
+    /// True if the request takes units other than requests, so that it may have to wait while others do not.
     pub(super) metered: bool,
 }
 
@@ -41,9 +41,9 @@ struct Knowledge<'a> {
     learned: &'a mut Learned,
     narrow: &'a mut Narrow,
     reserving: Reserving<'a>,
-    /// Whether the lane's limit on in-flight requests is reached.
+    /// True if the lane's limit on in-flight requests is reached.
     crowded: bool,
-    /// Whether every request draws on the limits common to all kinds.
+    /// True if every request draws on the limits common to all kinds.
     shares: bool,
 }
 
@@ -64,8 +64,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether an arriving request may leave at once: no request is before it in its class, and none that waits in
-    /// another class could use the slot.
+    /// Returns whether an arriving request may leave at once: no request is before it in its class, and no waiting one
+    /// of another class could use the slot.
     pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
         set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         let first = self.queue.is_empty()
@@ -82,7 +82,7 @@ impl<T> State<T> {
         self.in_flight.has_room() && self.budget.has_room(now)
     }
 
-    /// Whether every request draws on the limits common to all kinds.
+    /// Returns whether every request draws on the limits common to all kinds.
     fn shares(&self) -> bool {
         self.policy.trust != Trust::Api && !self.narrow.apart
     }
@@ -154,7 +154,7 @@ impl<T> State<T> {
             self.moved += before - *moves;
         }
         if *moves == 0 && before > 0 {
-            // One sort of all tickets, not one per answer: an API may report other budgets every time.
+            // A single sort of all tickets instead of one per answer: an API may report other budgets every time.
             self.sorted.version = None;
         }
         match next {

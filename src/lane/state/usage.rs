@@ -1,4 +1,4 @@
-//! Usage that answers report, and the amounts that count for requests whose answers do not report it.
+//! Usage reported by answers, and the amounts that count for requests without such a report.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
     limit::{Cost, Unit},
 };
 
-/// A reported usage is believed up to this many times the smallest window of its unit. Some answers use several times a
-/// minute's tokens.
+/// A reported usage is believed up to this many times the smallest window of its unit. Real answers may use several
+/// times a minute's tokens.
 const WINDOWS: u32 = 4;
 
 impl<T> State<T> {
@@ -63,8 +63,8 @@ impl<T> State<T> {
         }
     }
 
-    /// The amount of `unit` that counts if the answer does not report it: the reservation, but at most the mean of the
-    /// reported amounts if the reservation was a guess.
+    /// The amount of `unit` that counts if the answer does not report it: the reservation. If the reservation was a
+    /// guess, at most the mean of the reported amounts counts.
     fn kept(&self, slot: &Slot, unit: Unit) -> u32 {
         let cost = &slot.charge.cost;
         let reserved = cost.of(unit).map_or(0, |reserved| reserved.get());

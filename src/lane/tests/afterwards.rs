@@ -14,7 +14,7 @@ fn rules(limits: &str, later: Option<(&str, Instant)>) -> Rules {
     Rules::new(vec![policy])
 }
 
-/// One lane, and the lanes in which an operator changes it.
+/// A lane, and the collection in which an operator changes it.
 fn lane(limits: &str) -> (World, Arc<Lanes>) {
     let clock = Clock::start();
     let lanes = Arc::new(Lanes::new(rules(limits, None), Metrics::new(), clock));

@@ -5,7 +5,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::*;
 use crate::{hint::Hint, lane::request::Draw, limit::InFlightLimit};
 
-/// Sends `asks` together to a server with `workers`, each of which takes 100 ms; one request in a thousand is refused.
+/// Sends `asks` together to a server with `workers` that take 100 ms each; one request in a thousand is refused.
 /// Returns the time taken, and the mean number of requests waiting in the server at an arrival.
 async fn serve(world: &World, workers: usize, asks: Vec<AdmitRequest>) -> (Duration, f64) {
     let (server, begun, count) = (Arc::new(Semaphore::new(workers)), world.clock.now(), asks.len());
@@ -37,7 +37,8 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     let watch = watch_for_lost_slots(world.lane.clone());
     let (took, waited) = serve(&world, 16, vec![ask(kind()); 8000]).await;
     watch.abort();
-    // 50 s, of which 0.95 are to be used; the limit settles at 22, of which 6.4 wait (learn::gradient).
+    // The ideal is 50 s, and 0.95 are to be used. The limit settles at 22, and 6.4 of these requests wait
+    // (learn::gradient).
     let limit = world.lane.snapshot().in_flight_limit;
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
     assert!(waited <= 6.4, "{waited} in the server, at {limit:?}");

@@ -106,7 +106,7 @@ async fn clients_share_the_scarcest_unit_and_not_requests() {
         let claim = Claim { client: ClientId::of([10, 0, 0, client].into()), ..Claim::USUAL };
         AdmitRequest { cost: cost(&world, &[("tokens", tokens)]), claim, ..ask(kind()) }
     };
-    // Another client has had the burst: both wait from the first request on.
+    // A third client has had the burst: both wait from the first request on.
     let asks = [of(3, 6000)].into_iter().chain((0..400).map(|_| of(1, 2000))).chain((0..4000).map(|_| of(2, 200)));
     let left = leaving(&world, asks.collect()).await;
     let tokens = |client: u8| {
@@ -117,9 +117,9 @@ async fn clients_share_the_scarcest_unit_and_not_requests() {
     assert!(tokens(1).abs_diff(tokens(2)) <= 2 * 2000, "{} and {}", tokens(1), tokens(2));
 }
 
-/// 20 slots and 2,000 tokens a second, for a client that takes no tokens, one that takes few, and one that takes many.
-/// Each gets the same share of what it needs most (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011). So the
-/// first two get the same number of slots, and the third as many as its tokens need times 50 ms.
+/// A host with 20 slots and 2,000 tokens a second, for three clients: without tokens, with few, and with many. Each
+/// gets the same share of what it needs most (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011). So the first two
+/// get the same number of slots, and the third as many as its tokens need times 50 ms.
 #[tokio::test(start_paused = true)]
 async fn who_takes_few_tokens_gets_its_slots_beside_one_who_takes_many() {
     for many in [500, 1000] {

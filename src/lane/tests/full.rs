@@ -10,7 +10,7 @@ use crate::{
     policy::Added,
 };
 
-/// One slot a second, the first of which is taken, and room for `most` waiting requests.
+/// A lane with one slot a second, whose first slot is taken, and room for `most` waiting requests.
 async fn full(most: usize) -> World {
     let world = World::with("1/s", |policy| policy.max_waiting = most);
     world.send().await;

@@ -105,7 +105,7 @@ async fn a_burst_is_given_out_in_pieces_and_whole() {
     let first = world.permit().await;
     let waiting: Vec<_> = (0..3000).map(|_| world.ask()).collect();
     drop(first);
-    // One request in flight: each dropped permit admits the next one, and none is forgotten.
+    // With one request in flight, each dropped permit admits the next one, and none is forgotten.
     for waiting in waiting {
         match waiting {
             Admission::Wait(waiting) => drop(waiting.await.unwrap()),

@@ -84,7 +84,7 @@ async fn whoever_comes_too_late_under_a_lower_limit_is_told_and_the_others_are_i
     let waiting: Vec<_> = (0..50).map(|_| patient(&world, secs(6))).collect();
     lanes.reload(policy("1/s"));
     let told = told(&world, waiting).await;
-    // One a second, including the first.
+    // The limit admits one a second, including the first.
     let served = told.iter().filter(|(_, said)| said.is_none()).count();
     assert!((5..=6).contains(&served), "{served}: {told:?}");
     for (number, (at, said)) in told.iter().enumerate() {
@@ -296,7 +296,7 @@ async fn whoever_is_in_time_once_more_urgent_ones_have_given_up_is_not_sent_away
         refuse(first, 30);
         let gives_up = tokio::time::timeout(secs(60), told(&world, urgent));
         let told = tokio::join!(gives_up, told(&world, usual)).1;
-        // One of 21 of the 300 slots until the urgent requests give up, and the 600 after that.
+        // Expected: one of 21 of the 300 slots until the urgent requests give up, and the 600 after that.
         let in_time = told.iter().filter(|(at, said)| said.is_none() && *at <= secs(120)).count();
         assert!((610..=616).contains(&in_time), "{in_time} behind {clients}");
     }
@@ -362,7 +362,7 @@ async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() 
     let mut times: Vec<_> = told.into_iter().filter(|(_, said)| said.is_some()).collect();
     assert_eq!(times.len(), 50 - in_time);
     assert!(times.iter().all(|(at, _)| *at <= ms(10)), "{times:?}");
-    // Their tokens are available one second after the other.
+    // The tokens for them become available one second after the other.
     let times: Vec<_> = times.drain(..).map(retry_after).collect();
     let apart = times[times.len() - 1].saturating_sub(times[0]);
     assert!(apart.abs_diff(secs(times.len() as u64 - 1)) <= secs(1), "{times:?}");

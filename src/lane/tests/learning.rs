@@ -126,9 +126,8 @@ impl World {
     }
 }
 
-/// One trial of each of `dialects` and each way to count, for people to read. LIMIT, WINDOWS, WORKERS, REQUESTS,
-/// LATENCY (ms) CHANGES (`MS:LIMIT …`) and BEGUN (`USED:MS ago`) configure the trial; SECONDS also prints the events of
-/// each five seconds.
+/// Prints a trial of each of `dialects` and each way to count. LIMIT, WINDOWS, WORKERS, REQUESTS, LATENCY (ms) CHANGES
+/// (`MS:LIMIT …`) and BEGUN (`USED:MS ago`) configure the trial; SECONDS also prints the events of each five seconds.
 fn print_trials(dialects: &'static str) {
     let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
     let number = |name: &str, otherwise: u64| -> u64 {

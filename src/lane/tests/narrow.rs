@@ -191,7 +191,7 @@ async fn a_rules_own_bounds_on_waiting_hold_and_refusals_name_it() {
             other => panic!("{other:?}"),
         }
     };
-    // One at once, and after 1 s and 2 s.
+    // Slots: one at once, and after 1 s and 2 s.
     assert_eq!(
         refused(&patient, 3),
         "it would wait 3.0s behind 2 others for rule \"patient\", longer than the 2.5s it may"
@@ -381,7 +381,7 @@ async fn flows_share_a_narrower_budget_by_their_weights() {
     }
     let mut left = tasks.join_all().await;
     left.sort_unstable();
-    // One of each three slots goes to weight 1, and two go to weight 2.
+    // Of each three slots, one goes to weight 1, and two go to weight 2.
     let heavy = left[..60].iter().filter(|(_, flow)| *flow == 2).count();
     assert!((39..=41).contains(&heavy), "{heavy} of 60");
 }

@@ -14,11 +14,11 @@ use crate::{
     limit::{Unit, settle},
 };
 
-/// What a request waits for, in addition to its host's limits.
+/// Resources that a request waits for, in addition to its host's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Tokens, of which the flow takes more or less.
+    /// Tokens; the flows take different amounts of them.
     Tokens,
     /// A sub-limit.
     Search,

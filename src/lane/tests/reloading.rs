@@ -153,7 +153,7 @@ async fn what_comes_back_unsent_hides_nothing_that_has_left_since() {
     assert!(!leaves(&lanes.find(&origin(80))), "the last one left 110 ms ago");
 }
 
-/// Limits that change at random while five workers send as much as they can. No window since a change holds more than
+/// Limits that change at random while five workers send as fast as possible. No window since a change holds more than
 /// the current limit, and no window that spans a change more than the larger of both.
 #[tokio::test(start_paused = true)]
 async fn random_reloads_under_load_break_no_window() {
@@ -260,7 +260,7 @@ async fn what_waits_for_a_port_that_gets_a_rule_of_its_own_leaves_within_that() 
     }
     let mut times = tasks.join_all().await;
     times.sort_unstable();
-    // One request has left at the start.
+    // At the start, one request has left.
     assert_eq!(times.split_off(4), [1000, 2000, 3000, 4000, 5000].map(|time| (8443, time)));
     assert!(times.iter().all(|(port, time)| *port == 80 && *time < 10), "{times:?}");
 }

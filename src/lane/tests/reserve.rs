@@ -222,7 +222,8 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Other requests never take more than nine tenths of a window, and all together never more than the whole.
+    /// Requests outside the reserve never take more than nine tenths of a window, and all together never more than the
+    /// whole.
     #[test]
     fn nothing_but_urgent_requests_takes_the_reserve(
         jobs in proptest::collection::vec((0u64..20_000, 0u8..8, 0u64..200), 1..300),

@@ -77,11 +77,11 @@ struct Workers {
     most: usize,
     /// The longest time from an answer to the next request.
     think: Duration,
-    /// Whether half of the refused clients never return.
+    /// True if half of the refused clients never return.
     leave: bool,
     /// Duration of the run.
     seconds: u64,
-    /// Whether the limit and the places belong to a narrower rule, in a lane that has more of both.
+    /// True if the limit and the places belong to a narrower rule, in a lane that has more of both.
     narrow: bool,
 }
 
@@ -167,7 +167,7 @@ async fn urgent_ones_have_all_but_the_share_of_others(narrow: bool) {
     let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
     let (urgent, others) = answers.split_at(6);
     assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
-    // Others have one slot in 21 of 401, and some ten had asked again before the first urgent request.
+    // Less urgent requests have one slot in 21 of 401, and some ten had asked again before the first urgent one.
     let (urgent_ones, other_ones) = (urgent.iter().sum::<usize>(), others.iter().sum::<usize>());
     assert!(urgent_ones >= 400 * 19 / 21 && other_ones >= 400 / 22, "{answers:?}");
     assert!(urgent.iter().max().unwrap() - urgent.iter().min().unwrap() <= 2, "{answers:?}");

@@ -78,9 +78,9 @@ impl Part {
 
 impl Backlog {
     /// The amount that precedes an arriving request without later arrivals, among the requests that take part in
-    /// `contest`. It consists of more urgent requests, and, within its urgency, the amounts that each other client, and
-    /// each other flow of its client, gets before its turn. `ranking` holds the order there; `None` if nothing has been
-    /// shared out there yet. Future arrivals of higher urgency get the fraction `inflow` of the slots.
+    /// `contest`. More urgent requests precede it. Within its urgency, each other client, and each other flow of its
+    /// client, gets some amount before its turn. `ranking` holds the order there; `None` if nothing has been shared out
+    /// there yet. Future arrivals of higher urgency get the fraction `inflow` of the slots.
     pub(in crate::lane::order) fn ahead(
         &self,
         claim: &Claim,

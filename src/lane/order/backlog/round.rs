@@ -8,7 +8,7 @@ use crate::lane::order::{
     fair::{Standing, Turn},
 };
 
-/// Another client of an urgency, or another flow of a client, and the amount that it may receive.
+/// A competing client of an urgency, or a competing flow of a client, and the amount that it may receive.
 pub(super) struct Other<'a> {
     pub(super) waiting: &'a Waiting,
     pub(super) weight: Weight,
@@ -81,8 +81,8 @@ impl<'a> Round<'a> {
         self.received().map(|(_, received)| received).sum()
     }
 
-    /// Accounts for heavier members: their turns end sooner, so they come first as long as they are eligible. Turns
-    /// that become eligible later end later.
+    /// Accounts for heavier members: their turns end sooner, so they come first while they are eligible. Turns that
+    /// become eligible later end later.
     fn heavier_go_first(&mut self, before: f64) {
         let own = self.turn.weight();
         let heavier = self.weights(|weight| weight > own);

@@ -1,5 +1,5 @@
-//! Number of requests that take a slot before another one, when some waiting requests are also blocked by something
-//! else: those take their flows' slots only as fast as that lets them.
+//! Number of requests that take a slot before another one. Some waiting requests are also blocked by other limits:
+//! those take their flows' slots only as fast as these limits admit them.
 
 use super::{
     Backlog, Band, band,
@@ -16,7 +16,7 @@ use crate::{
     limit::Unit,
 };
 
-/// Number of requests that will be let go within some time, of those that wait for something in addition to their turn.
+/// Number of requests admitted within some time, among those that wait for something in addition to their turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Meanwhile {
     /// Number that wait for units.
@@ -28,11 +28,11 @@ pub struct Meanwhile {
 /// The kinds of blocked requests; each kind is counted in the measure of what blocks it.
 const HELD: [Waits; 3] = [Waits::ForUnits, Waits::ForBudget, Waits::ForBoth];
 
-/// One amount for each kind in [`HELD`].
+/// The amounts for the kinds in [`HELD`].
 type Amounts = [f64; HELD.len()];
 
-/// How members share the amounts let go of each kind in [`HELD`]: a member of weight w gets w times this, but at most
-/// its backlog.
+/// Shares of the amounts admitted of each kind in [`HELD`]: a member of weight w gets w times this, but at most its
+/// backlog.
 #[derive(Debug)]
 struct Levels(Amounts);
 
@@ -40,9 +40,9 @@ struct Levels(Amounts);
 const ROUNDS: usize = 3;
 
 impl Backlog {
-    /// Number of requests that leave before one of `claim` that counts as `cost` of them, without later arrivals, if
-    /// `meanwhile` are let go of those that wait for something else. `ranking` holds the order of turns; `None` if
-    /// nothing has been shared out yet.
+    /// Number of requests that leave before one of `claim`, without later arrivals. The request counts as `cost` of
+    /// them. `meanwhile` holds the numbers admitted of those that wait for something else. `ranking` holds the order of
+    /// turns; `None` if nothing has been shared out yet.
     pub(in crate::lane::order) fn slots_ahead(
         &self,
         claim: &Claim,
@@ -75,7 +75,7 @@ impl Backlog {
         self.with_other_bands(claim.urgency, turns.until_guaranteed(cost), before, &of_bands)
     }
 
-    /// The amounts let go, split by urgency: the most urgent gets all but the guaranteed shares of the lower ones.
+    /// The admitted amounts, split by urgency: the most urgent gets all but the guaranteed shares of the lower ones.
     fn of_bands(&self, meanwhile: Meanwhile) -> [Amounts; Urgency::COUNT] {
         let all = HELD.map(|waits| self.waiting.held(waits));
         let [units, narrow, both] = all;
@@ -183,8 +183,8 @@ impl Levels {
         std::array::from_fn(|at| waiting.held(HELD[at]).size.min(weight.get() as f64 * self.0[at]))
     }
 
-    /// Number of a member's requests that may take a slot meanwhile: all that wait only for their turn, and those that
-    /// are let go.
+    /// Number of a member's requests that may take a slot meanwhile: those that wait only for their turn, and the
+    /// admitted ones of the others.
     fn requests(&self, waiting: &Waiting, weight: Weight) -> f64 {
         let let_go = HELD.iter().zip(self.0).map(|(waits, level)| {
             let held = waiting.held(*waits);

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::limit::{Cost, Sum, Unit};
 
-/// What a request waits for in addition to its turn at the common limits.
+/// Resources that a request waits for in addition to its turn at the common limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// Nothing.
@@ -51,7 +51,7 @@ pub(super) struct Held {
 /// A part of a backlog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Portion {
-    /// Its size in the measure of its contest.
+    /// The part's size in the measure of its contest.
     pub(super) size: f64,
     requests: f64,
     others: SmallVec<[UnitPortion; 2]>,
@@ -72,7 +72,7 @@ struct UnitPortion {
 impl Waits {
     pub(super) const EACH: [Self; 4] = [Self::ForAll, Self::ForUnits, Self::ForBudget, Self::ForBoth];
 
-    /// What a request of this cost waits for.
+    /// Returns the resources that a request of this cost waits for.
     pub fn of(cost: &Cost, draws_on_narrow_budgets: bool) -> Self {
         match (draws_on_narrow_budgets, cost.is_metered()) {
             (true, true) => Self::ForBoth,

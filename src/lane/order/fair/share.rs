@@ -11,8 +11,8 @@ pub(in crate::lane::order) enum Share {
     Fair(Box<Fair>),
 }
 
-/// A member without others. What it has received still counts once there are others: what it received while it had
-/// nothing to send, it owes.
+/// A member without others. The amount that it has received still counts once there are others; anything received while
+/// it had nothing to send is a debt.
 #[derive(Debug)]
 pub(in crate::lane::order) struct Lone {
     /// The virtual time while it has nothing to send. Otherwise that is its start.
@@ -35,7 +35,7 @@ impl Share {
         Self::Lone(Lone { rest: 0, largest: 0, id: NONE, active: false, credit })
     }
 
-    /// Whether no member has anything to send.
+    /// Returns whether no member has anything to send.
     pub(in crate::lane::order) fn is_idle(&self) -> bool {
         match self {
             Self::Lone(lone) => !lone.active,
@@ -43,8 +43,8 @@ impl Share {
         }
     }
 
-    /// Creates a member that is owed nothing and owes nothing; [`joined`](Self::joined) sets its number. The others are
-    /// among `members`.
+    /// Creates a member without credit or debt; [`joined`](Self::joined) sets its number. The others are among
+    /// `members`.
     pub(in crate::lane::order) fn newcomer(&mut self, weight: Weight, members: &mut impl Members) -> FairMember {
         if let Self::Lone(lone) = self
             && lone.id != NONE
@@ -150,7 +150,7 @@ impl Share {
 // === impl Fair ===
 
 impl Fair {
-    /// The level of which `lone` has been the only member.
+    /// The level whose only member `lone` has been.
     fn of_one(lone: &Lone, member: &mut FairMember) -> Self {
         let mut fair = Self { starts: lone.rest, largest: lone.largest, last: 1, ..Self::new(lone.credit) };
         if lone.active {

@@ -15,9 +15,9 @@ pub(in crate::lane::order) struct Level {
 /// A member's standing in its level.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane::order) struct Standing {
-    /// How much its start is after the virtual time: cost divided by weight.
+    /// Distance of its start after the virtual time: cost divided by weight.
     start: f64,
-    /// Its number among the members that send something; larger than all others if it does not wait yet.
+    /// The member's number among those that send something; larger than all others if it does not wait yet.
     number: u32,
 }
 
@@ -42,7 +42,7 @@ impl Level {
     }
 
     /// The standing of a member that sends something. A member that waits elsewhere gets the best standing it will have
-    /// once it is here. With `comes`, the member does not wait yet and is owed nothing.
+    /// once it is here. With `comes`, the member does not wait yet and has no credit.
     pub(in crate::lane::order) fn standing(&self, member: &FairMember, comes: bool) -> Standing {
         if member.is_over(self.virtual_time) {
             return Standing::UNKNOWN;
@@ -72,7 +72,7 @@ impl Level {
 // === impl Standing ===
 
 impl Standing {
-    /// An unknown member: it comes behind all present ones, and is owed nothing.
+    /// An unknown member: it comes behind all present ones, and has no credit.
     pub(in crate::lane::order) const UNKNOWN: Self = Self { start: 0.0, number: u32::MAX };
 }
 

@@ -27,8 +27,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         strand.missed |= strand.from != NONE && strand.from != spot && !kept;
     }
 
-    /// Reserves a slot for a flow queue that misses its turns and has become ready: at the wait point it came from,
-    /// until it leaves, even if others precede it.
+    /// Reserves a slot for a flow queue that misses its turns and has become ready. The reservation at the wait point
+    /// it came from lasts until it leaves, even if others precede it.
     pub(super) fn keep_in_front(&mut self, id: u32, now: Instant, gate: &mut impl TicketRules<K, T>) {
         let Strand { from, line, first, .. } = self.strands[id];
         if !self.strands[id].missed || self.is_kept_from(id, from) {
@@ -88,8 +88,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         keeps
     }
 
-    /// The block of a flow queue that could leave at `now`, if its class or one of its budgets is reserved for another
-    /// one and has no slot left over.
+    /// The block of a flow queue that could leave at `now`. Its class, or one of its budgets, is reserved for another
+    /// flow queue and has no slot left over.
     pub(super) fn held_for_another(
         &mut self,
         id: u32,
@@ -125,7 +125,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         kept
     }
 
-    /// Whether this wait point is reserved for another flow queue.
+    /// Returns whether this wait point is reserved for another flow queue.
     fn is_kept_from(&self, id: u32, spot: u32) -> bool {
         self.spots.get(spot).and_then(|spot| spot.kept.as_ref()).is_some_and(|kept| kept.strand != id)
     }

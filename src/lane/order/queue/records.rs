@@ -32,11 +32,11 @@ pub(super) struct Strand {
     pub(super) finger: u32,
     /// The wait point where it is blocked; [`NONE`] while it is ready.
     pub(super) spot: u32,
-    /// Its rank among those in the same place.
+    /// The rank among flow queues in the same place.
     pub(super) ranked: RankedAt,
     /// The wait point it last left to become ready, since one of its tickets was served; `NONE` if there is none.
     pub(super) from: u32,
-    /// Whether its turn came at one wait point while another was closed, since one of its tickets was served.
+    /// True if its turn came at one wait point while another was closed, since one of its tickets was served.
     pub(super) missed: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Spot {
     pub(super) state: SpotState,
     /// The cost of the ticket for which it is closed: a ticket that costs as much or more cannot leave earlier.
     pub(super) cost: Option<Cost>,
-    /// Whether it is in the list of open wait points.
+    /// True if it is in the list of open wait points.
     pub(super) listed: bool,
     /// Ranks the flow queues blocked here; `None` if none ever was.
     pub(super) ranking: Option<Box<Ranking>>,
@@ -77,10 +77,10 @@ pub(super) struct Kept {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpotState {
-    /// Its flow queues are ready, or become ready in turn.
+    /// Open: flow queues are ready, or become ready in turn.
     Open,
     /// The next check is at this instant.
     Closed(Instant),
-    /// Nothing is blocked there any more. The wait point is removed once it is not listed.
+    /// Unused: no flow queue is blocked there. The wait point is removed once it is not listed.
     Gone,
 }

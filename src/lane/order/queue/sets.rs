@@ -84,7 +84,7 @@ impl Sets {
         unused
     }
 
-    /// Whether no ticket draws on any budget.
+    /// Returns whether no ticket draws on any budget.
     pub(super) fn is_empty(&self) -> bool {
         self.sets.len() == 0
     }

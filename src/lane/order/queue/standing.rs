@@ -61,7 +61,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         for _ in 0..LOOKS {
             let strand = self.spots[spot].ranking().next().expect("something is parked there");
             let here = match self.find_out(strand, now, moves, gate) {
-                // It was the last one there, and the class is gone; or nothing is blocked there any more.
+                // The flow queue was the last one there, and the class is gone; or nothing is blocked there any more.
                 HeadFinding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
                 HeadFinding::Moved => continue,
                 HeadFinding::Held(_, Hold::Open | Hold::Shared(_)) => {
@@ -152,7 +152,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.misses_its_turn(strand, spot);
         let cost = self.move_into_spot(strand, spot);
         let (at, cost) = match self.spots[spot].state {
-            // Another one blocked there may leave earlier.
+            // A flow queue that is already blocked there may leave earlier.
             SpotState::Closed(before) => (before.min(at), self.spots[spot].cost.map(|least| least.least(&cost))),
             SpotState::Open if self.spots[spot].parked > 1 => (Instant::START, Some(cost)),
             SpotState::Open | SpotState::Gone => (at, Some(cost)),
@@ -160,8 +160,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.close(spot, at, cost);
     }
 
-    /// Returns a served flow queue from the ready list to its wait point, if others are blocked there. They may be owed
-    /// more there, although it has had fewer slots: the order there decides, as for a new arrival.
+    /// Returns a served flow queue from the ready list to its wait point, if others are blocked there. The others may
+    /// have received less there, although it has had fewer slots: the order there decides, as for a new arrival.
     pub(super) fn send_back(&mut self, id: u32) {
         if self.strands[id].spot != NONE {
             return;

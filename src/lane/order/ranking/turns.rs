@@ -30,13 +30,13 @@ impl<'a> Turns<'a> {
         Self { ranking, claim, client, clients, flows: flows.unwrap_or_default() }
     }
 
-    /// Its turn among the clients of its urgency, for a request of `cost` behind `before` of its client's backlog.
+    /// The turn among the clients of its urgency, for a request of `cost` behind `before` of its client's backlog.
     pub(in crate::lane::order) fn among_clients(&self, before: f64, cost: f64) -> Turn {
         let standing = self.standing_of_client(self.claim.client, before == 0.0);
         self.clients.turn(standing, self.claim.client_weight, before, cost)
     }
 
-    /// Its turn among the flows of its client, for a request of `cost` behind `before` of its flow's backlog.
+    /// The turn among the flows of its client, for a request of `cost` behind `before` of its flow's backlog.
     pub(in crate::lane::order) fn among_flows(&self, before: f64, cost: f64) -> Turn {
         let standing = self.standing_of_flow(self.claim.flow, before == 0.0);
         self.flows.turn(standing, self.claim.flow_weight, before, cost)

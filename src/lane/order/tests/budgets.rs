@@ -1,5 +1,4 @@
-//! Sub-limits, some of which are needed together: all or nothing, and no ticket waits for a budget that it does not
-//! need.
+//! Sub-limits that some tickets need together: all or nothing, and no ticket waits for a budget that it does not need.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -143,7 +142,7 @@ fn whoever_does_not_draw_on_a_closed_budget_goes_first() {
 
 #[test]
 fn a_budget_is_shared_by_who_waits_for_it_whatever_else_they_draw_on() {
-    // One client asks for many tenants, another one for a single tenant.
+    // The first client asks for many tenants, the second for a single tenant.
     let mut world = World::new(S / 1000, (100..200).map(|tenant| (tenant, S / 20)).chain([(7, S / 10)]));
     for number in 0..500 {
         world.add(claim(1, 0), &[7, 100 + number % 99]);
@@ -194,7 +193,7 @@ fn nothing_is_kept_of_budgets_that_nobody_waits_for() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// One flow needs several budgets together, and others use up each of them. The flow gets at least a third of its
+    /// A flow needs several budgets together, and others use up each of them. The flow gets at least a third of its
     /// share of the slowest one, and little is lost for that. With two budgets that is a twentieth; with three or four
     /// equally slow ones it is at most two thirds.
     #[test]
@@ -265,7 +264,7 @@ proptest! {
                     }
                     for (_, _, _, budgets, ..) in &waiting {
                         let next = budgets.iter().map(|budget| world.limits.next_of(*budget)).max().unwrap_or(0);
-                        // One slot, for each further budget of up to six that the reserving ticket needs.
+                        // A slot is reserved for each further budget of up to six that the reserving ticket needs.
                         let kept = budgets.iter().map(|budget| 5 * world.limits.budgets[budget].0).max().unwrap_or(0);
                         prop_assert!(next.max(world.limits.shared.1) + kept > world.now, "one could leave");
                     }

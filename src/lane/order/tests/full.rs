@@ -75,8 +75,8 @@ proptest! {
                     let (own_client, own_flow) = (client_size(&claim, Some(cost.into())), flow_size(&claim, Some(cost.into())));
                     let Some(gone) = gone else {
                         // No less urgent request may be evicted. No client has a larger backlog than the request's own,
-                        // counting the request. Its own client has no flow with a larger backlog, or others have equal
-                        // backlogs.
+                        // counting the request. The request's client has no flow with a larger backlog, or others have
+                        // equal backlogs.
                         prop_assert!(least.is_none_or(|least| least == claim.urgency), "{claim:?} is refused for nothing");
                         prop_assert!(largest.is_none_or(|largest| largest <= own_client), "{claim:?} is refused for nothing");
                         let others = may.iter().any(|one| {

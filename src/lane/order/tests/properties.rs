@@ -123,9 +123,8 @@ proptest! {
         }
     }
 
-    /// A member that stays keeps its share beside others that come for one request each; the number waiting is
-    /// constant. Fluid sharing would serve those others for longer than they wait here: at most e times as many at
-    /// once.
+    /// A member that stays keeps its share while others come for one request each; the number waiting is constant.
+    /// Fluid sharing would serve those others for longer than they wait here: at most e times as many at once.
     #[test]
     fn one_that_stays_has_its_share_beside_others_that_come_once(others in 1u32..200, by_flow: bool) {
         let of = |number: u32| match by_flow {
@@ -150,8 +149,8 @@ proptest! {
         prop_assert!(got >= 6, "{got} of 20 / e");
     }
 
-    /// Any operations in any order: no ticket is lost, the order within a flow and class is kept, no ticket that may
-    /// leave waits, and the reported backlog is true.
+    /// Any operations in any order: no ticket is lost, and the order within a flow and class is kept. No ticket that
+    /// may leave waits, and the reported backlog is true.
     #[test]
     fn anything_goes(
         seed: u8,

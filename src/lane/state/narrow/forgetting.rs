@@ -81,7 +81,7 @@ impl Narrow {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
-    /// Whether no request waits for it or is in flight.
+    /// Returns whether no request waits for it or is in flight.
     fn is_unused(&self) -> bool {
         self.in_flight.count() == 0 && self.waiting == 0
     }

@@ -1,5 +1,5 @@
-//! Requests that wait for several budgets. They leave no faster than the slowest of these lets them. They delay others
-//! at the faster budgets, and in the lane, only at that pace.
+//! Requests that wait for several budgets. Such requests leave no faster than the slowest budget admits them. At the
+//! faster budgets, and in the lane, they delay others only at that pace.
 
 use smallvec::SmallVec;
 
@@ -102,7 +102,8 @@ impl Narrow {
         self.held_up
     }
 
-    /// For each of these budgets: the requests per second it lets go, and the requests in its queue that others block.
+    /// For each of these budgets: the requests per second that it admits, and the requests in its queue that others
+    /// block.
     pub(in crate::lane::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
         drawn.numbers.iter().map(|number| {
             let narrow = &self.budgets[*number];
@@ -150,12 +151,12 @@ impl Narrow {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
-    /// Requests per second that it lets go, in millionths.
+    /// Requests per second that it admits, in millionths.
     pub(super) fn pace(&self) -> u64 {
         self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
     }
 
-    /// Whether it may block for longer than its rate tells.
+    /// Returns whether it may block for longer than its rate tells.
     fn holds_beside_its_rate(&self) -> bool {
         self.rule.in_flight.is_some() || !self.rule.calendar.is_empty() || self.rule.units().next().is_some()
     }
@@ -164,7 +165,7 @@ impl NarrowBudget {
 // === impl Holders ===
 
 impl Holders {
-    /// What a request waits for at this budget, in addition to its turn.
+    /// The resources that a request waits for at this budget, in addition to its turn.
     fn waits_at(&self, number: u32) -> Waits {
         if self.0.iter().any(|held| held.at == number) { Waits::ForBudget } else { Waits::ForAll }
     }

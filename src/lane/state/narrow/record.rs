@@ -29,7 +29,8 @@ const LASTING: Duration = Duration::from_secs(60);
 /// Number of budgets stored per lane, the most recently used: each adds some 500 bytes to each write.
 const MOST_STORED: usize = 1024;
 
-/// Whether budgets of a rule are stored. The budget besides a reserve is rebuilt from the lane's own budget instead.
+/// Returns whether budgets of a rule are stored. The budget besides a reserve is rebuilt from the lane's own budget
+/// instead.
 fn lasts(rule: &Policy) -> bool {
     !rule.is_besides_reserve()
         && (!rule.calendar.is_empty() || rule.limits.iter().any(|limit| limit.rate.per > LASTING))
@@ -38,7 +39,7 @@ fn lasts(rule: &Policy) -> bool {
 // === impl NarrowRecord ===
 
 impl NarrowRecord {
-    /// Whether a budget restored from this record at `restored_at` counts nothing `now`.
+    /// Returns whether a budget restored from this record at `restored_at` counts nothing `now`.
     pub(in crate::lane::state) fn is_over(&self, restored_at: Instant, now: Instant, epoch: Duration) -> bool {
         Budget::restored(&self.budget, MarginSpec::Auto, None, restored_at, epoch).is_idle(now)
     }
@@ -56,7 +57,7 @@ impl StoredBudget {
 // === impl Narrow ===
 
 impl Narrow {
-    /// Whether any of these budgets is worth storing.
+    /// Returns whether any of these budgets is worth storing.
     pub(in crate::lane::state) fn is_lasting(&self) -> bool {
         !self.stored.is_empty() || self.budgets.iter().any(|(_, narrow)| lasts(&narrow.rule))
     }

@@ -1,4 +1,4 @@
-//! The current rules for some of a lane's requests. Other rules may have held when a request came: the request keeps
+//! The current rules for some of a lane's requests. When a request came, other rules may have held: the request keeps
 //! what they say of it, and its budgets take the current limits.
 
 use std::{sync::Arc, time::Duration};
@@ -28,7 +28,7 @@ pub(in crate::lane::state) struct LeftBudget {
     budget: Budget,
 }
 
-/// The placeholder of a rule that is gone: it limits nothing, and is recognised when the rule comes back.
+/// The placeholder of a rule that is gone: it limits nothing, and is recognised when the rule returns.
 fn gone(was: &Policy) -> Arc<Policy> {
     Policy { added: was.added.clone(), ..Policy::new(&was.name, Vec::new()) }.into()
 }
@@ -36,8 +36,7 @@ fn gone(was: &Policy) -> Arc<Policy> {
 // === impl NarrowerRules ===
 
 impl NarrowerRules {
-    /// Selects the narrower rules from `rules`, some of which had other names, and the rule besides the reserve of
-    /// `policy`.
+    /// Combines the narrower rules of `rules`, the names that changed, and the rule besides the reserve of `policy`.
     pub(in crate::lane) fn new(rules: Arc<Rules>, renamed: RenamedRules, policy: &Policy) -> Self {
         Self { rules, renamed, rest: policy.besides_reserve() }
     }
@@ -62,7 +61,7 @@ impl NarrowerRules {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
-    /// Until when the sent requests count.
+    /// The end of the time for which its sent requests count.
     fn counts_until(&mut self, now: Instant) -> Instant {
         let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
         let periods = self.budget.calendar(now).into_iter().map(|usage| usage.renewed_in);
@@ -73,7 +72,7 @@ impl NarrowBudget {
 // === impl Narrow ===
 
 impl Narrow {
-    /// Whether a rule of this name holds since the last reload, or is the rule besides a reserve.
+    /// Returns whether a rule of this name holds since the last reload, or is the rule besides a reserve.
     pub(in crate::lane::state) fn has_rule(&self, name: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| {
             let narrower = rules.rules.iter().filter(|rule| rule.added.is_some());

@@ -56,7 +56,7 @@ fn a_pause_puts_off_those_that_are_late_in_their_order() {
     let mut returns = Returns::default();
     let (base, opens) = (Instant::START + SECOND * 10, Instant::START + SECOND * 40);
     (0..50).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND / 10));
-    // Nothing leaves until 40 s. Each client asks when its `Retry-After` ends.
+    // The pause lasts until 40 s. Each client asks when its `Retry-After` ends.
     for of in 0..50 {
         let now = base + SECOND / 10 * u32::from(of);
         let turn = now + told(&mut returns, now, of, opens, SECOND / 10);

@@ -60,7 +60,7 @@ async fn what_lasts_longer_than_short_answers_leaves_less_room() {
     }
 }
 
-/// Of 700, one request takes 250. One more does not fit beside the 490 of a hanging request, until that has lasted
+/// Of 700, one request takes 250. A second one does not fit beside the 490 of a hanging request, until that has lasted
 /// three times as long as the longest answer.
 #[tokio::test(start_paused = true)]
 async fn what_hangs_is_in_the_way_of_none_any_more() {
@@ -74,8 +74,8 @@ async fn what_hangs_is_in_the_way_of_none_any_more() {
     assert!((ms(30_000)..=ms(30_500)).contains(&after), "{after:?}");
 }
 
-/// Answers of 10 and of 90 have used 800 of 4,000, and 40 lasting requests reserve 50 each. They will take 1,600 more,
-/// but at most a quarter of 4,000 is kept free for that: of the remaining 1,200, others get 200.
+/// Answers of 10 and of 90 have used 800 of 4,000, and 40 lasting requests reserve 50 each. The lasting requests will
+/// take 1,600 more, but at most a quarter of 4,000 is kept free for that: of the remaining 1,200, others get 200.
 #[tokio::test(start_paused = true)]
 async fn many_that_last_leave_three_quarters_of_a_window_to_others() {
     let world = told("6000/min burst 6000, 4000 out-tokens/h burst 4000");

@@ -19,8 +19,8 @@ fn output(dice: &mut fastrand::Rng, usual: f64) -> u32 {
     ((0.7 * normal).exp() * usual).clamp(100.0, 3000.0) as u32
 }
 
-/// `WORKERS` send one request after the other for `minutes`. A third of the answers are streams, of which a quarter are
-/// left early.
+/// `WORKERS` send one request after the other for `minutes`. A third of the answers are streams; clients leave a
+/// quarter of these early.
 async fn works(world: &World, api: Api, minutes: u32, seed: u64) -> Vec<(Instant, u32)> {
     let unit = Unit::named("out-tokens").unwrap();
     let counted = Arc::new(Mutex::new(Vec::new()));
@@ -94,7 +94,7 @@ async fn counts(token: u64, output: f64, seeds: std::ops::Range<u64>) -> f64 {
     shares.iter().sum::<f64>() / shares.len() as f64
 }
 
-/// Nothing is known when the first requests leave: a guess has to suffice.
+/// When the first requests leave, a guess has to suffice.
 #[tokio::test(start_paused = true)]
 async fn outputs_of_any_size_are_kept_within_one_of_them_and_use_their_limit() {
     for output in [250.0, 500.0, 800.0] {

@@ -38,6 +38,6 @@ async fn what_waits_for_another_budget_does_not_put_off_who_is_late() {
     let Some(Refusal::TooLong { retry_after, .. }) = told(&world, vec![hasty]).await.remove(0).1 else {
         panic!("it is late")
     };
-    // One of the others leaves at once after the pause.
+    // After the pause, one of the others leaves at once.
     assert!(retry_after >= secs(55) && retry_after <= secs(56), "{retry_after:?}");
 }

@@ -268,7 +268,7 @@ fn resets_in_milliseconds_are_found_out_by_the_time_that_passes() {
     promises(trial("tiendanube", CountingWindow::Fixed), 0.95, 0, 0);
 }
 
-/// Another client spends half of the quota. Each free slot is tried for, and the other may get it first.
+/// Half of the quota goes to another client. Each free slot is tried for, and the other may get it first.
 #[test]
 fn somebody_else_may_spend_the_same_quota() {
     for dialect in ["ietf", "github", "anthropic", "discord", "openai"] {
@@ -284,9 +284,9 @@ fn somebody_else_may_spend_the_same_quota() {
     }
 }
 
-/// The provider documents an hour. Another client has used five, so that the report fits both an hour that is nearly
-/// over and ten seconds: the reset shows which. 94, 100, 100 and 6 leave in the windows of ten seconds. Each window
-/// loses up to two seconds, as whole seconds are rounded and not used to their end.
+/// The provider documents an hour. Because another client has used five, the report fits both an hour that is nearly
+/// over and ten seconds: the reset shows which. The numbers 94, 100, 100 and 6 leave in the windows of ten seconds.
+/// Each window loses up to two seconds, as whole seconds are rounded and not used to their end.
 #[test]
 fn a_documented_window_is_found_to_be_shorter_at_its_first_reset() {
     for ago in [ms(500), s(4), s(9)] {
@@ -297,8 +297,8 @@ fn a_documented_window_is_found_to_be_shorter_at_its_first_reset() {
     }
 }
 
-/// Other clients began the hour. Requests sent in it are restored at its end, which the API announces: 90 and 90 leave
-/// within the ten minutes that were left.
+/// In an hour begun by other clients, requests are restored at its end, which the API announces: 90 and 90 leave within
+/// the ten minutes that were left.
 #[test]
 fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
     let begun = Some((5, s(3000)));
@@ -307,7 +307,7 @@ fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
     assert!((s(3600)..s(3610)).contains(&outcome.took), "{:?}", outcome.took);
 }
 
-/// One request leaves each ten seconds without delay, 60 in the ten minutes that were left of the hour. In the next
+/// Without delay, one request leaves each ten seconds, 60 in the ten minutes that were left of the hour. In the next
 /// hour 90 leave as they come. The earlier ones do not count there, even if answers overtake the first of the next
 /// hour. Requests in flight at that moment may count twice.
 #[test]

@@ -213,7 +213,7 @@ async fn the_end_of_a_told_pause_ends_no_other() {
 
 /// The documented window is an hour
 /// (<https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>). The lane started in the middle
-/// of a window and sent half of it, so that no request leaves for long: none of its own answers can correct it.
+/// of a window and sent half of it. No request leaves for long, so none of its own answers can correct it.
 #[tokio::test(start_paused = true)]
 async fn a_window_that_another_has_seen_ends_one_that_was_only_documented() {
     let one = SharedWorld::new();

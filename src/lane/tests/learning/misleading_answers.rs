@@ -30,7 +30,7 @@ fn learned(world: &World) -> Vec<String> {
     limits.filter(|usage| usage.source != Source::Config).map(|usage| usage.spec.rate.to_string()).collect()
 }
 
-/// How long `count` requests take to leave, if all are asked for at once and the answers report nothing.
+/// Departures of `count` requests, if all are asked for at once and the answers report nothing.
 async fn leave(world: &World, count: usize) -> Vec<Duration> {
     let since = world.elapsed();
     let mut times = Vec::new();
@@ -50,7 +50,7 @@ async fn a_refusal_with_room_left_pauses_its_kind_and_not_the_lane() {
     assert_eq!(world.pause(kind()), Some(s(1)), "requests of this kind pause");
     assert!(matches!(world.ask_for(RouteKey::new("GET", "/b")), Admission::Send(_)));
     assert_eq!(world.lane.snapshot().gate, None);
-    // One request tries after that, and a served answer ends the pause.
+    // After that one request tries, and a served answer ends the pause.
     tokio::time::sleep(s(1)).await;
     let Admission::Send(mut tries) = world.ask() else { panic!("its pause is over") };
     assert_eq!(world.pause(kind()), Some(s(2)), "the others wait for what the first one finds");
@@ -85,7 +85,7 @@ async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
 
 #[tokio::test(start_paused = true)]
 async fn a_small_budget_of_one_kind_does_not_hold_a_large_one_up() {
-    // Whether the budget is announced first or last, and how much is left of it.
+    // The order of the announcements, and the rest of the budget.
     for (first, left) in [(true, "19"), (false, "19"), (false, "0")] {
         let world = World::unlimited(|policy| policy.spend = Spend::Greedy);
         let (users, export) = (RouteKey::new("GET", "/users"), RouteKey::new("POST", "/export"));
@@ -164,11 +164,11 @@ async fn everybodys_numbers_do_not_stop_us_for_long() {
         tokio::time::sleep(ms(1)).await;
         world.answer(permit, said);
     }
-    // None was left, but ten were served.
+    // The answer reports no rest, but ten were served.
     assert!(world.call(said).await < s(1));
 }
 
-/// Other clients are as quick: a restored unit is used at once, and the client with the last one reads that none is
+/// Competing clients are as quick: a restored unit is used at once, and the client with the last one reads that none is
 /// left. Refusals in between show that the limit is enforced.
 #[tokio::test(start_paused = true)]
 async fn what_refuses_when_nothing_is_left_counts_although_the_last_ones_are_served() {
@@ -292,7 +292,7 @@ async fn too_many_at_once_lowers_how_many_and_not_how_fast() {
     world.answer(permits.pop().unwrap(), said);
     assert_eq!(learned(&world), [""; 0]);
     assert_eq!(world.lane.snapshot().gate, None);
-    // One fewer than the number in flight.
+    // The limit is one fewer than the number in flight.
     assert!(matches!(world.ask(), Admission::Wait(_)), "nineteen are under way, and twenty were too many");
     permits.truncate(7);
     assert!(matches!(world.ask(), Admission::Send(_)));

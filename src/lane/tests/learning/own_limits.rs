@@ -16,7 +16,7 @@ use crate::{
     learn::{AnswerReport, RouteKey},
 };
 
-/// One of GitHub's resources: a window that begins with its first request, and a quota of points for it.
+/// A GitHub resource: a window that begins with its first request, and a quota of points for it.
 struct Resource {
     name: &'static str,
     kinds: &'static [(&'static str, &'static str)],

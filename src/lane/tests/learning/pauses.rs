@@ -67,7 +67,7 @@ async fn pauses(limits: &str, spacing: Option<Duration>) {
             let least = after.windows(2).map(|pair| *pair[1] - *pair[0]).min().unwrap();
             assert!(least >= spacing / 2, "{limits}: a gap of {least:?}");
         }
-        // One request, and then twice as many after each answer.
+        // First one request leaves, and then twice as many after each answer.
         None => assert!((0..5).all(|turn| *after[(2 << turn) - 1] >= *after[0] + LATENCY * (turn + 1)), "{limits}"),
     }
     let gaps = untouched.left.windows(2).map(|pair| pair[1] - pair[0]);

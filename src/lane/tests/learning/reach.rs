@@ -94,7 +94,7 @@ async fn each_kind_that_is_refused_pauses_however_many_they_are() {
     tokio::time::sleep(LATENCY).await;
     permits.into_iter().for_each(|permit| world.answer(permit, ROOM));
     let at_once = kinds.iter().filter(|kind| world.pause(**kind).is_none()).count();
-    // One worker of the last kind, whose refused requests are resent as long as it has patience.
+    // A worker of the last kind, whose refused requests are resent while it has patience.
     let (since, mut sent) = (world.elapsed(), 0);
     while world.elapsed() < since + s(1) {
         let Ok(mut permit) = tokio::time::timeout(s(1), world.permit_for(kinds[299])).await else { break };

@@ -130,8 +130,7 @@ fn two_limits_of_a_clock_that_only_refuse_are_used_in_either_order() {
     }
 }
 
-/// Go's x/time/rate with a burst of three refuses early at any rate above its own. Those refusals are not random
-/// either.
+/// Go's x/time/rate with a burst of three refuses early at any rate above its own. Such refusals are not random either.
 #[test]
 fn a_shallow_bucket_is_not_taken_for_chance() {
     let world = recorded_limiters::all().into_iter().find(|world| world.name == "go bucket 10/s b3").unwrap();
@@ -141,8 +140,7 @@ fn a_shallow_bucket_is_not_taken_for_chance() {
     }
 }
 
-/// Limiters that announce themselves, of which three andantes with a common store use as much as one does, each a
-/// third.
+/// Limiters that announce themselves: three andantes with a common store use as much of them as one does, each a third.
 const SHARED_WELL: [&str; 7] = [
     "hdr fixed 100/10s",
     "hdr aligned 100/10s",
@@ -228,7 +226,7 @@ fn a_window_of_a_few_is_used_up_in_parts() {
     }
 }
 
-/// One of two members always has something to send, the other a request now and then. That request leaves within two
+/// The busy member always has something to send, the quiet one a request now and then. Such a request leaves within two
 /// slots of the whole limit, plus the time to tell the others. Each member uses what the other leaves unused.
 #[test]
 fn a_quiet_member_beside_a_busy_one_is_served() {
@@ -283,7 +281,7 @@ fn each_goes_on_with_its_part_while_the_store_is_away() {
 }
 
 /// The store is away for 5 s, which is less than the lease, or for 25 s, and returns with its memory. Then each member
-/// starts over, half a second later at the latest. What it had held is free again a window, half a second and the way
+/// starts over, half a second later at the latest. Its former share is free again a window, half a second and the way
 /// to the API later. The run is from 40.7 s to 100.7 s.
 #[test]
 fn a_configured_limit_is_used_at_full_pace_soon_after_the_store_is_back() {

@@ -1,5 +1,5 @@
-//! The world of a trial: an API that counts and announces limits, a lane that learns them, and workers that ask one
-//! after the other.
+//! The world of a trial: an API that announces its limits, a lane that learns them, and workers that ask one after the
+//! other.
 
 use std::{
     sync::Arc,
@@ -45,7 +45,7 @@ pub(super) struct Trial {
     /// The round-trip time, and the API's working time for an accepted request.
     pub(super) latency: Duration,
     pub(super) work: Duration,
-    /// Other limits from these instants on.
+    /// Changed limits, and the instants from which they hold.
     pub(super) changes: Vec<(Duration, &'static str)>,
     /// Interval between the requests of another client that spends the same quota.
     pub(super) others: Option<Duration>,
@@ -65,7 +65,7 @@ pub(super) struct Outcome {
     pub(super) took: Duration,
 }
 
-/// One of the senders.
+/// A sender.
 struct Sender {
     number: usize,
     kind: RouteKey,
@@ -235,7 +235,7 @@ impl Trial {
     }
 }
 
-/// One attempt; returns whether it was served.
+/// Makes one attempt. Returns whether it was served.
 async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Setup, sender: &Sender, turn: Turn) -> Result<bool, ()> {
     let Setup { clock, wall, latency, work } = way;
     let mut permit = match lane.admit(AdmitRequest { turn, ..ask(sender.kind) }) {

@@ -1,4 +1,4 @@
-//! Requests that need several sub-limits, each of which others use up.
+//! Requests that need several sub-limits, while others use up each of these.
 
 use super::*;
 use crate::{
@@ -163,8 +163,8 @@ async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
     }
 }
 
-/// No starvation either where a client asks for the next slot only after an answer, so that its last turn is forgotten
-/// and none is more urgent; nor if the client has much other traffic.
+/// No starvation either where a client asks for the next slot only after an answer, so that its last turn is forgotten.
+/// All requests are equally urgent, and the client may have much other traffic.
 #[tokio::test(start_paused = true)]
 async fn who_needs_several_budgets_again_and_again_is_served_as_often_as_that() {
     // The budgets, the number of other workers on each, whether all are of one flow, and the fair rate per second at

@@ -110,8 +110,8 @@ async fn one_that_comes_in_the_middle_of_a_round_is_told_who_goes_first() {
     }
 }
 
-/// More urgent workers send the next request as soon as they have an answer, so that others get only their guaranteed
-/// slots: one in 21 for each lower urgency.
+/// More urgent workers send the next request as soon as they have an answer. So others get only their guaranteed slots:
+/// one in 21 for each lower urgency.
 #[tokio::test(start_paused = true)]
 async fn what_is_less_urgent_is_told_that_more_of_others_comes() {
     for urgency in [4, 5] {

@@ -1,4 +1,4 @@
-//! Predictions for requests that draw on several sub-limits, some of which others draw on.
+//! Predictions for requests that draw on several sub-limits while others draw on some of these.
 
 use super::*;
 

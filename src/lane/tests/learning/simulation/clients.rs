@@ -1,4 +1,4 @@
-//! Clients of the simulated API: a lane of andante, or careful workers, each of which acts alone.
+//! Clients of the simulated API: a lane of andante, or careful workers that act alone.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ pub(super) trait Client {
 /// One lane.
 pub(super) struct Andante {
     pub(super) state: State<usize>,
-    /// Whether the store has to be called.
+    /// True if the store has to be called.
     pub(super) calls: bool,
     kinds: Vec<RouteKey>,
     slots: BTreeMap<usize, (Box<Slot>, Instant)>,

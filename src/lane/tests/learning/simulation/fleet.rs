@@ -41,7 +41,7 @@ struct Light {
     waits: Vec<Duration>,
 }
 
-/// One process, and its exchange with the store as in `app/fleet.rs`.
+/// A process, and its exchange with the store as in `app/fleet.rs`.
 struct Process {
     andante: Andante,
     member: Member,
@@ -53,11 +53,11 @@ struct Process {
     reports: bool,
     /// Number of its requests that were served.
     served: u64,
-    /// Whether the API's reported quota is divided; otherwise each member uses what it finds.
+    /// True if the API's reported quota is divided; otherwise each member uses what it finds.
     divides: bool,
     /// When the process starts.
     begins: Instant,
-    /// Its workers that wait for its start.
+    /// Workers that wait for its start.
     early: Vec<(usize, Turn)>,
 }
 

@@ -38,7 +38,7 @@ fn after_a_pause_it_goes_on_at_the_configured_pace() {
     }
 }
 
-/// An earlier pause may be the end of a window: 60 served in 3 s and a pause of 20 s look like a limit of 60 in 23 s.
+/// An earlier pause may be the end of a window: 60 served in 3 s before a pause of 20 s look like 60 per 23 s.
 #[test]
 fn one_pause_says_nothing_of_a_rate_that_was_served_for_long() {
     for wait in [Wait::Unsaid, Wait::Truth] {
@@ -60,8 +60,8 @@ fn used_between(every: f64, down: f64, wait: Wait, configured: Option<&'static s
     (outcome.served as f64 / (20.0 * (lasts - 10.0 * down)), note)
 }
 
-/// These outages come at equal intervals, like the ends of windows. If they were taken for windows, each would lower
-/// the rate, so that fewer requests were served until the next one: .36 were served.
+/// The outages come at equal intervals, like the ends of windows. If they were taken for windows, each would lower the
+/// rate, so that fewer requests were served until the next one: .36 were served.
 #[test]
 fn outages_that_repeat_say_nothing_of_a_rate() {
     for (every, down) in [(60.0, 10.0), (300.0, 60.0)] {

@@ -11,7 +11,7 @@ const WINDOWS: [f64; 11] = [1.0, 1.0, 2.0, 5.0, 10.0, 10.0, 30.0, 60.0, 60.0, 7.
 
 /// The worst seeds of 1,000, and the least used share of each since the cause was understood. Causes: random refusals
 /// beside other senders (7), a rounded-up wait taken for a window (2), the rest of a window taken for a whole one, and
-/// spacing finer than the network's jitter. Careful workers get .35 to .46 in the last case.
+/// too fine spacing. The last is finer than the network's jitter. There, careful workers get .35 to .46.
 pub(super) const WORST: [(u64, f64); 13] = [
     (26, 0.7),
     (153, 0.8),

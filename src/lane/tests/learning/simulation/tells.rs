@@ -1,6 +1,6 @@
 //! Announcements of a simulated API about its limits.
 
-/// What the fields of an answer report of the limit that was asked last.
+/// Report of an answer's fields about the limit that was asked last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tells {
     Nothing,

@@ -39,7 +39,7 @@ pub(super) struct World {
     pub(super) strangers: f64,
     /// Share of the workers that send requests of each kind.
     pub(super) kinds: Vec<f64>,
-    /// Whether the kinds differ in their credentials, and not in what they ask for.
+    /// True if the kinds differ in their credentials, and not in what they ask for.
     pub(super) are_keys: bool,
     /// Start and length of an outage.
     pub(super) outage: Option<(f64, f64)>,
