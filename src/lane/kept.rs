@@ -19,8 +19,8 @@ use crate::{
     policy::{Origin, Policy, Rules},
 };
 
-/// Stored records of lanes that no request has asked for since the start, and the channel through which open lanes ask
-/// for blocks of their long quotas.
+/// Stored records of lanes that no request has asked for since the start. Also holds the channel through which open
+/// lanes ask for blocks of long quotas.
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
     /// Lanes whose records could not be read, and the end of the time for which nothing is known of them.
@@ -191,8 +191,8 @@ impl KeptLanes {
         lane.restored(kept, record.as_ref(), past)
     }
 
-    /// The end of the time for which nothing is known of this lane, or of one for its host under a removed rule,
-    /// because its record could not be read.
+    /// The instant before which this lane, or one for its host under a removed rule, may have sent anything: its record
+    /// could not be read.
     fn lost_until(&self, id: &str, host: &str, rules: &Rules) -> Option<Instant> {
         let of_this = |other: &str| other == id || is_of_gone_rule(other, host, rules);
         self.lost.lock().iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()

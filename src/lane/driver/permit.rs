@@ -24,7 +24,7 @@ use crate::{
 /// The right to send one request now, settled with the outcome.
 ///
 /// Dropped before a connection is made for it and before [`sent`](Self::sent), it goes back to the lane as if it had
-/// never been taken. Once a SYN or a byte has left, the API may have counted it, and a drop settles it as answered at
+/// never been taken. Once a SYN or a byte has left, the API may have counted it. A drop then settles it as answered at
 /// that moment: limits pace connections, too.
 #[must_use = "a permit dropped unsent goes back to the lane"]
 #[derive(Debug)]

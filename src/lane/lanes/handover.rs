@@ -132,7 +132,7 @@ impl Lanes {
 }
 
 impl KeptLanes {
-    /// A copy of `lane` that starts from its record, which is used up by that.
+    /// A lane like `lane`, restored from its record. Uses up the record.
     fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
         let origin = lane.kept_origin()?;
         let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);

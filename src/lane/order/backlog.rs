@@ -206,7 +206,7 @@ impl Backlog {
 
     /// The flow that loses a request to one of `claim` and `cost`; `None` if no flow does. The least urgent of the
     /// lower urgencies loses first, unless its tickets are within its guaranteed share. Within the same urgency, the
-    /// client with the largest backlog loses, and of its flows the one with the largest. Its backlog must exceed the
+    /// client with the largest backlog loses, and of its flows the one with the largest. That backlog must exceed the
     /// new request's own.
     pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());

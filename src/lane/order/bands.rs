@@ -21,7 +21,7 @@ struct GuaranteedTurn {
     urgency: Urgency,
     /// The total served at which the turn is due.
     due: u64,
-    /// The due point that served requests alone justify: a request that leaves unserved changes nothing.
+    /// The value of `due` that served requests alone give: a request that leaves unserved does not change it.
     paid: u64,
 }
 
@@ -31,9 +31,9 @@ const GUARANTEE: u64 = 20;
 // === impl Bands ===
 
 impl Bands {
-    /// Marks this urgency as waiting; its first request costs `cost`. It earns no share for the time before. Requests
-    /// moved here from another place keep the turn that their urgency had: otherwise they would lose each turn that
-    /// comes while their class is closed.
+    /// Marks this urgency as waiting; its first request costs `cost`. The urgency earns no share for the time before.
+    /// Requests moved here from another place keep their urgency's turn: otherwise they would lose each turn that comes
+    /// while their class is closed.
     pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, comes: Comes) {
         if !self.has(urgency.get()) {
             self.waiting |= 1 << urgency.get();

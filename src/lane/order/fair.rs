@@ -59,8 +59,8 @@ enum Listed {
     No,
     /// Among the eligible members, sorted by the ends of their turns. All of them have something to send.
     Owed,
-    /// Among the members that are not eligible, sorted by their starts. Some members here have nothing to send any
-    /// more.
+    /// Among the members that are not eligible, sorted by their starts. The list includes members that have nothing to
+    /// send any more.
     Ahead,
 }
 

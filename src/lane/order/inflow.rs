@@ -52,9 +52,9 @@ impl Inflow {
         }
     }
 
-    /// The share of the served cost that goes to future arrivals of higher urgency: the least of the last intervals,
-    /// and 0 until they are over. An urgency absent for several times its mean distance counts as gone: an interval is
-    /// long where slots are far apart.
+    /// The share of the served cost that future arrivals of higher urgency take: the least of the last intervals, and 0
+    /// until these are over. An urgency absent for several times its mean distance counts as gone: an interval is long
+    /// where slots are far apart.
     pub(super) fn above(&self, urgency: Urgency) -> f64 {
         let goes_on = |(share, quiet): (&f32, &u32)| if *quiet as f32 * share <= GONE { *share } else { 0.0 };
         let above = |shares: &[f32; Urgency::COUNT]| {

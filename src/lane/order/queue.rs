@@ -8,8 +8,8 @@
 //! themselves, by what has been served there. So each budget is shared on its own: the next slot goes to the flow queue
 //! that has received least of that budget.
 //!
-//! A request that needs two budgets could starve behind requests that need only one of them. So if its turn comes at an
-//! open budget while the other is closed, a slot of the open one is [reserved](keeping) for it until it leaves.
+//! A request that needs two budgets could starve behind requests that need only one of them. If its turn comes at an
+//! open budget while the other is closed, a slot of the open one is [reserved](keeping) until it leaves.
 //!
 //! A wait point that opens makes its flow queues ready one by one, another one with each granted slot. So tickets
 //! blocked at ten thousand wait points cost no more than tickets blocked at one.
@@ -124,7 +124,7 @@ pub struct Queue<K, T> {
     front: Ranking,
     /// The closed wait points, by the time of the next check.
     closed: BTreeSet<(Instant, u32)>,
-    /// Open wait points with blocked flow queues, in turn. Blocked flow queues may be missing by now.
+    /// Open wait points, in turn. Each had blocked flow queues when it was added.
     open: VecDeque<u32>,
     backlog: Backlog,
     inflow: Inflow,

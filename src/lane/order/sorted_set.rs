@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use smallvec::SmallVec;
 
 /// Few members are stored inline in sorted order, many in a tree. Each of ten thousand classes has sets of two or
-/// three: a tree for each would mean an access to memory that is not in the cache.
+/// three: a tree for each would mean a cache miss.
 #[derive(Debug)]
 pub(super) enum SortedSet<T> {
     Few(SmallVec<[T; INLINE]>),

@@ -260,8 +260,8 @@ fn the_last_get_a_share_of_a_budget_that_is_closed_most_of_the_time() {
         });
         let left = world.run(231 * own);
         let last = left.iter().filter(|left| left.claim.urgency == Urgency::LEAST).count();
-        // The last urgency gets a slot after 20 of others: at least within its class, where the first turn comes late,
-        // and at most of all slots.
+        // The last urgency gets a slot after 20 of others. Within its class that is the least, as its first turn comes
+        // late; of all slots it is the most.
         assert!(last >= 9 && last <= left.len() / 21 + 1, "{last} of 231 in the line, {} in all", left.len());
     }
 }

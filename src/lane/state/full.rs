@@ -76,7 +76,7 @@ impl<T> State<T> {
     }
 
     /// The waiting request that a new one evicts from `room`. In a full lane, requests blocked by sub-limits are
-    /// evicted for a request whose own sub-limits have no queue and open soon: it would leave before them. This ends
+    /// evicted for a request whose own sub-limits have no queue and open soon. The latter would leave first. This ends
     /// when other requests have a quarter of the places.
     fn gives_way(
         &mut self,

@@ -77,8 +77,8 @@ impl<T> State<T> {
         &self.ports
     }
 
-    /// Removes and returns the waiting requests for `wanted` ports, in order of arrival. These ports, and new requests
-    /// for them, belong to another lane from now on.
+    /// Removes and returns the waiting requests for `wanted` ports, in order of arrival. From now on, requests for
+    /// these ports belong to another lane.
     pub(in crate::lane) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
         self.rechecks = true;
         self.ports.retain(|port| !wanted(*port));

@@ -58,8 +58,8 @@ impl<'a> Reserving<'a> {
         self.usual
     }
 
-    /// The reservation in one unit. Where a narrower rule limits the unit, the estimate is that of the rule's requests:
-    /// other requests may use a hundred times as much, which would never fit.
+    /// The reservation in one unit. Where a narrower rule limits the unit, only the rule's requests count for the
+    /// estimate: others may use a hundred times as much, which would never fit.
     fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
         let strictest = narrow.strictest(numbers, unit);
         let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));

@@ -64,8 +64,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Returns whether an arriving request may leave at once: no request is before it in its class, and no waiting one
-    /// of another class could use the slot.
+    /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
+    /// class could use the slot.
     pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
         set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         let first = self.queue.is_empty()

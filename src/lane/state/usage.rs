@@ -49,7 +49,7 @@ impl<T> State<T> {
 
     /// Settles the pending usage of a request that was sent and has ended without a report. A declared reservation
     /// stays; a guess no longer counts. The usage of an answer that never came is unknown: it counts like other
-    /// requests once one has reported its usage, and as the guess before that.
+    /// requests' usage once one is reported, and as the guess before.
     pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot, end: End) {
         let unsaid: SmallVec<[Unit; Cost::MOST]> = slot.charge.cost.reserved().collect();
         for unit in unsaid {

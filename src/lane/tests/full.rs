@@ -1,5 +1,5 @@
-//! A full queue: the newest request of the longest flow of the least urgent is evicted for a more urgent one, and for
-//! one of a shorter flow.
+//! A full queue: the newest request of the longest, least urgent flow is evicted for a more urgent request, and for one
+//! of a shorter flow.
 
 use super::*;
 use crate::{

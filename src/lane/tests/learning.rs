@@ -1,5 +1,5 @@
-//! Learning by lanes, in virtual time: trials against APIs that enforce their limits and speak real dialects, and
-//! single answers as an API might give them.
+//! Learning by lanes, in virtual time: trials against APIs that enforce limits in real dialects, and single answers as
+//! an API might give them.
 
 mod breaker;
 mod changes;

@@ -1,5 +1,5 @@
-//! Number of requests that take a slot before another one. Some waiting requests are also blocked by other limits:
-//! those take their flows' slots only as fast as these limits admit them.
+//! Number of requests that take a slot before another one. Waiting requests that other limits also block take their
+//! flows' slots only as fast as these limits admit them.
 
 use super::{
     Backlog, Band, band,

@@ -93,8 +93,8 @@ impl Turn {
         self.at
     }
 
-    /// The amount that another member of this `weight` receives before this turn, in requests of cost `each`: those
-    /// eligible by then whose turns end before this one.
+    /// The amount that another member of this `weight` receives before this turn, in requests of cost `each`. Counts
+    /// turns that are eligible by then and end before this one.
     pub(in crate::lane::order) fn received_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
         let weight = weight.get() as f64;
         let ends = self.owed + self.largest * (1.0 / self.weight - 1.0 / weight);

@@ -1,10 +1,10 @@
 //! Reserves a slot of one budget for a flow queue that also needs another budget, which opens a little later.
 //!
 //! Two budgets that others use up are never open at the same instant: each of their slots is taken as it matures. A
-//! flow queue that needs both would wait until no other one wants one of them. So if its turn has come at one budget
-//! while the other was closed, a slot is reserved for it until the other opens and it leaves. Conditions: it is the
-//! first one at the other budget, and no more than two slots are lost by then. A class that waits for units other than
-//! requests can be reserved as well.
+//! flow queue that needs both would wait until no other one wants one of them. If its turn has come at one budget while
+//! the other was closed, a slot is reserved until the other opens and it leaves. Conditions: it is the first one at the
+//! other budget, and no more than two slots are lost by then. A class that waits for units other than requests can be
+//! reserved as well.
 
 use std::{hash::Hash, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::clock::Instant;
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// Notes a missed turn: the flow queue became ready because its turn had come at one wait point, and is about to be
-    /// blocked at another.
+    /// Notes a missed turn: the flow queue had become ready by its turn at one wait point, and is about to be blocked
+    /// at another.
     pub(super) fn misses_its_turn(&mut self, id: u32, spot: u32) {
         let kept = self.is_kept_from(id, spot);
         let strand = &mut self.strands[id];
@@ -88,7 +88,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         keeps
     }
 
-    /// The block of a flow queue that could leave at `now`. Its class, or one of its budgets, is reserved for another
+    /// The block of a flow queue that could leave at `now`. The class, or one of the budgets, is reserved for another
     /// flow queue and has no slot left over.
     pub(super) fn held_for_another(
         &mut self,

@@ -1,6 +1,6 @@
-//! Unconfigured lanes against limiters that announce nothing: the engine beside careful workers, each of which acts
-//! alone, and several andantes that share a store. Three of the tests print a table of more limiters if a variable asks
-//! for it, which takes minutes:
+//! Unconfigured lanes against limiters that announce nothing: the engine beside careful workers that act alone, and
+//! beside several andantes that share a store. Three of the tests print a table of more limiters if a variable asks for
+//! it, which takes minutes:
 //!
 //! ```sh
 //! ZOO=nginx SEEDS=3 FROM=1 cargo test --lib what_is_learned_well -- --nocapture
@@ -281,8 +281,8 @@ fn each_goes_on_with_its_part_while_the_store_is_away() {
 }
 
 /// The store is away for 5 s, which is less than the lease, or for 25 s, and returns with its memory. Then each member
-/// starts over, half a second later at the latest. Its former share is free again a window, half a second and the way
-/// to the API later. The run is from 40.7 s to 100.7 s.
+/// starts over, half a second later at the latest. The member's former share is free again a window, half a second and
+/// the way to the API later. The run is from 40.7 s to 100.7 s.
 #[test]
 fn a_configured_limit_is_used_at_full_pace_soon_after_the_store_is_back() {
     let world = World { configured: Some("100/s"), lasts: 60.0, ..World::new("100/s", [Limiter::log(100.0, 1.0)]) };

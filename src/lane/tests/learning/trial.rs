@@ -1,5 +1,5 @@
-//! The world of a trial: an API that announces its limits, a lane that learns them, and workers that ask one after the
-//! other.
+//! The world of a trial: an API that announces its limits, a lane that learns them, and workers with one request each
+//! at a time.
 
 use std::{
     sync::Arc,

@@ -133,8 +133,8 @@ async fn who_needs_places_or_a_burst_as_well_is_not_passed_for_ever() {
 /// A request is not starved either where others take the lane's tokens as they become free.
 #[tokio::test(start_paused = true)]
 async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
-    // The lane's tokens per second, the tokens of a request that needs only tokens, the tokens of a request that needs
-    // both, and the rate of the sub-limit.
+    // The lane's tokens per second, the tokens per request without and with a need for the sub-limit, and the rate of
+    // the sub-limit.
     for (all, each, own, rate) in [(100, 100, 100, 2), (1000, 100, 400, 1), (1000, 20, 1000, 20)] {
         let world = World::with(&format!("1000/s, {all} tokens/s"), |policy| settle(&mut policy.limits));
         let of_two = draws(&[(2, &rule("two", &format!("{rate}/s"), |_| {}))]);

@@ -9,7 +9,7 @@ fn gate(most: usize, work: f64) -> World {
     World { latency: 0.04, jitter: 0.0005, work, capacity: Some(most as f64 / (work + 0.04)), ..world }
 }
 
-/// Requests in flight are still unanswered when the first one retries, and the second. These later refusals are no
+/// Requests in flight are still unanswered when the first one retries, and the second. Refusals of retries are no
 /// evidence of a rate. When they were taken as evidence, .42 to .84 of the capacity was used.
 #[test]
 fn how_many_at_once_is_found_however_long_an_answer_takes() {
