@@ -39,8 +39,8 @@ pub struct UnreadLane {
     pub problem: String,
     /// Name of the lane in the store.
     pub id: Arc<str>,
-    /// The replacement record: the lane may have sent anything until now. Otherwise that would be unknown at each
-    /// start, and a monthly limit would always count as used up.
+    /// The replacement record: the lane may have sent anything until now. Otherwise each start would presume this
+    /// again, and a monthly limit would always count as used up.
     pub text: Vec<u8>,
 }
 

@@ -52,7 +52,8 @@ pub struct Draw {
     pub budget: u64,
     /// The rule.
     pub rule: Arc<Policy>,
-    /// The rule says `only`, and no server reads the path as one of other rules: the lane's own budget is not drawn on.
+    /// True if the rule says `only`, and no server reads the path as one of other rules: the lane's own budget is not
+    /// drawn on.
     pub apart: bool,
 }
 
@@ -286,7 +287,7 @@ fn in_large_units(time: Duration) -> Option<String> {
     }
 }
 
-/// A time rounded up to milliseconds, so that one that has run for some microseconds is shown as it was.
+/// A time rounded up to milliseconds, so that a time limit that has run for some microseconds is shown in full.
 fn in_milliseconds(time: Duration) -> String {
     if let Some(text) = in_large_units(time) {
         return text;

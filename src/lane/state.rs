@@ -103,7 +103,7 @@ pub(super) struct State<T> {
     held: Option<Instant>,
     /// Which process sends the lane's requests, while one process takes over from another.
     handover: Handover,
-    /// An event may have opened a class: blocked classes have to be checked again.
+    /// True if an event may have opened a class, so that blocked classes have to be checked again.
     rechecks: bool,
     lateness: Lateness,
     returns: Returns,
@@ -125,7 +125,7 @@ struct WaitingRequest<T> {
     kind: RouteKey,
     metered: bool,
     since: Instant,
-    /// Latest instant until which the request may wait.
+    /// The latest instant at which the request may leave the queue with a slot.
     deadline: Instant,
     drawn: Option<Box<Drawn>>,
     port: u16,
@@ -285,7 +285,7 @@ impl<T> State<T> {
             waiting: !self.queue.is_empty(),
         };
         self.changed(slot);
-        // Without waiting requests, a longer pause has to be reported to no request.
+        // A longer pause only matters to waiting requests.
         let closed = (!self.queue.is_empty()).then(|| self.closed_until(now, &slot.kind));
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.note(changes);

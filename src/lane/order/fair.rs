@@ -96,7 +96,7 @@ struct Tag {
 /// few hundred requests of the largest cost use up 64.
 const UNIT: u64 = 1 << 24;
 
-/// The number of members' numbers. All of them together are less than a thousandth of a request of weight 1.
+/// The largest member number. As a tie-breaker in virtual time it is less than a thousandth of a request of weight 1.
 const NUMBERS: u16 = 1 << 12;
 
 /// A member that has left is remembered for this many times the credit it may return to.

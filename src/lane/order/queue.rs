@@ -56,7 +56,7 @@ pub trait TicketRules<K, T> {
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// The limit that blocks tickets of a class that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
-    /// Mean time until this budget lets a ticket go, for a budget whose next slot has no known time.
+    /// Mean time until this budget admits a ticket, if the time of its next slot is unknown.
     fn turnover(&self, _budget: u32) -> Option<Duration> {
         None
     }

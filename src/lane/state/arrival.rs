@@ -38,7 +38,7 @@ impl<T> State<T> {
         }
         match decision {
             PreviewDecision::Send => {
-                // The waiting requests wait for something else, so this one skips no queued request.
+                // Waiting requests wait for other limits, so this one overtakes none that could leave.
                 let AdmitRequest { kind, claim, port, .. } = ask;
                 let (scope, drawn, port) = (line.scope, drawn.take(), *port);
                 Decision::Send(self.take(now, Leaving { cost, kind, claim, scope, since: now, due: now, drawn, port }))

@@ -130,7 +130,7 @@ impl<T> State<T> {
 
     fn displace(&mut self, now: Instant, room: WaitingRoom, place: QueuePlace) {
         let (waiting, _) = self.places(room);
-        // When an answer comes is unknown, but it does not come now.
+        // The time of the next answer is unknown, but it does not come now.
         let retry_after = self.until_next_slot(now, room).unwrap_or(Duration::from_millis(1));
         let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
         self.stats.refused += 1;

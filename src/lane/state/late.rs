@@ -36,7 +36,7 @@ pub(super) struct Lateness {
     ends: Option<Instant>,
 }
 
-/// The last request of a flow in a class whose departure was projected.
+/// The latest projected departure for a flow in a class.
 #[derive(Debug)]
 struct Look {
     before: Sum,
@@ -193,8 +193,8 @@ impl<T> State<T> {
 }
 
 impl Projection<'_> {
-    /// Adds the late requests of one urgency that the same limits block to `late`. More `urgent` requests leave before
-    /// them; the requests that certainly leave are added to `urgent`.
+    /// Adds to `late` the late requests of one urgency that the same limits block. More `urgent` requests leave first.
+    /// Adds to `urgent` the requests that certainly leave.
     fn find_late<'t, T: 't>(
         &mut self,
         mut in_turn: InTurn<impl Iterator<Item = (QueuePlace, &'t Cost, &'t WaitingRequest<T>)>>,
@@ -244,7 +244,7 @@ impl Projection<'_> {
                 of_flow.add(&takes);
             }
         }
-        // More requests are not certainly late than will leave.
+        // The requests that are not certainly late outnumber those that will leave.
         let doubtful = (most_leeway * f64::from(largest)) as u64;
         for (paused, requests) in of_all {
             let certain = Bands::least_served(requests.saturating_sub(doubtful), urgent.lower, largest.into());

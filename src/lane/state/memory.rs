@@ -35,7 +35,7 @@ impl<T> State<T> {
         if held || waits || self.budget.holds_shares() || holds_portion {
             return Memory::Owed;
         }
-        // Also by a process before this one.
+        // Includes requests of an earlier process.
         let narrow = self.narrow.last_counted(now);
         let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).max(narrow);
         let last = last.unwrap_or(Instant::START);

@@ -46,7 +46,7 @@ pub(in crate::lane) struct Legacy<T> {
     ports: Ports,
     /// Pools whose end the store has not received yet.
     ended: Vec<Arc<str>>,
-    /// In the order in which they came.
+    /// Waiting requests in order of arrival.
     pub(in crate::lane) waiting: Vec<Moving<T>>,
 }
 
@@ -94,7 +94,7 @@ impl<T> State<T> {
 
     /// Records that a request goes to this port.
     pub(super) fn goes_to(&mut self, port: u16) {
-        // Nearly all go to the same one.
+        // Nearly all requests go to the same port.
         if self.ports.first() != Some(&port) && !self.ports.contains(&port) && self.ports.len() < MOST {
             self.ports.push(port);
         }

@@ -271,7 +271,7 @@ impl Narrow {
     ) -> (Instant, Option<u32>) {
         drawn.numbers.iter().enumerate().fold((from, None), |last, (place, number)| {
             let narrow = &mut self.budgets[*number];
-            // When a place in flight frees up is unknown.
+            // The time at which a place in flight frees up is unknown.
             let room = if narrow.has_room() { from } else { now + Duration::from_millis(1) };
             let at = room.max(narrow.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE));
             if at > last.0 { (at, Some(*number)) } else { last }

@@ -176,7 +176,7 @@ impl<T> State<T> {
     /// Why a request with this much `before` it may not wait for its `expected` slot.
     fn refusal(&mut self, now: Instant, expected: &Expected, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
         let Asking { ask, drawn, .. } = asking;
-        // When a place in flight frees up is unknown, but it is not now.
+        // The time at which a place in flight frees up is unknown, but it is not now.
         let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };
         let wait = expected.at.since(now).max(least);
         let patience = ask.deadline.since(now).min(self.policy.max_wait);

@@ -20,7 +20,7 @@ pub(in crate::lane) struct SharedNames {
     pub(in crate::lane) pauses: Arc<str>,
 }
 
-/// A shorter pause may be meant only for the refused client: most APIs cannot announce less than whole seconds.
+/// A shorter pause may be meant only for the refused client, as most APIs can announce only whole seconds.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// State that a lane shares with other andantes, in addition to the configured limits.
@@ -143,7 +143,7 @@ impl<T> State<T> {
             self.budget.set_part(part);
             self.rechecks = true;
         }
-        // No count divides an uncounted quota: each member goes by what is left.
+        // An uncounted quota has no known parts: each member goes by what is left.
         self.learned.set_part(if self.is_reported() { part.own } else { 1.0 });
     }
 
@@ -198,7 +198,7 @@ impl<T> State<T> {
         (self.rechecks, self.unwritten) = (true, true);
     }
 
-    /// Shares a pause that an answer may have asked for with the other members at once.
+    /// Tells the other members at once of pauses that an answer may have asked for.
     pub(super) fn share_pauses(&mut self, now: Instant) {
         if self.fleet.is_some() {
             let asked = self.told_pauses(now);

@@ -1,5 +1,5 @@
-//! Requests that wait for something in addition to their turn in the lane. Such requests delay others only as fast as
-//! that limit admits them.
+//! Requests that wait for another limit in addition to their turn in the lane. Such requests delay others only as fast
+//! as that limit admits them.
 
 use smallvec::SmallVec;
 
@@ -31,7 +31,7 @@ pub(super) struct SlowGroups {
 struct SlowGroup {
     /// Number of waiting requests.
     waiting: f64,
-    /// Number of them that may leave before any limit renews: one for each limit, or the saved-up burst.
+    /// Number that may leave before any limit renews: one for each limit, or the saved-up burst.
     at_once: f64,
     /// Number admitted per second.
     pace: f64,
@@ -52,7 +52,7 @@ const ROUNDS: usize = 3;
 
 impl<T> State<T> {
     /// For each budget that a request draws on: the part of the requests ahead that leaves before it. Requests blocked
-    /// by slower budgets count only as far as those let them go.
+    /// by slower budgets count only as far as those admit them.
     pub(super) fn not_held_up(
         &self,
         ask: &AdmitRequest,

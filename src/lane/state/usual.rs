@@ -38,7 +38,7 @@ pub(super) struct Usual {
 /// With fewer streams, nothing is concluded.
 const ENOUGH: usize = 8;
 /// Usage per byte must vary at least this many times less than usage. If usage is independent of length, eight streams
-/// reach this by chance once in 4,000 times. Any smaller variance as the criterion would err once in twelve.
+/// reach this by chance once in 4,000 times. If any smaller variance were enough, chance would suffice once in twelve.
 const CLEARLY: f64 = 4.0;
 /// Usage that varies by less than a hundredth counts as constant, whatever the length.
 const ALIKE: f64 = 1e-4;

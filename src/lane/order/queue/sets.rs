@@ -12,8 +12,8 @@ use crate::lane::order::slab::{Map, Slab};
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     sets: Slab<Set>,
-    /// This hash resists collisions: andante numbers the budgets, but clients choose which of them
-    /// form a set.
+    /// The number of each set. This hash resists collisions: andante numbers the budgets, but clients choose which of
+    /// them form a set.
     numbers: HashMap<Numbers, u32>,
     budgets: Map<u32, BudgetSpot>,
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Narrow {
-    /// Name of a budget's rule, which is the rule that requests waiting for it are waiting for.
+    /// Name of a budget's rule, which refusals report as the cause of the wait.
     pub(in crate::lane::state) fn rule_name(&self, number: u32) -> &Arc<str> {
         &self.budgets[number].rule.name
     }

@@ -195,7 +195,7 @@ impl Narrow {
         budgets.map(|narrow| left(narrow)).collect()
     }
 
-    /// Counts what another lane has sent of these budgets `since` then.
+    /// Counts the amounts that another lane has taken from these budgets `since` then.
     pub(in crate::lane::state) fn taken_over(
         &mut self,
         left: &[LeftBudget],
