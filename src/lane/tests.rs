@@ -156,7 +156,7 @@ async fn nobody_overtakes_those_who_wait() {
     let _first = world.permit().await;
     let Admission::Wait(waiting) = world.ask() else { panic!("the slot is taken") };
     tokio::time::advance(ms(150)).await;
-    // The slot has matured and belongs to the waiting request, even if that has not noticed yet.
+    // The slot has matured and belongs to the waiting request, even before that request notices.
     assert!(matches!(world.ask(), Admission::Wait(_)));
     drop(waiting);
 }

@@ -1,5 +1,5 @@
-//! A full queue: the newest request of the longest, least urgent flow is evicted for a more urgent request, and for one
-//! of a shorter flow.
+//! A full queue: the newest request of the longest flow among the least urgent is evicted. A more urgent request, or
+//! one of a shorter flow, takes its place.
 
 use super::*;
 use crate::{

@@ -206,7 +206,7 @@ async fn what_cannot_be_read_counts_as_used_up_once_and_not_at_each_start() {
     let policy = Policy::new("api", vec!["*".parse().unwrap()]);
     let rules = || Rules::new(vec![Policy { calendar: vec!["3/day in UTC".parse().unwrap()], ..policy.clone() }]);
     let (mut clock, mut text) = (Clock::resume(DAY), b"{\"budget\": 1}".to_vec());
-    // No request asks for it: the record stays as it was replaced.
+    // No request asks for it: the replacement record stays as written.
     for restart in 0..3 {
         let (_, unread) = read(&[("api\nbad.test", &text)], clock);
         assert_eq!(unread.len(), usize::from(restart == 0));

@@ -264,7 +264,8 @@ proptest! {
                     }
                     for (_, _, _, budgets, ..) in &waiting {
                         let next = budgets.iter().map(|budget| world.limits.next_of(*budget)).max().unwrap_or(0);
-                        // A slot is reserved for each further budget of up to six that the reserving ticket needs.
+                        // A reservation lasts one slot for each further budget, of up to six, that the reserving ticket
+                        // needs.
                         let kept = budgets.iter().map(|budget| 5 * world.limits.budgets[budget].0).max().unwrap_or(0);
                         prop_assert!(next.max(world.limits.shared.1) + kept > world.now, "one could leave");
                     }

@@ -104,7 +104,7 @@ async fn what_draws_on_its_own_limits_only_has_nothing_to_do_with_those_of_other
     assert_eq!(count(&world, &None), 4, "of 250, where 1,000 are left");
 }
 
-/// Usage at a rule's own limits only takes no room at the host's.
+/// Requests of a rule that draw only on its own limits take no room at the host's.
 #[tokio::test(start_paused = true)]
 async fn what_draws_on_its_own_limits_only_takes_no_room_of_others() {
     let world = told("6000/min burst 6000, 5000 out-tokens/h burst 5000");

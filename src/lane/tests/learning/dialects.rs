@@ -297,8 +297,8 @@ fn a_documented_window_is_found_to_be_shorter_at_its_first_reset() {
     }
 }
 
-/// In an hour begun by other clients, requests are restored at its end, which the API announces: 90 and 90 leave within
-/// the ten minutes that were left.
+/// In an hour begun by other clients, spent units are restored at its end, which the API announces: 90 and 90 leave
+/// within the ten minutes that were left.
 #[test]
 fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
     let begun = Some((5, s(3000)));

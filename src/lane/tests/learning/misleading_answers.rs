@@ -30,7 +30,7 @@ fn learned(world: &World) -> Vec<String> {
     limits.filter(|usage| usage.source != Source::Config).map(|usage| usage.spec.rate.to_string()).collect()
 }
 
-/// Departures of `count` requests, if all are asked for at once and the answers report nothing.
+/// Departure times of `count` requests, if all are asked for at once and the answers report nothing.
 async fn leave(world: &World, count: usize) -> Vec<Duration> {
     let since = world.elapsed();
     let mut times = Vec::new();

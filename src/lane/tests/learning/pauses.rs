@@ -99,7 +99,7 @@ async fn who_leaves_while_trying_whether_it_may_costs_nothing() {
     let next = next.await;
     assert_eq!(world.elapsed(), ms(5010));
     drop(next);
-    // The result is equal if the request leaves before it has noticed its turn.
+    // The outcome does not change if the request leaves before it has noticed its turn.
     let Admission::Send(probe) = world.ask() else { panic!("nobody tries") };
     let (Admission::Wait(left), Admission::Wait(stays)) = (world.ask(), world.ask()) else { panic!("one tries") };
     drop(probe);

@@ -19,7 +19,7 @@ fn whatever_happens_everybody_is_served_in_the_end() {
     stories(false);
 }
 
-/// Requests of one kind only: none is overtaken by a later one of its kind for longer than classes stay unsorted.
+/// No request is overtaken by a later one of its kind for longer than classes stay unsorted.
 #[test]
 fn nobody_is_overtaken_by_his_own_kind() {
     stories(true);

@@ -63,7 +63,7 @@ async fn two_budgets_may_be_as_slow_as_they_like() {
 }
 
 /// Requests behind others in the lane still have their turns at their budgets. A client with other traffic has every
-/// second turn, and the least urgent one in 21.
+/// second turn, and the least urgent client has one turn in 21.
 #[tokio::test(start_paused = true)]
 async fn who_needs_two_budgets_has_its_share_whoever_is_first_in_the_lane() {
     let (one, two) = (rule("one", "2/s", |_| {}), rule("two", "5/s", |_| {}));

@@ -10,8 +10,8 @@ use super::{
 const WINDOWS: [f64; 11] = [1.0, 1.0, 2.0, 5.0, 10.0, 10.0, 30.0, 60.0, 60.0, 7.0, 25.0];
 
 /// The worst seeds of 1,000, and the least used share of each since the cause was understood. Causes: random refusals
-/// beside other senders (7); a rounded-up wait taken for a window (2); the rest of a window taken for a whole one. The
-/// last cause is spacing finer than the network's jitter, where careful workers get .35 to .46.
+/// beside other senders (7); a rounded-up wait taken for a window (2); the rest of a window taken for a whole one. A
+/// fourth cause is spacing finer than the network's jitter; there, careful workers get .35 to .46.
 pub(super) const WORST: [(u64, f64); 13] = [
     (26, 0.7),
     (153, 0.8),
