@@ -27,8 +27,8 @@ impl Lane {
         legacy.waiting.drain(..).for_each(|moving| self.adopt(moving));
     }
 
-    /// Removes the requests to this port, which get a lane of their own at `now`. The new lane has to [take them
-    /// in](Self::take_in).
+    /// Removes the requests to this port, which get a lane of their own at `now`. The new lane has to call
+    /// [`take_in`](Self::take_in).
     pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
         let parting = self.parting(now);
         self.tell(|state, _| {
