@@ -1,4 +1,4 @@
-//! The number of lanes and keyed budgets that there may be: names and keys come from requests, and cost memory.
+//! The most lanes and keyed budgets of a process: names and keys come from requests, and cost memory.
 
 use std::sync::{
     Arc,
@@ -22,11 +22,11 @@ pub(in crate::lane) struct Capacity {
     /// Budgets of all lanes.
     budgets: usize,
     open: AtomicUsize,
-    /// Budgets that were forgotten for others, since the log was told so.
+    /// Budgets forgotten to make room for others, since the last log line about them.
     forgotten: AtomicUsize,
 }
 
-/// The budgets of one lane, as the process counts them.
+/// The number of one lane's budgets, as part of the process's total.
 #[derive(Debug, Default)]
 pub(in crate::lane) struct OpenBudgets {
     capacity: Arc<Capacity>,
@@ -63,23 +63,23 @@ impl Default for Capacity {
 // === impl OpenBudgets ===
 
 impl OpenBudgets {
-    /// None yet, of a lane of a process with this `capacity`.
+    /// An empty count for a lane of a process with this `capacity`.
     pub(in crate::lane) fn within(capacity: Arc<Capacity>) -> Self {
         Self { capacity, count: 0 }
     }
 
-    /// Whether another one should take the place of an old one.
+    /// Returns whether a new budget should replace an old one.
     pub(in crate::lane) fn is_full(&self) -> bool {
         self.capacity.open.load(Ordering::Relaxed) >= self.capacity.budgets
     }
 
-    /// The lane has so many now.
+    /// Sets the number of the lane's budgets.
     pub(in crate::lane) fn set(&mut self, count: usize) {
         let before = std::mem::replace(&mut self.count, count);
         self.capacity.open.fetch_add(count.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// One was forgotten whose limits may have counted something.
+    /// Records a forgotten budget whose limits may still have counted something.
     pub(in crate::lane) fn forgot(&self) {
         self.capacity.forgotten.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Requests whose clients left before there was an answer: how many, after how long, and whether a time-out of their own
-//! is behind it.
+//! Clients that left before an answer: their number, their waiting times, and whether a time-out of their own is the
+//! cause.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,14 +11,14 @@ use crate::clock::Instant;
 #[derive(Debug, Default)]
 pub struct Departures(Mutex<Record>);
 
-/// How many left, and after how long.
+/// Counters and waiting times of departed clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DepartureStats {
-    /// All of them.
+    /// All departures.
     pub total: u64,
-    /// Those that were waiting for a slot.
+    /// Departures while waiting for a slot.
     pub queued: u64,
-    /// From their arrival to their departure, together.
+    /// Sum of the times from arrival to departure.
     pub waited: Duration,
     /// The longest of these times.
     pub longest: Duration,
@@ -30,7 +30,7 @@ pub struct DepartureStats {
 struct Record {
     stats: DepartureStats,
     last: VecDeque<Departure>,
-    /// How many were asked to leave early, since the time is known after which clients do.
+    /// Requests whose patience was bounded, since the clients' time-out is known.
     bounded: u32,
 }
 
@@ -40,23 +40,24 @@ struct Departure {
     waited: Duration,
 }
 
-/// How many of the last departures are looked at.
+/// Number of recent departures that are examined.
 const LAST: usize = 16;
 /// With fewer than these nothing is concluded.
 const LEAST: usize = 8;
 /// Times are the same if they differ from their median by no more than a tenth of it.
 const TOLERANCE: u32 = 10;
-/// One client in this many is not refused for what others did, so that a change shows.
+/// Of this many clients, one is not refused on the evidence of others, so that a change becomes visible.
 const TRIAL: u32 = 16;
-/// Departures within this are of one moment: a program that was ended leaves with all its requests. Only if they had
-/// waited for a whole number of seconds, give or take `WHOLE`, that was a time-out.
+/// Departures within this time belong to one moment: a program that was ended leaves with all its requests. Such
+/// departures count as a time-out only if the requests had waited for a whole number of seconds, give or take `WHOLE`.
 const MOMENT: Duration = Duration::from_millis(100);
 const WHOLE: Duration = Duration::from_millis(50);
 
 // === impl Departures ===
 
 impl Departures {
-    /// A client left at `now`, `waited` after its request had come; `queued` says that the request was waiting for a slot.
+    /// Records a client that left at `now`, `waited` after its request had arrived; `queued` means that the request was
+    /// waiting for a slot.
     ///
     /// Returns the time after which most of the last ones left, if there is such a time.
     pub fn record(&self, now: Instant, waited: Duration, queued: bool) -> Option<Duration> {
@@ -75,8 +76,8 @@ impl Departures {
         usual
     }
 
-    /// How long a client that comes now will stay, as far as others have taught. One in `TRIAL` may stay for as long as
-    /// it likes: if it does, [`stayed`](Self::stayed) says that what was learned is over.
+    /// Estimates how long a new client will stay, judging by others. Out of `TRIAL` clients, one may stay without a
+    /// bound: if it does, [`stayed`](Self::stayed) discards the evidence.
     pub fn patience(&self) -> Option<Duration> {
         let mut record = self.0.lock();
         let usual = record.stats.usual?;
@@ -84,8 +85,8 @@ impl Departures {
         (!record.bounded.is_multiple_of(TRIAL)).then_some(usual)
     }
 
-    /// A client has waited for `time`, and got its slot. A client that stays clearly longer than the others did has
-    /// another time-out: what the others taught is forgotten.
+    /// Records a client that waited for `time` and got its slot. If it stayed clearly longer than the others did, its
+    /// time-out differs: the evidence from the others is discarded.
     pub fn stayed(&self, time: Duration) {
         let mut record = self.0.lock();
         if record.stats.usual.is_some_and(|usual| time > usual + usual / TOLERANCE) {
@@ -94,7 +95,7 @@ impl Departures {
         }
     }
 
-    /// All that is known of them.
+    /// The counters.
     pub fn stats(&self) -> DepartureStats {
         self.0.lock().stats
     }
@@ -113,7 +114,7 @@ fn usual(last: &VecDeque<Departure>) -> Option<Duration> {
     (alike * 4 >= times.len() * 3 && !ended_at_once).then_some(median)
 }
 
-/// Whether `time` is a number of seconds as people write it.
+/// Returns whether `time` is a number of seconds as people write it.
 fn is_whole(time: Duration) -> bool {
     let rest = Duration::from_nanos(u64::from((time + WHOLE).subsec_nanos()));
     time + WHOLE >= Duration::from_secs(1) && rest <= WHOLE * 2
@@ -127,7 +128,7 @@ mod tests {
         Duration::from_millis(of)
     }
 
-    /// What is usual once clients have left after `times`, `apart` from each other.
+    /// The usual time once clients have left after `times`, `apart` from each other.
     fn usual_of(times: impl IntoIterator<Item = u64>, apart: u64) -> Option<Duration> {
         let departures = Departures::default();
         let mut now = Instant::START;

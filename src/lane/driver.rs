@@ -1,7 +1,7 @@
-//! One lane: the state behind one short lock, the one timer, and the permits. Tells the state what happens, and does what
-//! that leads to.
+//! A lane's driver: the state behind one short lock, the only timer, and the permits. Passes events to the state, and
+//! carries out their effects.
 //!
-//! If nobody waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
+//! If no request waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
 //! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
 
 mod bottleneck;
@@ -52,37 +52,37 @@ use crate::{
 
 /// The queue and the limits of one budget, under one policy.
 ///
-/// A reload makes another `Lane` of it, with the new policy and the same queue and limits. A request keeps the one that it
-/// came to: it is handled by one policy and counted by one rule, and looking that up takes no lock.
+/// A reload turns it into another `Lane`, with the new policy and the same queue and limits. A request keeps the `Lane`
+/// that it came to: one policy handles it, one rule counts it, and neither look-up takes a lock.
 pub struct Lane {
     host: Arc<str>,
     policy: Arc<Policy>,
     metrics: Arc<RuleMetrics>,
     clock: Clock,
-    /// Where it is written what happens here, if people are told.
+    /// The journal of events in this lane, if people can read it.
     journal: Option<Arc<Journal>>,
     shared: Arc<Shared>,
 }
 
-/// What all lanes of one budget share, whatever their policies.
+/// State that all lanes of one budget share, whatever their policies.
 struct Shared {
     state: Mutex<State<GrantSender>>,
-    /// Tells the timer that it sleeps too long.
+    /// Wakes the timer when it sleeps too long.
     wake: Notify,
     symptoms: Symptoms,
-    /// Where it is kept.
+    /// The lane's place in the store, if it is persisted.
     kept: Option<KeptLane>,
     /// The task that talks to the store, if its limits are shared with other processes.
     sharing: Option<SharedLane>,
 }
 
-/// How a waiting request gets its permit, and the lane that it came to.
+/// The channel through which a waiting request gets its permit, and the lane that it came to.
 struct GrantSender {
     lane: Arc<Lane>,
     sender: oneshot::Sender<Box<Outcome>>,
 }
 
-/// How many narrower budgets a sweep looks at in one go, to forget those that remember nothing.
+/// The most sub-limits that a sweep examines in one go, to forget those that remember nothing.
 const SOME: u32 = 1000;
 
 // === impl Lane ===
@@ -101,7 +101,7 @@ impl Lane {
         Self { journal: Some(journal), ..self }
     }
 
-    /// The same lane, whose limits and pauses are shared with other processes; the store knows it by `names`.
+    /// Shares the limits and pauses of this lane with other processes; the store knows it by `names`.
     pub(super) fn shared(mut self, sharing: &Sharing, names: SharedNames) -> Self {
         let now = self.clock.now();
         let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
@@ -121,23 +121,23 @@ impl Lane {
         lane
     }
 
-    /// From now on the rules for some of its requests are those of `rules`, some of which have been renamed.
+    /// Applies the narrower rules of `rules`; `renamed` lists rules with new names.
     pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Arc<Rules>, renamed: &RenamedRules) {
         let rules = NarrowerRules::new(rules.clone(), renamed.clone(), &self.policy);
         self.tell(|state, now| state.narrower_rules(now, rules));
     }
 
-    /// Its budgets are counted with those of all lanes.
+    /// Counts its sub-limits together with those of all lanes.
     pub(super) fn within(self, capacity: Arc<Capacity>) -> Self {
         self.shared.state.lock().set_capacity(capacity);
         self
     }
 
-    /// Forgets narrower budgets that remember nothing.
+    /// Forgets sub-limits that remember nothing.
     pub(super) fn forget_idle(&self) {
         let mut looks = self.shared.state.lock().narrow_budgets();
         while looks > 0 {
-            // Others may have the lock in between.
+            // Between the calls, other tasks may take the lock.
             let some = looks.min(SOME);
             let now = self.clock.now();
             self.shared.state.lock().forget_idle(now, some);
@@ -145,13 +145,13 @@ impl Lane {
         }
     }
 
-    /// For how many narrower budgets there is memory.
+    /// Number of sub-limits that fit into the allocated memory.
     #[cfg(test)]
     pub(super) fn narrow_budgets(&self) -> u32 {
         self.shared.state.lock().narrow_budgets()
     }
 
-    /// Whether no other policy of this budget is in anybody's hands.
+    /// Returns whether this is the only `Lane` left for the budget.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -161,7 +161,7 @@ impl Lane {
         self.admit_at(self.clock.now(), ask)
     }
 
-    /// The same, `now`.
+    /// Asks for a slot at `now`.
     pub fn admit_at(self: &Arc<Self>, now: Instant, ask: AdmitRequest) -> Admission {
         let mut state = self.shared.state.lock();
         match state.asked(now, &ask) {
@@ -194,70 +194,72 @@ impl Lane {
         self.clock.now()
     }
 
-    /// A request is being written.
+    /// Records that a request is being written.
     pub(super) fn sent(self: &Arc<Self>, now: Instant, slot: &Slot) {
         self.tell_at(now, |state| state.sent(now, slot));
     }
 
-    /// What was sent has not been written after all. Returns whether its slot still holds.
+    /// Takes back a send: the request was not written after all. Returns whether its slot is still valid.
     pub(super) fn recalled(self: &Arc<Self>, slot: &Slot) -> bool {
         self.tell(|state, _| state.recalled(slot))
     }
 
-    /// The answer of what left at `sent` is here.
+    /// Records the answer to the request that left at `sent`.
     pub(super) fn answered(self: &Arc<Self>, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
         self.tell_at(now, |state| state.answered(now, slot, sent, heard));
         self.metrics.upstream_seconds.observe(now.since(sent));
     }
 
-    /// The answer has said what its request used.
+    /// Applies the usage that the answer reported.
     pub(super) fn used(self: &Arc<Self>, slot: &mut Slot, usage: &Usage) {
         self.tell(|state, now| state.used(now, slot, usage));
     }
 
-    /// How much of `unit` a request takes whose body has so many bytes, as answers have told of others; `None` before any.
+    /// Estimated use of `unit` for a request with a body of this many bytes, from other answers; `None` before any
+    /// answer.
     pub fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
         self.shared.state.lock().of_length(unit, bytes)
     }
 
-    /// What was taken could not be sent, broke off, or was not answered in time.
+    /// Records a request that could not be sent, broke off, or timed out.
     pub(super) fn broke(self: &Arc<Self>, slot: &Slot) {
         self.tell(|state, now| state.broke(now, slot));
     }
 
-    /// A permit has come to its end.
+    /// Settles a permit that has ended.
     pub(super) fn settled(self: &Arc<Self>, now: Instant, slot: &mut Slot, end: End) {
         self.metrics.in_flight.ended();
         self.tell_at(now, |state| state.settled(now, slot, end));
     }
 
-    /// A ticket is dropped.
+    /// Removes a dropped ticket.
     pub(super) fn left(self: &Arc<Self>, place: QueuePlace) {
         if self.tell(|state, _| state.left(place)) {
             self.metrics.waiting.dec();
         }
     }
 
-    /// A ticket may wait no longer. `None` if it has its slot by now.
+    /// Removes a ticket whose deadline has passed. `None` if it has its slot by now.
     pub(super) fn gave_up(self: &Arc<Self>, place: QueuePlace) -> Option<Refusal> {
         let refusal = self.tell(|state, now| state.gave_up(now, place))?;
         self.metrics.waiting.dec();
         Some(refusal)
     }
 
-    /// Calendar limits are renewed by the system's clock, which may have been set, or have gone on while the machine slept.
+    /// Rereads the system's clock, which renews calendar limits. The clock may have been set, or have advanced while
+    /// the machine slept.
     pub(super) fn read_clock(self: &Arc<Self>) {
         let epoch = self.clock.epoch();
         self.tell(|state, _| state.clock_read(epoch));
     }
 
-    /// Tells the state an event, and does what that leads to.
+    /// Passes an event to the state, and carries out its effects.
     fn tell<R>(self: &Arc<Self>, event: impl FnOnce(&mut State<GrantSender>, Instant) -> R) -> R {
         let now = self.clock.now();
         self.tell_at(now, |state| event(state, now))
     }
 
-    /// The same, of an event that is `now`.
+    /// Passes an event at `now` to the state, and carries out its effects.
     fn tell_at<R>(self: &Arc<Self>, now: Instant, event: impl FnOnce(&mut State<GrantSender>) -> R) -> R {
         let mut state = self.shared.state.lock();
         let result = event(&mut state);
@@ -274,8 +276,8 @@ impl Lane {
         Permit::new(self.clone(), slot)
     }
 
-    /// Does what an event has led to; the lock is not held. A request that has left in this very moment gives its slot
-    /// back, for which the next one gets one, which may have left as well: a loop, however many those are.
+    /// Carries out effects; the lock is not held. A request that has just left returns its slot, and the next request
+    /// may have left as well: a loop handles any number of them.
     fn execute(self: &Arc<Self>, mut effects: Effects<GrantSender>) {
         loop {
             let Effects { grants, displaced, timer, block, calls, changes } = effects;
@@ -304,12 +306,12 @@ impl Lane {
         }
     }
 
-    /// The one timer of this lane: sleeps until `at`, and then from slot to slot while requests wait.
+    /// The lane's only timer: sleeps until `at`, and then from slot to slot while requests wait.
     async fn run_timer(self: Arc<Self>, mut at: Instant) {
         let mut now = self.clock.now();
         loop {
             if at <= now {
-                // More have their slots than are given in one go: others may have the lock in between.
+                // More slots have matured than are granted in one go: others may have the lock in between.
                 tokio::task::yield_now().await;
             } else {
                 tokio::select! {
@@ -327,7 +329,7 @@ impl Lane {
     }
 }
 
-/// Hands a slot to a request that has waited for it; the slot comes back if the request has left.
+/// Hands a slot to a request that has waited for it. Returns the slot if the request has left.
 fn deliver(grant: Grant<GrantSender>) -> Result<(), Box<Slot>> {
     let Grant { ticket: GrantSender { lane, sender }, slot, waited } = grant;
     lane.metrics.waiting.dec();
@@ -337,7 +339,7 @@ fn deliver(grant: Grant<GrantSender>) -> Result<(), Box<Slot>> {
     })
 }
 
-/// Tells a request that it waits no more; it may have left.
+/// Tells a request that it no longer waits; it may have left.
 fn dismiss(displaced: Displaced<GrantSender>) {
     let Displaced { ticket: GrantSender { lane, sender }, refusal } = displaced;
     lane.metrics.waiting.dec();

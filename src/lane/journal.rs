@@ -1,4 +1,4 @@
-//! What happened in lanes lately, in sentences for people: a ring of bounded length. Reads no clock.
+//! Recent events in lanes, as sentences for people: a ring of bounded length. Reads no clock.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ pub struct Journal(Mutex<Ring>);
 pub struct JournalEntry {
     /// Counts up from 1.
     pub number: u64,
-    /// When it happened.
+    /// The instant of the event.
     pub at: Instant,
     /// The name of the lane's rule.
     pub rule: Arc<str>,
     /// The lane's host.
     pub host: Arc<str>,
-    /// What happened.
+    /// Description of the event.
     pub text: String,
 }
 
@@ -37,7 +37,7 @@ struct Ring {
 /// A length of time as people say it.
 struct SpokenDuration(Duration);
 
-/// How many events are remembered.
+/// Number of events remembered.
 const REMEMBERED: usize = 500;
 
 // === impl Journal ===
@@ -62,7 +62,7 @@ impl Journal {
     }
 }
 
-/// What has changed, in a sentence.
+/// A sentence that describes the change.
 pub(super) fn sentence(change: &LearnedChange) -> String {
     match change {
         LearnedChange::Limit(limit, evidence) => format!("learned a limit of {limit}: {evidence}"),
@@ -102,7 +102,7 @@ pub(super) fn why(reason: Reason) -> &'static str {
     }
 }
 
-/// An operator has paused a lane, for `length` or until it is resumed.
+/// A sentence about an operator's pause for `length`, or until it is resumed.
 pub(super) fn paused(length: Option<Duration>) -> String {
     match length {
         Some(length) => format!("paused by an operator for {}", SpokenDuration(length)),

@@ -1,4 +1,4 @@
-//! Lanes as they outlive the process: records in JSON, for the state file.
+//! Lanes that outlive the process: records in JSON, for the state file.
 
 use std::{
     collections::HashMap,
@@ -19,52 +19,52 @@ use crate::{
     policy::{Origin, Policy, Rules},
 };
 
-/// Stored records of lanes that no request has asked for since the start, and where open lanes ask for blocks of their
-/// long quotas.
+/// Stored records of lanes that no request has asked for since the start. Also holds the channel through which open
+/// lanes ask for blocks of long quotas.
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
-    /// Up to when nothing is known of what lanes have sent of which there was a record that could not be read.
+    /// Lanes whose records could not be read, and the end of the time for which nothing is known of them.
     lost: Mutex<HashMap<String, Instant>>,
     past: Mutex<Past>,
     requests: mpsc::Sender<KeepRequest>,
-    /// What the store is to forget.
+    /// Lanes that the store has to forget.
     gone: Mutex<Vec<Arc<str>>>,
-    /// When it is looked next which records say nothing any more.
+    /// When records without any effect are next searched for.
     looks: Mutex<Instant>,
 }
 
-/// A lane of which there is a record that cannot be read.
+/// A lane whose record cannot be read.
 pub struct UnreadLane {
-    /// Which, and why.
+    /// The lane, and the error.
     pub problem: String,
-    /// What the store knows it by.
+    /// Name of the lane in the store.
     pub id: Arc<str>,
-    /// What is to be stored in its place: that nothing is known of what it has sent by now. Otherwise it would not be at
-    /// each start, and the limit of a month never more than used up.
+    /// The replacement record: the lane may have sent anything until now. Otherwise each start would presume this
+    /// again, and a monthly limit would always count as used up.
     pub text: Vec<u8>,
 }
 
-/// A lane as it is to be stored.
+/// A lane's record, to be stored.
 pub struct WrittenLane {
-    /// What the store knows it by.
+    /// Name of the lane in the store.
     pub id: Arc<str>,
-    /// Its record, as JSON.
+    /// The record, as JSON.
     pub text: Vec<u8>,
-    /// The lane, that waits to [hear](Self::done) of it.
+    /// The lane, which waits to [hear](Self::done) of it.
     lane: Arc<Lane>,
 }
 
-/// It is looked this often which records of lanes that nobody has asked for say nothing any more.
+/// The time between searches for records that have no effect any more and that no request has asked for.
 const LOOKS: Duration = Duration::from_secs(600);
-/// So many of them are kept, the latest.
+/// The most records kept, the latest.
 const MOST: usize = 65_536;
-/// Between the names of a rule and of a host: in neither.
+/// Separates the names of a rule and of a host: contained in neither.
 const BETWEEN: char = '\n';
 
 // === impl KeptLanes ===
 
 impl KeptLanes {
-    /// Reads at `now` what was stored, and says of what that failed.
+    /// Reads the stored records at `now`, and returns those that could not be read.
     pub fn read<'a>(
         stored: impl Iterator<Item = (&'a str, &'a [u8])>,
         past: Past,
@@ -89,12 +89,12 @@ impl KeptLanes {
         (Self { records, lost, past, requests, gone, looks }, unread)
     }
 
-    /// How many records no request has asked for yet.
+    /// Number of records that no request has asked for yet.
     pub fn len(&self) -> usize {
         self.records.lock().len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no such records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -104,8 +104,8 @@ impl KeptLanes {
         self.records.lock().remove(id)
     }
 
-    /// Puts in what another process has sent and learned by `now`, of the lane called `id`. What was sent in a `gap` is not
-    /// in the record.
+    /// Adds the record of another process for the lane called `id`, as of `now`. The record does not include requests
+    /// sent in a `gap`.
     pub(super) fn put(&self, id: &str, record: Option<LaneRecord>, gap: Option<Gap>, now: Instant) {
         let mut past = self.past.lock();
         past.until = Some(now);
@@ -119,17 +119,17 @@ impl KeptLanes {
         }
     }
 
-    /// The store is to forget these lanes, which remember nothing.
+    /// Makes the store forget these lanes, which remember nothing.
     pub(super) fn forget(&self, gone: impl IntoIterator<Item = Arc<str>>) {
         self.gone.lock().extend(gone);
     }
 
-    /// What the store is to forget.
+    /// Takes the names of the lanes that the store has to forget.
     pub(super) fn gone(&self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.gone.lock())
     }
 
-    /// Forgets the records of lanes that nobody has asked for, and that say nothing any more; now and then.
+    /// Forgets, from time to time, records that no request has asked for and that have no effect any more.
     pub(super) fn sweep(&self, now: Instant, epoch: Duration) {
         let mut looks = self.looks.lock();
         if now < *looks {
@@ -156,8 +156,8 @@ impl KeptLanes {
         }
     }
 
-    /// To which origins requests went whose lanes are kept, if they would come to the same lanes under `rules`, or to those
-    /// that go on for lanes of rules that are not there any more.
+    /// Origins of the persisted lanes whose requests would come to the same lanes under `rules`, or to the successors
+    /// of lanes whose rules are gone.
     pub(super) fn origins(&self, rules: &Rules) -> Vec<Origin> {
         let records = self.records.lock();
         let origins = records.iter().filter_map(|(id, record)| {
@@ -168,19 +168,19 @@ impl KeptLanes {
         origins.collect()
     }
 
-    /// `lane`, which was just made for requests to `origin`, goes on from what is kept of it.
+    /// Restores the new `lane` for requests to `origin` from its record.
     pub(super) fn open(&self, lane: Lane, origin: &Origin, rules: &Rules) -> Lane {
         let own = self.records.lock().remove(&*id_of(lane.policy(), &origin.host));
         self.restored(lane, own, origin, rules)
     }
 
-    /// The same for a question: its record stays for the lane that requests will open.
+    /// Restores a lane for a look-up: the record stays for the lane that requests will open.
     pub(super) fn look_up(&self, lane: Lane, origin: &Origin, rules: &Rules) -> Lane {
         let own = self.records.lock().get(&*id_of(lane.policy(), &origin.host)).cloned();
         self.restored(lane, own, origin, rules)
     }
 
-    /// `lane` goes on from its `own` record, or from one under a rule that was removed.
+    /// Restores `lane` from its `own` record, or from one under a rule that was removed.
     fn restored(&self, lane: Lane, own: Option<LaneRecord>, origin: &Origin, rules: &Rules) -> Lane {
         let id = id_of(lane.policy(), &origin.host);
         let lost = if own.is_none() { self.lost_until(&id, &origin.host, rules) } else { None };
@@ -191,8 +191,8 @@ impl KeptLanes {
         lane.restored(kept, record.as_ref(), past)
     }
 
-    /// Until when nothing is known of this lane, or of one for its host under a rule that is not there any more, if its
-    /// record could not be read.
+    /// The instant before which this lane, or one for its host under a removed rule, may have sent anything: its record
+    /// could not be read.
     fn lost_until(&self, id: &str, host: &str, rules: &Rules) -> Option<Instant> {
         let of_this = |other: &str| other == id || is_of_gone_rule(other, host, rules);
         self.lost.lock().iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()
@@ -211,13 +211,13 @@ pub(super) fn host_of(id: &str) -> Option<&str> {
     id.split_once(BETWEEN).map(|(_, host)| host)
 }
 
-/// Whether `id` names a lane for `host` under a rule that was removed.
+/// Returns whether `id` names a lane for `host` under a rule that was removed.
 pub(super) fn is_of_gone_rule(id: &str, host: &str, rules: &Rules) -> bool {
     let gone = |name: &str| name == Policy::UNRULED || rules.iter().all(|rule| &*rule.name != name);
     id.split_once(BETWEEN).is_some_and(|(rule, of)| of == host && gone(rule))
 }
 
-/// What the store knows a lane by.
+/// The lane's name in the store.
 fn id_of(policy: &Policy, host: &str) -> Arc<str> {
     format!("{}{BETWEEN}{host}", policy.name).into()
 }
@@ -225,13 +225,13 @@ fn id_of(policy: &Policy, host: &str) -> Arc<str> {
 // === impl WrittenLane ===
 
 impl WrittenLane {
-    /// It is stored; or cannot be, if not `fully`.
+    /// Reports that the record is stored, or cannot be, if not `fully`.
     pub fn done(&self, fully: bool) {
         self.lane.written(fully);
     }
 }
 
-/// The records of those `lanes` that have changed, or of all if `asked`. With `last`, nothing will leave any more.
+/// The records of `lanes` that have changed, or of all if `asked`. With `last`, nothing will leave any more.
 pub fn write_down<'a>(
     lanes: impl Iterator<Item = &'a Arc<Lane>>,
     asked: bool,

@@ -1,5 +1,4 @@
-//! What makes two requests share a lane: the rule that is for both, and what the lanes of a rule are told apart by. Today
-//! that is the host.
+//! Keys of lanes: two requests share a lane if they have the same rule and the same key. Today the key is the host.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -13,7 +12,7 @@ pub(super) struct RequestKey<'a> {
     pub(super) host: &'a Arc<str>,
 }
 
-/// What a lane is told apart by from the other lanes of its rule.
+/// The key of a lane among the lanes of its rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LaneKey {
     host: Arc<str>,
@@ -26,12 +25,12 @@ impl<'a> RequestKey<'a> {
         Self { rule: rules.position(origin), host: &origin.host }
     }
 
-    /// As a map of one rule's lanes looks it up.
+    /// The form in which a map of one rule's lanes looks it up.
     pub(super) fn borrowed(self) -> &'a str {
         self.host
     }
 
-    /// As a map of one rule's lanes keeps it.
+    /// The form in which a map of one rule's lanes stores it.
     pub(super) fn to_lane_key(self) -> LaneKey {
         LaneKey { host: self.host.clone() }
     }
@@ -39,7 +38,7 @@ impl<'a> RequestKey<'a> {
 
 // === impl LaneKey ===
 
-// Hashes and compares as its only part does, which `Borrow` asks for.
+// Hashes and compares like its only field, as `Borrow` requires.
 impl Borrow<str> for LaneKey {
     fn borrow(&self) -> &str {
         &self.host

@@ -1,4 +1,4 @@
-//! Finds the lane of a request, or makes it; forgets lanes that remember nothing.
+//! The collection of lanes: finds or creates the lane of a request, and forgets lanes that remember nothing.
 
 mod forgetting;
 mod handover;
@@ -37,30 +37,30 @@ use parking_lot::{Mutex, RwLock};
 pub struct Lanes {
     clock: Clock,
     metrics: Metrics,
-    /// Written by a reload alone. While one moves the lanes, nobody can open another one for the same requests.
+    /// Only a reload writes it. While a reload moves the lanes, no other lane can be opened for the same requests.
     table: RwLock<LaneTable>,
-    /// Their stored records, if state is kept.
+    /// Stored records of lanes, if state is persisted.
     kept: Option<KeptLanes>,
-    /// What happens in them.
+    /// The journal of events in all lanes.
     journal: Arc<Journal>,
-    /// How they share their limits with other processes, if they do.
+    /// The store through which lanes share their limits with other processes, if they do.
     sharing: Option<Sharing>,
-    /// Until when an operator has paused all of them, those to come too.
+    /// End of an operator's pause of all lanes, including future ones.
     held: Mutex<Option<Instant>>,
-    /// Those that an earlier process still has.
+    /// Lanes that an earlier process still has.
     awaited: AwaitedLanes,
-    /// Whether the next process has them.
+    /// True if the next process has the lanes.
     given: AtomicBool,
-    /// How many lanes and keyed budgets there may be.
+    /// The most lanes and keyed budgets.
     capacity: Arc<Capacity>,
 }
 
-/// The rules, and the lanes that are made by them.
+/// The rules, and the lanes created under them.
 struct LaneTable {
     rules: Arc<Rules>,
-    /// Of each rule, in the order of the rules; those of hosts without one come last.
+    /// The lanes of each rule, in the order of the rules; lanes of hosts without a rule come last.
     rules_lanes: Vec<RuleLanes>,
-    /// Those that held until the last reload.
+    /// The rules before the last reload.
     before: Option<Arc<Rules>>,
     /// Rules for some requests that have other names since reloads.
     renamed: RenamedRules,
@@ -70,15 +70,16 @@ struct LaneTable {
 #[derive(Default)]
 struct RuleLanes {
     lanes: RwLock<HashMap<LaneKey, OpenLane>>,
-    /// At how many lanes the idle ones are looked for.
+    /// The number of lanes at which the next search for idle lanes begins.
     crowded: AtomicUsize,
 }
 
-/// A lane, and the first origin that it was asked for: the rule that is for it after a reload gets the lane.
+/// A lane, and the first origin that it was asked for: after a reload, the rule for this origin gets the lane.
 struct OpenLane {
     lane: Arc<Lane>,
     origin: Origin,
-    /// What it had sent by the last reload, if that tells ports of its host apart, and the number of its rule until then.
+    /// The state at the last reload, if rules distinguish the ports of the host, with the number of the rule until
+    /// then.
     left: Option<(Option<usize>, Inheritance)>,
 }
 
@@ -86,19 +87,19 @@ struct OpenLane {
 pub struct LookedUp {
     /// The lane.
     pub lane: Arc<Lane>,
-    /// Whether requests have come to it.
+    /// True if requests have come to it.
     pub open: bool,
     /// The rules under which it was found.
     pub rules: Arc<Rules>,
 }
 
-/// This many lanes of a rule are kept although they remember nothing, for people to see what was done in them.
+/// This many lanes of a rule are kept although they remember nothing, so that people can see their counters.
 const FEW: usize = 1024;
 
 // === impl Lanes ===
 
 impl Lanes {
-    /// No lane yet.
+    /// An empty collection.
     pub fn new(rules: Rules, metrics: Metrics, clock: Clock) -> Self {
         show(&metrics, &rules);
         Self {
@@ -115,17 +116,17 @@ impl Lanes {
         }
     }
 
-    /// Lanes and budgets take up to a part of `bytes`, the memory of the process.
+    /// Limits lanes and budgets to a part of `bytes`, the memory of the process.
     pub fn within(self, bytes: u64) -> Self {
         Self { capacity: Arc::new(Capacity::of_memory(bytes)), ..self }
     }
 
-    /// Lanes that are opened from now on go on from their `kept` records.
+    /// Restores lanes opened from now on from their `kept` records.
     pub fn keeping(self, kept: KeptLanes) -> Self {
         Self { kept: Some(kept), ..self }
     }
 
-    /// From now on they share their configured limits with other processes.
+    /// Shares the configured limits of lanes with other processes from now on.
     pub fn sharing(self, sharing: Sharing) -> Self {
         Self { sharing: Some(sharing), ..self }
     }
@@ -138,13 +139,13 @@ impl Lanes {
         if let Some(open) = rule_lanes.lanes.read().get(key.borrowed()) {
             return open.lane.clone();
         }
-        // Before the last reload its requests may have gone by another one.
+        // Before the last reload, another lane may have served its requests.
         let left = table.left_to(key, origin);
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
             let most = self.capacity.lanes;
             self.forgotten(forget(&mut lanes, most, *self.held.lock()));
-            // Where all of them have to stay, it is not looked for each new one whether they still have to.
+            // If all of them have to stay, not every new lane repeats the search.
             let crowded = (lanes.len() * 2).min(most.max(lanes.len() * 5 / 4));
             rule_lanes.crowded.store(crowded, Ordering::Relaxed);
         }
@@ -174,7 +175,7 @@ impl Lanes {
             return LookedUp { lane: open.lane.clone(), open: true, rules };
         }
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule)).clone();
-        // Of its own: those of hosts without a rule are counted.
+        // Separate metrics: those of hosts without a rule are counted.
         let (host, metrics) = (key.host.clone(), Metrics::new().rule(&policy.name));
         let lane = Lane::new(host, policy, metrics, self.clock);
         let lane = Arc::new(match &self.kept {
@@ -186,7 +187,7 @@ impl Lanes {
         LookedUp { lane, open: false, rules }
     }
 
-    /// The rules for some of the requests to `origin`, in the order of writing, and last what is not reserved.
+    /// The rules for some of the requests to `origin`, in the order of writing, and last the rule besides the reserve.
     pub fn added(&self, origin: &Origin) -> Box<[AddedRule]> {
         let added = |policy: Arc<Policy>| match policy.is_besides_reserve() {
             true => AddedRule::uncounted(policy),
@@ -195,8 +196,8 @@ impl Lanes {
         self.rules().beside(origin).map(added).collect()
     }
 
-    /// From now on `rules` hold. Each lane goes to the rule that its requests match now, with all that it remembers and
-    /// with its waiting requests. Must be called on a tokio runtime, which drives the lanes.
+    /// Applies `rules` from now on. Each lane goes to the rule that its requests match now, with all that it remembers
+    /// and with its waiting requests. Must be called on a tokio runtime, which drives the lanes.
     pub fn reload(&self, rules: Rules) {
         let mut table = self.table.write();
         show(&self.metrics, &rules);
@@ -213,7 +214,7 @@ impl Lanes {
         {
             let key = RequestKey::new(rules, &origin);
             let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
-            // Before it has another limit, which is none of these.
+            // Before it has another limit, which does not apply to these ports.
             let parts = parting::of(rules, &lane, &origin, now);
             let moved = if Arc::ptr_eq(policy, lane.policy()) {
                 lane
@@ -242,44 +243,44 @@ impl Lanes {
         *table = next;
     }
 
-    /// Opens the lanes that are kept, so that people see what is left of their limits before anybody asks for more.
+    /// Opens the persisted lanes, so that people see the rest of their limits before the first request.
     pub fn open_kept(&self) {
         for origin in self.kept.iter().flat_map(|kept| kept.origins(&self.rules())) {
             self.find(&origin);
         }
     }
 
-    /// Which lanes have been forgotten since this was asked last, as the store knows them.
+    /// Takes the names, in the store, of the lanes forgotten since the last call.
     pub fn gone(&self) -> Vec<Arc<str>> {
         self.kept.as_ref().map(KeptLanes::gone).unwrap_or_default()
     }
 
-    /// These have been forgotten, and the store has not heard of it.
+    /// Puts back the names of forgotten lanes that the store has not received.
     pub fn forgotten(&self, gone: Vec<Arc<str>>) {
         if let Some(kept) = &self.kept {
             kept.forget(gone);
         }
     }
 
-    /// How many lanes there are.
+    /// Number of lanes.
     pub fn len(&self) -> usize {
         self.table.read().rules_lanes.iter().map(|rule_lanes| rule_lanes.lanes.read().len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no lanes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every lane there is.
+    /// All lanes.
     pub fn all(&self) -> Vec<Arc<Lane>> {
         let lanes =
             |of_rule: &RuleLanes| of_rule.lanes.read().values().map(|open| open.lane.clone()).collect::<Vec<_>>();
         self.table.read().rules_lanes.iter().flat_map(lanes).collect()
     }
 
-    /// Pauses every lane, also those opened meanwhile, for `length` or until [`Self::resume_all`]. Returns how many
-    /// there are.
+    /// Pauses every lane, also those opened meanwhile, for `length` or until [`Self::resume_all`]. Returns the number
+    /// of lanes.
     pub fn pause_all(&self, length: Option<Duration>) -> usize {
         let until = length.map_or(Instant::FAR, |length| self.clock.now() + length);
         *self.held.lock() = Some(until);
@@ -292,12 +293,12 @@ impl Lanes {
         self.all().iter().filter(|lane| lane.resume()).count()
     }
 
-    /// What happened in them lately.
+    /// Recent events in the lanes.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// The rules that the lanes are made by.
+    /// The current rules.
     pub fn rules(&self) -> Arc<Rules> {
         self.table.read().rules.clone()
     }
@@ -306,7 +307,7 @@ impl Lanes {
         let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
         let (host, metrics) = (key.host.clone(), self.metrics_of(rules, key));
         let lane = Lane::new(host, policy.clone(), metrics, self.clock);
-        // Before its record is looked for: one that comes in between is given to lanes that wait for it.
+        // Before its record is searched for: a record that arrives in between goes to waiting lanes.
         let awaited = self.is_awaited(key.host);
         let lane = match &self.kept {
             Some(kept) => kept.open(lane, origin, rules),
@@ -351,8 +352,8 @@ impl LaneTable {
         Self { rules: Arc::new(rules), rules_lanes, before: None, renamed: RenamedRules::default() }
     }
 
-    /// What the lane for `origin` begins with that is opened now: what that by which its requests went before the last reload had
-    /// sent by then.
+    /// The initial state of a new lane for `origin`: the state, at the last reload, of the lane that served its
+    /// requests before.
     fn left_to(&self, key: RequestKey<'_>, origin: &Origin) -> Option<Inheritance> {
         let was = self.before.as_ref()?.position(origin);
         let left = |lanes: &RuleLanes| {
@@ -369,15 +370,15 @@ impl LaneTable {
     }
 }
 
-/// What a store that several andantes share knows the lane of `host` under `policy` by. Its rule is part of that only if
-/// another one limits other ports of the host: otherwise a rule that is renamed goes on with what was sent. A pause is one of
-/// these requests alone if any others go by another rule, or by none.
+/// Names of the lane of `host` under `policy` in the store that several andantes share. A pool's name contains the rule
+/// only if another rule limits other ports of the host: otherwise a renamed rule keeps what was sent. A pause's name
+/// contains the rule if other requests to the host have another rule, or none.
 fn shared_names(rules: &Rules, policy: &Policy, host: &Arc<str>) -> SharedNames {
     let name = |alone| format!("{}\n{host}", if alone { "" } else { &*policy.name }).into();
     SharedNames { pools: name(rules.limits_alone(host)), pauses: name(rules.is_alone(host)) }
 }
 
-/// Shows all of `rules` among the metrics, and what they allow.
+/// Shows all of `rules`, and the rates that they allow, among the metrics.
 fn show(metrics: &Metrics, rules: &Rules) {
     for rule in rules.iter() {
         let requests = rule.limits.iter().filter(|limit| limit.unit == Unit::REQUESTS);

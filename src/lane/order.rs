@@ -1,7 +1,7 @@
-//! In which order waiting requests get their slots.
+//! The order in which waiting requests get their slots.
 //!
-//! The most urgent first, with a small share for each lower urgency; among equals each client, and each flow of a client,
-//! gets its share; within a flow the order is that of arrival.
+//! The most urgent requests come first, with a small share for each lower urgency. At equal urgency each client, and
+//! each flow of a client, gets its share. Within a flow the order is that of arrival.
 
 mod backlog;
 mod bands;

@@ -1,4 +1,4 @@
-//! What a request asks of a lane, and why it may be refused.
+//! A request's inputs to a lane, and the reasons of a refusal.
 
 use std::{
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
@@ -14,26 +14,26 @@ use super::{
 };
 use crate::{clock::Instant, learn::RouteKey, limit::Cost, policy::Policy};
 
-/// What a request asks of a lane.
+/// Inputs of a request that asks a lane for a slot.
 #[derive(Clone, Debug)]
 pub struct AdmitRequest {
-    /// What the request costs.
+    /// Cost of the request.
     pub cost: Cost,
-    /// Its kind, which tells on which of the API's budgets it draws.
+    /// Kind of the request, which determines the API's budgets that it draws on.
     pub kind: RouteKey,
-    /// By what it claims its turn.
+    /// Its identity.
     pub claim: Claim,
-    /// Until when it is willing to wait.
+    /// Latest instant until which it may wait.
     pub deadline: Instant,
-    /// Which requests it goes in front of.
+    /// The attempt: resent requests go in front of others.
     pub turn: Turn,
-    /// The budgets it draws on beside the lane's own.
+    /// The sub-limits it draws on.
     pub draws: Draws,
-    /// The port that it goes to: a reload may give that a rule of its own.
+    /// The port that it goes to: a reload may give that port a rule of its own.
     pub port: u16,
 }
 
-/// The budgets of narrower rules that a request draws on. `None` is what nearly all requests have.
+/// The sub-limits that a request draws on. `None` for nearly all requests.
 pub type Draws = Option<Arc<[Draw]>>;
 
 /// A rule for some of the requests to a host.
@@ -41,105 +41,106 @@ pub type Draws = Option<Arc<[Draw]>>;
 pub struct AddedRule {
     /// The rule.
     pub policy: Arc<Policy>,
-    /// Where it is counted how many requests it is for.
+    /// Counter of the requests that it applies to.
     pub draws: IntCounter,
 }
 
-/// A budget of a narrower rule.
+/// A sub-limit: a budget of a narrower rule.
 #[derive(Clone, Debug)]
 pub struct Draw {
-    /// What tells it from all others: a hash of the rule's name, and of what the rule's key says of the request.
+    /// Hash of the rule's name, and of the values of the rule's key in the request: identifies the budget.
     pub budget: u64,
     /// The rule.
     pub rule: Arc<Policy>,
-    /// The rule says `only`, and no server reads the path as one of other rules: the lane's own budget is not drawn on.
+    /// True if the rule says `only`, and no server reads the path as one of other rules: the lane's own budget is not
+    /// drawn on.
     pub apart: bool,
 }
 
-/// What a lane would do with a request that came now.
+/// The decision that a lane would make for a request now.
 #[derive(Debug)]
 pub struct Preview {
-    /// Whether it would leave.
+    /// The decision.
     pub decision: PreviewDecision,
-    /// The budgets of narrower rules that it would draw on, in their order.
+    /// Usage of the sub-limits that it would draw on, in their order.
     pub budgets: Vec<NarrowUsage>,
 }
 
-/// Whether, and when, a request that came now would leave.
+/// The decision for a request that came now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreviewDecision {
-    /// At once.
+    /// The request would leave at once.
     Send,
-    /// It would wait.
+    /// The request would wait.
     Wait {
-        /// When it would leave, if everything goes as it should; [`Instant::FAR`] if only an operator knows.
+        /// When it would leave, if everything goes well; [`Instant::FAR`] if only an operator knows.
         expected: Instant,
-        /// How many would leave before it.
+        /// Number of requests that would leave before it.
         ahead: u32,
     },
-    /// It would be refused.
+    /// The request would be refused.
     Refuse(Refusal),
 }
 
 /// Why a request may not even wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// As many wait as may wait, or the other places are kept for those that were told to come back.
+    /// All places are taken, or the free ones are reserved for clients that were told to return.
     #[error("{}", full(*waiting, *kept, rule.as_deref()))]
     Full {
-        /// How many wait.
+        /// Number of waiting requests.
         waiting: usize,
-        /// For which rule for some of the host's requests, if not for the host.
+        /// The narrower rule whose queue is full; `None` for the host's own queue.
         rule: Option<Arc<str>>,
-        /// How many places are kept.
+        /// Number of reserved places.
         kept: usize,
-        /// When a place becomes free for it, behind others that were told to come back.
+        /// When a place becomes free for it, behind others that were told to return.
         retry_after: Duration,
     },
-    /// As many wait as may wait, most of them of its flow: it has given way to a request of another.
+    /// All places are taken, most of them by its own flow: it was evicted for a request of another flow.
     #[error(
         "{}, which is as many as may: the newest of the longest flow, this one, made room for another flow",
         requests_wait(*waiting, rule.as_deref())
     )]
     GaveWay {
-        /// How many wait.
+        /// Number of waiting requests.
         waiting: usize,
-        /// For which rule for some of the host's requests, if not for the host.
+        /// The narrower rule whose queue is full; `None` for the host's own queue.
         rule: Option<Arc<str>>,
-        /// When a place becomes free for it, behind others that were told to come back.
+        /// When a place becomes free for it, behind others that were told to return.
         retry_after: Duration,
     },
-    /// Another process sends for its host from now on.
+    /// The next process sends for its host from now on.
     #[error("another andante has taken over from this one, and sends for this host from now on")]
     HandedOver,
     /// An operator has dropped it.
     #[error("an operator dropped it while it waited")]
     DroppedByOperator,
-    /// It would have to wait longer than it may.
+    /// The expected wait is longer than the request may wait.
     #[error("it would wait {}{}{}, {}", tenths(*wait), behind(*waiting), of_rule(rule.as_deref()), longer_than(*patience))]
     TooLong {
-        /// How many wait.
+        /// Number of waiting requests.
         waiting: usize,
-        /// For which rule for some of the host's requests, if not for the host.
+        /// The narrower rule for which they wait; `None` for the host's own limits.
         rule: Option<Arc<str>>,
-        /// How long it would wait.
+        /// The expected wait.
         wait: Duration,
-        /// How long it may wait.
+        /// The longest wait that the request may have.
         patience: Duration,
-        /// How long until the API renews the cap that it waits for, if that is the reason.
+        /// Time until the API renews the cap that the request waits for, if a cap is the reason.
         cap: Option<Duration>,
-        /// When a request like this one would be accepted, behind others that were told to come back.
+        /// When a request like this one would be accepted, behind others that were told to return.
         retry_after: Duration,
     },
-    /// It has waited for as long as it may.
+    /// The request has waited until its deadline.
     #[error("no slot matured in the time it may wait")]
     Late {
-        /// When a request like this one would be accepted, behind others that were told to come back.
+        /// When a request like this one would be accepted, behind others that were told to return.
         retry_after: Duration,
     },
 }
 
-/// A request that the next process is to have may come again after this long.
+/// `Retry-After` of a request that the next process is to serve.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 // === impl Draw ===
@@ -151,19 +152,19 @@ impl Draw {
         Self { budget, rule, apart }
     }
 
-    /// What tells the budget of the rule with this name from others: `values` is a hash of what its key says of a request, which
-    /// clients cannot foresee.
+    /// Identifier of the budget of the rule with this name. `values` is a hash of the values of its key in a request,
+    /// which clients cannot predict.
     pub fn budget_of(rule: &str, values: u64) -> u64 {
         values ^ hash(rule)
     }
 
-    /// The same of a rule that `was` called so, and `is` now.
+    /// The budget's identifier after its rule `was` renamed to `is`.
     pub(super) fn renamed(budget: u64, was: &str, is: &str) -> u64 {
         if was == is { budget } else { budget ^ hash(was) ^ hash(is) }
     }
 }
 
-/// The same in each process: names of rules are no secrets, and nobody else chooses them.
+/// Equal in all processes: names of rules are no secrets, and no client chooses them.
 fn hash(rule: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(rule)
 }
@@ -171,7 +172,7 @@ fn hash(rule: &str) -> u64 {
 // === impl AddedRule ===
 
 impl AddedRule {
-    /// One whose requests are not counted, for questions.
+    /// A rule whose requests are not counted, for questions.
     pub fn uncounted(policy: Arc<Policy>) -> Self {
         let draws = IntCounter::new("draws", "nobody sees it").expect("the name is valid");
         Self { policy, draws }
@@ -181,10 +182,10 @@ impl AddedRule {
 // === impl Refusal ===
 
 impl Refusal {
-    /// The cause where requests wait for the end of a cap.
+    /// The cause of a refusal by a cap.
     pub const CAPPED: &str = "a cap is reached, which the API renews later";
 
-    /// The rule for some of the host's requests that holds it up, if it is not the host's own.
+    /// The narrower rule that blocks the request; `None` if the host's own rule does.
     pub fn rule(&self) -> Option<&Arc<str>> {
         match self {
             Self::Full { rule, .. } | Self::GaveWay { rule, .. } | Self::TooLong { rule, .. } => rule.as_ref(),
@@ -210,7 +211,7 @@ impl Refusal {
         }
     }
 
-    /// When to try again.
+    /// The time after which to try again.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Full { retry_after, .. }
@@ -222,7 +223,7 @@ impl Refusal {
         }
     }
 
-    /// The same, which says another time to try again.
+    /// This refusal with another `Retry-After`.
     #[must_use]
     pub(super) fn with_retry_after(mut self, time: Duration) -> Self {
         if let Self::Full { retry_after, .. }
@@ -275,7 +276,7 @@ fn tenths(wait: Duration) -> String {
     in_large_units(wait).unwrap_or_else(|| format!("{wait:.1?}"))
 }
 
-/// The two largest units of a time from two minutes on.
+/// The two largest units of a time of two minutes or more.
 fn in_large_units(time: Duration) -> Option<String> {
     let seconds = time.as_secs();
     match seconds {
@@ -286,7 +287,7 @@ fn in_large_units(time: Duration) -> Option<String> {
     }
 }
 
-/// A time that has run for some microseconds already is shown as what it was.
+/// A time rounded up to milliseconds, so that a time limit that has run for some microseconds is shown in full.
 fn in_milliseconds(time: Duration) -> String {
     if let Some(text) = in_large_units(time) {
         return text;

@@ -1,10 +1,10 @@
-//! How many requests a lane has sent in the last ten seconds: the pace that people are shown.
+//! Requests sent in the last ten seconds: the pace shown to people.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// How many whole seconds are looked back on.
+/// Number of whole seconds that are remembered.
 const SECONDS: usize = 10;
 
 /// Requests sent, second by second, of the last ten seconds.
@@ -12,16 +12,16 @@ const SECONDS: usize = 10;
 pub struct SendRate {
     /// When the first request was sent.
     first: Option<Instant>,
-    /// The second that the last request was sent in, counted from the start.
+    /// The second in which the last request was sent, counted from the start.
     newest: u64,
-    /// Requests by second, each in the place of its second modulo the length.
+    /// Requests per second; the index is the second modulo the length.
     sent: [u32; SECONDS + 1],
 }
 
 // === impl SendRate ===
 
 impl SendRate {
-    /// A request is sent.
+    /// Records a sent request.
     pub(super) fn on_send(&mut self, now: Instant) {
         self.first.get_or_insert(now);
         let second = second(now);
@@ -36,7 +36,7 @@ impl SendRate {
         *counted = counted.saturating_add(1);
     }
 
-    /// The request that was sent last has not been written after all.
+    /// Takes back the last sent request, which was not written after all.
     pub(super) fn on_recall(&mut self) {
         let counted = self.at(self.newest);
         *counted = counted.saturating_sub(1);
@@ -46,7 +46,7 @@ impl SendRate {
     pub fn per_second(&self, now: Instant) -> f64 {
         let Some(first) = self.first else { return 0.0 };
         let current = second(now);
-        // Its own second is still running.
+        // The current second is still running.
         let began = Instant::START + Duration::from_secs(current.saturating_sub(SECONDS as u64));
         let oldest = current.saturating_sub(SECONDS as u64);
         let back = self.newest.saturating_sub(self.sent.len() as u64 - 1);

@@ -1,5 +1,5 @@
-//! A lane that runs ahead of time: the same state machine as that of a [`Lane`](super::Lane), told a time of its own. Reads no
-//! clock, and sends nothing.
+//! Simulation of a lane: the state machine of a [`Lane`](super::Lane) with a time of its own. Reads no clock, and sends
+//! nothing.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
@@ -18,30 +18,30 @@ use crate::{
 /// A request to a simulated lane.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedRequest {
-    /// How long after the beginning it comes.
+    /// Time of its arrival after the beginning.
     pub arrives: Duration,
-    /// By what it claims its turn.
+    /// Its identity.
     pub claim: Claim,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
 }
 
-/// What a simulated lane does, and when.
+/// A simulated lane, and the events to come.
 struct Simulation {
     state: State<usize>,
     now: Instant,
-    /// When the timer rings.
+    /// When the timer fires.
     timer: Option<Instant>,
-    /// The answers that are to come, the first one first, and their slots.
+    /// The future answers, the first one first, and their slots.
     answers: BinaryHeap<Reverse<(Instant, usize)>>,
     under_way: Vec<Option<(Box<Slot>, Instant)>>,
     latency: Duration,
     left: Vec<Instant>,
 }
 
-/// When each of these requests leaves, which come to an idle lane of `policy`, the first one first; answers take `latency`.
-/// Those that come at the beginning all wait before the first may leave. `epoch` is the time since 1970 at that moment.
-/// [`Instant::FAR`] if it never does.
+/// Returns when each of these requests leaves, the first one first; [`Instant::FAR`] if it never does. The requests
+/// come to an idle lane of `policy`, and answers take `latency`. Requests that come at the beginning all wait before
+/// the first may leave. `epoch` is the time since 1970 at that moment.
 pub fn simulate(
     policy: Arc<Policy>,
     epoch: Duration,
@@ -81,7 +81,8 @@ impl Simulation {
         }
     }
 
-    /// Runs until nothing can happen any more. These come `later`; the first of them has this `number`.
+    /// Runs until nothing can happen any more. The requests in `later` arrive later; the first of them has this
+    /// `number`.
     fn run(&mut self, number: usize, later: &[SimulatedRequest]) {
         let effects = self.state.effects(self.now);
         self.execute(effects);

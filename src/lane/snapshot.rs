@@ -1,4 +1,4 @@
-//! A lane as people see it.
+//! Snapshots of a lane for display.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,133 +9,133 @@ use crate::{
     limit::{CalendarUsage, LimitUsage, ShareUsage, Sum},
 };
 
-/// What a lane has done so far.
+/// Counters of a lane.
 #[derive(Clone, Debug, Default)]
 pub struct LaneStats {
     /// Requests sent.
     pub sent: u64,
-    /// What these took of each unit, as far as their answers have said it; what was reserved otherwise.
+    /// Usage of these requests per unit, as reported by their answers; otherwise the reservations.
     pub used: Sum,
-    /// Requests refused by us.
+    /// Requests refused by andante.
     pub refused: u64,
-    /// Answers' heads that came.
+    /// Heads of answers received.
     pub answered: u64,
     /// Requests that the API refused.
     pub refused_by_api: u64,
-    /// Time that requests waited for their slots, together.
+    /// Sum of the requests' waits for their slots.
     pub waited: Duration,
     /// The longest of these waits.
     pub waited_most: Duration,
     /// When the first and the last request were sent.
     pub active: Option<(Instant, Instant)>,
-    /// How many were sent lately.
+    /// Recently sent requests.
     pub lately: SendRate,
 }
 
-/// What warming a connection needs to know of a lane.
+/// State of the queue, for the decision to warm a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStatus {
-    /// How many wait.
+    /// Number of waiting requests.
     pub waiting: usize,
     /// When the next slot matures; [`Instant::FAR`] if an answer must come first.
     pub next_slot: Instant,
 }
 
-/// A lane at one instant, for people to look at.
+/// A lane at one instant, for display.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The rule's name.
     pub rule: Arc<str>,
     /// The host, canonical.
     pub host: Arc<str>,
-    /// How far the limits are used.
+    /// Usage of the limits with windows.
     pub limits: Vec<LimitUsage>,
-    /// How far the limits are used that a calendar renews.
+    /// Usage of the limits that a calendar renews.
     pub calendar: Vec<CalendarUsage>,
-    /// What each of them rests on, in the same order; `None` if it is configured.
+    /// Evidence for each of the `limits`, in the same order; `None` if the limit is configured.
     pub grounds: Vec<Option<Grounds>>,
-    /// How many requests the API was found to allow at once, and what that rests on.
+    /// Number of requests that the API was found to allow at once, and the evidence.
     pub at_once: Option<(u32, Grounds)>,
-    /// The groups of requests that have limits of their own.
+    /// Groups of requests that have limits of their own.
     pub own_limits: Vec<OwnLimit>,
-    /// The budgets of rules for some of its requests, rule by rule.
+    /// Usage of the sub-limits, rule by rule.
     pub narrow: Vec<NarrowUsage>,
-    /// Requests on their way or being answered.
+    /// Requests that were sent and not fully answered.
     pub in_flight: u32,
-    /// How many of them there may be at once.
+    /// Limit on the number of requests in flight.
     pub in_flight_limit: Option<u32>,
-    /// What that rests on, if it was found out.
+    /// Evidence for that limit, if it was learned.
     pub in_flight_grounds: Option<GradientGrounds>,
-    /// This process' share of that, if a fleet shares it.
+    /// This process' share of that limit, if a fleet shares it.
     pub in_flight_share: Option<ShareUsage>,
     /// Tickets in the queue.
     pub waiting: usize,
     /// The flows with the most waiting requests, the longest first.
     pub flows: Vec<WaitingFlow>,
-    /// How long the oldest of them has been waiting.
+    /// Waiting time of the oldest waiting request.
     pub oldest: Option<Duration>,
     /// Time until the next slot matures; `None` if that depends on an answer.
     pub next_slot: Option<Duration>,
-    /// Time until all that wait now have been served.
+    /// Time until all requests waiting now have been served.
     pub drain: Option<Duration>,
     /// Why nothing leaves at the moment, and for how long, if so.
     pub gate: Option<(Reason, Duration)>,
-    /// Whether an operator has paused it.
+    /// An operator's pause, if there is one.
     pub held: Option<OperatorPause>,
-    /// What the API says is left.
+    /// Quotas reported by the API.
     pub budgets: Vec<QuotaSnapshot>,
-    /// How many of the last requests failed, and of how many; `None` without a breaker.
+    /// Number of failures among the last requests, and the number of these; `None` without a breaker.
     pub failures: Option<(u32, u32)>,
-    /// What was done so far.
+    /// Counters so far.
     pub stats: LaneStats,
 }
 
 /// A pause that an operator has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperatorPause {
-    /// For how long yet; `None` until an operator ends it.
+    /// Remaining time; `None` until an operator ends it.
     pub remaining: Option<Duration>,
 }
 
-/// The budgets of a rule for some of a lane's requests, for people to look at.
+/// Usage of the sub-limits of one narrower rule, for display.
 #[derive(Clone, Debug)]
 pub struct NarrowUsage {
     /// The rule's name.
     pub rule: Arc<str>,
-    /// How many there are.
+    /// Number of budgets.
     pub budgets: usize,
-    /// For how many of them requests wait.
+    /// Number of budgets with waiting requests.
     pub busy: usize,
-    /// How many requests wait for them.
+    /// Number of waiting requests.
     pub waiting: u64,
-    /// How many are on their way.
+    /// Number of requests in flight.
     pub in_flight: u64,
-    /// How many may be, for the budget that most wait for.
+    /// Limit on requests in flight, for the budget with most waiting requests.
     pub in_flight_limit: Option<u32>,
-    /// What requests have taken of them so far, and of those that are forgotten.
+    /// Amounts taken so far, including those from forgotten budgets.
     pub used: Sum,
-    /// How far the limits of the one are used that most wait for.
+    /// Usage of the limits of the budget with most waiting requests.
     pub limits: Vec<LimitUsage>,
-    /// The same of limits that a calendar renews.
+    /// Usage of that budget's limits that a calendar renews.
     pub calendar: Vec<CalendarUsage>,
 }
 
-/// When a lane goes on, as its parts see it.
+/// When a lane continues, in the view of each of its parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forecast {
     pub(super) now: Instant,
-    /// Until when nothing leaves that draws on the usual budgets, and why.
+    /// End of the pause of the usual budgets, and its reason.
     pub(super) closed: Option<(Instant, Reason)>,
-    /// A request is under way that tries whether that is over.
+    /// True if a request in flight probes for the end of the pause.
     pub(super) tries: bool,
     /// When the next slot matures; [`Instant::FAR`] if an answer must come first.
     pub(super) next_slot: Instant,
-    /// When all that wait will have left.
+    /// When all waiting requests will have left.
     pub(super) drained: Instant,
     pub(super) waits: bool,
 }
 
-/// When a lane goes on, in times that agree: a pause lasts until the next slot, and no request leaves before that.
+/// When a lane continues, in consistent times: a pause lasts until the next slot, and no request leaves before that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outlook {
     pub(super) gate: Option<(Reason, Duration)>,
@@ -146,7 +146,7 @@ pub(super) struct Outlook {
 // === impl NarrowUsage ===
 
 impl NarrowUsage {
-    /// Of a rule without budgets.
+    /// The usage of a rule without budgets.
     pub(super) fn none(rule: Arc<str>) -> Self {
         Self {
             rule,
@@ -167,13 +167,13 @@ impl NarrowUsage {
 impl Outlook {
     pub(super) fn new(forecast: Forecast) -> Self {
         let Forecast { now, closed, tries, drained, waits, .. } = forecast;
-        // While one tries, its answer says when the next may leave.
+        // While a probe is in flight, its answer decides when the next request may leave.
         let waits_for_answer = tries && closed.is_some_and(|(until, _)| until <= now);
         let next = Some(forecast.next_slot).filter(|next| *next != Instant::FAR && !waits_for_answer);
         let gate = match (closed, next) {
-            // What draws on other budgets may leave: that is no pause of the lane.
+            // Requests that draw on other budgets may leave: then the lane is not paused.
             (Some((until, _)), Some(next)) if next < until => None,
-            // The next one to leave finds out whether the pause is over, whatever else it waits for.
+            // The next request to leave finds out whether the pause is over, whatever else it waits for.
             (Some((_, reason)), Some(next)) => Some((reason, next.since(now))),
             (Some((until, reason)), None) => Some((reason, until.since(now))),
             (None, _) => None,
@@ -198,7 +198,7 @@ mod tests {
         Some(Duration::from_secs(seconds))
     }
 
-    /// Seen after 100 s: a pause until `until`.
+    /// The outlook at 100 s: a pause until `until`.
     fn outlook(until: u64, tries: bool, next_slot: Instant) -> Outlook {
         let closed = Some((at(until), Reason::Refused));
         Outlook::new(Forecast { now: at(100), closed, tries, next_slot, drained: at(100), waits: true })
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_pause_whose_time_is_over_lasts_until_the_next_slot() {
-        // What is configured lets nothing leave for 58 s: until then nobody finds out whether the pause is over.
+        // The configured limits let nothing leave for 58 s: until then, whether the pause is over stays unknown.
         let Outlook { gate, next_slot, drain } = outlook(95, false, at(158));
         assert_eq!((gate.map(|(_, opens)| opens), next_slot, drain), (s(58), s(58), s(58)));
     }

@@ -1,6 +1,7 @@
-//! The state of a lane: its limits, its queue, and what it has learned. Pure: events go in with their time, and
-//! [`Effects`] come out: after each event, or several at once, the driver asks for them and does what they say. The driver
-//! has the lock, the timer and the log.
+//! The state of a lane: its limits, its queue, and what it has learned.
+//!
+//! Pure: the driver passes events in with their times. After one or several events it asks for the [`Effects`] and
+//! carries them out. The lock, the timer and the log belong to the driver.
 
 mod arrival;
 mod bottleneck;
@@ -70,51 +71,51 @@ use crate::{
     policy::{Policy, Trust},
 };
 
-/// A lane, seen from the inside. `T` is how a waiting request is told that it has its slot.
+/// A lane's state. `T` is the handle through which a waiting request receives its slot.
 pub(super) struct State<T> {
     policy: Arc<Policy>,
     budget: Budget,
     learned: Learned,
-    /// What narrower rules allow some of the requests.
+    /// Sub-limits: budgets that narrower rules set for some of the requests.
     narrow: Narrow,
     queue: Queue<LineKey, WaitingRequest<T>>,
-    /// What requests used lately.
+    /// Usage estimates from recent answers, per unit and rule.
     usual: Vec<Usual>,
-    /// Those under way that draw on what is configured for all.
+    /// In-flight requests that draw on the limits configured for the whole lane.
     in_flight: InFlight,
-    /// Those that do not.
+    /// In-flight requests that are exempt from the lane's own limits.
     apart: u32,
-    /// Those of `in_flight` of which only the answer says what they take.
+    /// In-flight requests, among those of `in_flight`, whose usage is known only from the answer.
     untold: Untold,
     /// The time since 1970 at [`Instant::START`].
     epoch: Duration,
     stats: LaneStats,
-    /// When the timer rings; `None` if it is not set.
+    /// When the timer fires; `None` if it is not set.
     next_wakeup: Option<Instant>,
-    /// What was learned since the last effects.
+    /// Changes learned since the last effects.
     changes: Changes,
-    /// Requests that had to give way since then.
+    /// Requests evicted since the last effects.
     displaced: Vec<Displaced<T>>,
-    /// Requests that an operator has let go first, and that still wait.
+    /// Waiting requests that an operator has moved to the front.
     let_first: Vec<LetFirst>,
     sorted: Sorted,
-    /// Until when an operator lets nothing leave; [`Instant::FAR`] if only an operator ends it.
+    /// End of an operator's pause; [`Instant::FAR`] if only an operator ends it.
     held: Option<Instant>,
-    /// Which process sends its requests, while one takes over from another.
+    /// Which process sends the lane's requests, while one process takes over from another.
     handover: Handover,
-    /// Something has happened that may have opened a line.
+    /// True if an event may have opened a class, so that blocked classes have to be checked again.
     rechecks: bool,
     lateness: Lateness,
     returns: Returns,
     ports: Ports,
     parted: Partings,
-    /// What it has in common with those of other andantes, if its limits are shared.
+    /// State shared with other andantes, if the lane's limits are shared.
     fleet: Option<Box<SharedMemory>>,
-    /// Whether there is a store that keeps it.
+    /// True if a store persists this lane.
     kept: bool,
-    /// Something has happened that is not written down.
+    /// True if an event has happened that the store does not have yet.
     unwritten: bool,
-    /// How many tickets have been moved from line to line, one by one.
+    /// Number of tickets moved from class to class one by one.
     #[cfg(test)]
     moved: usize,
 }
@@ -124,13 +125,13 @@ struct WaitingRequest<T> {
     kind: RouteKey,
     metered: bool,
     since: Instant,
-    /// Until when it may wait.
+    /// The latest instant at which the request may leave the queue with a slot.
     deadline: Instant,
     drawn: Option<Box<Drawn>>,
     port: u16,
 }
 
-/// The most slots given, and tickets moved from line to line, in one go. The rest follows once others had the lock.
+/// The most slots granted, and tickets moved between classes, in one go. The rest follows once others had the lock.
 const BATCH: usize = 64;
 
 // === impl State ===
@@ -172,8 +173,8 @@ impl<T> State<T> {
         }
     }
 
-    /// `policy` holds from `now` on. Requests that wait keep their places, and all that was sent and learned stays. They
-    /// were let in under the old `max-wait` and `max-waiting`, and are not sent away for new ones.
+    /// Applies `policy` from `now` on. Waiting requests keep their places, and everything sent and learned stays. A
+    /// request admitted under the old `max-wait` and `max-waiting` is not refused because of the new ones.
     pub(super) fn reconfigured(&mut self, now: Instant, policy: Arc<Policy>, epoch: Duration) {
         self.budget.reconfigure(&policy.limits, policy.margin, now);
         self.budget.reconfigure_calendar(&policy.calendar, epoch);
@@ -190,12 +191,12 @@ impl<T> State<T> {
         self.delayed();
     }
 
-    /// From `now` on narrower rules are these, in the place of those that were.
-    /// From now on its budgets are counted with those of all lanes.
+    /// Counts this lane's sub-limits together with those of all lanes from now on.
     pub(super) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
         self.narrow.set_capacity(capacity);
     }
 
+    /// Replaces the narrower rules from `now` on.
     pub(super) fn narrower_rules(&mut self, now: Instant, rules: NarrowerRules) {
         for budget in self.narrow.reconfigured(now, self.epoch, &self.budget, rules) {
             self.queue.recheck_budget(budget);
@@ -205,19 +206,19 @@ impl<T> State<T> {
         self.delayed();
     }
 
-    /// How many narrower budgets there are to look at.
+    /// Upper bound of the sub-limits' numbers: how many [`forget_idle`](Self::forget_idle) has to look at.
     pub(super) fn narrow_budgets(&self) -> u32 {
         self.narrow.end()
     }
 
-    /// Forgets narrower budgets that remember nothing, among the next `looks` of them.
+    /// Forgets sub-limits that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
         self.returns.sweep(now);
         let returns = &self.returns;
         self.narrow.forget_idle(looks, now, |number| returns.names(number));
     }
 
-    /// A waiting request goes away. Returns whether it was still waiting.
+    /// Removes a waiting request whose client has gone away. Returns whether it was still waiting.
     pub(super) fn left(&mut self, place: QueuePlace) -> bool {
         let place = self.place_of(place);
         self.take_out(place).is_some()
@@ -231,13 +232,13 @@ impl<T> State<T> {
         Some(taken)
     }
 
-    /// A request is being written.
+    /// Records that a request is being written.
     pub(super) fn sent(&mut self, now: Instant, slot: &Slot) {
         self.budget.sent(slot.charge, now);
         if let Some(drawn) = &slot.drawn {
             self.narrow.sent(drawn, now);
         }
-        // It was not known when the API would count it.
+        // Until now the lane did not know when the API would count this request.
         self.queue.recheck_endless();
         self.stats.sent += 1;
         self.stats.lately.on_send(now);
@@ -245,7 +246,7 @@ impl<T> State<T> {
         self.stats.active = Some((self.stats.active.map_or(now, |(first, _)| first), now));
     }
 
-    /// What was sent has not been written after all. Returns whether its slot still holds.
+    /// Takes back a send: the request was not written after all. Returns whether its slot is still valid.
     pub(super) fn recalled(&mut self, slot: &Slot) -> bool {
         self.stats.sent -= 1;
         self.stats.lately.on_recall();
@@ -255,7 +256,7 @@ impl<T> State<T> {
         self.budget.recall(slot.charge) && narrow
     }
 
-    /// The answer of what left at `sent` is here.
+    /// Records the answer to the request that left at `sent`.
     pub(super) fn answered(&mut self, now: Instant, slot: &Slot, sent: Instant, heard: &AnswerReport<'_>) {
         self.budget.answered(slot.charge, sent, now);
         self.budget.observe(now, now.since(sent));
@@ -284,7 +285,7 @@ impl<T> State<T> {
             waiting: !self.queue.is_empty(),
         };
         self.changed(slot);
-        // Nobody has to be told where nobody waits.
+        // A longer pause only matters to waiting requests.
         let closed = (!self.queue.is_empty()).then(|| self.closed_until(now, &slot.kind));
         let changes = self.learned.heard(&seen, &mut self.budget);
         self.note(changes);
@@ -315,13 +316,14 @@ impl<T> State<T> {
         self.moved
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Gives matured slots, due at `due`, to the requests that are first in line *now*. Returns when the next slot
-    /// matures: `now` if more have matured than are given in one go, [`Instant::FAR`] if an answer must come first.
+    /// Grants matured slots, due at `due`, to the requests that are first in the queue *now*. Returns when the next
+    /// slot matures: `now` if more have matured than are granted in one go, [`Instant::FAR`] if an answer must come
+    /// first.
     fn give(&mut self, now: Instant, due: Instant, grants: &mut Grants<T>) -> Instant {
         let mut moves = BATCH;
         if !self.queue.is_empty() {
@@ -344,7 +346,7 @@ impl<T> State<T> {
         now
     }
 
-    /// Lets a request go.
+    /// Charges a request that leaves now, and returns its slot.
     fn take(&mut self, now: Instant, leaving: Leaving<'_>) -> Box<Slot> {
         let Leaving { cost, kind, claim, scope, since, due, mut drawn, port } = leaving;
         if let Some(drawn) = &mut drawn {
@@ -366,7 +368,7 @@ impl<T> State<T> {
         slot
     }
 
-    /// Keeps what was learned for the next effects: mostly nothing.
+    /// Keeps `changes` for the next effects. Usually there are none.
     fn note(&mut self, changes: Changes) {
         if !changes.is_empty() {
             self.changes.extend(changes);
@@ -374,7 +376,7 @@ impl<T> State<T> {
         }
     }
 
-    /// What this request draws on may have changed.
+    /// Marks the budgets that this slot draws on as changed.
     fn changed(&mut self, slot: &Slot) {
         (self.rechecks, self.unwritten) = (true, true);
         for budget in numbers(&slot.drawn) {
@@ -383,7 +385,7 @@ impl<T> State<T> {
     }
 }
 
-/// The numbers of the narrower budgets that are drawn on.
+/// The numbers of the sub-limits drawn on.
 fn numbers(drawn: &Option<Box<Drawn>>) -> &[u32] {
     drawn.as_deref().map_or(&[], Drawn::numbers)
 }

@@ -74,7 +74,7 @@ impl World {
         permitted(self.ask_for(kind)).await
     }
 
-    /// Sends one request that is answered at once; says when it left.
+    /// Sends one request that is answered at once, and returns when it left.
     async fn send(&self) -> Duration {
         let mut permit = self.permit().await;
         permit.sent();
@@ -91,18 +91,18 @@ fn ms(of: u64) -> Duration {
     Duration::from_millis(of)
 }
 
-/// Requests are all of one kind, unless a test says otherwise.
+/// The kind of all requests, unless a test uses another one.
 fn kind() -> RouteKey {
     RouteKey::new("GET", "/a")
 }
 
-/// A request that has all the time in the world.
+/// A request without a deadline.
 fn ask(kind: RouteKey) -> AdmitRequest {
     let (cost, claim, turn) = (Cost::MIN, Claim::USUAL, Turn::New);
     AdmitRequest { cost, kind, claim, deadline: Instant::FAR, turn, draws: None, port: 80 }
 }
 
-/// The permit that an admission gives, now or once its turn has come.
+/// The permit of an admission, now or once its turn has come.
 async fn permitted(admission: Admission) -> Permit {
     match admission {
         Admission::Send(permit) => permit,
@@ -111,7 +111,7 @@ async fn permitted(admission: Admission) -> Permit {
     }
 }
 
-/// Watches `lane`. The task ends, by a panic, only if somebody waits for a slot that has long matured.
+/// Watches `lane`. The task panics if a request waits for a slot that matured long ago.
 fn watch_for_lost_slots(lane: Arc<Lane>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut overdue = 0;
@@ -156,7 +156,7 @@ async fn nobody_overtakes_those_who_wait() {
     let _first = world.permit().await;
     let Admission::Wait(waiting) = world.ask() else { panic!("the slot is taken") };
     tokio::time::advance(ms(150)).await;
-    // The slot has matured, and belongs to the one who waits, whether he has noticed or not.
+    // The slot has matured and belongs to the waiting request, even before that request notices.
     assert!(matches!(world.ask(), Admission::Wait(_)));
     drop(waiting);
 }
@@ -195,7 +195,7 @@ async fn a_permit_dropped_unsent_goes_back_and_a_sent_one_does_not() {
     assert_eq!(world.clock.now(), Instant::START);
     sent.sent();
     drop(sent);
-    // It may still be on its way, for as long as the margin says.
+    // The request may still be in transit, for as long as the margin says.
     assert_eq!(world.send().await, ms(1010));
 }
 
@@ -223,7 +223,7 @@ async fn what_comes_back_unseen_after_its_window_is_sent_anew_when_it_has_anothe
     tokio::time::sleep(ms(1500)).await;
     let mut sent = Vec::new();
     for mut permit in unseen {
-        // The upstream has looked at none of them, and another connection has them at once.
+        // The upstream has processed none of them, and another connection has them at once.
         if !permit.recall() {
             permit = permitted(permit.renew(Instant::FAR)).await;
         }
@@ -364,7 +364,7 @@ async fn who_has_passed_while_another_kind_pauses_owes_nothing_for_it() {
     // Now two want more than there is.
     let (order, mut tasks) = (Arc::new(Mutex::new(Vec::new())), tokio::task::JoinSet::new());
     for n in 0..40 {
-        // Who has not passed is the first to wait.
+        // The flow that has not passed is the first to wait.
         let client = 2 - n % 2;
         match of(client, kind()) {
             Admission::Wait(waiting) => {

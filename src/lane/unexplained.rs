@@ -1,7 +1,8 @@
 //! Refusals that recur although the limits are kept: another sender uses the same quota, or the quota is smaller than
 //! configured.
 //!
-//! One or two are no sign of that: requests may arrive closer together than they left, and the margin learns from them.
+//! A few refusals, one or two, are no sign of that: requests may arrive closer together than they left, and the margin
+//! learns from them.
 
 use std::time::Duration;
 
@@ -9,38 +10,38 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// The refusals of one lane that its limits do not explain.
+/// Refusals of one lane that its limits do not explain.
 #[derive(Debug)]
 pub(super) struct UnexplainedRefusals {
-    /// When the lane began: what was sent before that is not known.
+    /// When the lane began: requests sent before that are unknown.
     since: Instant,
     episodes: Mutex<Episodes>,
 }
 
-/// Refusals one after the other, those of requests that were under way together counted as one.
+/// A series of refusals; requests refused while in flight together count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Episodes {
-    /// How many.
+    /// Number of refusals.
     pub(super) count: u32,
     first: Option<Instant>,
     last: Option<Instant>,
 }
 
-/// How many refusals in a row are reported.
+/// Number of refusals in a row that are reported.
 const REPEATED: u32 = 3;
-/// After so long without one, counting starts again.
+/// After this long without a refusal, counting starts again.
 const QUIET: Duration = Duration::from_secs(600);
 
 // === impl UnexplainedRefusals ===
 
 impl UnexplainedRefusals {
-    /// None yet, in a lane that begins at `now`.
+    /// An empty record of a lane that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { since: now, episodes: Mutex::default() }
     }
 
-    /// A request sent at `sent` was refused at `now`; `window` is that of the shortest limit. Returns what is to be
-    /// logged, once each time.
+    /// Records that a request sent at `sent` was refused at `now`; `window` is that of the shortest limit. Returns the
+    /// episodes to be logged, once per series.
     pub(super) fn record(&self, sent: Instant, now: Instant, window: Duration) -> Option<Episodes> {
         // In the first window the API may still count what another process sent before this one began.
         if sent.since(self.since) < window {
@@ -61,7 +62,7 @@ impl UnexplainedRefusals {
 }
 
 impl Episodes {
-    /// From the first to the last of them.
+    /// Time from the first to the last of them.
     pub(super) fn within(&self) -> Duration {
         self.first.zip(self.last).map_or(Duration::ZERO, |(first, last)| last.since(first))
     }
@@ -77,7 +78,7 @@ mod tests {
         Instant::START + Duration::from_millis(millis)
     }
 
-    /// Whether refusals of requests sent at `sent`, each answered 10 ms later, are told of in the end.
+    /// Returns whether refusals of requests sent at `sent`, each answered 10 ms later, are reported in the end.
     fn told(sent: impl IntoIterator<Item = u64>) -> bool {
         let refusals = UnexplainedRefusals::new(at(0));
         sent.into_iter().any(|sent| refusals.record(at(sent), at(sent + 10), WINDOW).is_some())

@@ -1,10 +1,10 @@
-//! The limit that holds a request up, for traces.
+//! The limit that delays a request most, for traces.
 
 use super::Lane;
 use crate::lane::{request::AdmitRequest, state::Bottleneck};
 
 impl Lane {
-    /// The limit that holds up a waiting request which has asked like `ask`.
+    /// The bottleneck of a waiting request that asked with `ask`.
     pub fn bottleneck(&self, ask: &AdmitRequest) -> Bottleneck {
         let (now, store_lost) = (self.clock.now(), self.lost_store().is_some());
         let mut state = self.shared.state.lock();

@@ -1,4 +1,4 @@
-//! A lane that passes from one process to the next.
+//! Handover of a lane from one process to the next.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,30 +6,30 @@ use super::Lane;
 use crate::{lane::state::LaneRecord, policy::Origin};
 
 impl Lane {
-    /// Lets nothing leave before the process before has [ended](Self::predecessor_ended).
+    /// Lets nothing leave before the previous process has [ended](Self::predecessor_ended).
     pub(in crate::lane) fn await_predecessor(&self) {
         self.shared.state.lock().await_predecessor();
     }
 
-    /// Whether the process before still sends for it.
+    /// Returns whether the previous process still sends for this lane.
     pub(in crate::lane) fn awaits_predecessor(&self) -> bool {
         self.shared.state.lock().awaits_predecessor()
     }
 
-    /// Counts what the process before has sent, as `before` has it.
+    /// Counts what the previous process has sent, as recorded in `before`.
     pub(in crate::lane) fn inherits(self: &Arc<Self>, before: &Self) {
         self.tell(|state, now| state.inherits(now, &mut before.shared.state.lock()));
     }
 
-    /// Lets requests leave: the process before sends nothing more.
+    /// Lets requests leave: the previous process sends nothing more.
     pub(in crate::lane) fn predecessor_ended(self: &Arc<Self>) {
         self.tell(|state, _| state.predecessor_ended());
         self.note("the andante before this one has sent what waited there".into());
     }
 
-    /// Gives the lane to the next process if no request waits or is under way; where no limit counts those
-    /// that are under way, it waits no longer than `patience` for them. `None` if it keeps the
-    /// lane, or has given it before. The record is `None` if there is nothing to remember.
+    /// Hands the lane to the next process if no request waits or is in flight. Without a limit on in-flight requests,
+    /// it waits for them at most `patience`. `None` if this process keeps the lane, or has handed it over before. The
+    /// inner record is `None` if there is nothing to remember.
     pub(in crate::lane) fn hand_over(&self, patience: Duration) -> Option<Option<LaneRecord>> {
         let mut state = self.shared.state.lock();
         if state.is_given() {
@@ -41,17 +41,17 @@ impl Lane {
         Some(worth.then_some(LaneRecord { origin, ..record }))
     }
 
-    /// Belongs to the next process from its beginning.
+    /// Hands a new lane to the next process from its beginning.
     pub(in crate::lane) fn hand_over_new(&self) {
         self.shared.state.lock().hand_over(self.clock.now(), Duration::ZERO);
     }
 
-    /// Whether the next process has it.
+    /// Returns whether the next process has this lane.
     pub(in crate::lane) fn is_given(&self) -> bool {
         self.shared.state.lock().is_given()
     }
 
-    /// Where the first of its requests went, if it is kept.
+    /// Where the lane's first request went, if the lane is persisted.
     pub(in crate::lane) fn kept_origin(&self) -> Option<Origin> {
         self.shared.kept.as_ref()?.origin.to_origin()
     }

@@ -1,4 +1,4 @@
-//! Keeps a lane beyond the process: what it gives to the state's writer, and gets back.
+//! Persistence of a lane: the records it passes to the state's writer, and gets back.
 
 use std::sync::{Arc, mpsc};
 
@@ -8,29 +8,29 @@ use tokio::sync::oneshot;
 use super::Lane;
 use crate::lane::state::{LaneRecord, OriginRecord, Past, State};
 
-/// What lanes ask of the state's writer.
+/// Requests of lanes to the state's writer.
 #[derive(Debug)]
 pub enum KeepRequest {
     /// This lane needs the next block of a long quota.
     Block(Arc<Lane>),
-    /// The next process gets the store, and this one hears when it is free.
+    /// The next process gets the store; this one is told when it is free.
     Release(oneshot::Sender<()>),
-    /// Nothing leaves any more.
+    /// The lane sends nothing any more.
     End,
 }
 
-/// Where a lane is kept.
+/// A lane's place in the store.
 pub(in crate::lane) struct KeptLane {
-    /// What the store knows it by, whatever its rule is called later.
+    /// Name of the lane in the store, even if its rule is renamed later.
     pub(in crate::lane) id: Arc<str>,
-    /// Where the first of its requests went.
+    /// Where the lane's first request went.
     pub(in crate::lane) origin: OriginRecord,
-    /// Where it asks for blocks of its long quotas.
+    /// The channel through which it asks for blocks of its long quotas.
     pub(in crate::lane) requests: mpsc::Sender<KeepRequest>,
 }
 
 impl Lane {
-    /// The same lane, which was just made, going on from its stored record.
+    /// Restores this new lane from its stored record.
     pub(in crate::lane) fn restored(mut self, kept: KeptLane, record: Option<&LaneRecord>, past: Past) -> Self {
         let state = State::restored(self.policy.clone(), self.clock.now(), self.clock.epoch(), record, past);
         let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
@@ -38,28 +38,28 @@ impl Lane {
         self
     }
 
-    /// What the store knows it by, if it is kept.
+    /// The lane's name in the store, if it is persisted.
     pub(in crate::lane) fn kept_as(&self) -> Option<&Arc<str>> {
         self.shared.kept.as_ref().map(|kept| &kept.id)
     }
 
-    /// Its record; `None` if nothing has changed, unless it is wanted `anyway`. With `last`, nothing will leave any
-    /// more.
+    /// The lane's record; `None` if nothing has changed, unless it is wanted `anyway`. With `last`, nothing will leave
+    /// any more.
     pub(in crate::lane) fn record(&self, anyway: bool, last: bool) -> Option<LaneRecord> {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
         let origin = self.shared.kept.as_ref().map(|kept| kept.origin.clone());
-        // What the process before has sent is not in it yet.
+        // The lane does not include yet what the previous process has sent.
         let worth = !state.awaits_predecessor() && state.is_worth_keeping() && (anyway || state.is_unwritten());
         worth.then(|| LaneRecord { origin, ..state.record(now, last) })
     }
 
-    /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
+    /// Records that the last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
     pub(in crate::lane) fn written(self: &Arc<Self>, fully: bool) {
         self.tell(|state, _| state.written(fully));
     }
 
-    /// Blocks cannot be written any more: requests leave without.
+    /// Gives up storing blocks, which cannot be written any more: requests leave without.
     pub fn unkept(self: &Arc<Self>) {
         self.tell(|state, _| state.unkept());
     }

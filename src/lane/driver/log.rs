@@ -1,5 +1,4 @@
-//! Tells people what a lane has learned: once per change, in the log and in the journal; and of refusals that it cannot
-//! explain.
+//! Reports a lane's learned changes, once each, in the log and in the journal; also refusals that it cannot explain.
 
 use tracing::{info, warn};
 
@@ -12,7 +11,7 @@ use crate::{
 /// A pause longer than this is worth a warning.
 const LONG: std::time::Duration = std::time::Duration::from_secs(900);
 
-/// Tells of `changes` of `lane`, whose lock is not held.
+/// Logs `changes` of `lane`, whose lock is not held.
 pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     for change in changes {
@@ -66,7 +65,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
     }
 }
 
-/// Tells of refusals that come again and again.
+/// Logs recurring refusals.
 fn log_refusals(lane: &Lane, refusals: Episodes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     let limits = lane.policy().written_limits();

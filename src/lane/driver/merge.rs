@@ -1,4 +1,4 @@
-//! A lane that becomes part of another one, as rules do in a reload.
+//! Lanes that become part of another one, as rules do in a reload.
 
 use std::{mem, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     lane::state::{Inheritance, Moving, Parting},
 };
 
-/// Requests to a port that have no lane at the moment, and what theirs has sent so far.
+/// Waiting requests to a port that have no lane at the moment, and what their lane has sent so far.
 pub(in crate::lane) struct Departing {
     inheritance: Inheritance,
     waiting: Vec<Moving<GrantSender>>,
@@ -18,17 +18,17 @@ pub(in crate::lane) struct Departing {
 }
 
 impl Lane {
-    /// From now on this lane goes on for `other`: what was sent there counts here, what paused it pauses this one, and
-    /// whoever waits there waits here. Must be called on a tokio runtime, which drives the lane while somebody waits.
+    /// Takes over from `other`: requests sent there count here, its pauses hold here, and its waiting requests wait
+    /// here. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub(in crate::lane) fn inherit(self: &Arc<Self>, other: &Arc<Self>) {
-        // One lock after the other: two lanes must not wait for each other.
+        // Takes one lock after the other: two lanes must not wait for each other.
         let mut legacy = other.tell(|state, now| state.bequeathed(now));
         self.tell(|state, now| state.inherited(now, &legacy));
         legacy.waiting.drain(..).for_each(|moving| self.adopt(moving));
     }
 
-    /// Requests to this port get a lane of their own at `now`: what waits for it waits here no more. To be
-    /// [taken in](Self::take_in) by that lane.
+    /// Removes the requests to this port, which get a lane of their own at `now`. The new lane has to call
+    /// [`take_in`](Self::take_in).
     pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
         let parting = self.parting(now);
         self.tell(|state, _| {
@@ -37,15 +37,15 @@ impl Lane {
         })
     }
 
-    /// This lane is that of what departs from another one: what was sent there counts here as well, what paused it pauses this
-    /// one, and what has waited there waits here.
+    /// Takes in what departs from another lane: requests sent there count here as well, its pauses hold here, and its
+    /// waiting requests wait here.
     pub(in crate::lane) fn take_in(self: &Arc<Self>, departing: Departing) {
         let Departing { inheritance, waiting, port } = departing;
         self.begin_with(&inheritance, port);
         waiting.into_iter().for_each(|moving| self.adopt(moving));
     }
 
-    /// What it leaves to lanes that are opened later for ports of its host which have another rule from `now` on.
+    /// The state for lanes opened later for ports of its host that have another rule from `now` on.
     pub(in crate::lane) fn bequest(self: &Arc<Self>, now: Instant) -> Inheritance {
         let parting = self.parting(now);
         self.tell(|state, _| state.bequest(parting))
@@ -55,17 +55,17 @@ impl Lane {
         Parting { at, lane: Arc::as_ptr(&self.shared).addr() }
     }
 
-    /// This lane is that of requests to this port, which have gone by one that has `left` this.
+    /// Starts this lane for requests to this port from the state that their former lane has `left`.
     pub(in crate::lane) fn begin_with(self: &Arc<Self>, left: &Inheritance, port: u16) {
         self.tell(|state, now| state.departed(now, left, port));
     }
 
-    /// To which ports requests have gone.
+    /// Ports that requests have gone to.
     pub(in crate::lane) fn ports(&self) -> Vec<u16> {
         self.shared.state.lock().ports().to_vec()
     }
 
-    /// Takes in a request that waited in another lane. It stays with the policy that it came to.
+    /// Takes in a request that waited in another lane. The request stays with the policy that it came to.
     fn adopt(self: &Arc<Self>, mut moving: Moving<GrantSender>) {
         let Self { host, policy, metrics, clock, journal, .. } = &*moving.grant.lane;
         let lane = Arc::new(Self {
@@ -80,7 +80,7 @@ impl Lane {
         let before = mem::replace(&mut moving.grant, GrantSender { lane: lane.clone(), sender });
         let place = self.tell(|state, now| state.adopted(now, moving));
         let waiting = Waiting { lane, place, grant, answered: false, expected: self.clock.now(), ahead: 0 };
-        // Whoever has left in this moment drops it, and leaves here as well.
+        // A request that has just left drops it, and leaves here as well.
         let _ = before.sender.send(Box::new(Err(Dismissal::Moved(waiting))));
     }
 }

@@ -1,4 +1,4 @@
-//! What lets nothing leave of a lane although its limits may have room, for those who are refused because of it.
+//! Block reasons other than used-up limits, for clients that are refused because of them.
 
 use super::Lane;
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
 };
 
 impl Lane {
-    /// The reason, beside limits that are used up, for which a request had this `refusal`.
+    /// The block reason, other than used-up limits, behind this `refusal`.
     pub fn obstacle_of(&self, refusal: &Refusal) -> Option<Obstacle> {
         let hint = "raise the cap at the API, and end the pause with `andante ctl forget HOST`";
         let cap = refusal.cap().map(|what| Obstacle { what, hint: Some(hint) });
         cap.or_else(|| self.obstacle())
     }
 
-    /// What lets nothing leave at the moment, beside limits that are used up.
+    /// The current block reason of the lane, other than used-up limits.
     pub fn obstacle(&self) -> Option<Obstacle> {
         if let Some(store) = self.lost_store() {
             return Some(Obstacle {

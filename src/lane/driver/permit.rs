@@ -1,4 +1,4 @@
-//! A slot in a request's hands, and the ticket of a request that waits for one.
+//! Permits, and the tickets of requests that wait for one.
 
 use std::{
     mem,
@@ -21,11 +21,11 @@ use crate::{
     learn::AnswerReport,
 };
 
-/// The right to send one request now, settled with what came back.
+/// The right to send one request now, settled with the outcome.
 ///
-/// Dropped before a connection is made for it and before [`sent`](Self::sent), it goes back to the lane as if it had never
-/// been taken. Once a SYN or a byte has left, the API may have counted it, and a drop settles it as answered at that
-/// moment: pace bounds connections, too.
+/// Dropped before a connection is made for it and before [`sent`](Self::sent), it goes back to the lane as if it had
+/// never been taken. Once a SYN or a byte has left, the API may have counted it. A drop then settles it as answered at
+/// that moment: limits pace connections, too.
 #[must_use = "a permit dropped unsent goes back to the lane"]
 #[derive(Debug)]
 pub struct Permit {
@@ -37,15 +37,15 @@ pub struct Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Held,
-    /// A connection is being made for its request, or is made.
+    /// A connection for its request is being made, or exists.
     Connecting,
     Sent(Instant),
     Answered,
-    /// The lane has it back.
+    /// The lane has the slot back.
     Over,
 }
 
-/// What a lane says to a request that asks for a slot.
+/// A lane's reply to a request that asks for a slot.
 #[derive(Debug)]
 #[must_use]
 pub enum Admission {
@@ -53,35 +53,35 @@ pub enum Admission {
     Send(Permit),
     /// Wait for a permit.
     Wait(Waiting),
-    /// It is no use to wait.
+    /// The request must not wait.
     Refuse(Refusal),
 }
 
-/// A ticket in the hands of a request: becomes a permit, or gives way in a full queue. Dropped, it leaves the queue at once
-/// and costs no slot.
+/// The ticket of a waiting request: becomes a permit, or is evicted from a full queue. Dropped, it leaves the queue at
+/// once and costs no slot.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting {
     pub(super) lane: Arc<Lane>,
     pub(super) place: QueuePlace,
     pub(in crate::lane) grant: oneshot::Receiver<Box<Outcome>>,
-    /// The lane has said what becomes of it.
+    /// True if the lane has decided on it.
     pub(super) answered: bool,
     /// When the slot is expected to mature.
     pub expected: Instant,
-    /// How many leave before it, as things stood when it came.
+    /// Number of requests expected to leave before it, as of its arrival.
     pub ahead: u32,
 }
 
-/// What comes of a ticket. Boxed where it is handed over: as long as the request waits, there is no room for it.
+/// The outcome of a ticket. Boxed when handed over: while the request waits, there is no room for it.
 pub(in crate::lane) type Outcome = Result<Permit, Dismissal>;
 
-/// Why a request stands in a queue no more.
+/// Why a request no longer stands in a queue.
 #[derive(Debug)]
 pub(in crate::lane) enum Dismissal {
-    /// It has to go.
+    /// It is refused.
     Refused(Refusal),
-    /// It waits in another lane, of which its own is a part now.
+    /// The request waits in another lane, which has absorbed its own.
     Moved(Waiting),
 }
 
@@ -92,14 +92,14 @@ impl Permit {
         Self { lane, slot, stage: Stage::Held }
     }
 
-    /// A connection is being made for the request: from here on a drop spends the slot.
+    /// Records that a connection is being made for the request: from here on a drop spends the slot.
     pub fn connecting(&mut self) {
         if self.stage == Stage::Held {
             self.stage = Stage::Connecting;
         }
     }
 
-    /// No connection came about, or the request is not sent on it after all: the slot is as unused as before.
+    /// Records that no connection was made, or that the request is not sent on it: the slot counts as unused again.
     pub fn not_connected(&mut self) {
         if self.stage == Stage::Connecting {
             self.stage = Stage::Held;
@@ -110,12 +110,12 @@ impl Permit {
         matches!(self.stage, Stage::Held | Stage::Connecting)
     }
 
-    /// The request is being written, on a connection that is ready.
+    /// Records that the request is being written, on a connection that is ready.
     pub fn sent(&mut self) {
         self.sent_at(self.lane.now());
     }
 
-    /// The same, `now`.
+    /// Records that the request is being written at `now`.
     pub fn sent_at(&mut self, now: Instant) {
         if self.is_unsent() {
             self.stage = Stage::Sent(now);
@@ -123,13 +123,13 @@ impl Permit {
         }
     }
 
-    /// Whether it may not be sent any more, because the lease is over under which it was taken.
+    /// Returns whether the request may not be sent any more, because the lease under which it was taken is over.
     pub fn has_lapsed(&self) -> bool {
         self.is_unsent() && self.slot.leased && self.lane.has_lapsed()
     }
 
-    /// The request was not written after all, or not processed: it is to be sent on another connection. Returns whether
-    /// its slot still holds; after a whole window it does not, and the request needs [another one](Self::renew).
+    /// Takes back a send: the request was not written or not processed, and goes to another connection. Returns whether
+    /// its slot is still valid. After a whole window it is not, and the request needs [another one](Self::renew).
     #[must_use = "without a slot it may not be sent"]
     pub fn recall(&mut self) -> bool {
         if let Stage::Sent(_) = self.stage {
@@ -139,7 +139,8 @@ impl Permit {
         self.is_unsent()
     }
 
-    /// Gives the slot back unused, and asks for another one before `deadline`, in front of those that have not been sent yet.
+    /// Returns the slot unused, and asks for another one before `deadline`, in front of requests that have not been
+    /// sent yet.
     pub fn renew(&mut self, deadline: Instant) -> Admission {
         let Slot { charge, kind, claim, port, .. } = *self.slot;
         let draws = self.slot.draws();
@@ -151,7 +152,7 @@ impl Permit {
         self.lane.admit(ask)
     }
 
-    /// The answer's head is here. The request stays in flight until the permit is dropped.
+    /// Records the answer's head. The request stays in flight until the permit is dropped.
     ///
     /// `written` is when its last byte was written: counted from [`sent`](Self::sent), a process that was stopped in
     /// between would count from too early.
@@ -159,8 +160,8 @@ impl Permit {
         self.answered_at(self.lane.now(), heard, written);
     }
 
-    /// The same, `now`. Returns how long the API took, as `andante_upstream_seconds` counts it; `None` if that has been
-    /// counted before.
+    /// Records the answer's head at `now`. Returns how long the API took, as `andante_upstream_seconds` counts it;
+    /// `None` if that has been counted before.
     pub fn answered_at(&mut self, now: Instant, heard: &AnswerReport<'_>, written: Instant) -> Option<Duration> {
         let Stage::Sent(at) = self.stage else { return None };
         let sent = at.max(written);
@@ -169,21 +170,21 @@ impl Permit {
         Some(now.since(sent))
     }
 
-    /// The answer has said what its request used of these units. Once: what it said last counts.
+    /// Applies the usage that the answer reported. Once: the answer's last report counts.
     pub fn used(&mut self, usage: &Usage) {
         if self.stage == Stage::Answered && !(usage.said.is_empty() && usage.at_least.is_empty()) {
             self.lane.used(&mut self.slot, usage);
         }
     }
 
-    /// The upstream could not be reached, broke off, or has not answered in time: the drop that follows settles the rest.
+    /// Records that the upstream could not be reached, broke off, or timed out: the drop that follows settles the rest.
     pub fn broke(&self) {
         if self.is_unsent() || matches!(self.stage, Stage::Sent(_)) {
             self.lane.broke(&self.slot);
         }
     }
 
-    /// Its request is over, which is `now`: the lane has it back.
+    /// Settles the permit at `now`, when its request is over: the lane gets it back.
     pub fn settle(&mut self, now: Instant) {
         if self.stage == Stage::Connecting {
             self.sent_at(now);
@@ -203,7 +204,7 @@ impl Permit {
         Box::new(self.slot.take())
     }
 
-    /// The lane it came from.
+    /// The lane that granted it.
     pub fn lane(&self) -> &Arc<Lane> {
         &self.lane
     }
@@ -220,7 +221,7 @@ impl Drop for Permit {
 // === impl Waiting ===
 
 impl Waiting {
-    /// It may wait no longer, and leaves the queue. `None` if it has its slot by now.
+    /// Leaves the queue because the deadline has passed. `None` if it has its slot by now.
     pub fn give_up(&mut self) -> Option<Refusal> {
         let refusal = self.lane.gave_up(self.place)?;
         self.answered = true;

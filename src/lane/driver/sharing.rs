@@ -1,4 +1,4 @@
-//! The fleet's side of a lane: it wakes the task that talks to the store, and gets the replies.
+//! The fleet's side of a lane: wakes the task that talks to the store, and receives the replies.
 
 use std::sync::{
     Arc,
@@ -17,26 +17,26 @@ use crate::{
     policy::Policy,
 };
 
-/// How lanes of this process share their limits with other processes.
+/// The connection of this process' lanes to the store, for limits shared with other processes.
 #[derive(Clone, Debug)]
 pub struct Sharing {
-    /// Where the store is, without its password.
+    /// Address of the store, without its password.
     pub store: Arc<str>,
-    /// Until when shares may be spent.
+    /// The lease: until when shares may be spent.
     pub lease: Lease,
     /// Wakes the task that talks to the store.
     pub wakes: mpsc::UnboundedSender<Arc<Lane>>,
     /// The pauses that other processes were asked for.
     pub pauses: RunningPauses,
-    /// How many lanes there have been.
+    /// Number of lanes so far.
     numbers: Arc<AtomicU64>,
 }
 
-/// A lane that is shared.
+/// A shared lane's connection to the store.
 #[derive(Debug)]
 pub(super) struct SharedLane {
     number: u64,
-    /// What the store knows it by.
+    /// The lane's names in the store.
     names: Mutex<SharedNames>,
     store: Arc<str>,
     lease: Lease,
@@ -58,7 +58,7 @@ impl Sharing {
     }
 }
 
-/// Those of `pauses` that are about the lane called `name` hold from `now` on.
+/// Applies those of `pauses` that concern the lane called `name` from `now` on.
 pub(super) fn tell_of_pauses<T>(state: &mut State<T>, now: Instant, name: &str, pauses: &[Pause]) {
     for pause in pauses {
         if let Some(budget) = pause.budget_of(name) {
@@ -70,18 +70,18 @@ pub(super) fn tell_of_pauses<T>(state: &mut State<T>, now: Instant, name: &str, 
 // === impl Lane ===
 
 impl Lane {
-    /// Tells it from all lanes of this process, whatever its policy; `None` if it is not shared.
+    /// Number that identifies the lane within this process, whatever its policy; `None` if it is not shared.
     pub fn shared_as(&self) -> Option<u64> {
         self.shared.sharing.as_ref().map(|shared| shared.number)
     }
 
-    /// What the next call reports of it to the store; with `reports`, all that it holds.
+    /// The report of this lane for the next call of the store. With `reports`, it lists everything that the lane holds.
     pub fn speak(self: &Arc<Self>, reports: bool) -> ShareReport {
         let names = self.shared_names();
         self.tell(|state, now| state.speak(now, &names, reports))
     }
 
-    /// From now on the store knows it by these names, if it is shared.
+    /// Changes the lane's names in the store, if it is shared.
     pub(in crate::lane) fn share_as(&self, names: SharedNames) {
         self.shared.sharing.iter().for_each(|shared| *shared.names.lock() = names.clone());
     }
@@ -90,7 +90,7 @@ impl Lane {
         self.shared.sharing.as_ref().map(|shared| shared.names.lock().clone()).unwrap_or_default()
     }
 
-    /// Other processes were asked for these pauses: those of this lane hold here, too.
+    /// Applies pauses that other processes were asked for, if they concern this lane.
     pub fn told_of_pauses(self: &Arc<Self>, pauses: &[Pause]) {
         let names = self.shared_names();
         let ours = |pause: &Pause| pause.budget_of(&names.pauses).is_some();
@@ -99,43 +99,43 @@ impl Lane {
         }
     }
 
-    /// What the store gave of it.
+    /// Applies the store's grants.
     pub fn given<'a>(self: &Arc<Self>, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         self.tell(|state, now| state.given(now, given));
     }
 
-    /// The store did not reply to what was said of it.
+    /// Handles a call without a reply from the store.
     pub fn unheard(self: &Arc<Self>, entries: &[Entry]) {
         self.tell(|state, now| state.unheard(now, entries));
     }
 
-    /// Everything that it held is the store's again.
+    /// Returns everything that it held to the store.
     pub fn lose_shares(self: &Arc<Self>) {
         self.tell(|state, now| state.lose_shares(now));
     }
 
-    /// The store told this process to call for the sake of `pool`: it has its turn there, or others want what it has. Says
-    /// whether that is a pool of this lane.
+    /// Handles the store's request for a call because of `pool`: the process has its turn there, or others want its
+    /// share. Returns whether `pool` belongs to this lane.
     pub fn hinted(self: &Arc<Self>, pool: &str, turn: bool) -> bool {
         self.tell(|state, now| state.hinted(now, pool, turn))
     }
 
-    /// The lease holds again, or is over.
+    /// Records that the lease is valid again, or is over.
     pub fn leased(self: &Arc<Self>) {
         self.tell(|state, _| state.leased());
     }
 
-    /// What it holds, for the store that this process leaves.
+    /// Everything that the lane holds, for the store that this process leaves.
     pub fn leave(self: &Arc<Self>) -> Vec<Entry> {
         self.tell(|state, now| state.leave(now))
     }
 
-    /// Whether its limits are shared, and the lease is over.
+    /// Returns whether the lane's limits are shared, and the lease is over.
     pub(super) fn has_lapsed(&self) -> bool {
         self.shared.sharing.as_ref().is_some_and(|shared| !shared.lease.holds(self.clock.now()))
     }
 
-    /// Where the store is, if nothing of this lane's limits may leave because it does not answer.
+    /// Address of the store, if this lane's limits let nothing leave because the store does not answer.
     pub(super) fn lost_store(&self) -> Option<&str> {
         let shared = self.shared.sharing.as_ref()?;
         let leaves = shared.lease.holds(self.clock.now()) || shared.lease.goes_on();

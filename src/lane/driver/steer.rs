@@ -1,4 +1,4 @@
-//! What operators do to a lane.
+//! Operators' actions on a lane.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,18 +9,18 @@ use crate::{
 };
 
 impl Lane {
-    /// Nothing leaves for `length`, or until [`Self::resume`]. Waiting requests keep their places.
+    /// Pauses the lane for `length`, or until [`Self::resume`]. Waiting requests keep their places.
     pub fn pause(self: &Arc<Self>, length: Option<Duration>) {
         self.pause_until(length.map_or(Instant::FAR, |length| self.clock.now() + length), length);
     }
 
-    /// Does the same, until a time that is `length` from now.
+    /// Pauses the lane until a time that is `length` from now.
     pub(in crate::lane) fn pause_until(self: &Arc<Self>, until: Instant, length: Option<Duration>) {
         self.tell(|state, _| state.hold(until));
         self.note(journal::paused(length));
     }
 
-    /// Ends a pause that an operator has made. Returns whether there was one.
+    /// Ends an operator's pause. Returns whether there was one.
     pub fn resume(self: &Arc<Self>) -> bool {
         let resumed = self.tell(State::release);
         if resumed {
@@ -29,13 +29,13 @@ impl Lane {
         resumed
     }
 
-    /// Forgets what answers have taught. What was sent still counts.
+    /// Forgets what was learned from answers. Sent requests still count.
     pub fn forget_learned(self: &Arc<Self>) {
         self.tell(|state, now| state.forget_learned(now));
         self.note("what was learned was forgotten by an operator".into());
     }
 
-    /// Refuses the requests that wait and are `wanted`. Returns how many those are.
+    /// Refuses the waiting requests that are `wanted`. Returns their number.
     pub fn drop_waiting(self: &Arc<Self>, wanted: impl Fn(&Claim) -> bool) -> usize {
         let dropped = self.tell(|state, _| state.drop_waiting(wanted));
         if dropped > 0 {
@@ -44,12 +44,12 @@ impl Lane {
         dropped
     }
 
-    /// The process ends at this instant. Requests that certainly leave later are refused now.
+    /// Ends the process at this instant: requests that certainly leave later are refused now.
     pub fn ends_at(self: &Arc<Self>, at: Instant) {
         self.tell(|state, now| state.ends_at(now, at));
     }
 
-    /// The one of the `wanted` requests that came first goes before all others. Returns whether one waits.
+    /// Moves the oldest of the `wanted` requests before all others. Returns whether one waits.
     pub fn let_first(self: &Arc<Self>, wanted: impl Fn(&Claim) -> bool) -> bool {
         let found = self.tell(|state, _| state.let_first(wanted));
         if found {
@@ -58,12 +58,12 @@ impl Lane {
         found
     }
 
-    /// The requests that wait have the weights from now on that `weigh` gives them.
+    /// Gives waiting requests the weights that `weigh` returns.
     pub fn reweigh(self: &Arc<Self>, weigh: impl Fn(&Claim) -> Claim) {
         self.tell(|state, _| state.reweigh(weigh));
     }
 
-    /// Writes into the journal what happened here.
+    /// Writes an event of this lane into the journal.
     pub fn note(&self, text: String) {
         if let Some(journal) = &self.journal {
             journal.write(self.now(), &self.policy.name, &self.host, text);

@@ -1,4 +1,4 @@
-//! Signs that something is wrong which pacing cannot mend: clients that give up, and refusals although we keep our limits.
+//! Diagnostics of problems that pacing cannot solve: clients that give up, and refusals although we keep our limits.
 
 use parking_lot::Mutex;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The signs that one lane shows.
+/// The diagnostics of one lane.
 #[derive(Debug)]
 pub(super) struct Symptoms {
     departures: Departures,
@@ -19,17 +19,17 @@ pub(super) struct Symptoms {
     last_failure: Mutex<Option<UpstreamFailure>>,
 }
 
-/// How a request to the upstream failed.
+/// A failed request to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFailure {
-    /// What happened.
+    /// Description of the failure.
     pub what: String,
-    /// When.
+    /// The instant of the failure.
     pub at: Instant,
 }
 
 impl Symptoms {
-    /// None yet, in a lane that begins at `now`.
+    /// Empty diagnostics of a lane that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             departures: Departures::default(),
@@ -40,12 +40,12 @@ impl Symptoms {
 }
 
 impl Lane {
-    /// The requests whose clients left before an answer.
+    /// Clients that left before an answer.
     pub fn departures(&self) -> &Departures {
         &self.shared.symptoms.departures
     }
 
-    /// A request, or a try of it, has failed: `what` the upstream did.
+    /// Records that a request, or an attempt, has failed: `what` describes the upstream's failure.
     pub fn failed(&self, what: String) {
         *self.shared.symptoms.last_failure.lock() = Some(UpstreamFailure { what, at: self.now() });
     }
@@ -55,8 +55,8 @@ impl Lane {
         self.shared.symptoms.last_failure.lock().clone()
     }
 
-    /// The API refused, at `now`, what was sent at `sent` within our limits. Returns what is to be logged of such
-    /// refusals.
+    /// Records that the API refused, at `now`, a request sent at `sent` within our limits. Returns the episodes to be
+    /// logged.
     pub(super) fn refused_without_reason(&self, sent: Instant, now: Instant) -> Option<Episodes> {
         let window = self.policy().limits.iter().map(|limit| limit.rate.per).min()?;
         self.shared.symptoms.refusals.record(sent, now, window)

@@ -1,4 +1,4 @@
-//! What of a lane others may know.
+//! A lane's public view.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,23 +15,23 @@ use crate::{
 };
 
 impl Lane {
-    /// What would happen to a request that asked now. Takes nothing, and leaves no ticket.
+    /// The decision on a request that asked now. Takes nothing, and leaves no ticket.
     pub fn preview(&self, ask: &AdmitRequest) -> Preview {
         let now = self.clock.now();
         self.shared.state.lock().preview(now, ask)
     }
 
-    /// Whether the upstream is left alone because it fails.
+    /// Returns whether the circuit breaker is open because the upstream fails.
     pub fn is_broken(&self) -> bool {
         self.shared.state.lock().learned().is_broken()
     }
 
-    /// Whether the API serves requests, so that a 503 refuses one and says nothing of an outage.
+    /// Returns whether the API serves requests, so that a 503 refuses one request and does not indicate an outage.
     pub fn is_alive(&self) -> bool {
         self.shared.state.lock().learned().is_alive()
     }
 
-    /// For how long nothing leaves, as far as is known.
+    /// Known remaining time in which nothing leaves.
     pub fn closed_for(&self) -> Duration {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
@@ -39,23 +39,23 @@ impl Lane {
         learned.closed(now, learned.usual_scope()).map_or(Duration::ZERO, |(until, _)| until.since(now))
     }
 
-    /// Whether one more request may be sent again although the upstream is in trouble; counts it if so.
+    /// Returns whether one more request may be retried although the upstream is in trouble; counts it if so.
     pub fn may_retry(&self) -> bool {
         self.shared.state.lock().learned().may_retry()
     }
 
-    /// How many answers were no refusals.
+    /// Number of answers that were no refusals.
     pub fn served(&self) -> u64 {
         let state = self.shared.state.lock();
         state.stats().answered - state.stats().refused_by_api
     }
 
-    /// The policy that holds here.
+    /// The lane's policy.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
-    /// Where this lane is counted.
+    /// The metrics of this lane.
     pub fn metrics(&self) -> &Arc<RuleMetrics> {
         &self.metrics
     }
@@ -65,25 +65,25 @@ impl Lane {
         &self.host
     }
 
-    /// How many wait, and when the next slot matures.
+    /// Number of waiting requests, and the time of the next slot.
     pub fn queue_status(&self) -> QueueStatus {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
         QueueStatus { waiting: state.waiting(), next_slot: state.next_slot(now) }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().waiting()
     }
 
-    /// The lane as it stands.
+    /// A snapshot of the lane.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
         self.shared.state.lock().snapshot(now, self.host.clone())
     }
 
-    /// Whether a request waits although a slot has matured.
+    /// Returns whether a request waits although a slot has matured.
     #[cfg(test)]
     pub(in crate::lane) fn loses_slots(&self) -> bool {
         let now = self.clock.now();
@@ -91,13 +91,13 @@ impl Lane {
         state.waiting() > 0 && state.next_slot(now) <= now
     }
 
-    /// How many that wait have been moved from line to line, one by one.
+    /// Number of waiting tickets moved from class to class one by one.
     #[cfg(test)]
     pub(in crate::lane) fn moved(&self) -> usize {
         self.shared.state.lock().moved()
     }
 
-    /// What would be lost if this lane were forgotten.
+    /// State that would be lost if this lane were forgotten.
     pub(in crate::lane) fn memory(&self, paused: Option<Instant>) -> Memory {
         let now = self.clock.now();
         self.shared.state.lock().memory(now, paused)

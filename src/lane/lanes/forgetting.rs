@@ -1,4 +1,4 @@
-//! Which lanes are forgotten when there are many.
+//! Forgetting of lanes when there are many.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,8 +10,8 @@ use crate::{
     lane::{Lane, key::LaneKey, state::Memory},
 };
 
-/// This many lanes of a rule are kept for what they have learned, if as many fit. Beyond, those go first that were used
-/// longest ago and do not pause.
+/// This many lanes of a rule are kept for what they have learned, if as many fit. Beyond that, the least recently used
+/// ones that do not pause are forgotten first.
 const LEARNED: usize = 16 * FEW;
 // === impl Lanes ===
 
@@ -28,7 +28,7 @@ impl Lanes {
         if own || added {
             self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
         }
-        // Those of rules that are gone are remembered for a while.
+        // Sub-limits of rules that are gone are remembered for a while.
         let before = self.table.read().before.clone();
         if before.iter().chain([&rules]).any(|rules| rules.iter().any(|rule| rule.added.is_some())) {
             self.all().iter().for_each(|lane| lane.forget_idle());
@@ -55,14 +55,15 @@ impl Lanes {
 }
 
 /// Forgets lanes that remember nothing, and some of those that only have learned something, if those are many. Returns
-/// which of them a store knows.
+/// the store's names of the forgotten lanes.
 ///
-/// Up to `most` lanes are kept for what was sent in them, though their windows be long. Beyond, those go first that were
-/// used longest ago: no host is called too often by that unless it is called again within its window, after as many others.
+/// Up to `most` lanes are kept for the requests sent in them, however long their windows. Beyond that, the least
+/// recently used are forgotten first. A host's limit is exceeded by that only if requests return within its window,
+/// after as many other hosts.
 ///
 /// A lane that is opened while all are paused `until` then is paused, too, and may be forgotten for that.
 pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize, until: Option<Instant>) -> Vec<Arc<str>> {
-    // Nobody but the map holds it, and under the map's lock nobody can get it: no budget is ever made twice.
+    // Only the map holds it, and the map is locked, so no other part can get it: no budget is ever created twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
     let (mut learned, mut counted, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     lanes.retain(|key, OpenLane { lane, .. }| {
@@ -91,7 +92,7 @@ pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize, until:
     gone
 }
 
-/// Keeps up to `most` of the lanes that are `idle` since then, those that were used last. Returns how many go.
+/// Keeps up to `most` of the `idle` lanes, the most recently used. Returns the number of forgotten lanes.
 fn keep_latest(
     lanes: &mut HashMap<LaneKey, OpenLane>,
     mut idle: Vec<(Instant, LaneKey)>,
@@ -101,7 +102,7 @@ fn keep_latest(
     if idle.len() <= most {
         return 0;
     }
-    // A quarter more than need be: not each new lane is to look for one that can go.
+    // A quarter more than needed, so that not each new lane searches for one to forget.
     idle.sort_unstable();
     idle.truncate(idle.len() - most * 3 / 4);
     let removed = idle.iter().filter_map(|(_, key)| lanes.remove(key));

@@ -1,5 +1,5 @@
-//! Lanes that pass from one process to the next while both of them run: the earlier one sends what waits in it, and gives
-//! each lane away once that is done; the later one lets the requests of such a lane wait until then.
+//! Handover of lanes from one process to the next while both run. The earlier process sends the waiting requests of
+//! each lane, and then hands it over. Until then, the later process keeps the lane's new requests waiting.
 
 use std::{
     collections::HashMap,
@@ -27,16 +27,16 @@ pub(super) struct AwaitedLanes(Mutex<HashMap<String, Option<LaneRecord>>>);
 
 /// A lane that goes to the next process.
 pub struct GivenLane {
-    /// Its name in the store.
+    /// Name of the lane in the store.
     pub id: Arc<str>,
-    /// Its record as JSON; `None` if it remembers nothing.
+    /// The lane's record as JSON; `None` if it remembers nothing.
     pub text: Option<Vec<u8>>,
 }
 
 // === impl AwaitedLanes ===
 
 impl AwaitedLanes {
-    /// Whether an earlier process has a lane for `host`.
+    /// Returns whether an earlier process has a lane for `host`.
     fn has_host(&self, host: &str) -> bool {
         self.0.lock().keys().any(|id| kept::host_of(id) == Some(host))
     }
@@ -45,7 +45,7 @@ impl AwaitedLanes {
 // === impl Lanes ===
 
 impl Lanes {
-    /// Expects the lanes called `ids` from an earlier process. Nothing leaves for their hosts before they
+    /// Expects the lanes called `ids` from an earlier process. Requests to their hosts wait until the lanes
     /// [arrive](Self::arrived).
     pub fn awaiting(self, ids: Vec<String>) -> Self {
         let kept = self.kept.as_ref();
@@ -71,8 +71,8 @@ impl Lanes {
         result
     }
 
-    /// Takes over all lanes that the earlier process has not given away: it ended at once. They count as used to the full
-    /// `since` their last known records. Returns how many there are.
+    /// Takes over all lanes that the earlier process has not handed over, because it ended abruptly. The lanes count as
+    /// fully used `since` their last known records. Returns their number.
     pub fn predecessor_lost(&self, since: Instant) -> usize {
         let lost: Vec<_> = self.awaited.0.lock().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
         let gap = Gap { from: Some(since), until: self.clock.now() };
@@ -86,12 +86,12 @@ impl Lanes {
         let Some(kept) = &self.kept else { return };
         let origin = record.as_ref().and_then(|record| record.origin.as_ref()?.to_origin());
         kept.put(id, record, gap, self.clock.now());
-        // A lane that is opened from here on goes on from the record.
+        // A lane opened from here on starts from the record.
         self.awaited.0.lock().remove(id);
         let host = kept::host_of(id).unwrap_or_default();
         let rules = self.rules();
         for lane in self.all().into_iter().filter(|lane| **lane.host() == *host && lane.awaits_predecessor()) {
-            // Rules may tell the ports of a host apart: each lane has a name of its own.
+            // Rules may distinguish the ports of a host: each lane has a name of its own.
             let is_its = lane.kept_as().is_some_and(|own| **own == *id) || kept::is_of_gone_rule(id, host, &rules);
             if is_its && let Some(before) = kept.open_again(&lane, self.clock, &rules) {
                 lane.inherits(&before);
@@ -103,17 +103,18 @@ impl Lanes {
         origin.iter().for_each(|origin| drop(self.find(origin)));
     }
 
-    /// Whether an earlier process still sends for `host`.
+    /// Returns whether an earlier process still sends for `host`.
     pub(super) fn is_awaited(&self, host: &str) -> bool {
         self.awaited.has_host(host)
     }
 
-    /// From now on lanes that are opened belong to the next process.
+    /// Assigns lanes that are opened from now on to the next process.
     pub fn begin_handover(&self) {
         self.given.store(true, Ordering::Release);
     }
 
-    /// Gives away all lanes that have nothing to send any more, where no limit counts those under way after `patience`.
+    /// Hands over all lanes without waiting or in-flight requests; after `patience`, in-flight requests only matter to
+    /// lanes that limit them.
     pub fn hand_over(&self, patience: Duration) -> Vec<GivenLane> {
         let give = |lane: &Arc<Lane>| {
             let (id, record) = (lane.kept_as()?.clone(), lane.hand_over(patience)?);
@@ -131,7 +132,7 @@ impl Lanes {
 }
 
 impl KeptLanes {
-    /// The lane that `lane` would be if it had gone on from its record, which is used up by that.
+    /// A lane like `lane`, restored from its record. Uses up the record.
     fn open_again(&self, lane: &Arc<Lane>, clock: Clock, rules: &Rules) -> Option<Arc<Lane>> {
         let origin = lane.kept_origin()?;
         let blank = Lane::new(lane.host().clone(), lane.policy().clone(), lane.metrics().clone(), clock);

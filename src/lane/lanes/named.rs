@@ -16,8 +16,8 @@ impl Lanes {
         self.all().into_iter().find(|lane| *lane.policy().name == *rule && **lane.host() == *host)
     }
 
-    /// The lane of the rule called `rule` for `host`. It is opened if that rule would be for the host, though no request
-    /// has come for it yet: people pause an API before they start. `None` if there is nothing of this name.
+    /// The lane of the rule called `rule` for `host`. Opened if that rule would apply to the host, even before the
+    /// first request: people pause an API before they start. `None` if neither exists.
     pub fn named_or_opened(&self, rule: &str, host: &str) -> Option<Arc<Lane>> {
         self.named(rule, host).or_else(|| {
             let rules = self.rules();
@@ -26,8 +26,8 @@ impl Lanes {
         })
     }
 
-    /// All lanes of `host`: several, if rules tell its ports apart. Those are opened that rules would be for, though no request
-    /// has come for them yet. What no rule is for may be a slip: it is there only if requests have come for it.
+    /// All lanes of `host`: several, if rules distinguish its ports. Opens lanes that rules would apply to, even before
+    /// the first request. A host without a rule may be a typing error: it has a lane only if requests have come for it.
     pub fn of_host_or_opened(&self, host: &str) -> Vec<Arc<Lane>> {
         let rules = self.rules();
         for origin in origins(&rules, host).filter(|origin| rules.find(origin).is_some()) {
@@ -37,12 +37,12 @@ impl Lanes {
     }
 }
 
-/// Where requests to `host` may go, as far as rules tell its ports apart.
+/// Origins of requests to `host`, as far as rules distinguish its ports.
 fn origins<'a>(rules: &'a Rules, host: &'a str) -> impl Iterator<Item = Origin> + 'a {
     let usual = [Scheme::Http, Scheme::Https].map(|scheme| (scheme, scheme.default_port()));
     let named = rules.iter().flat_map(|rule| &rule.hosts).filter_map(|pattern| pattern.port());
     let ports = usual.into_iter().chain(named.map(|port| (Scheme::Http, port)));
-    // IPv6 has its brackets in URLs alone.
+    // IPv6 addresses have brackets only in URLs.
     let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
     ports.filter_map(move |(scheme, port)| Origin::parse(scheme, &host, Some(port)).ok())
 }

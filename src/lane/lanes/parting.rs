@@ -1,4 +1,4 @@
-//! Lanes that part in a reload: a port of their host has got another rule.
+//! Lanes that split in a reload: a port of their host has got another rule.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::{
     policy::{Origin, Rules},
 };
 
-/// What goes from `lane`, whose rule is now that of `origin`, to lanes of other ports of its host that have another one under
-/// `rules`: they part `now`. O(waiting), if `rules` tell the ports apart.
+/// The requests that move `now` from `lane` to lanes of other ports of its host. Under `rules`, those ports have a rule
+/// other than that of `origin`, which `lane` keeps. O(waiting), if `rules` distinguish the ports.
 pub(super) fn of(rules: &Rules, lane: &Arc<Lane>, origin: &Origin, now: Instant) -> Vec<(Origin, Departing)> {
     if rules.is_alone(&origin.host) {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! How much waits of each flow, wherever it stands: for predictions, for `/status`, and to choose what gives way in a
-//! full queue. Also how much waits for one narrower budget.
+//! The waiting amount of each flow, in all classes: for predictions, for `/status`, and to choose what to evict from a
+//! full queue. Also used for the queue of one sub-limit.
 
 mod ahead;
 mod round;
@@ -21,34 +21,36 @@ use super::{
 };
 use crate::limit::{Cost, Unit};
 
-/// How much waits, by urgency, client and flow.
+/// Waiting amounts, by urgency, client and flow.
 #[derive(Debug, Default)]
 pub struct Backlog {
-    /// Those in which something has waited since all was empty.
+    /// The urgencies in which something has waited since the backlog was last empty.
     bands: [Option<Box<Band>>; Urgency::COUNT],
     waiting: Waiting,
     sizes: Option<Sizes>,
-    /// How many tickets were ever added.
+    /// Number of tickets ever added.
     added: u64,
 }
 
-/// Clients of which something may give way, by the size of their backlogs, for each urgency. Kept from the first question until
-/// the queue is half as full.
+/// For each urgency, the clients with a ticket that may be evicted, by the size of their backlogs. Kept from the first
+/// query until the queue is half as full.
 #[derive(Debug)]
 struct Sizes {
     by_size: [BTreeSet<(ClientSize, ClientId)>; Urgency::COUNT],
     until: u64,
 }
 
-/// How much waits of a client. Of those of which as much waits, the one that came last gives way, and not always the same one.
+/// Size of a client's backlog. Among equal backlogs, the latest ticket's client is evicted first, so that it is not
+/// always the same client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClientSize {
     backlog: WeightedBacklog,
     latest: u64,
 }
 
-/// What waits of a client or a flow beyond one of its requests, by its weight. Everybody may have one that waits, whatever that
-/// costs: whose requests are dear would have none otherwise, beside many others that have one each.
+/// The backlog of a client or a flow beyond one request, divided by its weight. Every client may have one waiting
+/// request, whatever its cost. Otherwise a client with expensive requests would have none beside many others that have
+/// one each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WeightedBacklog(u64);
 
@@ -61,7 +63,7 @@ struct Band {
 #[derive(Debug)]
 struct ClientBacklog {
     waiting: Waiting,
-    /// How many of its tickets have never been sent: only these give way.
+    /// Number of its tickets that have never been sent: only these may be evicted.
     new: u32,
     /// The number of its latest ticket.
     latest: u64,
@@ -82,19 +84,20 @@ struct Flow {
 /// A flow that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingFlow {
-    /// Its urgency, client, name and weights.
+    /// The urgency, client, name and weights of the flow.
     pub claim: Claim,
-    /// How many of its requests wait.
+    /// Number of its waiting requests.
     pub waiting: u32,
 }
 
-/// The most flows of a client that are told apart by name while they wait. Further ones share as many places.
+/// The most flows of a client that are distinguished by name while they wait. Further flows share the same number of
+/// places.
 const EXACT: usize = 256;
 
 // === impl FlowId ===
 
 impl FlowId {
-    /// Whether this is not one flow, but several that share a place.
+    /// Returns whether several flows share this place.
     pub fn is_shared(self) -> bool {
         self.0 < EXACT as u64
     }
@@ -103,14 +106,14 @@ impl FlowId {
 // === impl Backlog ===
 
 impl Backlog {
-    /// `claim` as it counts here: beyond so many names flows are put together, so that names cost no memory.
+    /// `claim` as it counts here: beyond `EXACT` names, flows are merged, so that names cost no memory.
     pub fn resolve(&self, claim: Claim) -> Claim {
         let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let exact = client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.flow));
         if exact { claim } else { Claim { flow: FlowId(claim.flow.0 % EXACT as u64), ..claim } }
     }
 
-    /// `claim` with the weights that its client and its flow have here, if something of them waits.
+    /// `claim` with the weights that its client and its flow have here, if tickets of them wait.
     pub(super) fn with_known_weights(&self, claim: Claim) -> Claim {
         let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
         let client_weight = client.map_or(claim.client_weight, |client| client.weight);
@@ -118,7 +121,7 @@ impl Backlog {
         Claim { client_weight, flow_weight: flow.map_or(claim.flow_weight, |flow| flow.weight), ..claim }
     }
 
-    /// A ticket of this cost waits from now on. Says whether a weight has changed.
+    /// Adds a waiting ticket of this cost. Returns whether a weight has changed.
     pub fn add(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) -> bool {
         let before = self.size_of(claim);
         let changed = self.count(claim, cost, waits, turn);
@@ -145,7 +148,7 @@ impl Backlog {
         before != (client.weight, flow.weight)
     }
 
-    /// The weights of `claim`, of which something waits, are these from now on.
+    /// Applies new weights of `claim`, which has waiting tickets.
     pub fn reweigh(&mut self, claim: &Claim) {
         let before = self.size_of(claim);
         let band = self.bands[band(claim)].as_mut();
@@ -156,7 +159,7 @@ impl Backlog {
         self.resized(claim, before);
     }
 
-    /// It waits no more.
+    /// Removes a ticket that no longer waits.
     pub fn subtract(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) {
         let before = self.size_of(claim);
         self.discount(claim, cost, waits, turn);
@@ -183,26 +186,28 @@ impl Backlog {
         }
     }
 
-    /// How much of `unit` all take together, where each takes `unsaid` of it that does not say.
+    /// Total of `unit` over all waiting tickets; a ticket that does not declare its amount counts as `unsaid`.
     pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
         Waits::EACH.iter().map(|waits| self.units_of(*waits, unit, unsaid)).sum::<f64>() as u64
     }
 
-    /// The same of what waits like this.
+    /// Total of `unit` over the tickets that wait like this; a ticket that does not declare its amount counts as
+    /// `unsaid`.
     pub fn units_of(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
         self.waiting.units(waits, unit, unsaid)
     }
 
-    /// Whether so few of this urgency wait that they are due to it in any case, as one at least is.
+    /// Returns whether the waiting tickets of this urgency are within its guaranteed share, which is at least one
+    /// ticket.
     pub(super) fn spares(&self, band: usize) -> bool {
         let due = ((self.waiting.costs(Contest::All) as f64 * Bands::SHARE) as u64).max(1);
         self.bands[band].as_ref().is_none_or(|band| band.waiting.costs(Contest::All) <= due)
     }
 
-    /// The flow of which a request gives way to one of `claim` and `cost`. Of what is less urgent than that, the least urgent
-    /// does, unless so few of that urgency wait that they are due to it in any case; of its own urgency, what is of a larger
-    /// backlog than its own with it: first the client with the largest one, and of that one the flow with the largest one.
-    /// `None` if nothing gives way to it.
+    /// The flow that loses a request to one of `claim` and `cost`; `None` if no flow does. The least urgent of the
+    /// lower urgencies loses first, unless its tickets are within its guaranteed share. Within the same urgency, the
+    /// client with the largest backlog loses, and of its flows the one with the largest. That backlog must exceed the
+    /// new request's own.
     pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
         let own = band(claim);
@@ -244,13 +249,13 @@ impl Backlog {
         Sizes { by_size, until: self.waiting.size(Contest::All) / 2 }
     }
 
-    /// How much waits of the client of `claim`, if anybody asks and something of it may give way.
+    /// Backlog size of the client of `claim`, if sizes are kept and a ticket of the client may be evicted.
     fn size_of(&self, claim: &Claim) -> Option<ClientSize> {
         self.sizes.as_ref()?;
         self.bands[band(claim)].as_ref()?.clients.get(&claim.client)?.size()
     }
 
-    /// More or less waits of the client of `claim` than `before`.
+    /// Updates the size of the client of `claim`, which was `before`.
     fn resized(&mut self, claim: &Claim, before: Option<ClientSize>) {
         let now = self.size_of(claim);
         if let Some(Sizes { by_size, .. }) = &mut self.sizes {
@@ -260,7 +265,7 @@ impl Backlog {
         }
     }
 
-    /// The flows with the most waiting requests, `most` of them at most.
+    /// The flows with the most waiting requests, at most `most` of them.
     pub(super) fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         let mut flows = Vec::new();
         for (number, band) in (0..).zip(&self.bands) {
@@ -293,7 +298,7 @@ impl ClientBacklog {
         Self { waiting: Waiting::default(), new: 0, latest: 0, weight, flows: Map::default() }
     }
 
-    /// How much waits of it, if something of that may give way.
+    /// Size of the backlog, if a ticket of the client may be evicted.
     fn size(&self) -> Option<ClientSize> {
         let size = || ClientSize { backlog: WeightedBacklog::of(&self.waiting, self.weight), latest: self.latest };
         (self.new > 0).then(size)
@@ -315,15 +320,15 @@ impl WeightedBacklog {
         Self::beyond_one(waiting.size(Contest::All), waiting.costs(Contest::All), weight)
     }
 
-    /// What it will be with one more request of this cost.
+    /// The size with one more request of this cost.
     fn with(waiting: Option<&Waiting>, cost: u64, weight: Weight) -> Self {
         let (units, requests) =
             waiting.map_or((0, 0), |waiting| (waiting.size(Contest::All), waiting.costs(Contest::All)));
         Self::beyond_one(units + cost, requests + 1, weight)
     }
 
-    /// Which of its requests is the one is not asked: it counts as much as they do in the mean, so that none of two that displace
-    /// each other gains anything by coming again.
+    /// Size beyond one request. The exempt request counts as the mean of all, whichever it is: of two clients that
+    /// evict each other's requests, neither gains by coming again.
     fn beyond_one(units: u64, requests: u64, weight: Weight) -> Self {
         let units = units.saturating_mul(1 << 16);
         Self((units - units / requests.max(1)) / weight.get())

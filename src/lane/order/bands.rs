@@ -1,27 +1,27 @@
-//! Which urgency is served: the most urgent one, and each lower one at least a little.
+//! The choice of the urgency to serve: the most urgent one, and a guaranteed share for each lower one.
 
 use smallvec::SmallVec;
 
 use super::claim::{Comes, Urgency};
 
-/// What was served of each urgency, and which ones wait.
+/// Amounts served per urgency, and the urgencies that wait.
 #[derive(Debug, Default)]
 pub(in crate::lane) struct Bands {
     /// A bit for each urgency that waits.
     waiting: u8,
-    /// What was served so far.
+    /// Total amount served.
     served: u64,
-    /// Of each urgency that was seen: mostly one, and there is one of these for each of ten thousand lines.
+    /// An entry for each urgency seen: usually one. Each of ten thousand wait points has such a list.
     turns: SmallVec<[GuaranteedTurn; 1]>,
 }
 
-/// When an urgency has its guaranteed turn.
+/// The guaranteed turn of an urgency.
 #[derive(Clone, Copy, Debug)]
 struct GuaranteedTurn {
     urgency: Urgency,
-    /// How much will have been served by all then.
+    /// The total served at which the turn is due.
     due: u64,
-    /// The same, counting only what was served: a request that leaves unserved changes nothing.
+    /// The value of `due` that served requests alone give: a request that leaves unserved does not change it.
     paid: u64,
 }
 
@@ -31,9 +31,9 @@ const GUARANTEE: u64 = 20;
 // === impl Bands ===
 
 impl Bands {
-    /// Requests of this urgency wait from now on; the first costs `cost`. No share is owed for the time before, but what was
-    /// moved here from another place keeps the turn that its urgency had: otherwise one whose turn comes while its line is
-    /// closed would never get it.
+    /// Marks this urgency as waiting; its first request costs `cost`. The urgency earns no share for the time before.
+    /// Requests moved here from another place keep their urgency's turn: otherwise they would lose each turn that comes
+    /// while their class is closed.
     pub(super) fn enter(&mut self, urgency: Urgency, cost: u64, comes: Comes) {
         if !self.has(urgency.get()) {
             self.waiting |= 1 << urgency.get();
@@ -45,12 +45,12 @@ impl Bands {
         }
     }
 
-    /// None of this urgency wait any more.
+    /// Marks this urgency as no longer waiting.
     pub(super) fn leave(&mut self, urgency: Urgency) {
         self.waiting &= !(1 << urgency.get());
     }
 
-    /// One of this urgency was served, at `cost`.
+    /// Records a served request of this urgency.
     pub(super) fn charge(&mut self, urgency: Urgency, cost: u64) {
         self.served += cost;
         let paid = self.served + cost * GUARANTEE;
@@ -68,20 +68,20 @@ impl Bands {
         due.map_or(Urgency::new(most), |(_, band)| Some(band))
     }
 
-    /// Whether none wait.
+    /// Returns whether no urgency waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// The share of a lower urgency that waits.
+    /// The guaranteed share of a lower urgency that waits.
     pub(super) const SHARE: f64 = 1.0 / (GUARANTEE as f64 + 1.0);
 
-    /// Which share of what is given away one urgency has, if so many lower ones wait.
+    /// The share of an urgency when this many lower ones wait.
     pub(super) fn share_above(lower: usize) -> f64 {
         1.0 - lower as f64 * Self::SHARE
     }
 
-    /// How much is served before the first of this urgency has its guaranteed turn, at `cost`.
+    /// The amount served before the first request of this urgency has its guaranteed turn, for a request of `cost`.
     pub(super) fn until_guaranteed(&self, urgency: Urgency, cost: f64) -> f64 {
         let GuaranteedTurn { due, paid, .. } = self.known_turn(urgency);
         if self.has(urgency.get()) {
@@ -90,32 +90,32 @@ impl Bands {
         (cost * GUARANTEE as f64).max(paid.saturating_sub(self.served) as f64)
     }
 
-    /// How much is served before one of which `own` of its urgency is before it, if all that waits goes on to wait; `urgent` is
-    /// more urgent, and of what is served this part goes to more of that, which keeps coming. The first of its urgency has its
-    /// guaranteed turn once so much has been served.
+    /// The amount served before a request with `own` of its urgency before it, if all waiting requests stay. `urgent`
+    /// is the amount of higher urgency, and the fraction `inflow` of the served amount goes to its future arrivals. The
+    /// first of its urgency has its guaranteed turn once `guaranteed` has been served.
     pub(super) fn ahead(&self, urgency: Urgency, guaranteed: f64, own: f64, urgent: f64, inflow: f64) -> f64 {
         let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
         let guarantee = GUARANTEE as f64;
-        // All that is not guaranteed to lower ones goes to these, and to what comes meanwhile.
+        // All shares that are not guaranteed to lower urgencies go to these, and to arrivals meanwhile.
         let share = Self::share_above(lower);
         let all = (urgent + own) / (share - inflow).max(f64::EPSILON);
         ((guaranteed + own * (guarantee + 1.0)) / share).min(all)
     }
 
-    /// How much longer everything takes of which such a part of the slots goes to what is more urgent: all but the guaranteed
-    /// share at most.
+    /// The factor by which waits grow if the fraction `inflow` of the slots goes to higher urgencies; the guaranteed
+    /// share bounds it.
     pub(in crate::lane) fn stretched_by(inflow: f64) -> f64 {
         1.0 / (1.0 - inflow).max(Self::SHARE)
     }
 
-    /// How much is served at least before one of an urgency of which `own` is before it, if so much that is more `urgent`
-    /// waits and goes on to wait: its urgency may have its first turn at once, and each further one after those of others.
+    /// The least amount served before a request with `own` of its urgency before it, if `urgent` of higher urgency wait
+    /// and stay. The urgency may have its first turn at once, and each further one after the turns of others.
     pub(in crate::lane) fn least_ahead(own: u64, urgent: u64) -> u64 {
         own.saturating_add(urgent.min(own.saturating_mul(GUARANTEE)))
     }
 
-    /// How much is served at least of an urgency whose requests have so many slots to share with what is `lower`: so many
-    /// urgencies, each of which has its turns, at `most` for one.
+    /// The least amount served of an urgency that shares `slots` with `lower` lower urgencies, whose turns cost at most
+    /// `most` each.
     pub(in crate::lane) fn least_served(slots: u64, lower: u64, most: u64) -> u64 {
         slots.saturating_sub(lower.saturating_mul(slots / (GUARANTEE + 1) + most))
     }
@@ -155,13 +155,14 @@ mod tests {
             served[usize::from(next.get())] += 1;
             bands.charge(next, 1);
         }
-        // One after each 20 of others.
+        // Lower urgencies get one slot after each 20 of others.
         for (band, share) in [(0, 1900), (3, 100), (7, 100)] {
             assert!(served[band].abs_diff(share) <= 1, "{served:?}");
         }
     }
 
-    /// 50 more urgent ones wait: the first of a lower urgency is behind 20 of them, the second behind 41 and one of its own.
+    /// 50 more urgent requests wait. The first of a lower urgency is behind 20 of them, the second behind 41 requests,
+    /// including one of its own urgency.
     #[test]
     fn the_first_of_a_lower_urgency_waits_for_a_whole_turn() {
         let mut bands = Bands::default();

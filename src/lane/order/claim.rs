@@ -1,4 +1,4 @@
-//! By what a request claims its turn: how urgent it is, whose it is, and with what weight.
+//! The identity of a request in the queue: its urgency, client, flow and weights.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::{fmt, num::NonZeroU16};
@@ -7,7 +7,7 @@ use std::{fmt, num::NonZeroU16};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Urgency(u8);
 
-/// The client that sends a request: its address, or the first one of its network, as an IPv6 address in two halves.
+/// The client that sends a request: its address, or the first address of its network, as an IPv6 address in two halves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId([u64; 2]);
 
@@ -15,18 +15,18 @@ pub struct ClientId([u64; 2]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
-/// How much a client or a flow gets beside others: one of weight 2 gets twice as much as one of weight 1.
+/// Relative share of a client or a flow: weight 2 gets twice as much as weight 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Weight(pub NonZeroU16);
 
-/// By what a request claims its turn.
+/// Identity of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// How urgent it is.
+    /// The request's urgency.
     pub urgency: Urgency,
-    /// Whose it is.
+    /// The request's client.
     pub client: ClientId,
-    /// To which of the client's flows it belongs.
+    /// The request's flow among the client's flows.
     pub flow: FlowId,
     /// The client's weight among all clients.
     pub client_weight: Weight,
@@ -34,30 +34,31 @@ pub struct Claim {
     pub flow_weight: Weight,
 }
 
-/// Whether a request goes in front of others of its flow.
+/// A request's attempt: resent requests go in front of others of their flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
-    /// It has been sent before.
+    /// The request has been sent before.
     Resent,
-    /// It has never been sent.
+    /// The request has never been sent.
     New,
 }
 
-/// How what stands in one place has come there.
+/// How a flow queue or a member has come to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comes {
-    /// It has just begun to wait.
+    /// The request has just begun to wait.
     New,
-    /// From another place.
+    /// Moved from another place.
     Moved,
-    /// From another place, and has missed its turns for want of what it needs together: it is owed the next one.
+    /// Moved from another place, where it missed its turns because it needs several budgets at once: it gets the next
+    /// turn.
     Missed,
 }
 
 // === impl Urgency ===
 
 impl Urgency {
-    /// How many there are.
+    /// Number of urgencies.
     pub const COUNT: usize = 8;
     /// The first.
     pub const MOST: Self = Self(0);
@@ -71,7 +72,7 @@ impl Urgency {
         (usize::from(number) < Self::COUNT).then_some(Self(number))
     }
 
-    /// Its number.
+    /// The urgency's number.
     pub fn get(self) -> u8 {
         self.0
     }
@@ -99,7 +100,7 @@ impl ClientId {
         Self([(bits >> 64) as u64, bits as u64])
     }
 
-    /// Its address, or the first one of its network.
+    /// The client's address, or the first address of its network.
     pub fn address(self) -> IpAddr {
         match self {
             Self::NONE => Ipv6Addr::LOCALHOST.into(),
@@ -135,7 +136,7 @@ impl fmt::Debug for ClientId {
 // === impl FlowId ===
 
 impl FlowId {
-    /// As people see it: what its client calls it is nowhere.
+    /// The flow for display: a hash, as the client's name for it is not stored.
     pub fn shown(self) -> String {
         format!("{:08x}", self.0 as u32)
     }
@@ -155,7 +156,7 @@ impl Weight {
 // === impl Claim ===
 
 impl Claim {
-    /// The claim of a request that says nothing.
+    /// The identity of a request that declares nothing.
     pub const USUAL: Self = Self {
         urgency: Urgency::USUAL,
         client: ClientId::NONE,

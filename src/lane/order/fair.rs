@@ -1,13 +1,13 @@
-//! One level of fair queueing: EEVDF, with the virtual time as the weighted mean of all start tags, as Linux has it.
+//! A level of fair queueing: EEVDF, with the virtual time as the weighted mean of all start tags, as in Linux.
 //!
 //! Each member has a *start*: the virtual time at which it was due what it has received. A member whose start is not
-//! after the virtual time is owed something; of those, the one whose turn would end first is next. So each member stays
+//! after the virtual time is eligible. The eligible member whose turn would end first is next. So each member stays
 //! within one largest cost of its share, whatever the weights are.
 //!
-//! Because the virtual time is a mean, members that join need no special case. One that has nothing to send any more still counts
-//! until the virtual time has come to its start, as in fluid sharing, where it would be served until then. Without that each of
-//! those that come for one request would take its turn back out of the mean with it: the virtual time would stand still, and
-//! nobody who has been served would be owed anything again while others come. Linux delays the same in the same way.
+//! Because the virtual time is a mean, members that join need no special case. A member with nothing left to send
+//! counts until the virtual time reaches its start. Fluid sharing would serve it until then. Otherwise each client that
+//! comes for one request would take its turn back out of the mean when it leaves. The virtual time would stand still,
+//! and no served member would become eligible again while others come. Linux delays the departure in the same way.
 //!
 //! I. Stoica, H. Abdel-Wahab, "Earliest Eligible Virtual Deadline First", Old Dominion University TR-95-22, 1995.
 
@@ -28,7 +28,7 @@ use super::{
     sorted_set::SortedSet,
 };
 
-/// What has members has them by their numbers.
+/// Access to members by their numbers.
 pub(super) trait Members {
     fn member(&mut self, id: u32) -> &mut FairMember;
 }
@@ -40,65 +40,66 @@ pub(super) type Forgotten = SmallVec<[u32; 8]>;
 #[derive(Debug)]
 pub(super) struct FairMember {
     start: u128,
-    /// By how much later than its start it is sorted where it is listed, or is over if it has nothing to send.
+    /// Offset from the start: of its sort key while it is listed, or of its expiry while it has nothing to send.
     offset: u64,
     weight: Weight,
     listed: Listed,
-    /// Whether it has something to send.
+    /// True if the member has something to send.
     active: bool,
-    /// Whether it is among the idle ones: it had nothing to send once, and may have by now.
+    /// True if the member is in the idle list: it once had nothing to send, and may have something by now.
     idle: bool,
-    /// Its number among those that had something to send. Of those whose turns end together the one with the least is first: it
-    /// has waited for longest. Numbers begin again after [`NUMBERS`]; 0 if it never had any.
+    /// The member's number among those that had something to send. Of members whose turns end together, the one with
+    /// the lowest number is first: it has waited longest. Numbers begin again after [`NUMBERS`]; 0 if it never had one.
     number: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listed {
-    /// It does not count, or there is no other.
+    /// The member does not count, or it is the only one.
     No,
-    /// With those that are owed something, by the ends of their turns. All of them have something to send.
+    /// Among the eligible members, sorted by the ends of their turns. All of them have something to send.
     Owed,
-    /// With those that are owed nothing, by their starts. Some of them have nothing to send any more.
+    /// Among the members that are not eligible, sorted by their starts. The list includes members that have nothing to
+    /// send any more.
     Ahead,
 }
 
-/// Shares what it is told of among its members.
+/// Shares the charged costs fairly among its members.
 #[derive(Debug)]
 pub(super) struct Fair {
     owed: SortedSet<Tag>,
     ahead: SortedSet<Tag>,
-    /// Those that had nothing to send when they came here, each once, and when they may be forgotten.
+    /// Members that had nothing to send when they came here, each once, and when they may be forgotten.
     idle: VecDeque<Tag>,
-    /// The sum of the starts of members that count, by weight; the virtual time while none does.
+    /// The sum of the starts of members that count, by weight; the virtual time while none counts.
     starts: u128,
-    /// The sum of their weights.
+    /// The sum of the weights of members that count.
     weights: u64,
     /// The largest cost so far: the length of a turn.
     largest: u64,
     active: u32,
-    /// How many turns a member is owed at most that comes back from another place.
+    /// The most turns owed to a member that returns from another place.
     credit: u8,
     /// The number of the last member that had something to send.
     last: u16,
 }
 
-/// A virtual time and the number of a member: sorts by the one, then by the other. In 16 bytes, as what is listed is looked at
-/// more often than anything else; 96 bits of time are a million million requests of the largest cost.
+/// A virtual time and a member's number, sorted in this order. Packed into 16 bytes, because no other value is compared
+/// more often. The 96 bits of time suffice for a million million requests of the largest cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Tag {
     upper: u64,
     lower: u64,
 }
 
-/// What a unit of cost is in virtual time: a weight of 65,535 still leaves digits of it. Starts have 128 bits, because a few
-/// hundred requests of the largest cost use up 64.
+/// A unit of cost in virtual time: divided by a weight of 65,535, it keeps some digits. Starts have 128 bits, because a
+/// few hundred requests of the largest cost use up 64.
 const UNIT: u64 = 1 << 24;
 
-/// Members have so many numbers: together they are less than a thousandth of a request of weight 1.
+/// The largest member number. As a tie-breaker in virtual time it is less than a thousandth of a request of weight 1.
 const NUMBERS: u16 = 1 << 12;
 
-/// A member that has left is remembered for so many times what it may be owed when it comes back.
+/// A member that has left is remembered for this many times the credit it may return to.
 const REMEMBERED: u64 = 4;
 
 // === impl FairMember ===
@@ -116,24 +117,24 @@ impl FairMember {
         self.start
     }
 
-    /// Whether nothing of it is remembered any more, as it has nothing to send, although it may not be forgotten yet.
+    /// Returns whether the member, which has nothing to send, has expired. The idle list may still hold it.
     fn is_over(&self, now: u128) -> bool {
         self.idle && !self.counts() && self.start + u128::from(self.offset) <= now
     }
 
-    /// Whether its start is a part of the mean.
+    /// Returns whether its start is a part of the mean.
     fn counts(&self) -> bool {
         self.listed != Listed::No
     }
 
-    /// Is a newcomer if that is so.
+    /// Makes an expired member a newcomer.
     fn renew(&mut self, now: u128) {
         if self.is_over(now) {
             (self.start, self.number) = (now, 0);
         }
     }
 
-    /// What so much is of its virtual time. Costs have 32 bits.
+    /// The virtual time of this cost for this member. Costs have 32 bits.
     fn virtual_time(&self, cost: u64) -> u64 {
         cost * UNIT / self.weight.get()
     }
@@ -142,25 +143,25 @@ impl FairMember {
 // === impl Fair ===
 
 impl Fair {
-    /// Nothing is shared yet.
+    /// Creates a level without members.
     pub(super) fn new(credit: u8) -> Self {
         let (owed, ahead) = Default::default();
         Self { owed, ahead, idle: VecDeque::new(), starts: 0, weights: 0, largest: 0, active: 0, credit, last: 0 }
     }
 
-    /// Whether no member has anything to send.
+    /// Returns whether no member has anything to send.
     pub(super) fn is_idle(&self) -> bool {
         self.active == 0
     }
 
-    /// A member that has had its due so far.
+    /// A new member without credit or debt.
     pub(super) fn newcomer(&self, weight: Weight) -> FairMember {
         FairMember::new(self.virtual_time(), weight)
     }
 
-    /// The member has something to send from now on. It keeps no credit from the time before, except for some turns if
-    /// it was moved here from another place: otherwise one whose turn comes while its line is closed would never get it.
-    /// It still owes what it received too much.
+    /// Activates a member that has something to send from now on. The member keeps no credit from the time before. A
+    /// member moved here from another place keeps some turns: otherwise it would lose each turn that came while its
+    /// class was closed. Any excess that it received remains a debt.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, comes: Comes) {
         if member.counts() {
             self.leave(id, member);
@@ -169,7 +170,7 @@ impl Fair {
         let credit = if comes == Comes::New { 0 } else { self.credit(member) };
         member.renew(now);
         if comes == Comes::Missed && member.number == 0 {
-            // It has been forgotten meanwhile.
+            // The member has been forgotten meanwhile.
             member.start = 0;
         }
         if comes == Comes::New || member.number == 0 {
@@ -183,7 +184,7 @@ impl Fair {
         self.list(id, member);
     }
 
-    /// The member has nothing to send any more.
+    /// Deactivates a member that has nothing to send any more.
     pub(super) fn deactivate(&mut self, id: u32, member: &mut FairMember) {
         member.active = false;
         self.active -= 1;
@@ -196,7 +197,7 @@ impl Fair {
         self.remember(id, member);
     }
 
-    /// The member has received `cost`.
+    /// Charges the member `cost`.
     pub(super) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         self.expect(cost);
         if !member.counts() {
@@ -206,19 +207,19 @@ impl Fair {
         self.change(id, member, |member| member.start += u128::from(member.virtual_time(cost)));
     }
 
-    /// The member's weight is another one from now on.
+    /// Changes the member's weight.
     pub(super) fn reweigh(&mut self, id: u32, member: &mut FairMember, weight: Weight) {
         if member.weight != weight {
             self.change(id, member, |member| member.weight = weight);
         }
     }
 
-    /// There are costs as large as this.
+    /// Announces a cost, which may be the largest so far.
     pub(super) fn expect(&mut self, cost: u64) {
         self.largest = self.largest.max(cost);
     }
 
-    /// Whose turn it is. Members that may be forgotten go to `forgotten`.
+    /// The member whose turn it is. Members that may be forgotten go to `forgotten`.
     pub(super) fn next(&mut self, members: &mut impl Members, forgotten: &mut Forgotten) -> Option<u32> {
         if self.active == 0 {
             return None;
@@ -236,18 +237,18 @@ impl Fair {
             if self.is_owed(member.start) {
                 return Some(id);
             }
-            // Others have left since, and the mean has gone back.
+            // Since then other members have left, and the mean has gone back.
             self.relist(id, member);
         }
     }
 
-    /// All members that are known, if none has anything to send.
+    /// All known members. Valid only if none has anything to send.
     pub(super) fn members(&self) -> impl Iterator<Item = u32> {
         debug_assert!(self.is_idle(), "others are known beside these");
         self.idle.iter().map(|tag| tag.parts().1)
     }
 
-    /// What a member may be owed that comes back.
+    /// The most that a returning member may be owed.
     fn credit(&self, member: &FairMember) -> u64 {
         u64::from(self.credit) * member.virtual_time(self.largest)
     }
@@ -260,16 +261,16 @@ impl Fair {
         start * u128::from(self.weights) <= self.starts
     }
 
-    /// The member counts no more.
+    /// Stops counting the member.
     fn leave(&mut self, id: u32, member: &mut FairMember) {
         self.unlist(id, member);
         self.subtract(member);
         self.rests(id, member);
     }
 
-    /// The member does not count, and is remembered for a while.
+    /// Remembers a member that does not count for a while.
     fn rests(&mut self, id: u32, member: &mut FairMember) {
-        // It may come back for the turns that it has missed.
+        // The member may come back for the turns that it has missed.
         member.offset = REMEMBERED * self.credit(member);
         self.remember(id, member);
     }
@@ -291,7 +292,7 @@ impl Fair {
                 self.leave(id, member);
             }
             if !member.active && !member.is_over(self.virtual_time()) {
-                // It had something to send meanwhile, or still counts.
+                // The member had something to send meanwhile, or still counts.
                 self.idle.push_back(Tag::of(id, member));
                 continue;
             }
@@ -300,7 +301,8 @@ impl Fair {
                 forgotten.push(id);
             }
         }
-        // One that is remembered for long, as its weight is small, holds up no others: each is first in turn.
+        // Each idle member comes first in turn, so a member remembered for long, as its weight is small, delays no
+        // other.
         if !self.idle.is_empty() {
             self.idle.rotate_left(1);
         }
@@ -325,7 +327,7 @@ impl Fair {
 
     fn subtract(&mut self, member: &FairMember) {
         self.weights -= member.weight.get();
-        // The virtual time of one alone is its start.
+        // The virtual time of a single member is its start.
         self.starts = match self.weights {
             0 => member.start,
             _ => self.starts - u128::from(member.weight.get()) * member.start,
@@ -363,7 +365,7 @@ impl Fair {
 // === impl Tag ===
 
 impl Tag {
-    /// By what a member is sorted where it is listed.
+    /// The member's sort key in its list.
     fn of(id: u32, member: &FairMember) -> Self {
         let at = member.start + u128::from(member.offset);
         Self { upper: (at >> 32) as u64, lower: (at as u64) << 32 | u64::from(id) }
@@ -375,7 +377,7 @@ impl Tag {
     }
 }
 
-/// Division of what mostly fits into 64 bits, which is ten times as quick there.
+/// Division of a number that usually fits into 64 bits, where it is ten times as quick.
 fn divide(dividend: u128, divisor: u64) -> u128 {
     match u64::try_from(dividend) {
         Ok(dividend) => (dividend / divisor).into(),

@@ -1,5 +1,5 @@
-//! What waits in the order in which it would leave, if nothing were in its way: each client gets its share of the turns, and
-//! each of its flows of those.
+//! Waiting requests in the order in which they would leave if nothing blocked them. Each client gets its share of the
+//! turns, and each of its flows a share of those.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -14,38 +14,39 @@ pub struct InTurn<I: Iterator> {
     clients: Shares<Shares<FlowTickets<I>>>,
 }
 
-/// One whose turn it is.
+/// A request whose turn is next.
 #[derive(Debug)]
 pub struct TurnOf<T> {
-    /// What waits.
+    /// The request.
     pub item: T,
     /// The number of its flow.
     pub flow: u32,
-    /// By how many times the largest cost its turn may come earlier than all those costs say that come before: each client,
-    /// and each flow of a client, is within one largest cost of its share, now and when its turn comes.
+    /// Leeway of its turn, as a multiple of the largest cost: the turn may come this much earlier than the preceding
+    /// costs imply. Each client, and each flow of a client, is within one largest cost of its share, now and at its
+    /// turn.
     pub leeway: f64,
 }
 
-/// What gives its items one by one.
+/// A source of items, one by one.
 trait Sequence {
     type Item;
 
-    /// The next one; `None` if there is none any more.
+    /// The next item; `None` at the end.
     fn next(&mut self) -> Option<Self::Item>;
-    /// The last one that was returned has had its turn, at this cost. One that has none costs nothing.
+    /// Records that the last returned item has had its turn, at this cost. Items without a turn cost nothing.
     fn served(&mut self, cost: u64);
 }
 
-/// Gives its members turns by their weights: next is the one that has received least.
+/// Gives its members turns by their weights: next is the member that has received least.
 #[derive(Debug)]
 struct Shares<M> {
     members: Vec<(u64, M)>,
-    /// What each has received by its weight, the least first.
+    /// The amount that each member has received by its weight, the least first.
     order: BinaryHeap<Reverse<(u64, usize)>>,
     weights: u64,
 }
 
-/// What waits of one flow, in its order.
+/// The waiting requests of one flow, in order.
 #[derive(Debug)]
 struct FlowTickets<I> {
     number: u32,
@@ -55,14 +56,14 @@ struct FlowTickets<I> {
 
 /// A largest cost now, and one when its turn comes.
 const BOTH_ENDS: f64 = 2.0;
-/// A unit of cost, of which a weight of 65,535 leaves something.
+/// A unit of cost: large enough to be divided by a weight of 65,535.
 const UNIT: u64 = 1 << 16;
 
 // === impl InTurn ===
 
 impl<I: Iterator> InTurn<I> {
-    /// The order of what flows of one urgency have waiting; each has been given one sequence. Each client may be owed as
-    /// many turns as `owed`.
+    /// The order of the waiting requests of one urgency's flows; each flow has one sequence. A client may be owed up to
+    /// `owed` turns.
     pub fn new(flows: impl IntoIterator<Item = (Claim, I)>, owed: f64) -> Self {
         let (mut clients, mut ids) = (Shares::default(), Map::<ClientId, usize>::default());
         for (number, (claim, items)) in flows.into_iter().enumerate() {
@@ -74,7 +75,7 @@ impl<I: Iterator> InTurn<I> {
         }
         let alone = clients.members.len() < 2;
         for (weight, flows) in &mut clients.members {
-            // One alone is in time.
+            // A single member is always in time.
             let client = clients.weights as f64 / *weight as f64;
             let among_clients = if alone { 0.0 } else { client * (BOTH_ENDS + owed) };
             let few = flows.members.len() < 2;
@@ -86,18 +87,19 @@ impl<I: Iterator> InTurn<I> {
         Self { clients }
     }
 
-    /// Whose turn is next.
+    /// The next turn.
     pub fn next_turn(&mut self) -> Option<TurnOf<I::Item>> {
         self.clients.next()
     }
 
-    /// The last one has had its turn, at this cost. Whoever has none is not in the way of others of its client.
+    /// Records that the last request has had its turn, at this cost. A request without a turn does not delay others of
+    /// its client.
     pub fn served(&mut self, cost: u64) {
         self.clients.served(cost);
     }
 }
 
-/// What each flow has waiting, of what comes in any order but that of the flows.
+/// Groups items by flow, in the order of their flows' first items.
 pub fn by_flow<T>(items: impl IntoIterator<Item = (Claim, T)>) -> impl Iterator<Item = (Claim, Vec<T>)> {
     let (mut flows, mut ids) = (Vec::new(), Map::<(ClientId, FlowId), usize>::default());
     for (claim, item) in items {
@@ -119,7 +121,7 @@ impl<M> Default for Shares<M> {
 }
 
 impl<M> Shares<M> {
-    /// Says the number of the new member.
+    /// Adds a member, and returns its number.
     fn join(&mut self, weight: u64, member: M) -> usize {
         let number = self.members.len();
         self.members.push((weight, member));
@@ -177,7 +179,7 @@ mod tests {
         Claim { client, flow: FlowId(flow), client_weight: weight, ..Claim::USUAL }
     }
 
-    /// The names of the first `count`, of which those that `skips` names have no turn.
+    /// The names of the first `count` turns; the names in `skips` have no turn.
     fn first(flows: Vec<(Claim, Vec<&'static str>)>, count: usize, skips: &str) -> Vec<&'static str> {
         let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
         let mut names = Vec::new();
@@ -217,7 +219,8 @@ mod tests {
         let flows = vec![(claim(1, 1, 1), vec![()]), (claim(1, 2, 1), vec![()]), (claim(2, 1, 1), vec![()])];
         let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
         let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next_turn().map(|next| next.leeway)).collect();
-        // A client has half of the turns, and a flow of the first one a quarter: one of its own is two, and four.
+        // A client has half of the turns, and a flow of the first client a quarter. A cost of its own corresponds to
+        // two turns, or to four.
         assert_eq!(leeways, [4.0 + 8.0, 4.0 + 8.0, 4.0]);
     }
 }

@@ -1,19 +1,20 @@
-//! How much keeps coming of each urgency while requests wait. What is less urgent waits for that too, and not only for what is
-//! there: workers that send the next request once they have an answer are always in its way.
+//! Inflow: the rate at which requests of each urgency keep arriving while others wait. Less urgent requests wait for
+//! future arrivals too, not only for the present queue. Workers that send the next request after each answer always
+//! precede them.
 
 use super::claim::Urgency;
 
-/// What has come of each urgency, and was served, since something waits.
+/// Requests of each urgency that arrived and were served since the queue was last empty.
 #[derive(Debug, Default)]
 pub(super) struct Inflow {
     running: Interval,
-    /// What has been served of all since something of each urgency came.
+    /// Served cost, over all urgencies, since the last arrival of each urgency.
     quiet: [u32; Urgency::COUNT],
     /// The share of each urgency in the last intervals.
     shares: [[f32; Urgency::COUNT]; INTERVALS],
 }
 
-/// What came and was served of each urgency, by cost, while about [`LENGTH`] was served of all.
+/// Cost that arrived and was served per urgency, while about [`LENGTH`] was served overall.
 #[derive(Debug, Default)]
 struct Interval {
     came: [u32; Urgency::COUNT],
@@ -22,22 +23,23 @@ struct Interval {
 
 /// Long enough for each lower urgency to have its guaranteed turn, and for chance not to matter much.
 const LENGTH: u32 = 32;
-/// What came in one of them only was a burst, and may be all that comes.
+/// Arrivals in only one interval were a burst, and may not continue.
 const INTERVALS: usize = 2;
-/// So many times the usual distance: by chance alone one of 50 is longer (e to the -4).
+/// An urgency that is absent for this many times its mean distance counts as gone: by chance, one distance in 50 is
+/// longer (e^-4).
 const GONE: f32 = 4.0;
 
 // === impl Inflow ===
 
 impl Inflow {
-    /// A request of this urgency waits from now on.
+    /// Records the arrival of a waiting request of this urgency.
     pub(super) fn came(&mut self, urgency: Urgency, cost: u32) {
         let came = &mut self.running.came[usize::from(urgency.get())];
         *came = came.saturating_add(cost);
         self.quiet[usize::from(urgency.get())] = 0;
     }
 
-    /// One was served.
+    /// Records a served request.
     pub(super) fn served(&mut self, urgency: Urgency, cost: u32) {
         let served = &mut self.running.served[usize::from(urgency.get())];
         *served = served.saturating_add(cost);
@@ -50,9 +52,9 @@ impl Inflow {
         }
     }
 
-    /// Which share of what is served goes to what keeps coming and is more urgent than this: what it was in each of the last
-    /// intervals, and nothing before these are over. What has not come for several times as long as it used to take comes no more:
-    /// where slots are far apart, an interval is long.
+    /// The share of the served cost that future arrivals of higher urgency take: the least of the last intervals, and 0
+    /// until these are over. An urgency absent for several times its mean distance counts as gone: an interval is long
+    /// where slots are far apart.
     pub(super) fn above(&self, urgency: Urgency) -> f64 {
         let goes_on = |(share, quiet): (&f32, &u32)| if *quiet as f32 * share <= GONE { *share } else { 0.0 };
         let above = |shares: &[f32; Urgency::COUNT]| {
@@ -69,7 +71,8 @@ impl Interval {
         self.served.iter().fold(0, |sum, served| sum.saturating_add(*served))
     }
 
-    /// What both came and was served. What came and left again takes nothing, and what waits already is known.
+    /// The cost that both arrived and was served. Arrivals that left unserved take nothing, and the present queue is
+    /// counted elsewhere.
     fn shares(&self) -> [f32; Urgency::COUNT] {
         std::array::from_fn(|band| self.came[band].min(self.served[band]) as f32 / self.length() as f32)
     }
@@ -95,12 +98,12 @@ mod tests {
             serve(&mut inflow, Urgency::MOST, 12, true);
             serve(&mut inflow, Urgency::USUAL, 4, true);
         }
-        // Of the second interval the last one comes after its end.
+        // The last arrival of the second interval comes after its end.
         let close = |share: f64, to: f64| (share - to).abs() <= 1.0 / 16.0;
         assert_eq!(inflow.above(Urgency::MOST), 0.0);
         assert!(close(inflow.above(Urgency::USUAL), 0.75), "{inflow:?}");
         assert!(close(inflow.above(Urgency::LEAST), 1.0), "{inflow:?}");
-        // It comes no more: it was three of four, so that six slots without it are no chance.
+        // The urgent requests stop. Six slots without them are no chance, as they had three of four.
         serve(&mut inflow, Urgency::USUAL, 1, true);
         assert!(close(inflow.above(Urgency::USUAL), 0.75), "{inflow:?}");
         serve(&mut inflow, Urgency::USUAL, 1, true);

@@ -1,17 +1,18 @@
-//! Orders waiting requests. Owns no clock and never wakes anyone: the lane asks and sleeps itself.
+//! Orders waiting requests. Has no clock and never wakes any request: the lane calls it, and sets the timer itself.
 //!
-//! A ticket belongs to a *line*: that of the one learned thing beside what holds for all that can hold it up. It may also
-//! draw on narrower *budgets*, which its line knows nothing of. The tickets of one flow that share both are a *strand*,
-//! first come first served. A strand stands in one place: in the *front*, where only what holds for all can be in its way,
-//! or *parked* at one closed thing: its line, or one of its budgets. The front and each of these rank for themselves what
-//! waits for them, by what has been served of it: so each budget is shared for itself, and where requests wait for it, the
-//! next slot goes to whoever has received least of it.
+//! A ticket belongs to a *class* ([`Line`]): tickets that the same learned limits can block, in addition to the common
+//! limits. A ticket may also draw on the *budgets* of narrower rules, which are independent of its class. The tickets
+//! of one flow with the same class and budgets form a *flow queue* ([`Strand`]), served in order of arrival. A flow
+//! queue is *ready* when only the common limits can stop it. Otherwise it is *blocked* (parked) at one closed *wait
+//! point* ([`Spot`]): its class, or one of its budgets. The ready list and each wait point rank their flow queues
+//! themselves, by what has been served there. So each budget is shared on its own: the next slot goes to the flow queue
+//! that has received least of that budget.
 //!
-//! Who needs two budgets would be passed for ever by those who need one of them each: where a strand's turn has come at one
-//! that is open while another one was closed, a slot of the one is [kept](keeping) for it until it leaves.
+//! A request that needs two budgets could starve behind requests that need only one of them. If its turn comes at an
+//! open budget while the other is closed, a slot of the open one is [reserved](keeping) until it leaves.
 //!
-//! What opens lets its strands to the front one by one, a further one with each slot that is given: so what is parked in
-//! ten thousand places costs no more than what is parked in one.
+//! A wait point that opens makes its flow queues ready one by one, another one with each granted slot. So tickets
+//! blocked at ten thousand wait points cost no more than tickets blocked at one.
 
 mod ahead;
 mod giving_way;
@@ -42,66 +43,66 @@ use super::{
 };
 use crate::{clock::Instant, limit::Cost};
 
-/// Where in the queue a ticket stands.
+/// A ticket's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlace {
     id: u32,
     key: u64,
 }
 
-/// What the lane knows about tickets.
+/// The lane's knowledge about tickets.
 pub trait TicketRules<K, T> {
-    /// The line that `ticket`, which stands in the line `key`, belongs to now: `key` itself, mostly.
+    /// The current class of `ticket`, which stands in the class `key`: usually `key` itself.
     fn line(&mut self, ticket: &T, key: &K) -> K;
-    /// What holds up those tickets of a line that draw on `budgets`; the first of them costs `cost`.
+    /// The limit that blocks tickets of a class that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
-    /// How long it takes in the mean until this budget lets a ticket go, where it is not known when it will.
+    /// Mean time until this budget admits a ticket, if the time of its next slot is unknown.
     fn turnover(&self, _budget: u32) -> Option<Duration> {
         None
     }
-    /// For how long a ticket of `cost` of this line may be left out before more than that is lost: of this one of its budgets, or
-    /// of what the line waits for. What says nothing is never kept.
+    /// The time for which a ticket's slot may stay unused before more than that slot is lost. The slot is that of this
+    /// budget, or of the units that its class waits for. Zero means that no slot is ever reserved.
     fn idles(&mut self, _key: &K, _budget: Option<u32>, _cost: Cost) -> Duration {
         Duration::ZERO
     }
-    /// When this budget, or what the line waits for, has what a ticket of `cost` of this line takes, and what one of `kept` takes as
-    /// well.
+    /// When this budget, or the units for which the class waits, suffices for both a ticket of `cost` of this class and
+    /// one of `kept`.
     fn earliest_beside(&mut self, _key: &K, _budget: Option<u32>, _cost: Cost, _kept: Cost) -> Instant {
         Instant::FAR
     }
 }
 
-/// What holds up a ticket.
+/// The limit that blocks a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// Nothing.
     Open,
-    /// What holds for all, until then.
+    /// The limits common to all tickets, until this instant.
     Shared(Instant),
-    /// What holds for its line, until then.
+    /// The limits of its class, until this instant.
     Own(Instant),
-    /// This one of its budgets, until then.
+    /// This one of its budgets, until this instant.
     Budget(u32, Instant),
 }
 
-/// Whose turn it is.
+/// The result of asking for the next ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<K> {
-    /// That of this ticket, now, which leaves as one of the line `key`.
+    /// This ticket leaves now, as one of the class `key`.
     Ticket {
-        /// Where it stands.
+        /// Its place.
         place: QueuePlace,
-        /// The line to which it belongs.
+        /// Its class.
         key: K,
     },
-    /// Nobody's before this instant.
+    /// No ticket leaves before this instant.
     At(Instant),
 }
 
-/// A ticket that is taken out.
+/// A ticket that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken<T> {
-    /// By what it claimed its turn.
+    /// Its identity.
     pub claim: Claim,
     /// What it costs.
     pub cost: Cost,
@@ -118,55 +119,55 @@ pub struct Queue<K, T> {
     lines: Slab<Line<K>>,
     line_ids: Map<K, u32>,
     sets: Sets,
-    /// Where strands may be parked: one for each line, and one for each budget that is drawn on.
+    /// Wait points: one for each class, and one for each budget that is drawn on.
     spots: Slab<Spot>,
     front: Ranking,
-    /// The closed spots, by the time when they are to be looked at.
+    /// The closed wait points, by the time of the next check.
     closed: BTreeSet<(Instant, u32)>,
-    /// Spots that have opened and still have strands parked, in turn; or had when they were put here.
+    /// Open wait points, in turn. Each had blocked flow queues when it was added.
     open: VecDeque<u32>,
     backlog: Backlog,
     inflow: Inflow,
     serial: u64,
-    /// A slot was given since a strand was last let to the front.
+    /// True if a slot was granted since a flow queue was last made ready.
     gave: bool,
-    /// How many spots are kept: mostly none, so that none is looked at.
+    /// Number of wait points with a reserved slot: usually 0, and then none is checked.
     kept: u32,
 }
 
-/// What tells one strand of a line, and of a set of budgets, from another.
+/// Identity of a flow queue within a class and a set of budgets.
 type Claimed = (u8, [u64; 2], u64);
 
-/// What a look at the first ticket of a strand finds.
+/// Result of checking the first ticket of a flow queue.
 enum HeadFinding<K> {
     Held(K, Hold),
-    /// It belonged into another line, and stands there now.
+    /// The ticket belonged to another class, and stands there now.
     Moved,
 }
 
 const NONE: u32 = u32::MAX;
-/// How many turns of the front a client, or a flow, is owed at most that waited elsewhere. One that waits for tokens behind
-/// others gets the slots of that time together, once tokens have come: with one turn it would get a third of its share beside
-/// those who take none (docs/decisions/queue.md).
+/// The most turns in the ready list owed to a client or a flow that waited elsewhere. A flow queue that waits for
+/// tokens behind others gets its missed slots together once tokens have come. With one turn it would get a third of its
+/// share beside flows that take no tokens (docs/decisions/queue.md).
 pub(in crate::lane) const CREDIT: u8 = 8;
-/// Keys of tickets that have never been sent are larger than those of others.
+/// Keys of tickets that have never been sent are larger than those of resent tickets.
 const NEW: u64 = 1 << 63;
-/// For how many tickets memory is kept when none waits any more.
+/// Number of tickets for which an empty queue keeps memory.
 const FEW: usize = 64;
-/// How many strands are looked at in one go.
+/// The most flow queues checked in one go.
 const LOOKS: u32 = 64;
-/// How many lines are looked at in one go because their time has come, while others can be served.
+/// The most wait points checked in one go because their time has come, while other tickets can be served.
 const OPENINGS: u32 = 8;
 
 // === impl QueuePlace ===
 
 impl QueuePlace {
-    /// Whether what stands there was sent before.
+    /// Returns whether the ticket there was sent before.
     pub fn is_of_resent(self) -> bool {
         self.key < NEW
     }
 
-    /// In which turn what stands there was put.
+    /// The attempt with which the ticket there was enqueued.
     pub fn turn(self) -> Turn {
         if self.is_of_resent() { Turn::Resent } else { Turn::New }
     }
@@ -196,11 +197,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Puts `ticket`, which draws on `budgets`, into the line of `key`, behind all others of its `turn` in its flow.
+    /// Enqueues `ticket`, which draws on `budgets`, in the class of `key`, behind all others of its `turn` in its flow.
     pub fn enqueue(&mut self, key: K, budgets: &[u32], claim: Claim, cost: Cost, turn: Turn, ticket: T) -> QueuePlace {
         let mut claim = self.backlog.resolve(claim);
         if turn == Turn::Resent {
-            // It read its weights when it came first; others may hold by now.
+            // The request's weights were read when it came first; others may hold by now.
             claim = self.backlog.with_known_weights(claim);
         }
         let place = self.serial | if turn == Turn::New { NEW } else { 0 };
@@ -216,9 +217,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         QueuePlace { id, key: place }
     }
 
-    /// Whose turn it is at `now`. Moves up to `moves` tickets that have come to the front of a line in which they do not
-    /// belong, and takes that off. Says [`Next::At`] `now` if there is more to look at than is done in one go. Amortised
-    /// O(log waiting).
+    /// The next ticket at `now`, or the next instant to ask. Moves up to `moves` misplaced tickets that have reached
+    /// the front of a class, and subtracts them from `moves`. Returns [`Next::At`] `now` if there is more to check than
+    /// fits in one go. Amortised O(log waiting).
     pub fn next(&mut self, now: Instant, moves: &mut usize, gate: &mut impl TicketRules<K, T>) -> Next<K> {
         if std::mem::take(&mut self.gave) {
             self.let_one_forward(now, moves, gate);
@@ -236,7 +237,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 if self.let_one_forward(now, moves, gate) {
                     continue;
                 }
-                // What was open may have been found closed just now.
+                // An open wait point may just have been found closed.
                 return Next::At(self.next_look());
             };
             match self.find_out(strand, now, moves, gate) {
@@ -258,12 +259,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         Next::At(now)
     }
 
-    /// When something that is closed is to be looked at.
+    /// When the next closed wait point has to be checked.
     fn next_look(&self) -> Instant {
         self.closed.first().map_or(Instant::FAR, |(at, _)| *at)
     }
 
-    /// Takes out a ticket because it is served: it is charged to its flow.
+    /// Removes a ticket that is served, and charges it to its flow.
     pub fn serve(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         let ticket = self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
         let (id, strand, cost) = (ticket.strand, &self.strands[ticket.strand], ticket.cost);
@@ -284,7 +285,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         taken
     }
 
-    /// Takes out a ticket that is waited for no longer; `None` if it has been served already.
+    /// Removes a ticket that is no longer waited for; `None` if it has been served already.
     pub fn remove(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         self.holds(place).then_some(())?;
         let draws = self.strands[self.tickets[place.id].strand].set != NONE;
@@ -297,8 +298,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         Some(Taken { claim, cost, ticket })
     }
 
-    /// The first ticket of each strand, and the first of those in it that have not been sent yet: one of them has waited
-    /// longest. O(strands + tickets that have been sent before).
+    /// The first ticket of each flow queue, and its first ticket that was never sent: one of all these has waited
+    /// longest. O(flow queues + resent tickets).
     pub fn eldest(&self) -> impl Iterator<Item = &T> {
         self.strands.iter().flat_map(|(_, strand)| {
             let first = &self.tickets[strand.first];
@@ -311,45 +312,46 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         })
     }
 
-    /// Which share of the slots goes to what keeps coming and is more urgent than this.
+    /// The share of the slots that goes to arriving requests of higher urgency.
     pub fn inflow_above(&self, urgency: Urgency) -> f64 {
         self.inflow.above(urgency)
     }
 
-    /// How many wait.
+    /// Number of waiting tickets.
     pub fn len(&self) -> usize {
         self.tickets.len()
     }
 
-    /// Whether a ticket waits at `place`.
+    /// Returns whether a ticket waits at `place`.
     pub fn holds(&self, place: QueuePlace) -> bool {
         self.tickets.get(place.id).is_some_and(|ticket| ticket.key == place.key)
     }
 
-    /// Whether no ticket waits.
+    /// Returns whether no ticket waits.
     pub fn is_empty(&self) -> bool {
         self.tickets.len() == 0
     }
 
-    /// Whether all that wait are parked at what is closed, or was when it was last looked at.
+    /// Returns whether all waiting tickets are blocked at wait points that were closed at the last check.
     pub fn is_parked(&self) -> bool {
         self.front.is_empty() && self.open.is_empty()
     }
 
-    /// Whether any are parked in this line, or at one of these budgets, or one of these is kept.
+    /// Returns whether tickets are blocked in this class or at one of these budgets, or a slot is reserved at one of
+    /// them.
     pub fn parks(&self, key: &K, budgets: &[u32]) -> bool {
         let line = self.line_ids.get(key).map(|line| self.lines[*line].spot);
         let spots = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
         line.into_iter().chain(spots).any(|spot| self.spots[spot].parked > 0 || self.spots[spot].kept.is_some())
     }
 
-    /// The lines in which any wait. O(lines).
+    /// The classes with waiting tickets. O(classes).
     pub fn lines(&self) -> impl Iterator<Item = &K> {
         self.lines.iter().map(|(_, line)| &line.key)
     }
 
-    /// Charges what is served to its flow in the front, where it is `ranked` if it stands there. It counts as so many
-    /// requests, whatever it takes of other units: these are shared where requests wait for them.
+    /// Charges a served ticket to its flow in the ready list; `ranked` is its rank if it stands there. The ticket
+    /// counts only as requests: other units are shared at the wait points where requests wait for them.
     fn charge_front(&mut self, claim: &Claim, cost: Cost, ranked: Option<RankedAt>) {
         let requests = cost.requests().into();
         match ranked {
@@ -358,7 +360,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// The weights of a claim have changed. O(strands + spots), and seldom.
+    /// Applies the changed weights of a claim. O(flow queues + wait points), and seldom.
     fn reweigh(&mut self, claim: &Claim) {
         self.front.reweigh(claim);
         for strand in self.strands.iter_mut().filter(|strand| claimed(&strand.claim) == claimed(claim)) {
@@ -371,7 +373,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// The queue is empty: no share is owed.
+    /// Resets the shares, because the queue is empty.
     fn rest(&mut self) {
         if self.tickets.room() > FEW {
             *self = Self { serial: self.serial, ..Self::new() };

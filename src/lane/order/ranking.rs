@@ -1,4 +1,4 @@
-//! Which strand is next, of those that stand in one place: by urgency, then by client, then by flow, then by arrival.
+//! The order of flow queues in one place: by urgency, then by client, then by flow, then by arrival.
 
 mod turns;
 
@@ -16,27 +16,27 @@ use super::{
     sorted_set::SortedSet,
 };
 
-/// Ranks the strands that stand in one place. Knows them by their numbers, and by the keys of their first tickets.
+/// Ranks the flow queues in one place. Knows them by their numbers, and by the keys of their first tickets.
 #[derive(Debug)]
 pub(super) struct Ranking {
     bands: Bands,
-    /// How many turns are owed at most to what comes from another place.
+    /// The most turns owed to a flow queue that comes from another place.
     credit: u8,
-    /// Of each urgency that was seen, how it is shared among clients.
+    /// How each urgency seen is shared among clients.
     shares: SmallVec<[(Urgency, Fair); 1]>,
     clients: Slab<Client>,
     flows: Slab<Flow>,
-    /// By what the first few are found. A map is kept when there are more.
+    /// Index of the first few clients and flows. With more of them, a map is kept.
     client_tags: Tags,
     flow_tags: Tags,
     numbers: Option<Box<Numbers>>,
 }
 
-/// A byte of a hash of each of a few keys, by their numbers: side by side, so that one look into memory tells which of them may
-/// be the one that is looked for.
+/// Hash bytes of the first few keys, by number. The bytes stand side by side, so that one memory access finds the
+/// candidates.
 type Tags = [u8; FEW];
 
-/// The numbers of clients and flows by what tells them apart.
+/// The numbers of clients and flows by their keys.
 #[derive(Debug, Default)]
 struct Numbers {
     clients: Map<ClientKey, u32>,
@@ -47,7 +47,7 @@ type ClientKey = (Urgency, ClientId);
 /// The number of its client, and its own name.
 type FlowKey = (u32, FlowId);
 
-/// What a strand that stands here belongs to.
+/// The client and the flow of a flow queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankedAt {
     client: u32,
@@ -63,28 +63,29 @@ struct Client {
     share: Share,
 }
 
-/// A flow of a client. In 64 bytes, of which memory gives no less at once: each of ten thousand lines remembers some dozens.
+/// A flow of a client. The 64 bytes of a flow are the smallest allocation step: each of ten thousand wait points
+/// remembers some dozens.
 #[derive(Debug)]
 struct Flow {
     member: FairMember,
     name: FlowId,
     /// The number of its client.
     client: u32,
-    /// The first of its strands, by the key of its first ticket; [`NONE`] if it has none.
+    /// The first of its flow queues, by the key of its first ticket; [`NONE`] if it has none.
     first: u32,
     first_key: u64,
-    /// The further ones, in the same order; `None` if there never were any.
+    /// Further flow queues, in the same order; `None` if there never were any.
     others: Option<Box<SortedSet<(u64, u32)>>>,
 }
 
 const NONE: u32 = u32::MAX;
-/// So many clients, or flows, are found without a map.
+/// The most clients, or flows, that are found without a map.
 const FEW: usize = 64;
 
 // === impl RankedAt ===
 
 impl RankedAt {
-    /// It does not stand anywhere yet.
+    /// The rank of a flow queue that stands nowhere yet.
     pub(super) const NOWHERE: Self = Self { client: u32::MAX, flow: u32::MAX };
 }
 
@@ -104,8 +105,8 @@ impl Ranking {
         }
     }
 
-    /// A strand stands here, the first ticket of which has this `key` and `cost`. Says where it is ranked for as long as it
-    /// stands here.
+    /// Inserts a flow queue whose first ticket has this `key` and `cost`. Returns its rank, which is valid until it is
+    /// removed.
     pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
         self.bands.enter(claim.urgency, cost, comes);
@@ -126,7 +127,7 @@ impl Ranking {
         at
     }
 
-    /// The strand does not stand here any more.
+    /// Removes a flow queue that no longer stands here.
     pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
         let flow = &mut self.flows[at.flow];
         flow.remove(key, strand);
@@ -144,14 +145,14 @@ impl Ranking {
         }
     }
 
-    /// Another ticket is first in the strand, with the key `new` instead of `old`.
+    /// Replaces the key `old` of the flow queue's first ticket by `new`.
     pub(super) fn rekey(&mut self, at: RankedAt, strand: u32, old: u64, new: u64) {
         let flow = &mut self.flows[at.flow];
         flow.remove(old, strand);
         flow.insert(new, strand);
     }
 
-    /// The weights of `claim` hold from now on, for what waits too.
+    /// Applies new weights of `claim`, also to waiting tickets.
     pub(super) fn reweigh(&mut self, claim: &Claim) {
         let Some(number) = self.client_of(claim) else { return };
         let Some(flow) = self.flow_of((number, claim.flow)) else { return };
@@ -160,13 +161,13 @@ impl Ranking {
         share_of(&mut self.shares, claim.urgency).reweigh(number, &mut client.member, claim.client_weight);
     }
 
-    /// What was served of `claim`, wherever it stood, counts here.
+    /// Charges what was served of `claim`, wherever it stood.
     pub(super) fn charge(&mut self, claim: &Claim, cost: u64) {
         let at = self.rank_of(claim);
         self.charge_at(at, claim.urgency, cost);
     }
 
-    /// What was served of a strand that stands here.
+    /// Charges what was served of a flow queue that stands here.
     pub(super) fn charge_at(&mut self, at: RankedAt, urgency: Urgency, cost: u64) {
         self.bands.charge(urgency, cost);
         let client = &mut self.clients[at.client];
@@ -174,7 +175,7 @@ impl Ranking {
         share_of(&mut self.shares, urgency).charge(at.client, &mut client.member, cost);
     }
 
-    /// The strand whose turn it is.
+    /// The flow queue whose turn it is.
     pub(super) fn next(&mut self) -> Option<u32> {
         let urgency = self.bands.next()?;
         let mut forgotten = Forgotten::new();
@@ -189,17 +190,17 @@ impl Ranking {
         Some(self.flows[flow].first)
     }
 
-    /// Whether nothing stands here.
+    /// Returns whether no flow queue stands here.
     pub(super) fn is_empty(&self) -> bool {
         self.bands.is_empty()
     }
 
-    /// How many clients and flows it remembers.
+    /// Number of clients and flows remembered.
     pub(super) fn remembered(&self) -> usize {
         self.clients.len() + self.flows.len()
     }
 
-    /// Where what is of this claim is ranked, if it is known here or not.
+    /// The rank of this identity; adds its client and flow if they are unknown.
     fn rank_of(&mut self, claim: &Claim) -> RankedAt {
         let client = self.client_of(claim).unwrap_or_else(|| self.add_client(claim));
         let key = (client, claim.flow);
@@ -250,7 +251,7 @@ impl Ranking {
         number
     }
 
-    /// The map of numbers: made when it is worth its while.
+    /// The maps of numbers, created once they are worthwhile.
     fn numbers_if_many(&mut self) -> Option<&mut Numbers> {
         if self.numbers.is_none() && self.clients.len().max(self.flows.len()) > FEW {
             let clients = self.clients.iter().map(|(number, client)| (client.key, number)).collect();
@@ -318,7 +319,7 @@ fn set_tag(tags: &mut Tags, number: u32, key: &impl Hash) {
     }
 }
 
-/// The numbers that have the tag of `key`: some of them may be empty.
+/// The numbers with the tag of `key`: some of them may be empty.
 fn tagged(tags: &Tags, key: &impl Hash) -> impl Iterator<Item = u32> {
     memchr::memchr_iter(tag(key), tags).map(|number| number as u32)
 }

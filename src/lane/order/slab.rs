@@ -1,4 +1,4 @@
-//! Things with numbers: a place for each, which the next one takes when it is empty, and maps that are quick to ask.
+//! Containers keyed by numbers: slabs that reuse the places of removed items, and maps with fast lookups.
 
 use std::{
     collections::HashMap,
@@ -6,11 +6,11 @@ use std::{
     ops::{Index, IndexMut},
 };
 
-/// Items by small numbers. The number of an item that was taken out is given to another one.
+/// Items by small numbers. The number of a removed item is given to another one.
 #[derive(Debug)]
 pub(in crate::lane) struct Slab<T> {
     items: Vec<Place<T>>,
-    /// The place that is empty since last; the number after all of them if none is.
+    /// The place that was emptied last; the number after all of them if none is empty.
     free: u32,
     len: u32,
 }
@@ -18,14 +18,14 @@ pub(in crate::lane) struct Slab<T> {
 #[derive(Debug)]
 enum Place<T> {
     Taken(T),
-    /// And which one was empty before.
+    /// The number of the place that was emptied before this one.
     Empty(u32),
 }
 
-/// A map with a quick hash that does not resist collisions: for keys that are hashes or numbers of ours.
+/// A map with a fast hash that does not resist collisions: for keys that are hashes or numbers from andante.
 pub(in crate::lane) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
-/// Multiplies and turns: see [`Map`].
+/// The hash function of [`Map`]: multiplies and rotates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::lane) struct Mix(u64);
 
@@ -70,7 +70,7 @@ impl<T> Slab<T> {
         self.items.get_mut(id as usize)?.item_mut()
     }
 
-    /// Numbers are below this.
+    /// Upper bound of the numbers.
     pub(in crate::lane) fn end(&self) -> u32 {
         self.items.len() as u32
     }
@@ -87,12 +87,12 @@ impl<T> Slab<T> {
         self.items.iter_mut().filter_map(Place::item_mut)
     }
 
-    /// How many items it has.
+    /// Number of items.
     pub(in crate::lane) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// For how many items it has memory.
+    /// Number of items that fit into the allocated memory.
     pub(in crate::lane) fn room(&self) -> usize {
         self.items.capacity()
     }
@@ -139,7 +139,7 @@ impl<T> Place<T> {
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        // The map looks at the upper bits and at the lower ones.
+        // The map uses the upper bits and the lower ones.
         self.0 ^ (self.0 >> 32)
     }
 

@@ -1,20 +1,20 @@
-//! A sorted set that has few members mostly, and may have many.
+//! A sorted set that usually has few members, and may have many.
 
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-/// Few stand side by side where the set itself is: of ten thousand lines each has sets of two or three, and a tree for each
-/// of them is a look into memory that nothing else has looked at for long. More are in a tree.
+/// Few members are stored inline in sorted order, many in a tree. Each of ten thousand classes has sets of two or
+/// three: a tree for each would mean a cache miss.
 #[derive(Debug)]
 pub(super) enum SortedSet<T> {
     Few(SmallVec<[T; INLINE]>),
     Many(BTreeSet<T>),
 }
 
-/// So many need no memory of their own.
+/// Number of members that need no memory of their own.
 const INLINE: usize = 2;
-/// More are in a tree.
+/// Larger sets are trees.
 const FEW: usize = 8;
 
 impl<T: Copy + Ord> SortedSet<T> {
@@ -25,12 +25,12 @@ impl<T: Copy + Ord> SortedSet<T> {
         }
     }
 
-    /// Says whether it was not there yet.
+    /// Inserts `item`. Returns whether it was absent.
     pub(super) fn insert(&mut self, item: T) -> bool {
         match self {
             Self::Many(many) => many.insert(item),
             Self::Few(few) => {
-                // Most that come are behind all others, and the first one is what goes.
+                // Most new items go behind all others, and the first one is removed first.
                 let place = few.iter().rposition(|other| *other <= item).map_or(0, |before| before + 1);
                 if place > 0 && few[place - 1] == item {
                     return false;
@@ -45,7 +45,7 @@ impl<T: Copy + Ord> SortedSet<T> {
         }
     }
 
-    /// Says whether it was there.
+    /// Removes `item`. Returns whether it was present.
     pub(super) fn remove(&mut self, item: &T) -> bool {
         match self {
             Self::Few(few) => few.iter().position(|other| other == item).map(|place| few.remove(place)).is_some(),

@@ -1,4 +1,4 @@
-//! What the order promises, against arithmetic.
+//! Properties of the order, checked against arithmetic.
 
 mod budgets;
 mod full;
@@ -15,7 +15,7 @@ use crate::{
     limit::{Cost, Unit},
 };
 
-/// A shared limit of `shared`, and lines with limits of their own: one request each so many nanoseconds.
+/// A shared limit of `shared`, and classes with limits of their own: one request per this many nanoseconds.
 #[derive(Default)]
 struct Limits {
     shared: (u64, u64),
@@ -69,7 +69,7 @@ struct World {
     number: u64,
 }
 
-/// What has left.
+/// A served ticket.
 #[derive(Clone, Copy, Debug)]
 struct Departure {
     claim: Claim,
@@ -92,7 +92,7 @@ impl World {
         self.queue.enqueue(line, &[], claim, Cost::new(cost).unwrap(), turn, item)
     }
 
-    /// Lets leave what may until `end`.
+    /// Serves all tickets that may leave until `end`.
     fn run(&mut self, end: u64) -> Vec<Departure> {
         let mut left = Vec::new();
         while let Some(one) = self.step(end) {
@@ -144,8 +144,8 @@ fn numbers(left: &[Departure]) -> Vec<u64> {
 
 const S: u64 = 1_000_000_000;
 
-/// Of two flows in a line that opens at 4 the one has come to the front, where it waits for what all share. It leaves, and the
-/// line has been closed until 10 meanwhile: the other one is parked there, and is the only one that waits.
+/// A class opens at 4, and one of its two flows becomes ready and waits for the shared limit. When it leaves, the class
+/// has closed again until 10. The other flow is blocked there, and nothing else waits.
 #[test]
 fn who_alone_is_left_at_what_has_closed_again_is_woken_when_that_opens() {
     let mut world = World::new(Limits::every(3));
@@ -223,13 +223,13 @@ fn an_urgent_one_leaves_in_the_next_slot_and_the_last_get_a_share() {
     }
     let mut served = [0u32; 8];
     (0..2100).for_each(|_| served[usize::from(world.step(S).unwrap().claim.urgency.get())] += 1);
-    // One of each lower urgency after 20 of others.
+    // Each lower urgency gets one slot after 20 of others.
     assert!(served[7].abs_diff(100) <= 1 && served[3].abs_diff(100) <= 1, "{served:?}");
 }
 
 #[test]
 fn each_budget_is_shared_for_itself() {
-    // 100/s, of which 5/s for line 1: one client floods both, another one only line 1.
+    // 100/s in total, and 5/s for class 1: one client floods both, another one only class 1.
     let mut world = World::new(Limits::every(S / 100).with_line(1, S / 5));
     (0..6000).for_each(|_| {
         world.add(0, claim(1, 0));
@@ -260,7 +260,8 @@ fn the_last_get_a_share_of_a_budget_that_is_closed_most_of_the_time() {
         });
         let left = world.run(231 * own);
         let last = left.iter().filter(|left| left.claim.urgency == Urgency::LEAST).count();
-        // One after 20 of others: of its line's at least, of which it waits for the first turn, and of all at most.
+        // The last urgency gets a slot after 20 of others. Within its class that is the least, as its first turn comes
+        // late; of all slots it is the most.
         assert!(last >= 9 && last <= left.len() / 21 + 1, "{last} of 231 in the line, {} in all", left.len());
     }
 }
@@ -285,7 +286,7 @@ fn a_strand_that_waits_for_its_turn_hides_nobody() {
 
 #[test]
 fn ten_thousand_lines_cost_a_step_what_ten_do() {
-    // One step looks at a handful of lines, however many are closed.
+    // A step checks a handful of classes, however many are closed.
     struct Counted(Limits, usize);
     impl TicketRules<u32, Item> for Counted {
         fn line(&mut self, item: &Item, key: &u32) -> u32 {
@@ -363,11 +364,11 @@ fn what_is_sent_again_does_not_bring_back_the_weights_of_its_first_time() {
         if claim.client == self::claim(1, 0).client { Claim { client_weight: weight(3), ..*claim } } else { *claim }
     };
     world.queue.reweigh_all(heavier);
-    // It came when both counted the same.
+    // The request came when both clients had the same weight.
     world.add_with(0, claim(1, 0), 1, Turn::Resent);
     let left = world.run(400);
     let first = left.iter().filter(|departure| departure.claim.client == claim(1, 0).client).count();
-    // Three of four, within one cost of it, and the one that goes in front.
+    // Three of four slots, within one cost, and the resent request at the front.
     assert!((29..=32).contains(&first), "{first} of {}", left.len());
 }
 
@@ -381,7 +382,7 @@ fn tickets_that_change_lines_keep_their_order() {
     world.queue.sort(|item| if item.number % 2 == 0 { 3 } else { 2 });
     let units = |counts: fn(&u32) -> bool| world.queue.units(Unit::REQUESTS, counts);
     assert_eq!((world.queue.len(), units(|line| *line == 3), units(|_| true)), (7, 3, 7));
-    // As the gate says, they all belong elsewhere again.
+    // The gate says that all of them belong to another class again.
     assert_eq!(numbers(&world.run(S)), [1, 2, 3, 4, 5, 6, 7]);
     assert!(world.queue.lines().next().is_none());
 }

@@ -1,4 +1,4 @@
-//! A request that comes: it leaves, waits, or is told when to come back.
+//! An arriving request: sent at once, queued, or refused with a `Retry-After`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl<T> State<T> {
-    /// A request asks for a slot.
+    /// Decides on a request that asks for a slot.
     pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         if self.is_given() {
             return Decision::Refuse(Refusal::HandedOver);
@@ -38,7 +38,7 @@ impl<T> State<T> {
         }
         match decision {
             PreviewDecision::Send => {
-                // Requests that wait do so for something else, and are owed nothing for it.
+                // Waiting requests wait for other limits, so this one overtakes none that could leave.
                 let AdmitRequest { kind, claim, port, .. } = ask;
                 let (scope, drawn, port) = (line.scope, drawn.take(), *port);
                 Decision::Send(self.take(now, Leaving { cost, kind, claim, scope, since: now, due: now, drawn, port }))
@@ -56,7 +56,7 @@ impl<T> State<T> {
         }
     }
 
-    /// The request that was made this `offer` takes it.
+    /// Enqueues the request that accepts this `offer`.
     pub(in crate::lane) fn enqueued(
         &mut self,
         now: Instant,
@@ -65,7 +65,7 @@ impl<T> State<T> {
         ticket: T,
     ) -> QueuePlace {
         let QueueOffer { line, mut drawn, .. } = offer;
-        // What it does not say its answer will.
+        // The answer will report amounts that the request has not declared.
         let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };
         if let Some(drawn) = &mut drawn {
             self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost, ask.turn);
@@ -78,8 +78,8 @@ impl<T> State<T> {
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
-    /// The `refusal` of a request, which says when it is to come back behind others that are to. So much goes `before` it now. `passed`
-    /// says that what is more urgent takes the places that become free.
+    /// Returns `refusal` with a `Retry-After` behind all returns promised before. `before` is what precedes the request
+    /// now. With `passed`, more urgent requests take the places that become free.
     pub(super) fn come_back(
         &mut self,
         now: Instant,
@@ -101,7 +101,7 @@ impl<T> State<T> {
         let (to, mut ask) = (asking.returns_to(), asking.ask.clone());
         let before = match refusal {
             Refusal::TooLong { .. } => before,
-            // A place in the queue becomes free with each one that leaves, whoever that is.
+            // Each departure frees a place in the queue, whichever request departs.
             _ => {
                 ask.turn = Turn::Resent;
                 Before::default()
@@ -126,7 +126,7 @@ impl<T> State<T> {
 // === impl Asking ===
 
 impl Asking<'_> {
-    /// What it comes back to if it is refused.
+    /// The class, urgency and sub-limits that a refused request returns to.
     pub(super) fn returns_to(&self) -> ReturnTo {
         let budgets = self.drawn.map_or(&[][..], Drawn::numbers).into();
         ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }

@@ -1,4 +1,4 @@
-//! The limit that holds a request up, for traces.
+//! The limit that delays a request most, for traces.
 
 use super::State;
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     limit::{CalendarUsage, LimitUsage},
 };
 
-/// The limit that holds a request up.
+/// The limit that delays a request most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bottleneck {
-    /// The rule that it is of.
+    /// Name of the rule that sets the limit.
     pub rule: String,
-    /// The limit as a configuration writes it; `pause (REASON)` if nothing of its kind leaves; `store` if the fleet's
-    /// store cannot be used; `order` if others go first and every limit has room.
+    /// The limit as a configuration writes it; `pause (REASON)` if nothing of the request's kind leaves; `store` if the
+    /// fleet's store cannot be used; `order` if every limit has room and other requests go first.
     pub limit: String,
 }
 
@@ -26,8 +26,8 @@ struct Usage {
 }
 
 impl<T> State<T> {
-    /// The limit that holds up a waiting request which has asked like `ask`: a pause, or the limit that is used most.
-    /// O(limits): the queue is not looked at.
+    /// The bottleneck of a waiting request that asked with `ask`: a pause, or the limit with the highest usage.
+    /// O(limits): the queue is not examined.
     pub(in crate::lane) fn bottleneck(&mut self, now: Instant, ask: &AdmitRequest) -> Bottleneck {
         if let Some(reason) = self.pause_of(now, ask) {
             return self.whole_lane(format!("pause ({reason})"));
@@ -42,12 +42,12 @@ impl<T> State<T> {
         }
     }
 
-    /// A bottleneck that is no limit of one rule.
+    /// A bottleneck that is no single rule's limit.
     pub(in crate::lane) fn whole_lane(&self, limit: String) -> Bottleneck {
         Bottleneck { rule: self.policy.name.to_string(), limit }
     }
 
-    /// Why nothing of the kind of `ask` leaves, if so.
+    /// Why no request of the kind of `ask` leaves, if a pause stops them.
     fn pause_of(&self, now: Instant, ask: &AdmitRequest) -> Option<&'static str> {
         if self.awaits_predecessor() {
             return Some("handover");

@@ -1,4 +1,4 @@
-//! What events lead to: decided by the state under the lane's lock, done by the driver once the lock is released.
+//! Effects of events: decided by the state under the lane's lock, carried out by the driver after releasing the lock.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use smallvec::SmallVec;
 use super::{Slot, State, full::Displaced, narrow::Drawn, turn::LineKey};
 use crate::{clock::Instant, lane::request::Refusal, learn::Changes};
 
-/// What the driver does after events. `T` is how a waiting request is told that it has its slot.
+/// Work for the driver after events. `T` is the handle through which a waiting request receives its slot.
 #[must_use = "slots that nobody gets are lost"]
 pub(in crate::lane) struct Effects<T> {
     /// Slots to hand over.
     pub(in crate::lane) grants: Grants<T>,
-    /// Requests that waited and have to go.
+    /// Requests removed from the queue, with their refusals.
     pub(in crate::lane) displaced: Vec<Displaced<T>>,
     pub(in crate::lane) timer: Timer,
     /// The next block of a long quota is to be written down.
     pub(in crate::lane) block: bool,
     /// The store is to be called.
     pub(in crate::lane) calls: bool,
-    /// What was learned, for the log.
+    /// Learned changes, for the log.
     pub(in crate::lane) changes: Changes,
 }
 
-/// Few at once, mostly: each slot matures at an instant of its own.
+/// Usually few at once: each slot matures at an instant of its own.
 pub(in crate::lane) type Grants<T> = SmallVec<[Grant<T>; 2]>;
 
 /// A slot for a request that has waited.
@@ -33,44 +33,44 @@ pub(in crate::lane) struct Grant<T> {
     pub(in crate::lane) waited: Duration,
 }
 
-/// What becomes of the lane's one timer. When it rings, the state is [woken](super::State::woken).
+/// The change to the lane's only timer. When it fires, the state is [woken](super::State::woken).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Timer {
-    /// It stays as it is, set or not.
+    /// The timer stays as it is, set or not.
     Keep,
-    /// It was not set, and is to ring at this instant.
+    /// The timer was not set, and has to fire at this instant.
     Set(Instant),
-    /// It is set to a later instant than is needed, and is to ring now.
+    /// The timer is set to a later instant than needed, and has to fire now.
     Ring,
 }
 
-/// What becomes of a request that asks for a slot.
+/// The decision on a request that asks for a slot.
 pub(in crate::lane) enum Decision {
-    /// It leaves now.
+    /// The request leaves now.
     Send(Box<Slot>),
-    /// It may [join the queue](super::State::enqueued).
+    /// The request may [join the queue](super::State::enqueued).
     Wait(QueueOffer),
-    /// It may not even wait.
+    /// The request may not even wait.
     Refuse(Refusal),
 }
 
-/// Where in the queue a request may wait: good as long as the lock is held.
+/// A place in the queue offered to a request: valid while the lock is held.
 pub(in crate::lane) struct QueueOffer {
     pub(super) line: LineKey,
     pub(super) drawn: Option<Box<Drawn>>,
     /// When the slot is expected to mature.
     pub(in crate::lane) expected: Instant,
-    /// How many leave before it, as things stand.
+    /// Number of requests expected to leave before it.
     pub(in crate::lane) ahead: u32,
 }
 
-/// Where no request waits any more, a timer that fires within this time is left alone.
+/// While no request waits, a timer that fires within this time stays set.
 const DOZE: Duration = Duration::from_secs(1);
 
 // === impl State ===
 
 impl<T> State<T> {
-    /// The timer has rung, which was to do so at `due`; or at `now`, if it was told to [ring](Timer::Ring).
+    /// Handles the timer, which was due at `due`, or at `now` if it was told to [ring](Timer::Ring).
     pub(in crate::lane) fn woken(&mut self, now: Instant, due: Instant) -> Effects<T> {
         let mut grants = Grants::new();
         self.refuse_late(now);
@@ -80,7 +80,8 @@ impl<T> State<T> {
         self.finish(grants, timer)
     }
 
-    /// Whether the events since the last effects may have led to any. While no request waits, hardly any do.
+    /// Returns whether events since the last effects may have caused any. While no request waits, hardly any event
+    /// does.
     pub(in crate::lane) fn has_effects(&self) -> bool {
         !self.queue.is_empty()
             || self.next_wakeup.is_some()
@@ -90,8 +91,8 @@ impl<T> State<T> {
             || self.budget.is_calling()
     }
 
-    /// What follows from the events since the last effects: slots that have matured are given, and the timer is set for the
-    /// next one.
+    /// Returns the effects of the events since the last call: grants matured slots, and sets the timer for the next
+    /// slot.
     pub(in crate::lane) fn effects(&mut self, now: Instant) -> Effects<T> {
         let (mut grants, mut timer) = (Grants::new(), Timer::Keep);
         self.refuse_late(now);

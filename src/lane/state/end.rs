@@ -3,10 +3,10 @@
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum End {
-    /// It was never sent.
+    /// The request was never sent.
     Unsent,
-    /// It was sent, and no answer will come.
+    /// The request was sent, and no answer will come.
     Unanswered,
-    /// Its answer has been read.
+    /// The answer has been read.
     Answered,
 }

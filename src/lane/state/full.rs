@@ -1,4 +1,4 @@
-//! As many wait as may, in the lane or for one of its narrower budgets: which of them gives way to a new one.
+//! Full queues, of the lane or of one of its sub-limits: which waiting request is evicted for a new one.
 
 use std::time::Duration;
 
@@ -18,21 +18,22 @@ use crate::{
     limit::Unit,
 };
 
-/// A request that has waited and has to go, and why.
+/// An evicted request, and the reason.
 pub(in crate::lane) struct Displaced<T> {
     pub(in crate::lane) ticket: T,
     pub(in crate::lane) refusal: Refusal,
 }
 
-/// Of a full lane so large a part at most is for what waits for narrower budgets, if anything else comes.
+/// When other requests arrive, requests that wait for sub-limits keep at most 1/`OF_OTHERS` of a full lane.
 const OF_OTHERS: usize = 4;
-/// What waits for a budget that opens within this time is not kept waiting by that.
+/// A sub-limit that opens within this time does not count as blocking a request.
 const SOON: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Whether all places are taken, or kept for those that were told to return by now. While fewer wait than leave in a
-    /// second none are kept, so that no slot is lost because of those that never return. The last quarter of the places is kept
-    /// all the same: whoever asks at once when it was served would have all of them otherwise where so many hardly ever wait.
+    /// Returns whether all places are taken or reserved for clients that were told to return by now. While fewer
+    /// requests wait than leave in a second, no place is reserved: otherwise clients that never return would waste
+    /// slots. The last quarter of the places stays reserved even then. Otherwise, in a short queue, a client that asks
+    /// again as soon as it is served would take every place.
     fn is_full_for(&mut self, now: Instant, asking: Asking<'_>, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
         let Some(free) = most.checked_sub(waiting).filter(|free| *free > 0) else { return true };
@@ -43,7 +44,7 @@ impl<T> State<T> {
         if self.returns.places_kept(now, claim.urgency, claim.client, room) < free {
             return false;
         }
-        // What waits for something else as well does not take the next slots.
+        // Requests that also wait for something else do not take the next slots.
         let (next, in_a_second) = match room {
             WaitingRoom::Lane => {
                 let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
@@ -55,7 +56,8 @@ impl<T> State<T> {
         in_a_second.is_some_and(|in_a_second| next >= in_a_second || waiting >= last)
     }
 
-    /// Why a request may not wait that would have to for so long, if it finds no place and nothing gives way to it.
+    /// The refusal of a request that would have to wait for `wait`, if it finds no place and can evict no other
+    /// request.
     pub(super) fn has_no_place(&mut self, now: Instant, asking: Asking<'_>, wait: Duration) -> Option<Refusal> {
         let (mut refusal, mut latest) = (None, Duration::ZERO);
         for room in Self::rooms(asking.drawn) {
@@ -73,8 +75,9 @@ impl<T> State<T> {
         refusal
     }
 
-    /// Which one gives way to a request there. What waits in the lane for narrower budgets does to one for whose own nothing waits
-    /// and that open soon, until others have a quarter of the places: it would leave before them.
+    /// The waiting request that a new one evicts from `room`. In a full lane, requests blocked by sub-limits are
+    /// evicted for a request whose own sub-limits have no queue and open soon. The latter would leave first. This ends
+    /// when other requests have a quarter of the places.
     fn gives_way(
         &mut self,
         now: Instant,
@@ -98,7 +101,7 @@ impl<T> State<T> {
         }
     }
 
-    /// How long it is until the next slot there; `None` if an answer must come first.
+    /// Time until the next slot there; `None` if an answer must come first.
     fn until_next_slot(&mut self, now: Instant, room: WaitingRoom) -> Option<Duration> {
         let next = match room {
             WaitingRoom::Lane => self.next_slot(now),
@@ -107,13 +110,14 @@ impl<T> State<T> {
         (next != Instant::FAR).then(|| next.since(now))
     }
 
-    /// Whether what is more urgent takes the places that become free: of a lane that is full. What comes to a budget is not known.
+    /// Returns whether more urgent requests take the places that become free: true in a full lane. The rate of arrivals
+    /// at a sub-limit is unknown.
     pub(super) fn is_passed(&self) -> bool {
         self.is_full(WaitingRoom::Lane)
     }
 
-    /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: what
-    /// [gives way](crate::lane::order::Queue::gives_way) to it has to go.
+    /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: evicts the request
+    /// chosen by [`Queue::gives_way`](crate::lane::order::Queue::gives_way).
     pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest, drawn: Option<&Drawn>) {
         for room in Self::rooms(drawn) {
             if self.is_full(room)
@@ -126,7 +130,7 @@ impl<T> State<T> {
 
     fn displace(&mut self, now: Instant, room: WaitingRoom, place: QueuePlace) {
         let (waiting, _) = self.places(room);
-        // It is not known when an answer comes, but it is not now.
+        // The time of the next answer is unknown, but it does not come now.
         let retry_after = self.until_next_slot(now, room).unwrap_or(Duration::from_millis(1));
         let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
         self.stats.refused += 1;

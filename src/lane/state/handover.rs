@@ -1,4 +1,4 @@
-//! A lane that passes from one process to the next while both of them run.
+//! Handover of a lane from one process to the next while both run.
 
 use std::time::Duration;
 
@@ -8,51 +8,52 @@ use crate::clock::Instant;
 /// Which of two processes sends the requests of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Handover {
-    /// This one. There is no other.
+    /// This process. There is no other.
     #[default]
     Ours,
-    /// The one before. Requests wait here until its last one has left.
+    /// The previous process. Requests wait here until its last one has left.
     Awaited,
-    /// This one, which only waits for answers since then.
+    /// This process, which has only waited for answers since then.
     Emptied(Instant),
-    /// The next one. Requests that still come here are refused.
+    /// The next process. Requests that still arrive here are refused.
     Given,
 }
 
 impl<T> State<T> {
-    /// Another process still sends for this lane. Nothing leaves before [`predecessor_ended`](Self::predecessor_ended).
+    /// Marks the lane as still served by another process. Requests wait until
+    /// [`predecessor_ended`](Self::predecessor_ended).
     pub(in crate::lane) fn await_predecessor(&mut self) {
         self.handover = Handover::Awaited;
     }
 
-    /// Whether another process still sends for this lane.
+    /// Returns whether another process still sends for this lane.
     pub(in crate::lane) fn awaits_predecessor(&self) -> bool {
         self.handover == Handover::Awaited
     }
 
-    /// Counts everything that the process before has sent, as `other` has it. Requests leave again once the lane is
-    /// [released](Self::predecessor_ended).
+    /// Counts everything that the previous process has sent, as recorded in `other`. Requests leave again once the lane
+    /// is [released](Self::predecessor_ended).
     pub(in crate::lane) fn inherits(&mut self, now: Instant, other: &mut Self) {
         if self.fleet.is_some() {
-            // Its part of the fleet's budget stays its own.
+            // This process keeps its own share of the fleet's budget.
             let inheritance = other.inheritance(now);
             self.absorbed(now, &inheritance);
         } else {
-            // Nothing was taken of this budget yet. The other one knows when what was sent has arrived.
+            // This budget is unused yet. The other budget knows when sent requests have arrived.
             std::mem::swap(&mut self.budget, &mut other.budget);
             self.learned.absorb(&other.learned.record(now), now);
         }
         self.narrow.inherits(&mut other.narrow, now, self.epoch);
     }
 
-    /// The process before sends nothing more for this lane.
+    /// Records that the previous process sends nothing more for this lane.
     pub(in crate::lane) fn predecessor_ended(&mut self) {
         self.handover = Handover::Ours;
         (self.rechecks, self.unwritten) = (true, true);
     }
 
-    /// Gives the lane to the next process, and returns its record. Returns `None` while requests wait or are under way.
-    /// Where no limit counts those that are under way, it waits no longer than `patience` for them once none waits.
+    /// Hands the lane to the next process, and returns its record. Returns `None` while requests wait or are in flight.
+    /// Without a limit on in-flight requests, it waits for them at most `patience` after the queue has emptied.
     pub(in crate::lane) fn hand_over(&mut self, now: Instant, patience: Duration) -> Option<LaneRecord> {
         if self.awaits_predecessor() {
             return None;
@@ -72,7 +73,7 @@ impl<T> State<T> {
         Some(self.record(now, true))
     }
 
-    /// Whether the next process has this lane.
+    /// Returns whether the next process has this lane.
     pub(in crate::lane) fn is_given(&self) -> bool {
         self.handover == Handover::Given
     }

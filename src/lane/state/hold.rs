@@ -1,17 +1,17 @@
-//! A pause that an operator makes.
+//! Pauses that an operator makes.
 
 use super::State;
 use crate::{clock::Instant, lane::snapshot::OperatorPause};
 
 impl<T> State<T> {
-    /// Nothing leaves before `until`, or before it is [released](Self::release). What waits keeps its place.
+    /// Pauses the lane until `until` or until it is [released](Self::release). Waiting requests keep their places.
     pub(in crate::lane) fn hold(&mut self, until: Instant) {
         self.held = Some(until);
         self.rechecks = true;
         self.delayed();
     }
 
-    /// Nothing is held any more. Returns whether something was.
+    /// Ends an operator's pause. Returns whether there was one.
     pub(in crate::lane) fn release(&mut self, now: Instant) -> bool {
         self.rechecks = true;
         let held = self.paused_until(now).is_some();
@@ -19,17 +19,17 @@ impl<T> State<T> {
         held
     }
 
-    /// Until when nothing leaves, because of an operator or because another process still sends.
+    /// The instant until which nothing leaves, because of an operator or because another process still sends.
     pub(super) fn held_until(&self, now: Instant) -> Option<Instant> {
         if self.awaits_predecessor() { Some(Instant::FAR) } else { self.paused_until(now) }
     }
 
-    /// Until when an operator lets nothing leave.
+    /// End of an operator's pause.
     fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.held.filter(|until| *until > now)
     }
 
-    /// The same for people.
+    /// The operator's pause, for display.
     pub(in crate::lane) fn held(&self, now: Instant) -> Option<OperatorPause> {
         let until = self.paused_until(now)?;
         Some(OperatorPause { remaining: (until != Instant::FAR).then(|| until.since(now)) })

@@ -1,4 +1,4 @@
-//! The requests of one budget that are under way, and how many there may be.
+//! In-flight requests of one budget, and the limit on their number.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::{
     limit::{InFlightLimit, Seq},
 };
 
-/// How many requests draw on a budget and are under way, and the limit on them.
+/// The number of in-flight requests that draw on a budget, and the limit on it.
 #[derive(Debug)]
 pub(super) struct InFlight {
     count: u32,
     limit: Option<Bound>,
-    /// When the last one left or ended, and how long it takes until one ends where there is no room, in the mean.
+    /// When a request last left or ended, and the mean time until one ends while there is no room.
     changed: Instant,
     turnover: Option<Duration>,
 }
@@ -25,7 +25,7 @@ enum Bound {
     Gradient(Box<GradientLimit>),
 }
 
-/// What one that ends counts in the mean.
+/// The weight of a new measurement in the moving average is 1/`SHARE`.
 const SHARE: u32 = 8;
 
 impl InFlight {
@@ -33,7 +33,7 @@ impl InFlight {
         Self { count: 0, limit: limit.map(Bound::new), changed: Instant::START, turnover: None }
     }
 
-    /// `limit` holds from now on. What was found out stays, if it is still to be found out.
+    /// Applies `limit` from now on. A learned limit stays if the new configuration still says `auto`.
     pub(super) fn reconfigure(&mut self, limit: Option<InFlightLimit>) {
         match (&self.limit, limit) {
             (Some(Bound::Gradient(_)), Some(InFlightLimit::Auto)) => {}
@@ -41,7 +41,7 @@ impl InFlight {
         }
     }
 
-    /// Forgets what was found out.
+    /// Forgets the learned limit.
     pub(super) fn forget(&mut self) {
         if let Some(Bound::Gradient(gradient)) = &mut self.limit {
             **gradient = GradientLimit::default();
@@ -52,7 +52,7 @@ impl InFlight {
         self.count
     }
 
-    /// How many there may be at the moment.
+    /// The current limit.
     pub(super) fn limit(&self) -> Option<u32> {
         self.limit.as_ref().map(|bound| match bound {
             Bound::Fixed(most) => *most,
@@ -64,23 +64,23 @@ impl InFlight {
         self.has_room_for(1)
     }
 
-    /// Whether so many more may leave.
+    /// Returns whether this many more requests may leave.
     pub(super) fn has_room_for(&self, more: u32) -> bool {
         self.limit().is_none_or(|most| self.count + more <= most)
     }
 
-    /// How long it takes until there is room where there is none, in the mean; `None` before that was seen.
+    /// Mean time until a place frees up while there is no room; `None` before the first measurement.
     pub(super) fn turnover(&self) -> Option<Duration> {
         self.turnover
     }
 
-    /// For how long one of the places may be left empty before more than one request is lost.
+    /// The time for which one place may stay empty before more than one request is lost.
     pub(super) fn idles(&self) -> Duration {
         let known = |most| self.turnover.unwrap_or_default().saturating_mul(most);
         self.limit().map_or(Duration::MAX, known)
     }
 
-    /// What the limit rests on, if it was found out.
+    /// The evidence for a learned limit.
     pub(super) fn grounds(&self) -> Option<GradientGrounds> {
         match &self.limit {
             Some(Bound::Gradient(gradient)) => Some(gradient.grounds()),
@@ -88,12 +88,12 @@ impl InFlight {
         }
     }
 
-    /// Whether nothing was found out.
+    /// Returns whether nothing was learned.
     pub(super) fn is_blank(&self) -> bool {
         !matches!(&self.limit, Some(Bound::Gradient(gradient)) if !gradient.is_blank())
     }
 
-    /// A request leaves.
+    /// Records a request that leaves.
     pub(super) fn took(&mut self, seq: Seq, now: Instant) {
         self.count += 1;
         self.changed = now;
@@ -101,23 +101,23 @@ impl InFlight {
         self.learn(|gradient| gradient.took(seq, count));
     }
 
-    /// The head of its answer came after `took`.
+    /// Records an answer's head, which came after `took`.
     pub(super) fn answered(&mut self, seq: Seq, took: Duration, heard: &AnswerReport<'_>) {
         self.learn(|gradient| match heard.hint.cause {
             _ if heard.hint.is_hearsay() => gradient.unmeasured(seq),
             Cause::Overload | Cause::Concurrency => gradient.overloaded(seq),
             Cause::None if !heard.failed => gradient.answered(seq, took),
-            // A refusal, and an error, may come sooner than what takes work.
+            // Refusals and errors may come sooner than answers that take work.
             Cause::None | Cause::Quota => gradient.unmeasured(seq),
         });
     }
 
-    /// It could not be sent, broke off, or was not answered in time.
+    /// Records a request that could not be sent, broke off, or timed out.
     pub(super) fn broke(&mut self, seq: Seq) {
         self.learn(|gradient| gradient.broke(seq));
     }
 
-    /// It has ended, and is under way no more.
+    /// Records a request that has ended and is no longer in flight.
     pub(super) fn ended(&mut self, now: Instant) {
         if !self.has_room() {
             let took = now.since(self.changed);
@@ -127,7 +127,7 @@ impl InFlight {
         self.changed = now;
     }
 
-    /// It will not be answered any more; `sent` says that it was on its way.
+    /// Records a request that will not be answered any more; `sent` tells whether it had been sent.
     pub(super) fn unanswered(&mut self, seq: Seq, sent: bool) {
         self.learn(|gradient| if sent { gradient.abandoned(seq) } else { gradient.unmeasured(seq) });
     }

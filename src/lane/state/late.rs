@@ -1,5 +1,5 @@
-//! Requests that wait and cannot have their slots any more in the time that they may wait: a pause has begun, or a limit has
-//! fallen. They are told so at once, and not when their time is over.
+//! Deadline sweep: refuses waiting requests that can no longer get their slots by their deadlines, because a pause has
+//! begun or a limit has fallen. The refusal comes at once, not when the deadline passes.
 
 mod turns;
 
@@ -27,7 +27,7 @@ use crate::{
     limit::{Budget, Cost, Sum, Unit},
 };
 
-/// Whether what waits is to be looked at, and when that was done last.
+/// State of the deadline sweep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
     delayed: bool,
@@ -36,7 +36,7 @@ pub(super) struct Lateness {
     ends: Option<Instant>,
 }
 
-/// The last one of a flow in a line for which it was projected when it leaves.
+/// The latest projected departure for a flow in a class.
 #[derive(Debug)]
 struct Look {
     before: Sum,
@@ -44,69 +44,70 @@ struct Look {
     at: Instant,
 }
 
-/// By what it is projected when requests leave.
+/// Inputs of the projection of departures.
 struct Projection<'a> {
     now: Instant,
     held: Instant,
     budget: &'a mut Budget,
     learned: &'a Learned,
     narrow: &'a mut Narrow,
-    /// Whether the same things hold up all that waits.
+    /// True if the same limits block all waiting requests.
     alone: bool,
-    /// Whether only the ends of pauses count, and no limit.
+    /// True if only the ends of pauses count, and no limit.
     pauses_alone: bool,
-    /// Whether answers say what was used: so much less of it may be than was said before that nobody is certainly late for it.
+    /// True if answers report usage. The reported usage may be far below the declared amount, so no request is
+    /// certainly late because of declared amounts.
     settles: bool,
-    /// Nothing leaves after this: the process ends.
+    /// End of the process: no request leaves after this instant.
     ends: Instant,
 }
 
-/// What leaves before requests of lower urgencies.
+/// Requests that leave before those of lower urgencies.
 #[derive(Debug, Default)]
 struct Urgent {
-    /// So many at least, by what pauses.
+    /// Least number of requests, by the kind that pauses alone.
     requests: Map<Option<RouteKey>, u64>,
-    /// How many lower urgencies wait, each of which has its turns.
+    /// Number of lower urgencies with waiting requests; each of them has its turns.
     lower: u64,
 }
 
-/// What waits is not looked at more often than this.
+/// The least time between two sweeps.
 const LOOKS: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Something may have made requests wait for longer than they were told.
+    /// Records that waiting requests may have to wait longer than they were told.
     pub(super) fn delayed(&mut self) {
         self.lateness.delayed = true;
     }
 
-    /// Until when what requests of `kind` draw on lets nothing leave, as far as is known.
+    /// The known end of all pauses that stop requests of `kind`.
     pub(super) fn closed_until(&self, now: Instant, kind: &RouteKey) -> Instant {
         self.learned.closed(now, self.learned.scope(kind)).map_or(now, |(until, _)| until)
     }
 
-    /// What requests of `kind` draw on was closed until `before`. That a budget is used up until its reset is no change that
-    /// people are told of, and those that wait are.
+    /// Records that the pause of `kind`, known to last until `before`, may last longer now. A budget that is used up
+    /// until its reset is not a logged change, but waiting requests have to be checked.
     pub(super) fn may_be_closed_for_longer(&mut self, now: Instant, kind: &RouteKey, before: Instant) {
         if self.closed_until(now, kind) > before {
             self.delayed();
         }
     }
 
-    /// When what waits is to be looked at again; [`Instant::FAR`] if nothing has delayed it.
+    /// When the queue has to be swept again; [`Instant::FAR`] if nothing has delayed it.
     pub(super) fn next_look(&self) -> Instant {
         let Lateness { delayed, looked, .. } = self.lateness;
         looked.filter(|_| delayed).map_or(Instant::FAR, |looked| looked + LOOKS)
     }
 
-    /// Refuses those that wait and will certainly not have their slots in time: nothing is held against them but what holds
-    /// them up, and those whose turns come first of all that the same things hold up. O(waiting), and only if something has
-    /// [delayed](Self::delayed) them.
+    /// Refuses waiting requests that will certainly miss their deadlines. The estimate is optimistic: it counts only
+    /// the limits that block a request, and the requests ahead of it that the same limits block. O(waiting), and only
+    /// after a [delay](Self::delayed).
     pub(super) fn refuse_late(&mut self, now: Instant) {
         let Lateness { delayed, looked, ends } = self.lateness;
         if !delayed || looked.is_some_and(|looked| looked + LOOKS > now) {
             return;
         }
-        // While it is being found out how much the API allows, nobody is certainly late.
+        // While the lane probes for a higher limit, no request is certainly late.
         let unknown = self.learned.may_allow_more(now);
         // While the rate is a guess, or others may soon leave more to this one, only the ends of pauses are certain.
         let pauses_alone = self.learned.guesses() || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
@@ -116,7 +117,7 @@ impl<T> State<T> {
         }
         let waiting = self.queue.len();
         let mut late = self.late(now, pauses_alone);
-        // What has just been reported may hold up some and not others.
+        // A scope that has just been reported may block some requests and not others.
         if !late.is_empty() && self.sort_lines(now) {
             late = self.late(now, pauses_alone);
         }
@@ -127,7 +128,7 @@ impl<T> State<T> {
         for LateRequest { ticket, turn } in self.turns_of(now, in_turn(late)) {
             let turn = turn.max(ticket.deadline);
             let (wait, patience) = (turn.since(ticket.since), ticket.deadline.since(ticket.since));
-            // One that asks again then has its slot when it would have had it here.
+            // A client that asks again then gets its slot when it would have had it here.
             let retry_after = turn.since(now).saturating_sub(patience).max(Duration::from_millis(1));
             self.stats.refused += 1;
             let refusal = Refusal::TooLong { waiting, rule: None, wait, patience, cap: None, retry_after };
@@ -141,8 +142,8 @@ impl<T> State<T> {
         self.refuse_late(now);
     }
 
-    /// A request has waited for as long as it may, and goes away; says when one like it would be let wait. `None` if it does not
-    /// wait any more.
+    /// Removes a request whose deadline has passed, and says when a request like it would be allowed to wait. `None` if
+    /// it no longer waits.
     pub(in crate::lane) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {
         let place = self.place_of(place);
         let turn = place.turn();
@@ -159,7 +160,7 @@ impl<T> State<T> {
         Some(Refusal::Late { retry_after })
     }
 
-    /// Those that are late; with `pauses_alone` those whose time is over before a pause is.
+    /// The late requests. With `pauses_alone`, only requests whose deadlines come before the end of a pause.
     fn late(&mut self, now: Instant, pauses_alone: bool) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let settles = !self.policy.usage.is_empty();
@@ -170,7 +171,7 @@ impl<T> State<T> {
             all_urgencies.insert(claim.urgency);
             groups.entry(alike).or_default().entry(claim.urgency).or_default().push((claim, tickets));
         }
-        // Whoever waited for something else comes back to what all share with turns that it is owed.
+        // A flow that waited for something else returns to the common budget with credit for missed turns.
         let alone = groups.len() < 2;
         let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
@@ -185,33 +186,33 @@ impl<T> State<T> {
         late
     }
 
-    /// Until when an operator lets nothing leave. How long a pause without an end lasts is not known: it refuses nothing.
+    /// End of the pause by an operator or a handover. A pause of unknown length refuses nothing.
     fn held_for_now(&self, now: Instant) -> Instant {
         self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now)
     }
 }
 
 impl Projection<'_> {
-    /// Finds those that are `late` of requests of one urgency that the same things hold up. What is more `urgent` leaves before
-    /// them; what certainly leaves of these is added.
+    /// Adds to `late` the late requests of one urgency that the same limits block. More `urgent` requests leave first.
+    /// Adds to `urgent` the requests that certainly leave.
     fn find_late<'t, T: 't>(
         &mut self,
         mut in_turn: InTurn<impl Iterator<Item = (QueuePlace, &'t Cost, &'t WaitingRequest<T>)>>,
         urgent: &mut Urgent,
         late: &mut Vec<QueuePlace>,
     ) {
-        // What pauses by itself is not in the way of others until its pause is over.
+        // A kind that pauses alone blocks no other request until its pause is over.
         let (mut of_all, mut of_flows) = (Map::<_, u64>::default(), Map::<_, Sum>::default());
         let (mut looks, mut largest, mut most_leeway) = (Map::<(LineKey, u32), Look>::default(), 0, 0.0_f64);
         while let Some(TurnOf { item: (place, cost, ticket), flow, leeway }) = in_turn.next_turn() {
-            // It may stand in a line yet that knows nothing of a budget that has just been reported.
+            // The request may still stand in a class that predates a newly reported budget.
             let line = line_of(self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
             let settles = self.settles || ticket.drawn.as_deref().is_some_and(Drawn::settles);
             let (requests, takes) = (cost.requests(), if settles { cost.unmetered() } else { *cost });
             (largest, most_leeway) = (largest.max(requests), most_leeway.max(leeway));
             let (of_all, of_flow) =
                 (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
-            // Others may be passed that wait for what this one does not take, or takes less of.
+            // A request may overtake others that wait for units it does not take, or takes less of.
             let before = match !line.metered && !self.narrow.apart {
                 true => Sum::of_requests({
                     let of_all = of_all.saturating_sub((leeway * f64::from(largest)) as u64);
@@ -222,7 +223,8 @@ impl Projection<'_> {
                 }),
                 false => of_flow.clone(),
             };
-            // What costs more, or has more before it, is not earlier. With an eighth more before it, it is not much later.
+            // A request that costs more, or has more before it, is not earlier. With an eighth more before it, it is
+            // not much later.
             let known =
                 looks.get(&(line, flow)).filter(|look| is_as_much(&before, 0, &look.before) && requests >= look.cost);
             let known = known.filter(|look| {
@@ -242,7 +244,7 @@ impl Projection<'_> {
                 of_flow.add(&takes);
             }
         }
-        // Those that are not certainly late are more than those that leave.
+        // The requests that are not certainly late outnumber those that will leave.
         let doubtful = (most_leeway * f64::from(largest)) as u64;
         for (paused, requests) in of_all {
             let certain = Bands::least_served(requests.saturating_sub(doubtful), urgent.lower, largest.into());
@@ -250,14 +252,14 @@ impl Projection<'_> {
         }
     }
 
-    /// When one leaves at the earliest that has so much `before` it.
+    /// The earliest departure of a request with this much `before` it.
     fn earliest(&mut self, line: &LineKey, cost: &Cost, drawn: Option<&Drawn>, before: &Sum) -> Instant {
         let Self { now, held, .. } = *self;
         let from = opens(self.learned, now, line.scope, line.paused.as_ref()).max(held);
         if self.pauses_alone {
             return from;
         }
-        // One behind it that takes less of another unit than it does must not be taken to be later than it is.
+        // A request behind it that takes less of another unit must not be projected too late.
         let least = cost.others().fold(cost.unmetered(), |least, (unit, _)| least.with(unit, 1));
         let at = self.budget.project(now, from, |_, unit| before.of(unit), least, line.scope);
         drawn.map_or(at, |drawn| {
@@ -266,7 +268,7 @@ impl Projection<'_> {
     }
 }
 
-/// Whether one sum, with so many eighths more, is as much of each unit as the `other` one, or more.
+/// Returns whether `sum`, increased by `eighths_more` eighths, reaches `other` in every unit.
 fn is_as_much(sum: &Sum, eighths_more: u64, other: &Sum) -> bool {
     let has = |unit| sum.of(unit) + sum.of(unit) * eighths_more / 8;
     has(Unit::REQUESTS) >= other.of(Unit::REQUESTS) && other.others().all(|(unit, amount)| has(unit) >= amount)

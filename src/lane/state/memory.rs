@@ -1,30 +1,31 @@
-//! What a lane would lose if it were forgotten.
+//! State that a lane would lose if it were forgotten.
 
 use std::time::Duration;
 
 use super::State;
 use crate::clock::Instant;
 
-/// What a lane would lose if it were forgotten.
+/// State that a lane would lose if it were forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Memory {
-    /// Requests wait or are under way, or an operator or a fleet counts on it.
+    /// Requests wait or are in flight, or an operator or a fleet relies on the lane.
     Owed,
-    /// What was sent counts in the window of a configured limit, or of a narrower rule, the last of it then.
+    /// Requests that count in the window of a configured limit or of a narrower rule; the instant is that of the last
+    /// one.
     Counted(Instant),
     /// A pause that an API has asked for.
     Pause,
-    /// What answers have taught, the last of them to a request that was sent then.
+    /// Knowledge from answers; the instant is that of the last request.
     Learned(Instant),
-    /// Nothing: a new lane would do the same.
+    /// A new lane would do the same.
     Nothing,
 }
 
-/// For how long after its last request a lane remembers what it learned, however many lanes there are.
+/// The time after its last request for which a lane remembers what it learned, however many lanes there are.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl<T> State<T> {
-    /// What would be lost if this lane were forgotten, where a new one is `paused` until then.
+    /// The state that forgetting this lane would lose, given that a new lane is `paused` until then.
     pub(in crate::lane) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
         let returns = &self.returns;
         self.narrow.forget_idle(u32::MAX, now, |number| returns.names(number));
@@ -34,7 +35,7 @@ impl<T> State<T> {
         if held || waits || self.budget.holds_shares() || holds_portion {
             return Memory::Owed;
         }
-        // Also by a process before this one.
+        // Includes requests of an earlier process.
         let narrow = self.narrow.last_counted(now);
         let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).max(narrow);
         let last = last.unwrap_or(Instant::START);

@@ -1,4 +1,4 @@
-//! A lane that becomes part of another one.
+//! Lanes that become part of another one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     limit::{Budget, Cost},
 };
 
-/// What a lane has sent and what holds it up, for another one that some of its requests go to from now on.
+/// A lane's sent requests and limits, for another lane that some of its requests move to.
 #[derive(Clone)]
 pub(in crate::lane) struct Inheritance {
     budget: Budget,
@@ -25,28 +25,28 @@ pub(in crate::lane) struct Inheritance {
     parted: Partings,
 }
 
-/// To which ports requests of a lane have gone, the first few of them.
+/// The first few ports that requests of a lane have gone to.
 pub(super) type Ports = SmallVec<[u16; 4]>;
-/// When a lane has parted from others: what was sent until then counts in all of them.
+/// When a lane has parted from others: requests sent until then count in all of them.
 pub(super) type Partings = SmallVec<[Parting; 1]>;
 
-/// When a lane parted, and a number that tells it from the other lanes that did so at that instant.
+/// The instant of a lane's parting, and a number that distinguishes lanes parting at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::lane) struct Parting {
     pub(in crate::lane) at: Instant,
     pub(in crate::lane) lane: usize,
 }
 
-/// More ports of one host are not told apart, nor are more partings remembered.
+/// More ports of one host are not distinguished, and more partings are not remembered.
 const MOST: usize = 16;
 
-/// What a lane leaves to the one that goes on for it.
+/// State that a lane hands to its successor.
 pub(in crate::lane) struct Legacy<T> {
     inheritance: Inheritance,
     ports: Ports,
-    /// What the store does not know yet that it is given up.
+    /// Pools whose end the store has not received yet.
     ended: Vec<Arc<str>>,
-    /// In the order in which they came.
+    /// Waiting requests in order of arrival.
     pub(in crate::lane) waiting: Vec<Moving<T>>,
 }
 
@@ -64,21 +64,21 @@ pub(in crate::lane) struct Moving<T> {
 }
 
 impl<T> State<T> {
-    /// From `now` on another lane goes on for this one. Nothing waits here any more: two queues would leave at twice the
-    /// pace.
+    /// Hands this lane's state to its successor at `now`. No request waits here any more: two queues would send at
+    /// twice the pace.
     pub(in crate::lane) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
         let (inheritance, ports) = (self.inheritance(now), self.ports.clone());
         let waiting = self.departing(|_| true);
         Legacy { inheritance, ports, ended: self.portion_bequeathed(), waiting }
     }
 
-    /// To which ports requests have gone.
+    /// Ports that requests have gone to.
     pub(in crate::lane) fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// What waits here and goes to ports that are `wanted` waits in another lane from now on, and so does what comes; in the order
-    /// in which it came.
+    /// Removes and returns the waiting requests for `wanted` ports, in order of arrival. From now on, requests for
+    /// these ports belong to another lane.
     pub(in crate::lane) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
         self.rechecks = true;
         self.ports.retain(|port| !wanted(*port));
@@ -86,27 +86,27 @@ impl<T> State<T> {
         places.into_iter().filter_map(|place| self.take_out(place)).map(Moving::from).collect()
     }
 
-    /// What another lane has to know of this one.
+    /// The state of this lane that another lane has to know.
     pub(super) fn inheritance(&mut self, now: Instant) -> Inheritance {
         let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held);
         Inheritance { budget: self.budget.clone(), narrow, learned, held, parted: self.parted.clone() }
     }
 
-    /// A request goes to this port.
+    /// Records that a request goes to this port.
     pub(super) fn goes_to(&mut self, port: u16) {
-        // Nearly all go to the same one.
+        // Nearly all requests go to the same port.
         if self.ports.first() != Some(&port) && !self.ports.contains(&port) && self.ports.len() < MOST {
             self.ports.push(port);
         }
     }
 
-    /// What is known of this lane when requests to some ports get lanes of their own: for those that are opened later.
+    /// The state of this lane when requests to some ports get lanes of their own: for lanes that are opened later.
     pub(in crate::lane) fn bequest(&mut self, parting: Parting) -> Inheritance {
-        // An operator pauses lanes that are there, and resumes these.
+        // An operator's pause applies to existing lanes, and only those are resumed.
         Inheritance { held: None, ..self.parts(parting) }
     }
 
-    /// Requests to some ports get a lane of their own, which has to know this.
+    /// Returns the state that a lane for some of this lane's ports has to know.
     pub(in crate::lane) fn parts(&mut self, parting: Parting) -> Inheritance {
         self.has_parted(parting);
         self.inheritance(parting.at)
@@ -122,11 +122,11 @@ impl<T> State<T> {
         self.parted.push(parting);
     }
 
-    /// From `now` on, requests that asked another lane ask this one: what was sent there counts here, and whatever held it up
-    /// holds up this one. How many of them are under way is not known here.
+    /// Absorbs another lane whose requests come to this one from `now` on. Requests sent there count here, and its
+    /// limits and pauses hold here. The number of its in-flight requests is unknown here.
     pub(super) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
         let Inheritance { budget, narrow, learned, held, parted } = other;
-        // Where they were one lane once, both know what was sent until then.
+        // Where both were one lane once, both know what was sent until then.
         let one_until = parted.iter().filter(|parting| self.parted.contains(parting)).map(|parting| parting.at).max();
         let since = one_until.map_or(Instant::START, |at| at + Duration::from_nanos(1));
         self.budget.absorb(budget, since, now);
@@ -138,20 +138,20 @@ impl<T> State<T> {
         (self.unwritten, self.rechecks) = (true, true);
     }
 
-    /// From `now` on requests to this port that asked another lane ask this one.
+    /// Takes over the requests to this port that asked another lane before `now`.
     pub(in crate::lane) fn departed(&mut self, now: Instant, other: &Inheritance, port: u16) {
         self.absorbed(now, other);
         self.goes_to(port);
     }
 
-    /// From `now` on this lane goes on for the one that has left this.
+    /// Takes over from the lane that has left this `legacy`, from `now` on.
     pub(in crate::lane) fn inherited(&mut self, now: Instant, legacy: &Legacy<T>) {
         self.absorbed(now, &legacy.inheritance);
         legacy.ports.iter().for_each(|port| self.goes_to(*port));
         self.portion_inherited(&legacy.ended);
     }
 
-    /// A request that has waited in another lane waits in this one.
+    /// Enqueues a request that has waited in another lane.
     pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);

@@ -1,5 +1,5 @@
-//! The budgets of narrower rules: some of a lane's requests draw on them, beside what holds for all of it. All or nothing:
-//! a request takes of all its budgets at once, or of none.
+//! Sub-limits: the budgets of narrower rules. A lane's requests may draw on sub-limits in addition to the limits of the
+//! whole lane. All or nothing: a request takes from all its budgets at once, or from none.
 
 mod amounts;
 mod forgetting;
@@ -37,29 +37,30 @@ use crate::{
     policy::Policy,
 };
 
-/// The budgets of narrower rules that were drawn on lately.
+/// The sub-limits that were drawn on lately.
 #[derive(Debug, Default)]
 pub(super) struct Narrow {
     /// Boxed, so that a table that grows moves no budgets.
     budgets: Slab<Box<NarrowBudget>>,
     open: OpenBudgets,
     ids: Map<u64, u32>,
-    /// Where the idle ones are looked for next.
+    /// Where the next search for idle budgets begins.
     next_look: u32,
-    /// Some requests do not draw on what is configured for the lane.
+    /// True if some requests are exempt from the lane's own limits.
     pub(super) apart: bool,
-    /// Up to when a process before this one may have drawn on them, without anybody writing it down.
+    /// Until this instant an earlier process may have drawn on the budgets without a record.
     pub(super) unknown_until: Option<Instant>,
-    /// Budgets of the process before this one that nothing has drawn on since.
+    /// Budgets stored by an earlier process that nothing has drawn on since.
     stored: BTreeMap<u64, StoredBudget>,
-    /// Since when what is sent is known to the lane alone, as it has no reserve; `None` while it has one.
+    /// The instant since which only the lane's own budget counts sent requests, because it has no reserve; `None` while
+    /// it has one.
     unreserved_since: Option<Instant>,
-    /// How many requests wait in each place and are held up by something slower.
+    /// Number of waiting requests in each place that something slower blocks.
     held: Map<HeldAt, u32>,
     held_up: HeldUp,
     /// The rules as they are since the last reload; `None` before one.
     rules: Option<NarrowerRules>,
-    /// What requests have taken of budgets that are forgotten, by their rules' names.
+    /// Amounts taken from forgotten budgets, by rule name.
     used: BTreeMap<Arc<str>, Sum>,
 }
 
@@ -69,19 +70,19 @@ pub(super) struct NarrowBudget {
     pub(super) rule: Arc<Policy>,
     pub(super) budget: Budget,
     pub(super) in_flight: InFlight,
-    /// Those under way of which only the answers tell what they take.
+    /// In-flight requests whose usage is known only from the answer.
     untold: Untold,
     pub(super) waiting: u32,
-    /// What requests that were sent have taken of it.
+    /// Amounts taken by requests that were sent.
     used: Sum,
-    /// Until when what was sent counts if its rule, which is gone, comes back.
+    /// The end of the time for which sent requests count if the rule, which is gone, is configured again.
     counted_until: Instant,
-    /// What waits for it; `None` while nothing does.
+    /// The budget's queue; `None` while it is empty.
     backlog: Option<Box<Backlog>>,
     held_up: HeldUp,
 }
 
-/// What one request draws on beside its lane's own budget, and has taken of it.
+/// The sub-limits on which one request draws, and the amounts taken from them.
 #[derive(Debug)]
 pub(in crate::lane) struct Drawn {
     pub(in crate::lane) draws: Arc<[Draw]>,
@@ -90,19 +91,19 @@ pub(in crate::lane) struct Drawn {
     holders: Holders,
 }
 
-/// How many others each new budget has looked at, to forget those that remember nothing.
+/// Number of other budgets that each new budget examines, to forget those that remember nothing.
 const LOOKS: u32 = 4;
 
 // === impl Narrow ===
 
 impl Narrow {
-    /// None yet.
+    /// Creates an empty set of sub-limits.
     pub(super) fn new(capacity: Arc<Capacity>) -> Self {
         Self { open: OpenBudgets::within(capacity), unreserved_since: Some(Instant::START), ..Self::default() }
     }
 
-    /// The budgets of `draws`, those that are new included; `own` is that of the lane, and `named` says of a number whether
-    /// somebody knows it.
+    /// The budgets of `draws`, including new ones. `own` is the lane's budget; `named` tells whether some other part
+    /// still refers to a budget number.
     pub(super) fn find(
         &mut self,
         draws: &Arc<[Draw]>,
@@ -133,7 +134,8 @@ impl Narrow {
         Box::new(Drawn { draws: draws.clone(), numbers, charges: SmallVec::new(), holders: Holders::default() })
     }
 
-    /// Which of these budgets lets nothing leave at `now` for longest, and until when. What requests used lately is `usual`.
+    /// The budget among these that stays closed longest from `now` on, and until when. `usual` holds the usage
+    /// estimates.
     pub(super) fn closed(
         &mut self,
         numbers: &[u32],
@@ -149,14 +151,14 @@ impl Narrow {
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
 
-    /// How long it takes until a budget has a place in flight again, in the mean; `None` if that is not what it lacks, or is not
-    /// known.
+    /// Mean time until a place in flight frees up at a budget; `None` if the budget has a free place, or the time is
+    /// unknown.
     pub(super) fn turnover(&self, number: u32) -> Option<Duration> {
         let in_flight = &self.budgets[number].in_flight;
         (!in_flight.has_room()).then(|| in_flight.turnover()).flatten()
     }
 
-    /// For how long a slot of a budget may be left unused, as its limits and its places in flight have it.
+    /// The time for which a slot of a budget may stay unused, by its limits and its places in flight.
     pub(super) fn idles(&self, number: u32) -> Duration {
         let narrow = &self.budgets[number];
         narrow.budget.idles().min(narrow.in_flight.idles())
@@ -169,8 +171,9 @@ impl Narrow {
         if room { narrow.budget.earliest_beside(now, cost, kept, |_| true) } else { Instant::FAR }
     }
 
-    /// Takes `cost` of all budgets for a request that has waited since `since`. What it has waited for the lane's own budget,
-    /// which lets one go every `spacing`, is no reason to lose slots of these, nor what one was kept for another one's slot.
+    /// Takes `cost` from all budgets for a request that has waited since `since`. Waiting for the lane's own budget,
+    /// which lets one request go every `spacing`, must not cost slots of these budgets. Holding a request back for
+    /// another one's slot must not cost them either.
     pub(super) fn take(&mut self, drawn: &mut Drawn, now: Instant, since: Instant, spacing: Duration, cost: Cost) {
         let rules: SmallVec<[_; Cost::MOST]> =
             cost.reserved().map(|unit| (unit, self.rule_of(&drawn.numbers, unit).cloned())).collect();
@@ -193,7 +196,7 @@ impl Narrow {
         });
     }
 
-    /// Says whether what was taken still holds.
+    /// Takes back a send. Returns whether the charges are still valid.
     pub(super) fn recalled(&mut self, drawn: &Drawn) -> bool {
         let mut holds = true;
         self.each(drawn, |narrow, charge| {
@@ -211,12 +214,12 @@ impl Narrow {
         });
     }
 
-    /// It could not be sent, broke off, or was not answered in time.
+    /// Records a request that could not be sent, broke off, or timed out.
     pub(super) fn broke(&mut self, drawn: &Drawn) {
         self.each(drawn, |narrow, charge| narrow.in_flight.broke(charge.seq));
     }
 
-    /// The API refused what was sent at `sent` within these limits.
+    /// Records that the API refused what was sent at `sent` within these limits.
     pub(super) fn refused(&mut self, drawn: &Drawn, sent: Instant, now: Instant) {
         self.each(drawn, |narrow, charge| narrow.budget.refused(now, sent, charge.cost, false, None));
     }
@@ -234,7 +237,7 @@ impl Narrow {
         });
     }
 
-    /// Its answer has said how much of `unit` it used.
+    /// Records how much of `unit` the answer reported.
     pub(super) fn settle(&mut self, drawn: &Drawn, unit: Unit, used: u32, now: Instant) {
         self.each(drawn, |narrow, charge| {
             let reserved = charge.cost.of(unit).map_or(0, |reserved| reserved.get());
@@ -244,19 +247,20 @@ impl Narrow {
         });
     }
 
-    /// What waits for this budget, if something does.
+    /// The queue of this budget, if it is not empty.
     pub(super) fn backlog(&self, number: u32) -> Option<&Backlog> {
         self.budgets[number].backlog.as_deref()
     }
 
-    /// What waits for each of these budgets, as `ahead` counts it, which is told the number of the budget.
+    /// Amounts that precede a request at each of these budgets, as counted by `ahead` from the budget's number and
+    /// queue.
     pub(super) fn ahead(&self, drawn: &Drawn, ahead: impl Fn(u32, &Backlog) -> Ahead) -> SmallVec<[Ahead; 1]> {
         let backlogs = drawn.numbers.iter().map(|number| (*number, self.budgets[*number].backlog.as_deref()));
         backlogs.map(|(number, backlog)| backlog.map(|backlog| ahead(number, backlog)).unwrap_or_default()).collect()
     }
 
-    /// Predicts when a request of `cost` leaves that leaves at `from` but for these budgets, of each of which so much goes `before`
-    /// it; and which of them has it last, if one of them holds it up.
+    /// Projects when a request of `cost` leaves that would leave at `from` without these budgets, with this much
+    /// `before` it at each of them. Also returns the budget that delays it most, if one does.
     pub(super) fn project(
         &mut self,
         drawn: &Drawn,
@@ -267,15 +271,15 @@ impl Narrow {
     ) -> (Instant, Option<u32>) {
         drawn.numbers.iter().enumerate().fold((from, None), |last, (place, number)| {
             let narrow = &mut self.budgets[*number];
-            // It is not known when a place in flight becomes free.
+            // The time at which a place in flight frees up is unknown.
             let room = if narrow.has_room() { from } else { now + Duration::from_millis(1) };
             let at = room.max(narrow.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE));
             if at > last.0 { (at, Some(*number)) } else { last }
         })
     }
 
-    /// When a request of `cost` leaves at best if only these budgets counted and so much leaves before it: `before` is told the
-    /// number of the budget, how many wait for it, and the unit.
+    /// The earliest departure of a request of `cost` if only these budgets counted. `before` returns the amount that
+    /// leaves before it, from the budget's number, the number of requests waiting for it, and the unit.
     pub(super) fn project_least(
         &mut self,
         drawn: &Drawn,
@@ -291,17 +295,17 @@ impl Narrow {
         })
     }
 
-    /// For how long a request may wait at most, by its narrower rules.
+    /// Longest time for which a request's narrower rules let it wait.
     pub(super) fn max_wait(drawn: &Drawn) -> Duration {
         drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)
     }
 
-    /// The flow of which the newest request gives way to one of `claim` that draws on this budget as well.
+    /// The flow whose newest request is evicted for one of `claim` that draws on this budget as well.
     pub(super) fn gives_way(&mut self, number: u32, claim: &Claim, cost: Cost) -> Option<Claim> {
         self.budgets[number].backlog.as_mut()?.gives_way(claim, cost.share())
     }
 
-    /// When the last of those will have left that wait for one of these budgets.
+    /// When the last request that waits for one of these budgets will have left.
     pub(super) fn drained(&mut self, now: Instant, unsaid: impl Fn(Unit) -> f64) -> Instant {
         let waits = self.budgets.iter_mut().filter(|narrow| narrow.waiting > 0);
         let drained = waits.map(|narrow| {
@@ -317,7 +321,7 @@ impl Narrow {
         self.budgets.iter_mut().for_each(|narrow| narrow.budget.set_epoch(epoch));
     }
 
-    /// Their numbers are below this.
+    /// Upper bound of the budgets' numbers.
     pub(super) fn end(&self) -> u32 {
         self.budgets.end()
     }
@@ -339,9 +343,9 @@ impl NarrowBudget {
         Self { key, rule, budget, in_flight, untold, waiting: 0, used, counted_until, backlog: None, held_up }
     }
 
-    /// The first instant at which it lets a request of `cost` leave.
+    /// The first instant at which the budget lets a request of `cost` leave.
     fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
-        // An answer or a departure looks at it again.
+        // An answer or a departure triggers the next check.
         if self.has_room() { self.budget.earliest(now, &cost, Scope::NONE) } else { Instant::FAR }
     }
 
@@ -358,18 +362,18 @@ impl Drawn {
         &self.numbers
     }
 
-    /// The name of the rule whose budget has this hash, as kinds of requests have it.
+    /// The name of the rule whose budget has this hash, as request kinds store it.
     pub(super) fn rule_of(&self, budget: u32) -> Option<&str> {
         let draw = self.draws.iter().find(|draw| RouteKey::NONE.with_budget(draw.budget).budget() == budget);
         draw.map(|draw| &*draw.rule.name)
     }
 
-    /// Whether answers to such requests say what was used.
+    /// Returns whether answers to such requests report usage.
     pub(super) fn settles(&self) -> bool {
         self.draws.iter().any(|draw| !draw.rule.usage.is_empty())
     }
 
-    /// Whether it does not draw on what is configured for the lane.
+    /// Returns whether the request is exempt from the lane's own limits.
     pub(super) fn is_apart(&self) -> bool {
         self.draws.iter().any(|draw| draw.apart)
     }

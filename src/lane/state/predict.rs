@@ -1,4 +1,4 @@
-//! When a request will have its slot, and whether it may wait for it.
+//! Predictions: when a request will have its slot, and whether it may wait for it.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::{
     limit::{Cost, Scope, Unit},
 };
 
-/// A request that asks, and what is decided by: what is taken for it, the line that it would stand in, and the narrower budgets
-/// that it draws on.
+/// A request that asks, with the inputs of its admission decision: the cost taken for it, its class, and its
+/// sub-limits.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) ask: &'a AdmitRequest,
@@ -32,7 +32,7 @@ pub(super) struct Asking<'a> {
     pub(super) drawn: Option<&'a Drawn>,
 }
 
-/// What goes before a request: of what holds for all, of units other than requests, and of its narrower budgets.
+/// Amounts that precede a request: at the lane's limits, in units other than requests, and at its sub-limits.
 #[derive(Default)]
 pub(super) struct Before {
     all: Ahead,
@@ -40,19 +40,19 @@ pub(super) struct Before {
     of_budgets: SmallVec<[Ahead; 1]>,
 }
 
-/// When a request will have its slot.
+/// The expected slot of a request.
 pub(super) struct Expected {
     pub(super) at: Instant,
-    /// The narrower budget that has it last, if not what holds for the lane.
+    /// The sub-limit that opens last; `None` if the lane's own limits decide.
     last: Option<u32>,
 }
 
 impl<T> State<T> {
-    /// What is decided by about a request that asks. Handed over in memory, it would be read before it is all written.
+    /// Inputs of the admission decision. Inlined: a result returned in memory would be read before it is fully written.
     #[inline(always)]
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
         let Self { narrow, returns, budget, .. } = self;
-        // Nearly all requests draw on none.
+        // Nearly all requests draw on no sub-limit.
         let draws = ask.draws.as_ref();
         let drawn = draws.map(|draws| narrow.find(draws, budget, now, self.epoch, |number| returns.names(number)));
         let cost = self.reserve(now, ask.cost, drawn.as_deref());
@@ -60,7 +60,8 @@ impl<T> State<T> {
         (drawn, cost, line)
     }
 
-    /// Whether a request that asks now leaves, waits or is refused, and when it is to come back then. Nothing is taken yet.
+    /// Decides whether a request that asks now leaves, waits or is refused, and when a refused request returns. Takes
+    /// nothing yet.
     pub(super) fn decide(&mut self, now: Instant, asking: Asking<'_>) -> PreviewDecision {
         if self.passes(now, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
@@ -79,7 +80,7 @@ impl<T> State<T> {
         }
     }
 
-    /// What would happen to a request that asked now. Leaves no trace of the question.
+    /// The decision on a request that asked now, without a lasting effect.
     pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let (trial, promised) = (self.narrow.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = &self.consider(now, ask);
@@ -90,7 +91,7 @@ impl<T> State<T> {
         Preview { decision, budgets }
     }
 
-    /// What goes before a request that asks now. What has been sent before goes in front.
+    /// Amounts that precede a request that asks now. A request that has been sent before goes to the front.
     fn before(&self, asking: Asking<'_>) -> Before {
         let Asking { ask: AdmitRequest { claim, cost: said, turn, .. }, cost, line, drawn } = asking;
         if *turn == Turn::Resent {
@@ -104,8 +105,8 @@ impl<T> State<T> {
         }
     }
 
-    /// When a request that asks now will have its slot, if everything goes as it should, and if so `many` like it that do not
-    /// wait yet go before it, beside what does.
+    /// Predicts when a request that asks now will have its slot, if everything goes well. `many` requests like it,
+    /// which do not wait yet, go before it in addition to `goes`.
     pub(super) fn expected(
         &mut self,
         now: Instant,
@@ -116,7 +117,7 @@ impl<T> State<T> {
     ) -> Expected {
         let Asking { ask, cost, line: own, drawn } = asking;
         let Before { all, of_units, of_budgets } = goes;
-        // Those in lines that pause are not in the way of others, until their pause is over.
+        // Classes that pause block no others until their pause is over.
         let pauses =
             |line: &LineKey| line.paused.and_then(|kind| self.learned.pause(&kind)).is_some_and(|until| until > now);
         let before = |line: &LineKey, source| line.scope.includes(source) && (line == own || !pauses(line));
@@ -139,7 +140,7 @@ impl<T> State<T> {
             let fair = all.part_of(unit, 0.0).of(units);
             let rates = rates.iter().filter(|(of, _)| *of == source).map(|(_, rate)| *rate);
             let waiting = match rates.reduce(f64::min) {
-                // Of those that wait for something else too, no more leave meanwhile than that lets go.
+                // Requests that also wait for something else leave meanwhile only as fast as that lets them.
                 Some(rate) if !slow.is_empty() => fair.min(slow.beside(&self.queue, ask, rate, counted)),
                 _ => fair,
             };
@@ -151,7 +152,7 @@ impl<T> State<T> {
         let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && line == own);
         let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
         let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(of_kind).unwrap_or(u32::MAX));
-        // How long a pause without an end lasts is not known: it refuses nothing.
+        // A pause of unknown length refuses nothing.
         let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, ahead, *cost, own.scope);
@@ -172,15 +173,15 @@ impl<T> State<T> {
         }
     }
 
-    /// Why a request that is expected to leave then may not wait, with so much `before` it.
+    /// Why a request with this much `before` it may not wait for its `expected` slot.
     fn refusal(&mut self, now: Instant, expected: &Expected, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
         let Asking { ask, drawn, .. } = asking;
-        // It is not known when a place in flight becomes free, but it is not now.
+        // The time at which a place in flight frees up is unknown, but it is not now.
         let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };
         let wait = expected.at.since(now).max(least);
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
-        // Who might leave in time waits.
+        // Refuse only if even the optimistic estimate misses the deadline.
         if wait > patience && self.expected(now, asking, before, 0, Counted::Least).at.since(now).max(least) > patience
         {
             let room = expected.last.map_or(WaitingRoom::Lane, WaitingRoom::Budget);
@@ -192,7 +193,7 @@ impl<T> State<T> {
     }
 }
 
-/// When all pauses that hold requests of `scope`, and of `kind`, are over.
+/// When all pauses are over that stop requests of `scope` and of `kind`.
 pub(super) fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
     let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
     learned.opens(now, scope).max(paused).max(now)

@@ -1,4 +1,4 @@
-//! A lane as it is written down, and how one begins with that.
+//! A lane's stored form, and how a lane starts from it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use crate::{
     policy::{Origin, Policy, Scheme, Trust},
 };
 
-/// A lane as it is stored. Its queue is not in it: waiting requests ended with their connections.
+/// A lane as it is stored. The queue is not stored: waiting requests ended with their connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::lane) struct LaneRecord {
     pub(in crate::lane) budget: BudgetRecord,
     pub(in crate::lane) learned: LearnedRecord,
-    /// All that was kept of it could not be read, and it has not been asked for since: nothing is known of what it had
-    /// sent by then.
+    /// Until this instant, the lane may have sent anything: its record could not be read, and no request has asked for
+    /// the lane since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::lane) lost: Option<Instant>,
-    /// Budgets of narrower rules.
+    /// Sub-limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::lane) narrow: Vec<NarrowRecord>,
-    /// Where the first of its requests went, by which the rule is found that is for it now.
+    /// Where the lane's first request went: finds the rule that applies to it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::lane) origin: Option<OriginRecord>,
 }
@@ -38,19 +38,19 @@ pub(in crate::lane) struct OriginRecord {
     authority: String,
 }
 
-/// What is known of earlier processes.
+/// Knowledge about earlier processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     /// The time without a record of what was sent.
     pub gap: Option<Gap>,
-    /// Before then, nothing is known of lanes of which there is no record: it could not be read.
+    /// Before this instant, lanes without a record may have sent anything: the record could not be read.
     pub lost: Option<Instant>,
-    /// When they ended; `None` if there were none.
+    /// When the earlier processes ended; `None` if there were none.
     pub until: Option<Instant>,
 }
 
 impl LaneRecord {
-    /// Whether a lane that begins with it at `now` would do the same as one that begins with nothing.
+    /// Returns whether a lane that begins with this record at `now` would do the same as one that begins empty.
     pub(in crate::lane) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
@@ -66,15 +66,15 @@ impl From<&Origin> for OriginRecord {
 }
 
 impl OriginRecord {
-    /// `None` if somebody else wrote it.
+    /// Parses the origin; `None` if andante did not write it.
     pub(in crate::lane) fn to_origin(&self) -> Option<Origin> {
         Origin::parse(if self.tls { Scheme::Https } else { Scheme::Http }, &self.authority, None).ok()
     }
 }
 
 impl<T> State<T> {
-    /// A lane from the `record` of an earlier process; `None` if there is none, or it is `lost`. A `gap` in its memory
-    /// counts as used to the full.
+    /// Restores a lane from the `record` of an earlier process; `None` if there is none, or it is `lost`. A `gap` in
+    /// its memory counts as fully used.
     pub(in crate::lane) fn restored(
         policy: Arc<Policy>,
         now: Instant,
@@ -98,7 +98,7 @@ impl<T> State<T> {
         } else {
             if let Some(lost) = lost {
                 state.budget.presume(Gap::lost(lost));
-                // Once: from here on it is known again.
+                // Once: from here on the lane's use is known again.
                 state.unwritten = true;
             }
             // Blocks are written down before they are spent: a lane that has them has spent nothing if it has no record.
@@ -112,28 +112,28 @@ impl<T> State<T> {
         state
     }
 
-    /// Its record. With `last`, nothing will leave any more.
+    /// The lane's record. With `last`, nothing will leave any more.
     pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
         let (budget, learned) = (self.budget.record(now, last), self.learned.record(now));
         LaneRecord { budget, learned, narrow: self.narrow.record(now, last), ..LaneRecord::default() }
     }
 
-    /// The last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
+    /// Records that the last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
     pub(in crate::lane) fn written(&mut self, fully: bool) {
         self.unwritten |= !fully;
         self.budget.written();
         self.rechecks = true;
     }
 
-    /// From now on units of long quotas are taken without being written down before.
+    /// From now on, units of long quotas are spent without being stored first.
     pub(in crate::lane) fn unkept(&mut self) {
         self.kept = false;
         self.budget.set_kept(false);
         self.rechecks = true;
     }
 
-    /// Whether a new lane would behave differently from this one, once this one has been idle for a while.
+    /// Returns whether a new lane would behave differently from this one once it has been idle for a while.
     pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
         !self.policy.limits.is_empty()
             || !self.policy.calendar.is_empty()
@@ -141,12 +141,12 @@ impl<T> State<T> {
             || self.narrow.is_lasting()
     }
 
-    /// Whether something has happened that is not written down.
+    /// Returns whether an event has happened that the store does not have yet.
     pub(in crate::lane) fn is_unwritten(&self) -> bool {
         self.unwritten
     }
 
-    /// Whether the next block of a long quota is to be written down. True once for each block.
+    /// Takes the request to store the next block of a long quota. True once for each block.
     pub(in crate::lane) fn asks_for_block(&mut self) -> bool {
         self.budget.asks_for_block()
     }

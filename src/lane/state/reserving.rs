@@ -1,4 +1,4 @@
-//! What is reserved for requests of which only the answers say what they take.
+//! Reservations for requests whose usage is known only from the answer.
 
 use super::{
     State,
@@ -11,16 +11,16 @@ use crate::{
     policy::Policy,
 };
 
-/// What is known when one leaves.
+/// Inputs of a reservation.
 #[derive(Clone, Copy)]
 pub(super) struct Reserving<'a> {
     policy: &'a Policy,
     usual: &'a [Usual],
-    /// Those under way that draw on the lane's own budget.
+    /// In-flight requests with pending usage that draw on the lane's own budget.
     untold: &'a Untold,
 }
 
-/// What it may take of: the lane's own budget, if it draws on that, and narrower ones.
+/// The budgets that a request draws on: the lane's own, unless it is exempt, and its sub-limits.
 pub(super) struct Sources<'a> {
     pub(super) own: Option<&'a mut Budget>,
     pub(super) narrow: &'a mut Narrow,
@@ -28,7 +28,7 @@ pub(super) struct Sources<'a> {
 }
 
 impl<T> State<T> {
-    /// What is taken at `now` for a request of this cost that draws on these narrower budgets.
+    /// The amounts taken at `now` for a request of this cost that draws on these sub-limits.
     pub(super) fn reserve(&mut self, now: Instant, cost: Cost, drawn: Option<&Drawn>) -> Cost {
         if self.policy.usage.is_empty() {
             return cost;
@@ -47,19 +47,19 @@ impl<'a> Reserving<'a> {
         Self { policy, usual, untold }
     }
 
-    /// What is taken for a request of this cost at `now`.
+    /// The amounts taken for a request of this cost at `now`.
     pub(super) fn of(self, sources: &mut Sources<'_>, now: Instant, cost: Cost) -> Cost {
         let unsaid = self.policy.usage.iter().map(|source| source.unit).filter(|unit| !cost.says(*unit));
         unsaid.fold(cost, |cost, unit| cost.reserving(unit, self.of_unit(sources, now, unit)))
     }
 
-    /// What requests used lately.
+    /// The usage estimates.
     pub(super) fn usual(self) -> &'a [Usual] {
         self.usual
     }
 
-    /// Where a narrower rule limits the unit, by what its requests have used: others may use a hundred times as much, and one of
-    /// these would never fit there.
+    /// The reservation in one unit. Where a narrower rule limits the unit, only the rule's requests count for the
+    /// estimate: others may use a hundred times as much, which would never fit.
     fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
         let strictest = narrow.strictest(numbers, unit);
         let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
@@ -71,7 +71,7 @@ impl<'a> Reserving<'a> {
         let part = narrow_part.into_iter().chain(own_part).reduce(f64::min);
         let unknown = UsualAmount::default();
         let amount = usual.map_or(&unknown, |usual| &usual.amount).reserve(under_way, part, least);
-        // Where no other answer will come that could show that less suffices it takes no more than is free.
+        // With no other pending answer that could lower the estimate, a reservation takes no more than is free.
         let alone = self.untold.count(unit) == 0;
         let of_own = own.as_mut().filter(|_| alone).and_then(|own| own.room(unit, now));
         let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));

@@ -1,9 +1,9 @@
-//! When those that are refused on arrival are told to come back: if all were told when the next one may, all would come then,
-//! and all but one would be refused again.
+//! `Retry-After` schedule for requests refused on arrival. With the same time for all, all would return then, and all
+//! but one would be refused again.
 //!
-//! Each refusal promises a return behind those that have been promised and are not over. A client that asks again before its
-//! return is told the same one. Nobody knows which of its workers asks: a request that comes sooner after a refusal than any
-//! `Retry-After` is taken for another one of these.
+//! Each refusal promises a return behind the earlier promises that are still valid. A client that asks again before its
+//! return gets the same promise. The workers of a client look alike: a request sooner after a refusal than any
+//! `Retry-After` counts as another worker's.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::{
     lane::order::{ClientId, Map, Urgency},
 };
 
-/// The returns that are promised; nearly always none.
+/// The promised returns; nearly always none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Returns(Option<Box<Promised>>);
 
-/// What is returned to: requests of one urgency that the same things hold up.
+/// The target of a return: requests of one urgency that the same limits block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ReturnTo {
     pub(super) line: LineKey,
     pub(super) urgency: Urgency,
-    /// The numbers of the narrower budgets.
+    /// The numbers of the sub-limits.
     pub(super) budgets: SmallVec<[u32; 2]>,
 }
 
@@ -32,10 +32,9 @@ pub(super) struct ReturnTo {
 struct Promised {
     to: Map<ReturnTo, OfLine>,
     count: usize,
-    /// When those that are over were last forgotten.
+    /// When expired promises were last removed.
     swept: Instant,
-    /// For how many of each urgency a place is kept, as counted at some instant; and of these for how many that draw on each
-    /// narrower budget.
+    /// Number of places reserved per urgency, as last counted, and the part of them that draws on each sub-limit.
     due: DuePlaces,
     due_at: Map<u32, DuePlaces>,
     counted: Instant,
@@ -43,7 +42,7 @@ struct Promised {
 
 type DuePlaces = [usize; Urgency::COUNT];
 
-/// What is promised to those of one line.
+/// The promises of one class.
 #[derive(Clone, Debug, Default)]
 struct OfLine {
     of: Map<ClientId, SmallVec<[Promise; 1]>>,
@@ -53,33 +52,33 @@ struct OfLine {
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     due: Instant,
-    /// When it was told last.
+    /// When the client was last told.
     told: Instant,
 }
 
-/// As many are remembered for one lane, half of them only where a client has no other one. All further ones are told the time
-/// behind these.
+/// The most promises remembered for one lane. Clients with another promise may use only the first half. All further
+/// requests get the time behind these.
 const MOST: usize = 4096;
-/// A promise is over so long after its time: clients are told whole seconds, and some add a little.
+/// A promise stays valid this long after its time: `Retry-After` is in whole seconds, and some clients add a little.
 const GRACE: Duration = Duration::from_secs(3);
-/// One that asks again before this has not been told to wait: `Retry-After` is a second at least.
+/// A request that comes sooner is not a retry, but another request: `Retry-After` is at least a second.
 const ANOTHER: Duration = Duration::from_millis(500);
-/// Nobody is told to come back later than this after the next turn: those that were told before may never come, and several
-/// requests of one client may be one worker that does not wait between them. Where turns are further apart than this, all
-/// requests of one client are told the next one.
+/// No promise is later than this after the next turn. Clients with earlier promises may never come, and several
+/// requests of one client may be one worker that does not wait between them. Where turns are further apart than this,
+/// all requests of one client get the next turn.
 const FARTHEST: Duration = Duration::from_secs(300);
-/// A free turn is looked for to within one in so many.
+/// The search for a free turn is accurate to one in this many.
 const PRECISELY: usize = 64;
 const SWEEPS: Duration = Duration::from_secs(1);
-/// For so long a place in the queue is kept for one that is to have returned: clients are told whole seconds.
+/// The time for which a place in the queue stays reserved for a client that is due: `Retry-After` is in whole seconds.
 const KEPT: Duration = Duration::from_millis(1500);
 const COUNTS: Duration = Duration::from_millis(100);
 
 // === impl Returns ===
 
 impl Returns {
-    /// When a request of `client`, which is refused `now`, is to return; `waited` says that it cannot be one that asks again.
-    /// `at` says when it may with so many returns before it.
+    /// When a request of `client` that is refused `now` should return. `waited` means that it cannot be a retry. `at`
+    /// returns the earliest time with so many returns before it.
     pub(super) fn promise(
         &mut self,
         now: Instant,
@@ -106,7 +105,7 @@ impl Returns {
         due
     }
 
-    /// A request of `client` waits, or leaves: it is the one that was to return first.
+    /// Removes the first promise of `client`, because one of its requests waits or leaves now.
     pub(super) fn kept(&mut self, to: impl FnOnce() -> ReturnTo, client: ClientId) {
         let Some(promised) = &mut self.0 else { return };
         let to = to();
@@ -130,9 +129,9 @@ impl Returns {
         }
     }
 
-    /// For how many others a place in this `room` is kept before a request of `client` that is so urgent; for none if it is due
-    /// itself. Nobody has more than one in a line, however many returns it was promised. Amortised O(1) where ten a second and
-    /// more are asked for.
+    /// Number of places in `room` reserved for others, of the same or higher urgency, before a request of `client`; 0
+    /// if the client is due itself. Each client has at most one place per class, however many returns it was promised.
+    /// Amortised O(1) at ten or more requests a second.
     pub(super) fn places_kept(&mut self, now: Instant, urgency: Urgency, client: ClientId, room: WaitingRoom) -> usize {
         let Some(promised) = &mut self.0 else { return 0 };
         if promised.counted + COUNTS <= now {
@@ -143,7 +142,7 @@ impl Returns {
             WaitingRoom::Budget(number) => promised.due_at.get(&number),
         };
         let kept = due.map_or(0, |due| due[..=usize::from(urgency.get())].iter().sum());
-        // It may stand in another line by now: what paused alone may be open, and other budgets be known.
+        // The client may stand in another class by now: a kind's pause may have ended, and other budgets may be known.
         let lines = promised.to.iter().filter(|(to, _)| match room {
             WaitingRoom::Lane => true,
             WaitingRoom::Budget(number) => to.budgets.contains(&number),
@@ -152,12 +151,12 @@ impl Returns {
         if kept > 0 && own.any(|promise| promise.due <= now) { 0 } else { kept }
     }
 
-    /// Whether something is promised to those that draw on the budget with this number, so that no other one may have it. O(lines).
+    /// Returns whether a promise refers to the budget with this number, which must not be reassigned then. O(classes).
     pub(super) fn names(&self, budget: u32) -> bool {
         self.0.as_ref().is_some_and(|promised| promised.to.keys().any(|to| to.budgets.contains(&budget)))
     }
 
-    /// Forgets promises that are over. O(promises), but once a second at most.
+    /// Forgets expired promises. O(promises), but at most once a second.
     pub(super) fn sweep(&mut self, now: Instant) {
         let Some(promised) = self.0.as_mut().filter(|promised| promised.swept + SWEEPS <= now) else { return };
         promised.to.retain(|_, line| {
@@ -184,7 +183,7 @@ impl Promised {
         Self { to, count: 0, swept: now, due, due_at, counted: Instant::START }
     }
 
-    /// Counts for how many a place is kept. O(promises).
+    /// Counts the reserved places. O(promises).
     fn count_due(&mut self, now: Instant) {
         (self.due, self.due_at, self.counted) = (DuePlaces::default(), Map::default(), now);
         for (to, line) in &self.to {
@@ -197,10 +196,10 @@ impl Promised {
         }
     }
 
-    /// One that was to return there has, and no place is kept for it any more.
+    /// Ends one reserved place, because its client has returned.
     fn place_ends(&mut self, to: &ReturnTo) {
         let urgency = usize::from(to.urgency.get());
-        // More may be due than were counted.
+        // More clients may be due than were counted.
         let one_less = |due: &mut DuePlaces| due[urgency] = due[urgency].saturating_sub(1);
         one_less(&mut self.due);
         for budget in &to.budgets {
@@ -212,13 +211,13 @@ impl Promised {
 // === impl OfLine ===
 
 impl OfLine {
-    /// The place among those of `client` of the promise to one that asks again.
+    /// The position of the promise that `client` is retrying, among its promises.
     fn again(&self, now: Instant, client: ClientId) -> Option<usize> {
         self.of.get(&client)?.iter().position(|promise| promise.told + ANOTHER <= now)
     }
 
-    /// Tells one that asks again what it was told, or less. One that could not be let in when it was due is told a turn that nobody
-    /// else was promised: the next one would be told to all that are late, and to each of them again and again.
+    /// Gives a retry its old promise, or a sooner one. A client that could not be admitted when it was due gets a free
+    /// turn. The next turn would be given to all late clients, and to each of them again and again.
     fn keep(&mut self, now: Instant, client: ClientId, place: usize, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let most = behind(place as u64, self.of.len()).min(self.count - 1);
         let own = self.of.get_mut(&client).expect("it has been promised something");
@@ -228,9 +227,9 @@ impl OfLine {
         due
     }
 
-    /// A turn that nobody was promised, of the first ones. Those that are late too and do not ask take none, as they may never come;
-    /// nor does what was promised long before the next turn, because of a pause: those will be told a turn behind this one.
-    /// O(promises × log), and few questions when a turn is.
+    /// Finds one of the first turns that no client was promised. Late clients that do not ask take no turn, as they may
+    /// never come. Promises from long before the next turn, because of a pause, take none either: their clients will
+    /// get a turn behind this one. O(promises × log), and few calls of `at`, which are expensive.
     fn a_free_turn(&self, now: Instant, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let next = at(0);
         let takes_one = |due: &Instant| *due > now && *due + GRACE >= next;
@@ -248,7 +247,7 @@ impl OfLine {
                 None => (taken, turn) = (turn, turn * 2 + 1),
             }
         };
-        // It need not be the very first one.
+        // The turn need not be the very first free one.
         while taken + 1 + turn / PRECISELY < turn {
             let middle = taken.midpoint(turn);
             match is_free(middle) {
@@ -259,7 +258,7 @@ impl OfLine {
         due
     }
 
-    /// There is `room` for so many more.
+    /// Promises a return, if there is `room` for another promise.
     fn promise(&mut self, now: Instant, client: ClientId, room: usize, mut at: impl FnMut(u64) -> Instant) -> Instant {
         let own = self.of.get(&client).map_or(0, SmallVec::len) as u64;
         let (all, clients) = (self.count, self.of.len() + usize::from(own == 0));
@@ -282,7 +281,7 @@ impl OfLine {
     }
 }
 
-/// Puts a promise among the others of its client, which are in the order of their turns.
+/// Inserts a promise among the client's others, which are in the order of their turns.
 fn insert(own: &mut SmallVec<[Promise; 1]>, promise: Promise) {
     let place = own.partition_point(|other| other.due <= promise.due);
     own.insert(place, promise);
@@ -291,19 +290,19 @@ fn insert(own: &mut SmallVec<[Promise; 1]>, promise: Promise) {
 // === impl Promise ===
 
 impl Promise {
-    /// Whether a place is kept for it, at `now` or before all are counted again.
+    /// Returns whether a place is reserved for it, at `now` or before the next count.
     fn is_due(&self, now: Instant) -> bool {
         self.due <= now + COUNTS && now < self.due + KEPT
     }
 }
 
-/// Whether a place is kept for the client of these promises.
+/// Returns whether a place is reserved for the client of these promises.
 fn has_place(own: &[Promise], now: Instant) -> bool {
     own.iter().any(|promise| promise.is_due(now))
 }
 
-/// How many go before one that has so many of its own client before it. By turns: of no other client more than of its own,
-/// and one.
+/// Number of returns before one that has `own` of its client's before it. Clients take turns: from each other client at
+/// most one more than that.
 fn behind(own: u64, clients: usize) -> u64 {
     (own + 1) * clients as u64 - 1
 }

@@ -1,4 +1,4 @@
-//! Where requests wait: in the lane, and for each of its narrower budgets.
+//! Waiting rooms: the lane, and each of its sub-limits.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{State, narrow::Drawn};
 
-/// Where only so many requests may wait: all of a lane, or those that draw on the narrower budget with this number.
+/// A place with a limited number of waiting requests: the lane, or the sub-limit with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitingRoom {
     Lane,
@@ -14,13 +14,14 @@ pub(super) enum WaitingRoom {
 }
 
 impl<T> State<T> {
-    /// Where a request waits that draws on these budgets. What gives way in a budget leaves a place in the lane as well.
+    /// The rooms of a request that draws on these budgets. Evicting a request from a sub-limit frees a place in the
+    /// lane as well.
     pub(super) fn rooms(drawn: Option<&Drawn>) -> impl Iterator<Item = WaitingRoom> {
         let numbers: SmallVec<[u32; 4]> = drawn.map_or(&[][..], Drawn::numbers).into();
         numbers.into_iter().map(WaitingRoom::Budget).chain([WaitingRoom::Lane])
     }
 
-    /// How many wait there, and how many may.
+    /// Number of requests waiting there, and the most that may.
     pub(super) fn places(&self, room: WaitingRoom) -> (usize, usize) {
         match room {
             WaitingRoom::Lane => (self.queue.len(), self.policy.max_waiting),
@@ -28,7 +29,7 @@ impl<T> State<T> {
         }
     }
 
-    /// For which rule it waits there, if that is for some of the lane's requests.
+    /// The rule of a sub-limit's room; `None` for the lane.
     pub(super) fn rule_of(&self, room: WaitingRoom) -> Option<Arc<str>> {
         match room {
             WaitingRoom::Lane => None,
@@ -36,7 +37,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether as many wait there as may.
+    /// Returns whether the room is full.
     pub(super) fn is_full(&self, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
         waiting >= most

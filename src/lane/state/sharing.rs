@@ -1,4 +1,4 @@
-//! The fleet's side of a lane, where several andantes share its limits.
+//! The fleet's side of a lane whose limits several andantes share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,45 +11,45 @@ use crate::{
     limit::{Part, ShareReport, Source, Unit},
 };
 
-/// What the store knows a lane by.
+/// The names by which the store knows a lane.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct SharedNames {
-    /// Its limits.
+    /// Name of its limits.
     pub(in crate::lane) pools: Arc<str>,
-    /// Its pauses.
+    /// Name of its pauses.
     pub(in crate::lane) pauses: Arc<str>,
 }
 
-/// A pause that is shorter may be meant for who was refused alone: whole seconds are the least that most APIs can say.
+/// A shorter pause may be meant only for the refused client, as most APIs can announce only whole seconds.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// What a lane has in common with those of other andantes, beside what is configured.
+/// State that a lane shares with other andantes, in addition to the configured limits.
 #[derive(Debug, Default)]
 pub(super) struct SharedMemory {
-    /// What the fleet knows of its pauses.
+    /// The fleet's knowledge of the lane's pauses.
     pauses: SharedPauses,
-    /// Which part of what the API reports is used here.
+    /// The share of the API's reported quota that is used here.
     portion: Portion,
     lease: Lease,
 }
 
 impl SharedMemory {
-    /// Whether the store is to be called and was not yet.
+    /// Returns whether the store has to be called and was not yet.
     pub(super) fn is_calling(&self) -> bool {
         self.pauses.is_calling() || self.portion.is_calling()
     }
 
-    /// Whether the store knows that this lane uses what an API allows.
+    /// Returns whether the store knows that this lane uses a share of the API's quota.
     pub(super) fn holds_portion(&self) -> bool {
         self.portion.is_known()
     }
 
-    /// Whether other members are known.
+    /// Returns whether other members are known.
     pub(super) fn has_others(&self) -> bool {
         self.lease.members() > 1
     }
 
-    /// Its part, where as many members are in the fleet as are known now.
+    /// The lane's portion, updated to the number of members known now.
     fn portion(&mut self) -> &mut Portion {
         self.portion.count(self.lease.members());
         &mut self.portion
@@ -57,7 +57,7 @@ impl SharedMemory {
 }
 
 impl<T> State<T> {
-    /// Its configured limits are shared from now on: nothing leaves that no token was granted for.
+    /// Shares the lane's configured limits from now on: nothing leaves without a granted token.
     pub(in crate::lane) fn share(&mut self, now: Instant, lease: Lease) {
         self.fleet = Some(Box::new(SharedMemory { lease: lease.clone(), ..SharedMemory::default() }));
         self.budget.share(lease);
@@ -65,13 +65,14 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// Whether the store is to be called. True once for each reason.
+    /// Takes the reasons to call the store. True once for each reason.
     pub(in crate::lane) fn calls(&mut self) -> bool {
         let memory = self.fleet.as_mut().is_some_and(|fleet| fleet.pauses.calls() | fleet.portion.calls());
         self.budget.calls() || memory
     }
 
-    /// What the next call reports of this lane, by its `names`; with `reports`, all that it holds.
+    /// The report of this lane, under its `names`, for the next call. With `reports`, it lists everything that the lane
+    /// holds.
     pub(in crate::lane) fn speak(&mut self, now: Instant, names: &SharedNames, reports: bool) -> ShareReport {
         self.rechecks = true;
         let Self { budget, queue, policy, usual, .. } = self;
@@ -91,17 +92,17 @@ impl<T> State<T> {
         ShareReport { pauses, next, ..spoken }
     }
 
-    /// Whether nobody has configured what the API allows in a window: what it reports is divided then.
+    /// Returns whether no window is configured for the API: then its reported quota is divided.
     fn is_unconfigured(&self) -> bool {
         self.policy.limits.is_empty()
     }
 
-    /// Whether the API reports what of it is divided.
+    /// Returns whether the API reports a quota that the fleet divides.
     fn is_reported(&self) -> bool {
         self.is_unconfigured() && (self.budget.reported_rate().is_some() || self.learned.is_counted())
     }
 
-    /// A request leaves, and has waited, or not.
+    /// Records a request that leaves, and whether it has `waited`.
     pub(super) fn share_taken(&mut self, now: Instant, waited: bool) {
         if self.fleet.is_none() || !self.is_unconfigured() {
             return;
@@ -111,7 +112,7 @@ impl<T> State<T> {
         self.use_part();
     }
 
-    /// A request asks and cannot leave now: it waits, or is `refused`.
+    /// Records a request that cannot leave now: it waits, or is `refused`.
     pub(super) fn share_lacking(&mut self, now: Instant, refused: bool) {
         if self.fleet.is_none() || !self.is_unconfigured() {
             return;
@@ -121,17 +122,17 @@ impl<T> State<T> {
         self.use_part();
     }
 
-    /// The lane is used no more: which pools another one says are given up.
+    /// Retires the lane, and returns the pools whose end another lane has to report.
     pub(super) fn portion_bequeathed(&mut self) -> Vec<Arc<str>> {
         self.fleet.as_mut().map_or_else(Vec::new, |fleet| fleet.portion.bequeathed())
     }
 
-    /// What another lane has given up, and not said.
+    /// Takes over the pools that another lane has given up but not reported as ended.
     pub(super) fn portion_inherited(&mut self, ended: &[Arc<str>]) {
         self.fleet.iter_mut().for_each(|fleet| fleet.portion.inherited(ended));
     }
 
-    /// The part of what the API reports that is this member's may be another one by now.
+    /// Applies this member's share of the reported quota, which may have changed.
     fn use_part(&mut self) {
         let Some(fleet) = &self.fleet else { return };
         let part = match self.is_unconfigured() {
@@ -142,11 +143,11 @@ impl<T> State<T> {
             self.budget.set_part(part);
             self.rechecks = true;
         }
-        // Of what is not counted nobody says which part is whose: each goes by what is left.
+        // An uncounted quota has no known parts: each member goes by what is left.
         self.learned.set_part(if self.is_reported() { part.own } else { 1.0 });
     }
 
-    /// What the store gave.
+    /// Applies the store's grants.
     pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         let mut fleet = self.fleet.take();
         let mut word = None;
@@ -168,7 +169,7 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// The store did not reply to what was said.
+    /// Handles a call without a reply from the store.
     pub(in crate::lane) fn unheard(&mut self, now: Instant, entries: &[Entry]) {
         self.budget.unheard(now, entries);
         if let Some(fleet) = &mut self.fleet {
@@ -179,7 +180,7 @@ impl<T> State<T> {
         }
     }
 
-    /// The store tells of this `pause` of `budget`, or of all if that has no name.
+    /// Handles a `pause` of `budget` reported by the store; an empty name means the whole lane.
     pub(in crate::lane) fn told_of_pause(&mut self, now: Instant, budget: &str, pause: &Pause) {
         let Some(SharedMemory { pauses, .. }) = self.fleet.as_deref_mut() else { return };
         if budget == FORGOTTEN {
@@ -197,7 +198,7 @@ impl<T> State<T> {
         (self.rechecks, self.unwritten) = (true, true);
     }
 
-    /// An answer may have asked for a pause, which the others are told of at once.
+    /// Tells the other members at once of pauses that an answer may have asked for.
     pub(super) fn share_pauses(&mut self, now: Instant) {
         if self.fleet.is_some() {
             let asked = self.told_pauses(now);
@@ -205,8 +206,8 @@ impl<T> State<T> {
         }
     }
 
-    /// The pauses that the others are told of. Where each goes for itself they are told of none that is short: it would end
-    /// at the same time for all, who would all send then.
+    /// The pauses that other members learn of. Where each member paces itself, short pauses are not shared: they would
+    /// end at the same time for all members, and all would send then.
     fn told_pauses(&self, now: Instant) -> Vec<AskedPause> {
         let least = if self.budget.is_undivided() { SHORT } else { Duration::ZERO };
         let mut asked = self.learned.pauses(now);
@@ -214,19 +215,19 @@ impl<T> State<T> {
         asked
     }
 
-    /// An operator has what was learned forgotten at another member.
+    /// Forgets what was learned, because an operator asked another member to.
     fn told_to_forget(&mut self) {
         let changes = (!self.learned.is_blank()).then_some(LearnedChange::ForgottenByFleet);
         self.forget();
         self.note(changes.into_iter().collect());
     }
 
-    /// An operator has what was learned forgotten here: the others forget it as well.
+    /// Makes the other members forget what was learned, because an operator asked this one to.
     pub(super) fn share_forgetting(&mut self, now: Instant) {
         self.fleet.iter_mut().for_each(|fleet| fleet.pauses.forget(now));
     }
 
-    /// Everything that was held is the store's again.
+    /// Returns everything that was held to the store.
     pub(in crate::lane) fn lose_shares(&mut self, now: Instant) {
         self.budget.lose_shares(now);
         if let Some(SharedMemory { pauses, portion, .. }) = self.fleet.as_deref_mut() {
@@ -236,25 +237,25 @@ impl<T> State<T> {
         self.rechecks = true;
     }
 
-    /// The store asks for a call because of `pool`. Returns whether that is a pool of this lane.
+    /// Handles the store's request for a call because of `pool`. Returns whether `pool` belongs to this lane.
     pub(in crate::lane) fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
         let ours = self.budget.hinted(now, pool, turn);
         self.rechecks |= ours;
         ours
     }
 
-    /// The lease holds again, or is over.
+    /// Records that the lease is valid again, or is over.
     pub(in crate::lane) fn leased(&mut self) {
         self.rechecks = true;
     }
 
-    /// What it holds, for the store that this process leaves: nothing leaves any more.
+    /// Everything that the lane holds, for the store that this process leaves: nothing leaves any more.
     pub(in crate::lane) fn leave(&mut self, now: Instant) -> Vec<Entry> {
         self.budget.leave(now)
     }
 }
 
-/// How much of `unit` waits in `queue`, where each request takes `unsaid` that does not say how much.
+/// The amount of `unit` that waits in `queue`; a request that does not declare its amount counts as `unsaid`.
 fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: f64) -> u64 {
     let counts = |line: &LineKey| line.scope.includes(Source::Config);
     queue.units(unit, counts).saturating_add((queue.unsaid(unit, counts) as f64 * unsaid).ceil() as u64)

@@ -8,20 +8,20 @@ use crate::{
     limit::{Charge, Cost, Scope},
 };
 
-/// The right to send one request now. It is given in a box, as it goes through many hands.
+/// The right to send one request now. Boxed, because it passes through many hands.
 #[derive(Debug)]
 pub(in crate::lane) struct Slot {
     pub(in crate::lane) charge: Charge,
     pub(in crate::lane) kind: RouteKey,
-    /// By what its request claimed its turn.
+    /// Identity of the request that got the slot.
     pub(in crate::lane) claim: Claim,
-    /// How many were under way when it was given, itself included.
+    /// Number of requests in flight when the slot was given, including this one.
     pub(super) crowd: u32,
     /// The port that its request goes to.
     pub(in crate::lane) port: u16,
-    /// Whether the lease of what several processes share held by then: it may be sent under no other.
+    /// True if the lease of the shared limits was valid at that time: the request may be sent under no other lease.
     pub(in crate::lane) leased: bool,
-    /// What it has taken of narrower budgets.
+    /// The sub-limits that the request draws on, and its charges.
     pub(super) drawn: Option<Box<Drawn>>,
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Leaving<'a> {
     pub(super) kind: &'a RouteKey,
     pub(super) claim: &'a Claim,
     pub(super) scope: Scope,
-    /// Since when it has waited.
+    /// Start of its wait.
     pub(super) since: Instant,
-    /// When it could have left.
+    /// The instant at which it could have left.
     pub(super) due: Instant,
     pub(super) drawn: Option<Box<Drawn>>,
     pub(super) port: u16,
@@ -42,12 +42,12 @@ pub(super) struct Leaving<'a> {
 // === impl Slot ===
 
 impl Slot {
-    /// The narrower budgets that its request draws on.
+    /// The sub-limits that the request draws on.
     pub(in crate::lane) fn draws(&self) -> Draws {
         self.drawn.as_ref().map(|drawn| drawn.draws.clone())
     }
 
-    /// Moves it out, for its next owner.
+    /// Moves the slot out, for its next owner.
     pub(in crate::lane) fn take(&mut self) -> Self {
         Self { drawn: self.drawn.take(), ..*self }
     }

@@ -1,5 +1,5 @@
-//! Requests that wait for something beside their turn in the lane: they are in the way of others only as fast as that lets
-//! them go.
+//! Requests that wait for another limit in addition to their turn in the lane. Such requests delay others only as fast
+//! as that limit admits them.
 
 use smallvec::SmallVec;
 
@@ -18,40 +18,41 @@ use crate::{
     limit::{Budget, Source, Unit},
 };
 
-/// All that wait for narrower budgets, and for units other than requests.
+/// Waiting requests blocked by sub-limits, and by units other than requests.
 pub(super) struct SlowGroups {
     budgets: SlowGroup,
     units: SlowGroup,
-    /// How many requests, and other units, a second what is configured allows.
+    /// Configured rates per second, of requests and of other units.
     rates: SmallVec<[(Unit, f64); 4]>,
 }
 
-/// What waits for one sort of thing.
+/// Waiting requests blocked by one sort of limit.
 #[derive(Clone, Copy, Default)]
 struct SlowGroup {
-    /// How many requests wait.
+    /// Number of waiting requests.
     waiting: f64,
-    /// How many of them may leave before anything is renewed: one for each thing, or what was saved up of it.
+    /// Number that may leave before any limit renews: one for each limit, or the saved-up burst.
     at_once: f64,
-    /// How many a second are let go.
+    /// Number admitted per second.
     pace: f64,
 }
 
-/// How many of those are counted that wait for something beside their turn, and may leave before a request or after it.
+/// How to count requests that wait for something in addition to their turn, and may leave before or after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// As many as are likely to leave before it.
+    /// The number that is likely to leave before it.
     Likely,
-    /// None, nor what is yet to come: it does not leave before this, by what is reserved.
+    /// Zero, and no future arrivals either: reservations do not let them leave before the request.
     Least,
 }
 
-/// What leaves meanwhile depends on how long that is, and that on what leaves: so often both are computed from each other.
+/// The number that leaves depends on the elapsed time, and the time depends on the number: this many rounds of
+/// iteration suffice.
 const ROUNDS: usize = 3;
 
 impl<T> State<T> {
-    /// Which part of what goes before a request at each budget that it draws on leaves before it: of what slower budgets hold
-    /// up, no more than those let go.
+    /// For each budget that a request draws on: the part of the requests ahead that leaves before it. Requests blocked
+    /// by slower budgets count only as far as those admit them.
     pub(super) fn not_held_up(
         &self,
         ask: &AdmitRequest,
@@ -82,7 +83,7 @@ impl SlowGroups {
         let budgets = SlowGroup::held_up(state.narrow.held_up());
         let waiting = state.queue.waiting(Waits::ForUnits, Unit::REQUESTS, 0.0);
         let of_unit = |unit| {
-            // Each takes as much of it as they do in the mean.
+            // Each takes the mean amount of the unit.
             let unsaid = unsaid_mean(&state.policy, &state.usual, unit);
             let each = state.queue.waiting(Waits::ForUnits, unit, unsaid) / waiting;
             let pace = rate_of(&state.budget, unit).map(|rate| rate / each).filter(|pace| pace.is_finite())?;
@@ -101,7 +102,7 @@ impl SlowGroups {
         self.budgets.waiting + self.units.waiting == 0.0
     }
 
-    /// How many requests leave before one that asks now, at so many a second together.
+    /// Number of requests that leave before one that asks now, at a common `rate` per second.
     pub(super) fn beside<T>(
         &self,
         queue: &Queue<LineKey, WaitingRequest<T>>,
@@ -117,7 +118,7 @@ impl SlowGroups {
         leaving(rate, self.pace(), counted, ahead).map_or(u64::MAX, |ahead| ahead.round() as u64)
     }
 
-    /// How many requests leave before one that all go before which wait, at so many a second together.
+    /// Number of requests that leave before one behind the whole queue, at a common `rate` per second.
     pub(super) fn before_the_last<T>(&self, queue: &Queue<LineKey, WaitingRequest<T>>, rate: f64) -> u64 {
         let others = queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
         let let_go = |seconds: f64| self.units.within(seconds) + self.budgets.within(seconds);
@@ -129,7 +130,7 @@ impl SlowGroups {
         self.budgets.pace + self.units.pace
     }
 
-    /// How much of `unit` those take that are less urgent than `claim`, beside their share of it, because of their share of
+    /// The amount of `unit` that less urgent requests take in addition to their share of it, because of their share of
     /// the slots.
     pub(super) fn beside_urgent<T>(
         &self,
@@ -145,9 +146,9 @@ impl SlowGroups {
     }
 }
 
-/// How many leave before a request where `rate` a second do together, and those that are held up by something else are let go
-/// at this `pace`: `ahead` says how many if that goes on for so many seconds, or if none of them leaves. `None` if so many are
-/// let go that they are not held up.
+/// The number of requests that leave before a request. All of them leave at a common `rate` per second, and requests
+/// blocked by something else are admitted at `pace`. `ahead` returns the number for a wait of so many seconds, or if no
+/// blocked request leaves. `None` if `pace` is so high that they are not blocked.
 fn leaving(rate: f64, pace: f64, counted: Counted, ahead: impl Fn(Option<f64>) -> f64) -> Option<f64> {
     if counted == Counted::Least {
         return Some(ahead(None));
@@ -157,7 +158,7 @@ fn leaving(rate: f64, pace: f64, counted: Counted, ahead: impl Fn(Option<f64>) -
     }
     let mut seconds = 0.0;
     for round in 0..ROUNDS {
-        // From the first round on as if what is let go came in proportion.
+        // The first round assumes that the unblocked requests get only the rest of the rate.
         let leave = if round == 0 { rate - pace } else { rate };
         seconds = ahead(Some(seconds)) / leave;
     }
@@ -176,7 +177,7 @@ impl SlowGroup {
         Self { waiting: by.requests as f64, at_once: by.budgets as f64, pace: by.pace as f64 / 1e6 }
     }
 
-    /// How many leave within this time.
+    /// Number of requests that leave within this time.
     fn within(&self, seconds: f64) -> f64 {
         (self.at_once + self.pace * seconds).min(self.waiting)
     }

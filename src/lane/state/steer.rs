@@ -1,4 +1,4 @@
-//! What operators do to waiting requests, and to learned limits.
+//! Operators' actions on waiting requests, and on learned limits.
 
 use super::{State, full::Displaced, numbers, turn::line_of};
 use crate::{
@@ -9,11 +9,11 @@ use crate::{
     },
 };
 
-/// A request that was let go first.
+/// A request that an operator has moved to the front.
 pub(super) struct LetFirst {
-    /// The place that its client knows.
+    /// The place known to the client's task.
     known: QueuePlace,
-    /// The one that it has now.
+    /// The current place.
     place: QueuePlace,
 }
 
@@ -51,7 +51,7 @@ impl<T> State<T> {
         true
     }
 
-    /// The claims of what waits have the weights from now on that `weigh` gives them.
+    /// Gives the identities of the waiting requests the weights that `weigh` returns.
     pub(in crate::lane) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
         if !self.queue.is_empty() {
             self.queue.reweigh_all(weigh);
@@ -63,18 +63,18 @@ impl<T> State<T> {
         }
     }
 
-    /// Where a request waits that was put at `place`.
+    /// The current place of a request that was put at `place`.
     pub(super) fn place_of(&self, place: QueuePlace) -> QueuePlace {
         self.let_first.iter().find(|moved| moved.known == place).map_or(place, |moved| moved.place)
     }
 
-    /// Forgets what was learned from answers. What was sent stays known, and configured limits hold.
+    /// Forgets what was learned from answers. Sent requests still count, and configured limits hold.
     pub(in crate::lane) fn forget_learned(&mut self, now: Instant) {
         self.forget();
         self.share_forgetting(now);
     }
 
-    /// The same, and the others of a fleet are not told.
+    /// Forgets what was learned from answers, without telling the other members of the fleet.
     pub(super) fn forget(&mut self) {
         self.learned.forget(&self.policy, &mut self.budget);
         self.usual.clear();

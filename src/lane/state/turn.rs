@@ -1,4 +1,4 @@
-//! Whose turn it is, among the requests that wait.
+//! The choice of the next waiting request.
 
 use std::time::Duration;
 
@@ -16,42 +16,42 @@ use crate::{
     policy::Trust,
 };
 
-/// What holds a waiting request up beside what holds up all: requests alike stand in one line.
+/// Key of a class: waiting requests blocked by the same learned limits share a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineKey {
     pub(super) scope: Scope,
-    /// Its kind, if that kind alone pauses.
+    /// The request's kind, if only that kind pauses.
     pub(super) paused: Option<RouteKey>,
-    /// Whether it takes of other units than requests, so that it may have to wait while others do not.
+    /// True if the request takes units other than requests, so that it may have to wait while others do not.
     pub(super) metered: bool,
 }
 
-/// When all tickets were last put into the lines that they belong to, and as what was known of scopes then: `None` if more
-/// stand in wrong lines than are moved one by one.
+/// When all tickets were last sorted into their classes, and the version of the scopes used: `None` if more tickets are
+/// misplaced than are moved one by one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sorted {
     at: Instant,
     version: Option<u64>,
 }
 
-/// What the lane knows about its tickets at one instant.
+/// The lane's knowledge about its tickets at one instant.
 struct Knowledge<'a> {
     now: Instant,
     budget: &'a mut Budget,
     learned: &'a mut Learned,
     narrow: &'a mut Narrow,
     reserving: Reserving<'a>,
-    /// Whether all that is configured for the lane has as many in flight as may be.
+    /// True if the lane's limit on in-flight requests is reached.
     crowded: bool,
-    /// Whether what holds for all kinds of requests holds for each.
+    /// True if every request draws on the limits common to all kinds.
     shares: bool,
 }
 
-/// The lines are not sorted anew more often than this.
+/// The least time between two sorts of all classes.
 const SORTING: Duration = Duration::from_millis(100);
 
 impl<T> State<T> {
-    /// When the next slot matures for the waiting requests, or for one like most others if none waits.
+    /// When the next slot matures for the waiting requests, or for a typical request if none waits.
     pub(in crate::lane) fn next_slot(&mut self, now: Instant) -> Instant {
         if self.queue.is_empty() {
             let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
@@ -64,8 +64,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether a request that comes now may leave at once: none is before it in its line, and none that waits in
-    /// another line could use the slot.
+    /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
+    /// class could use the slot.
     pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
         set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
         let first = self.queue.is_empty()
@@ -82,7 +82,7 @@ impl<T> State<T> {
         self.in_flight.has_room() && self.budget.has_room(now)
     }
 
-    /// Whether what holds for all kinds of requests holds for each.
+    /// Returns whether every request draws on the limits common to all kinds.
     fn shares(&self) -> bool {
         self.policy.trust != Trust::Api && !self.narrow.apart
     }
@@ -98,8 +98,8 @@ impl<T> State<T> {
         earliest(&mut self.budget, &mut self.learned, now, cost, line)
     }
 
-    /// An answer or a departure calls again: there is nothing to wait for. But a fleet's store is asked for room only once
-    /// that is all that lacks.
+    /// When to check again without room for another request in flight. An answer or a departure triggers the next
+    /// check. The fleet's store is asked for room only if nothing else is lacking.
     fn without_room(&mut self, now: Instant) -> Instant {
         if !self.budget.shares_in_flight() {
             return Instant::FAR;
@@ -108,7 +108,7 @@ impl<T> State<T> {
         if at > now { at } else { self.budget.asks_for_room_at(now) }
     }
 
-    /// Puts all tickets into the lines in which they belong, if that may have changed. O(waiting). Returns whether it may.
+    /// Sorts all tickets into their classes, if those may have changed. O(waiting). Returns whether they may have.
     pub(super) fn sort_lines(&mut self, now: Instant) -> bool {
         let version = Some(self.learned.scopes_version());
         let unsorted = self.sorted.version != version;
@@ -119,8 +119,9 @@ impl<T> State<T> {
         unsorted
     }
 
-    /// Whose turn it is, or will be. Late binding: only when a slot has matured is the ticket chosen that gets it. Moves up
-    /// to `moves` tickets that have come to the front of a line in which they do not belong, and takes that off.
+    /// Chooses the next ticket, or the instant of the next slot. Late binding: the ticket is chosen only when a slot
+    /// has matured. Moves up to `moves` misplaced tickets that have reached the front of a class, and subtracts them
+    /// from `moves`.
     pub(super) fn next(&mut self, now: Instant, moves: &mut usize) -> Next<LineKey> {
         if self.queue.is_empty() {
             return Next::At(Instant::FAR);
@@ -144,7 +145,7 @@ impl<T> State<T> {
         let reserving = Reserving::new(&self.policy, &self.usual, &self.untold);
         let mut knowledge = Knowledge { now, budget, learned, narrow, reserving, crowded, shares };
         if self.sorted.version != version {
-            // Predictions for new requests are computed from what waits in each line.
+            // Predictions for new requests are computed from the contents of each class.
             self.queue.move_misplaced(moves, &mut knowledge);
         }
         let next = self.queue.next(now, moves, &mut knowledge);
@@ -153,7 +154,7 @@ impl<T> State<T> {
             self.moved += before - *moves;
         }
         if *moves == 0 && before > 0 {
-            // All together, and not for each answer: an API may tell of other budgets every time.
+            // A single sort of all tickets instead of one per answer: an API may report other budgets every time.
             self.sorted.version = None;
         }
         match next {
@@ -164,7 +165,8 @@ impl<T> State<T> {
 }
 
 impl Knowledge<'_> {
-    /// What is taken for a request of this cost that draws on these narrower budgets, and on the lane's own if that is `shared`.
+    /// The amounts taken for a request of this cost that draws on these sub-limits, and on the lane's own budget if
+    /// `shared`.
     fn reserved(&mut self, numbers: &[u32], shared: bool, cost: Cost) -> Cost {
         let sources = &mut Sources { own: shared.then_some(&mut *self.budget), narrow: self.narrow, numbers };
         self.reserving.of(sources, self.now, cost)
@@ -172,7 +174,7 @@ impl Knowledge<'_> {
 }
 
 impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
-    /// One whose kind pauses no more may stay where it is.
+    /// The class of a ticket. A ticket whose kind no longer pauses may stay where it is.
     fn line(&mut self, ticket: &WaitingRequest<T>, key: &LineKey) -> LineKey {
         let line = line_of(self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
         LineKey { paused: line.paused.or(key.paused), ..line }
@@ -223,7 +225,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), shared, cost));
         match budget {
             Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
-            // Of requests nothing is kept.
+            // No slot is held back in the unit of requests.
             None => self.budget.earliest_beside(self.now, cost, kept, |unit| unit != Unit::REQUESTS),
         }
     }
@@ -232,7 +234,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
 // === impl LineKey ===
 
 impl LineKey {
-    /// What nothing but that holds up which holds up all.
+    /// The class of requests that only the common limits block.
     const SHARED: Self = Self { scope: Scope::NONE, paused: None, metered: false };
 }
 
@@ -244,7 +246,7 @@ impl Sorted {
         Self { at: now, version: Some(0) }
     }
 
-    /// More may stand in wrong lines than are moved one by one.
+    /// Marks the classes as unsorted: more tickets may be misplaced than are moved one by one.
     pub(super) fn forget(&mut self) {
         self.version = None;
     }
@@ -259,7 +261,7 @@ pub(super) fn line_of(learned: &Learned, kind: &RouteKey, metered: bool, drawn: 
 
 fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: &Cost, line: &LineKey) -> Instant {
     match line.paused.and_then(|kind| learned.pause(&kind)) {
-        // No need to ask for more: it is looked at anew when the pause is over.
+        // No earlier instant is needed: the end of the pause triggers the next check.
         Some(until) if until > now => until,
         _ => budget.earliest(now, cost, line.scope).max(learned.earliest(now, cost, line.scope)),
     }

@@ -1,10 +1,10 @@
-//! Requests that are under way: how many there are, and what becomes of them in the end.
+//! In-flight requests: their number, and how they end.
 
 use super::{End, Slot, State};
 use crate::{clock::Instant, limit::Charge};
 
 impl<T> State<T> {
-    /// What was taken could not be sent, broke off, or was not answered in time.
+    /// Records a request that could not be sent, broke off, or timed out.
     pub(in crate::lane) fn broke(&mut self, now: Instant, slot: &Slot) {
         self.changed(slot);
         let Charge { seq, scope, .. } = slot.charge;
@@ -18,7 +18,7 @@ impl<T> State<T> {
         self.note(changes);
     }
 
-    /// A request has ended.
+    /// Records that a request has ended.
     pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &mut Slot, end: End) {
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
@@ -42,18 +42,19 @@ impl<T> State<T> {
             self.narrow.settled(drawn, now, end);
         }
         self.untold.ended(&slot.charge);
-        // What has not been answered is given up first: a window settles what is answered, or counts as if it were.
+        // An unanswered request is abandoned first: a window settles an answered request, or one that counts as
+        // answered.
         if slot.charge.cost.is_open() && end != End::Unsent {
             self.ends_untold(now, slot, end);
         }
     }
 
-    /// How many are under way.
+    /// Number of requests in flight.
     pub(super) fn under_way(&self) -> u32 {
         self.in_flight.count() + self.apart
     }
 
-    /// One more is under way, which draws on these narrower budgets.
+    /// Records one more request in flight, which draws on these sub-limits.
     pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, numbers: &[u32]) {
         if charge.scope.is_apart() {
             self.apart += 1;

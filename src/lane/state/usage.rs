@@ -1,4 +1,4 @@
-//! What requests used, as their answers report it, and what counts for those of which no answer does.
+//! Usage reported by answers, and the amounts that count for requests without such a report.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::{
     limit::{Cost, Unit},
 };
 
-/// What an answer used is believed up to so many times what the smallest window of its unit holds. Answers of several
-/// times a minute's tokens exist.
+/// A reported usage is believed up to this many times the smallest window of its unit. Real answers may use several
+/// times a minute's tokens.
 const WINDOWS: u32 = 4;
 
 impl<T> State<T> {
-    /// The answer of this slot's request has said what it used.
+    /// Applies the usage that the answer to this slot's request reported.
     pub(in crate::lane) fn used(&mut self, now: Instant, slot: &mut Slot, usage: &Usage) {
         for &(unit, said) in &usage.said {
             let used = said.min(self.most(slot, unit));
             let lasted = self.untold_since(slot, unit).map(|left| now.since(left));
             self.settle(now, slot, unit, used);
             let rule = self.strictest(slot, unit).cloned();
-            // What draws on limits of its own only says nothing of the others.
+            // Requests that draw only on limits of their own are no evidence about the others.
             if rule.is_none() || !slot.charge.scope.is_apart() {
                 self.usual(unit, None).remember(used, lasted, usage);
             }
@@ -35,7 +35,7 @@ impl<T> State<T> {
         }
         for &(unit, least) in &usage.at_least {
             let passed = usage.streamed.and_then(|bytes| self.usual(unit, None).of_bytes(bytes));
-            // What nothing is known of keeps its reservation, unless more was used already.
+            // Without evidence the reservation stays, unless more was used already.
             let reserved = self.kept(slot, unit);
             let most = self.most(slot, unit);
             match passed {
@@ -47,9 +47,9 @@ impl<T> State<T> {
         self.changed(slot);
     }
 
-    /// This slot's request was sent and has ended. What no answer has said stays what was reserved, but a guess counts no more.
-    /// How much the API had made of an answer that never came nobody is told: it counts as others do, once one has told it, and
-    /// as what was guessed before.
+    /// Settles the pending usage of a request that was sent and has ended without a report. A declared reservation
+    /// stays; a guess no longer counts. The usage of an answer that never came is unknown: it counts like other
+    /// requests' usage once one is reported, and as the guess before.
     pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot, end: End) {
         let unsaid: SmallVec<[Unit; Cost::MOST]> = slot.charge.cost.reserved().collect();
         for unit in unsaid {
@@ -63,8 +63,8 @@ impl<T> State<T> {
         }
     }
 
-    /// What counts for a request of this slot whose answer does not say what it used of `unit`: what was reserved, but where that
-    /// was a guess no more than the mean of the answers that have said it.
+    /// The amount of `unit` that counts if the answer does not report it: the reservation. If the reservation was a
+    /// guess, at most the mean of the reported amounts counts.
     fn kept(&self, slot: &Slot, unit: Unit) -> u32 {
         let cost = &slot.charge.cost;
         let reserved = cost.of(unit).map_or(0, |reserved| reserved.get());
@@ -77,19 +77,19 @@ impl<T> State<T> {
         }
     }
 
-    /// When this slot's request has left, if nobody knows yet how much of `unit` it takes.
+    /// When this slot's request left, if its use of `unit` is still unknown.
     fn untold_since(&mut self, slot: &Slot, unit: Unit) -> Option<Instant> {
         let narrow = slot.drawn.as_ref().and_then(|drawn| self.narrow.untold_since(drawn, unit));
         narrow.or_else(|| self.untold.left(slot.charge.seq, unit))
     }
 
-    /// What requests like that of this slot used of `unit`, or all if that is not known.
+    /// The usage estimate of `unit` for requests like that of this slot, or for all requests if there is none.
     fn usual_for(&self, slot: &Slot, unit: Unit) -> Option<&Usual> {
         let rule = self.strictest(slot, unit);
         usual_of(&self.usual, unit, rule.map(|rule| &**rule)).or_else(|| usual_of(&self.usual, unit, None))
     }
 
-    /// What requests of rules that are gone have used is usual of none any more.
+    /// Drops the usage estimates of rules that are gone.
     pub(super) fn forget_usual_of_gone_rules(&mut self) {
         let narrow = &self.narrow;
         self.usual.retain(|usual| usual.rule.as_deref().is_none_or(|rule| narrow.has_rule(rule)));
@@ -100,8 +100,8 @@ impl<T> State<T> {
         self.narrow.rule_of(numbers(&slot.drawn), unit)
     }
 
-    /// How much of `unit` a request takes whose body has so many bytes: with what suffices per byte for 95 of 100. `None`
-    /// before any answer has told it.
+    /// The estimated use of `unit` for a request with a body of this many bytes: the amount per byte that suffices for
+    /// 95 of 100 requests. `None` before an answer has reported it.
     pub(in crate::lane) fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
         usual_of(&self.usual, unit, None)?.of_length(bytes)
     }
@@ -117,8 +117,8 @@ impl<T> State<T> {
         self.untold.told(slot.charge.seq, unit);
     }
 
-    /// How much of `unit` an answer to this slot's request can have used: a body may repeat what its request has said,
-    /// and a number that is made up must not stop a lane for long.
+    /// The most of `unit` that an answer to this slot's request is believed to have used. A body may repeat what its
+    /// request said, and an invented number must not stop a lane for long.
     fn most(&self, slot: &Slot, unit: Unit) -> u32 {
         let narrower = slot.drawn.iter().flat_map(|drawn| drawn.draws.iter()).map(|draw| &*draw.rule);
         let smallest = narrower.chain([&*self.policy]).filter_map(|policy| policy.least_of(unit)).min();

@@ -1,4 +1,4 @@
-//! What is usual of requests of which only the answers say what they took.
+//! Usage estimates for requests whose usage is known only from the answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,42 +8,42 @@ use crate::{
     policy::Policy,
 };
 
-/// What an answer has said that its request used.
+/// Usage reported by an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All that was used of these units.
+    /// Total usage per unit.
     pub said: Vec<(Unit, u32)>,
-    /// What was used of these at least: the answer was cut short.
+    /// Lower bounds of usage per unit: the answer was cut short.
     pub at_least: Vec<(Unit, u32)>,
-    /// The bytes that have come, if they came as they were made: of a stream.
+    /// Number of bytes received, if the answer was a stream that came as it was made.
     pub streamed: Option<u64>,
-    /// The bytes of the request's body, if it told them beforehand.
+    /// Length of the request's body in bytes, if it was declared beforehand.
     pub sent: Option<u64>,
 }
 
-/// What requests used of one unit lately.
+/// Recent usage of one unit.
 pub(super) struct Usual {
     unit: Unit,
-    /// By requests that draw on the narrower rule of this name, which limits that unit; by all if it has none.
+    /// Name of the narrower rule that limits this unit and that the requests draw on; `None` for all requests.
     pub(super) rule: Option<Arc<str>>,
     pub(super) amount: UsualAmount,
-    /// What the last streams used, and how many bytes they were; in a ring.
+    /// Usage and length in bytes of the last streams; a ring.
     streams: Vec<(u32, u64)>,
     next_stream: usize,
-    /// What the last requests used whose length was known, per byte of it; in a ring.
+    /// Usage per byte of the last requests of known length; a ring.
     per_byte: Vec<f32>,
     next_length: usize,
 }
 
-/// Of fewer streams nothing is concluded.
+/// With fewer streams, nothing is concluded.
 const ENOUGH: usize = 8;
-/// By so many times less what was used for each byte must vary than what was used: of eight streams by chance it does once in 4,000
-/// times for what has nothing to do with their length, and would once in twelve if less were enough.
+/// Usage per byte must vary at least this many times less than usage. If usage is independent of length, eight streams
+/// reach this by chance once in 4,000 times. If any smaller variance were enough, chance would suffice once in twelve.
 const CLEARLY: f64 = 4.0;
-/// What varies by less than a hundredth is about the same, whatever the length.
+/// Usage that varies by less than a hundredth counts as constant, whatever the length.
 const ALIKE: f64 = 1e-4;
 
-/// How much of `unit` a request comes to in the mean that does not say it: nothing, unless answers tell it.
+/// Mean use of `unit` by a request that does not declare it: 0 unless answers report it.
 pub(super) fn unsaid_mean(policy: &Policy, usual: &[Usual], unit: Unit) -> f64 {
     if policy.usage.iter().all(|source| source.unit != unit) {
         return 0.0;
@@ -51,12 +51,12 @@ pub(super) fn unsaid_mean(policy: &Policy, usual: &[Usual], unit: Unit) -> f64 {
     usual_of(usual, unit, None).map_or(1.0, |usual| usual.amount.mean())
 }
 
-/// What is usual of `unit` for requests that draw on this narrower `rule`, or for all.
+/// The usage estimate of `unit` for requests that draw on this narrower `rule`, or for all requests.
 pub(super) fn usual_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -> Option<&'a Usual> {
     usual.iter().find(|usual| usual.is_of(unit, rule))
 }
 
-/// There has to be room in `budget` for what these `untold` requests are likely to take of it more than counts for them at `now`.
+/// Makes `budget` keep room for what `untold` requests will probably take at `now` beyond what already counts for them.
 #[inline]
 pub(super) fn set_outstanding(budget: &mut Budget, untold: &Untold, usual: &[Usual], now: Instant) {
     if untold.is_blank() {
@@ -86,7 +86,7 @@ impl Usual {
         self.unit == unit && self.rule.as_deref() == rule
     }
 
-    /// Remembers what a whole answer `used`, which has said `usage`, and how long it lasted, if that is known.
+    /// Records that an answer `used` this amount, as reported in `usage`, and how long it lasted, if that is known.
     pub(super) fn remember(&mut self, used: u32, lasted: Option<Duration>, usage: &Usage) {
         self.amount.remember(used, lasted);
         if let Some(bytes) = usage.streamed.filter(|bytes| *bytes > 0) {
@@ -97,17 +97,17 @@ impl Usual {
         }
     }
 
-    /// How much a request of so many bytes takes, if answers have told what others did; at least 1.
+    /// The amount that a request of this many bytes takes, if answers have reported others' usage; at least 1.
     pub(super) fn of_length(&self, bytes: u64) -> Option<u32> {
         let mut sorted = self.per_byte.clone();
         sorted.sort_unstable_by(f32::total_cmp);
         let per_byte = sorted.get(enough_for_most(sorted.len()))?;
-        // As saturating casts do.
+        // A saturating cast.
         Some(((bytes as f64 * f64::from(*per_byte)).ceil() as u32).max(1))
     }
 
-    /// How much `bytes` of a stream used, if use clearly depends on the length: what goes into a request is the same however
-    /// much of the answer has come.
+    /// The usage of `bytes` of a stream, if usage clearly depends on length. The input's share of usage is independent
+    /// of how much of the answer has come.
     pub(super) fn of_bytes(&self, bytes: u64) -> Option<u32> {
         let streams = || self.streams.iter().map(|(used, bytes)| (f64::from(*used), *bytes as f64));
         let per_byte = spread(streams().map(|(used, bytes)| used / bytes))?;
@@ -116,7 +116,7 @@ impl Usual {
             return None;
         }
         let (used, length) = streams().fold((0.0, 0.0), |sum, stream| (sum.0 + stream.0, sum.1 + stream.1));
-        // As saturating casts do: 0 at least, and `u32::MAX` at most.
+        // A saturating cast: at least 0, and at most `u32::MAX`.
         Some((bytes as f64 * used / length).ceil() as u32)
     }
 }
@@ -132,7 +132,8 @@ fn spread(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// After eight streams of up to 4,000 bytes that used so much for each byte, from and to, beside so much whatever came.
+    /// The estimate for 1,000 bytes after eight streams of up to 4,000 bytes. Each used an amount per byte from this
+    /// range, and a random amount up to `beside` independent of length.
     fn of_a_thousand_bytes(seed: u64, per_byte: (f64, f64), beside: u32) -> Option<u32> {
         let (mut dice, mut usual) = (fastrand::Rng::with_seed(seed), Usual::new(Unit::REQUESTS, None));
         for _ in 0..ENOUGH {

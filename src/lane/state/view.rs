@@ -1,4 +1,4 @@
-//! A lane's state as people see it.
+//! A lane's state for display.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::{
     limit::{Cost, Source, Unit},
 };
 
-/// How many waiting flows are shown.
+/// Number of waiting flows shown.
 const FLOWS: usize = 5;
 
 impl<T> State<T> {
-    /// The lane called `host` as it stands.
+    /// A snapshot of the lane called `host`.
     pub(in crate::lane) fn snapshot(&mut self, now: Instant, host: Arc<str>) -> Snapshot {
         let limits = self.budget.usage(now);
         let next_slot = self.next_slot(now);
@@ -51,7 +51,7 @@ impl<T> State<T> {
         }
     }
 
-    /// When all that wait now will have left.
+    /// When all requests waiting now will have left.
     fn drained(&mut self, now: Instant) -> Instant {
         let held = self.held_until(now).unwrap_or(now);
         if held == Instant::FAR {

@@ -1,4 +1,4 @@
-//! Limits that hold for a while: what waits is told by those that follow.
+//! Temporary limits: predictions for waiting requests count the limits that follow.
 
 use super::*;
 use crate::{lane::Waiting, limit::Afterwards};
@@ -14,7 +14,7 @@ fn rules(limits: &str, later: Option<(&str, Instant)>) -> Rules {
     Rules::new(vec![policy])
 }
 
-/// One lane, and what an operator changes it by.
+/// A lane, and the collection in which an operator changes it.
 fn lane(limits: &str) -> (World, Arc<Lanes>) {
     let clock = Clock::start();
     let lanes = Arc::new(Lanes::new(rules(limits, None), Metrics::new(), clock));
@@ -22,7 +22,7 @@ fn lane(limits: &str) -> (World, Arc<Lanes>) {
     (World { lane: lanes.find(&origin), clock }, lanes)
 }
 
-/// `limits` hold for five seconds, and `own` again after that.
+/// Applies `limits` for five seconds, and `own` again after that.
 fn limit_for_a_while(world: &World, lanes: &Arc<Lanes>, limits: &str, own: &'static str) {
     let until = world.clock.now() + ms(5000);
     lanes.reload(rules(limits, Some((own, until))));
@@ -44,7 +44,7 @@ fn waits(world: &World) -> Waiting {
     }
 }
 
-/// How many of them had their slots.
+/// Number of requests that got their slots.
 async fn served(waiting: Vec<Waiting>) -> usize {
     let mut tasks = tokio::task::JoinSet::new();
     for waiting in waiting {
@@ -65,7 +65,7 @@ async fn nobody_is_sent_away_for_a_low_limit_that_ends_in_time() {
     world.send().await;
     let mut waiting: Vec<_> = (0..100).map(|_| waits(&world)).collect();
     limit_for_a_while(&world, &lanes, "1/s", "10/s");
-    // Five leave until then, and the others at 10/s; one that comes now does so behind them.
+    // Five leave until then, and the others at 10/s; a new request leaves behind them.
     let last = waits(&world);
     let expected = last.expected.since(world.clock.now());
     assert!(expected.abs_diff(ms(5000 + 9600)) <= ms(200), "{expected:?}");

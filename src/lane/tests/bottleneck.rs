@@ -1,4 +1,4 @@
-//! The limit that holds a waiting request up, as traces name it.
+//! The limit that delays a waiting request most, as named in traces.
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn a_lane_that_waits_for_the_process_before_it_pauses() {
     let world = World::new("10/s");
     world.lane.await_predecessor();
     assert_eq!(world.bottleneck(), ["test", "pause (handover)"]);
-    // An operator who resumes the lane lets nothing leave yet.
+    // When an operator resumes the lane, nothing leaves yet.
     world.lane.pause(None);
     assert_eq!(world.bottleneck(), ["test", "pause (handover)"]);
     world.lane.predecessor_ended();

@@ -1,12 +1,12 @@
-//! `in-flight = "auto"`, before servers that work on a few requests at once.
+//! `in-flight = "auto"` with servers that work on a few requests at once.
 
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::*;
 use crate::{hint::Hint, lane::request::Draw, limit::InFlightLimit};
 
-/// Sends `requests` that ask together to a server of so many workers, which take 100 ms each, but for one in a thousand that
-/// is refused. Says how long that took, and how many waited in the server when one came, in the mean.
+/// Sends `asks` together to a server with `workers` that take 100 ms each; one request in a thousand is refused.
+/// Returns the time taken, and the mean number of requests waiting in the server at an arrival.
 async fn serve(world: &World, workers: usize, asks: Vec<AdmitRequest>) -> (Duration, f64) {
     let (server, begun, count) = (Arc::new(Semaphore::new(workers)), world.clock.now(), asks.len());
     let (inside, waited) = (Arc::new(Mutex::new(0_usize)), Arc::new(Mutex::new(0_usize)));
@@ -37,7 +37,8 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     let watch = watch_for_lost_slots(world.lane.clone());
     let (took, waited) = serve(&world, 16, vec![ask(kind()); 8000]).await;
     watch.abort();
-    // 50 s, of which 0.95 are to be used; the limit settles at 22, of which 6.4 wait (learn::gradient).
+    // The ideal is 50 s, and 0.95 are to be used. The limit settles at 22, and 6.4 of these requests wait
+    // (learn::gradient).
     let limit = world.lane.snapshot().in_flight_limit;
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
     assert!(waited <= 6.4, "{waited} in the server, at {limit:?}");
@@ -72,7 +73,7 @@ async fn what_a_narrower_rule_has_found_is_kept_for_an_hour() {
     let found = || world.lane.snapshot().narrow.iter().find_map(|usage| usage.in_flight_limit);
     let limit = found();
     assert!(limit.is_some_and(|limit| limit >= 16), "{limit:?}");
-    // Whoever comes looks for what is to be forgotten.
+    // Each new budget looks for others to forget.
     let look = async |after: u64| {
         tokio::time::advance(Duration::from_secs(after)).await;
         for budget in 0..8 {

@@ -26,12 +26,12 @@ fn cost(world: &World, amounts: &[(&str, u32)]) -> Cost {
     amounts.iter().fold(Cost::MIN, of).shared(&world.lane.policy().limits)
 }
 
-/// What a whole answer says.
+/// The usage of a whole answer.
 fn whole(unit: Unit, used: u32) -> Usage {
     Usage { said: vec![(unit, used)], ..Usage::default() }
 }
 
-/// What leaves, with when, until nothing has to wait any more: requests of these costs that wait together.
+/// Departures of requests with these costs that wait together, with their times, until none has to wait.
 async fn leaving(world: &World, asks: Vec<AdmitRequest>) -> Vec<(Instant, AdmitRequest)> {
     let mut tasks = tokio::task::JoinSet::new();
     for ask in asks {
@@ -52,7 +52,7 @@ async fn leaving(world: &World, asks: Vec<AdmitRequest>) -> Vec<(Instant, AdmitR
     left
 }
 
-/// The most of `unit` in any window of this length, and how much of `count` in each window was used from the first
+/// The most of `unit` in any window of this length, and the used share of `count` in each window, from the first
 /// request to the last.
 fn used(left: &[(Instant, AdmitRequest)], unit: &str, count: u32, per: Duration) -> (u64, f64) {
     let amounts: Vec<(Instant, u64)> = left
@@ -106,7 +106,7 @@ async fn clients_share_the_scarcest_unit_and_not_requests() {
         let claim = Claim { client: ClientId::of([10, 0, 0, client].into()), ..Claim::USUAL };
         AdmitRequest { cost: cost(&world, &[("tokens", tokens)]), claim, ..ask(kind()) }
     };
-    // Another one has had the burst: both wait from the first on.
+    // A third client has had the burst: both wait from the first request on.
     let asks = [of(3, 6000)].into_iter().chain((0..400).map(|_| of(1, 2000))).chain((0..4000).map(|_| of(2, 200)));
     let left = leaving(&world, asks.collect()).await;
     let tokens = |client: u8| {
@@ -117,9 +117,9 @@ async fn clients_share_the_scarcest_unit_and_not_requests() {
     assert!(tokens(1).abs_diff(tokens(2)) <= 2 * 2000, "{} and {}", tokens(1), tokens(2));
 }
 
-/// Of 20 slots a second, a client that takes no tokens, one that takes few, and one that takes many of 2,000 a second. Where
-/// each has the same share of what it needs most (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), the first two get
-/// as many slots each, and the third so many of these as its tokens need times 50 ms.
+/// A host with 20 slots and 2,000 tokens a second, for three clients: without tokens, with few, and with many. Each
+/// gets the same share of what it needs most (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011). So the first two
+/// get the same number of slots, and the third as many as its tokens need times 50 ms.
 #[tokio::test(start_paused = true)]
 async fn who_takes_few_tokens_gets_its_slots_beside_one_who_takes_many() {
     for many in [500, 1000] {
@@ -152,7 +152,7 @@ async fn the_wait_for_tokens_is_known_on_arrival() {
     assert!((drained.as_secs_f64() - 30.0).abs() <= 1.0, "{drained:?}");
 }
 
-/// A policy whose answers say what was used of output tokens.
+/// A policy whose answers report output tokens.
 fn told(limits: &str) -> World {
     World::with(limits, |policy| {
         settle(&mut policy.limits);
@@ -161,8 +161,8 @@ fn told(limits: &str) -> World {
     })
 }
 
-/// Requests that wait together, for an API that counts what comes out when it has; if `cuts`, one of ten is cut short, and has used a
-/// half by then, which nobody says.
+/// Requests that wait together, for an API that counts output when it is produced. With `cuts`, one of ten is cut short
+/// after half of its output, which no answer reports.
 async fn streaming(
     world: &World,
     inputs: Range<u32>,
@@ -233,7 +233,7 @@ async fn a_debt_is_paid_before_the_next_one_leaves() {
     assert!(at.abs_diff(ms(15_000)) <= ms(2), "{at:?}");
     permit.sent();
     permit.answered(&AnswerReport::SERVED, Instant::START);
-    // Nothing was used of the second 100: the next one waits for its turn among requests alone.
+    // The second 100 were not used: the next request waits only for its turn among requests.
     permit.used(&whole(output, 0));
     tokio::time::advance(ms(10)).await;
     let third = world.lane.admit(asks(100));
@@ -248,13 +248,13 @@ async fn a_number_that_is_made_up_stops_a_lane_for_four_windows_at_most() {
     let mut permit = world.permit().await;
     permit.sent();
     permit.answered(&AnswerReport::SERVED, Instant::START);
-    // As a body says it that repeats what its request has said.
+    // Such a body repeats what its request said.
     permit.used(&whole(output, u32::MAX));
     drop(permit);
     assert_eq!(world.lane.snapshot().limits[1].used, 4 * 1000);
     let stats = world.lane.snapshot().stats;
     assert_eq!((stats.used.of(Unit::REQUESTS), stats.used.of(output)), (1, 4000));
-    // 4,000 are four windows of 1,000: the smallest limit says what is too much, for the others as well.
+    // 4,000 are four windows of 1,000: the smallest limit bounds what is believed, for the others as well.
     let Admission::Wait(waiting) =
         world.lane.admit(AdmitRequest { cost: cost(&world, &[("out-tokens", 1000)]), ..ask(kind()) })
     else {
@@ -312,12 +312,12 @@ async fn what_of_a_stream_has_passed_is_what_it_used_that_was_cut_short() {
         permit.used(&usage);
     };
     let cut = |least, bytes| Usage { at_least: vec![(output, least)], streamed: bytes, ..Usage::default() };
-    // Before anything is known, the reservation of 1 stands, unless more was used already.
+    // Without evidence, the reservation of 1 stands, unless more was used already.
     answer(cut(0, Some(400))).await;
     assert_eq!(used(), 1);
     answer(cut(30, Some(400))).await;
     assert_eq!(used(), 31);
-    // Twice eight streams of 100, 200, … 800 units, each of 40 bytes: 7,200 units. What went in varies with nothing.
+    // Twice eight streams of 100, 200, … 800 units, each of 40 bytes: 7,200 units. Input is independent of the length.
     for number in (1..=8).chain(1..=8) {
         let said = vec![(output, number * 100), (input, 700 + number % 2)];
         answer(Usage { said, streamed: Some(u64::from(number) * 4000), ..Usage::default() }).await;
@@ -326,12 +326,12 @@ async fn what_of_a_stream_has_passed_is_what_it_used_that_was_cut_short() {
     answer(Usage { at_least: vec![(input, 0)], streamed: Some(1000), ..Usage::default() }).await;
     assert_eq!(world.lane.snapshot().limits[2].used, 11_208, "8 of 700, 8 of 701, and nothing was reserved");
     assert_eq!(used(), 7681, "and the mean of 450 is reserved of what comes out by now");
-    // 1,000 bytes are 25 units; and what was said to be used was.
+    // 1,000 bytes are 25 units; a reported use of more counts.
     answer(cut(0, Some(1000))).await;
     assert_eq!(used(), 7706);
     answer(cut(60, Some(1000))).await;
     assert_eq!(used(), 7766);
-    // An answer that is no stream was made before it was cut.
+    // An answer that is no stream was produced before it was cut.
     answer(cut(0, None)).await;
     assert_eq!(used(), 8216);
 }
@@ -348,7 +348,7 @@ async fn one_large_answer_does_not_hold_up_what_there_is_room_for() {
         permit
     };
     send().used(&whole(output, 600));
-    // 600 are the usual, and 400 are left: a request that is alone takes these, and others wait for its answer.
+    // 600 are usual, and 400 are left: a request that is alone takes these, and others wait for its answer.
     let mut permit = send();
     assert_eq!(used(), 1000);
     assert!(matches!(world.ask(), Admission::Wait(_)));

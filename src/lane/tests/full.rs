@@ -1,5 +1,5 @@
-//! A full queue: the newest request of the longest flow of the least urgent gives way to what is more urgent, and to one of a
-//! shorter flow.
+//! A full queue: the newest request of the longest flow among the least urgent is evicted. A more urgent request, or
+//! one of a shorter flow, takes its place.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     policy::Added,
 };
 
-/// One slot a second, of which the first is taken, and room for so many that wait.
+/// A lane with one slot a second, whose first slot is taken, and room for `most` waiting requests.
 async fn full(most: usize) -> World {
     let world = World::with("1/s", |policy| policy.max_waiting = most);
     world.send().await;
@@ -38,7 +38,7 @@ impl World {
     }
 }
 
-/// Those that had to go, of those that waited.
+/// The numbers of the evicted requests; removes them from `waiting`.
 async fn gone(waiting: &mut Vec<Waiting>) -> Vec<usize> {
     let mut gone = Vec::new();
     for (number, waiting) in waiting.iter_mut().enumerate() {
@@ -58,7 +58,7 @@ async fn the_newest_of_the_longest_flow_gives_way_until_all_are_as_long() {
     assert!(world.refuses(client(1)), "its own flow is the longest");
     let _first = world.waits_as(client(2));
     assert_eq!(gone(&mut flood).await, [3]);
-    // Three and one: after it two and two.
+    // Three and one before, two and two after.
     let _second = world.waits_as(client(2));
     assert_eq!(gone(&mut flood).await, [2]);
     assert!(world.refuses(client(2)), "it would be longer than the other");
@@ -136,7 +136,7 @@ async fn one_request_of_each_client_may_wait_whatever_it_costs() {
     assert_eq!(gone(&mut waiting).await, [1], "two of one client are more than one of another");
     assert!(world.refuses(client(5)), "nobody has more than one");
     assert!(matches!(world.lane.admit(dear(4)), Admission::Refuse(Refusal::Full { .. })));
-    // Of two that cost five each one is more than of three that cost one each two are.
+    // Two requests that cost five each exceed one by more than three that cost one each.
     let world = full(5).await;
     let mut waiting: Vec<_> = [1, 1, 1].map(|number| world.waits_as(client(number))).into();
     for _ in 0..2 {
@@ -168,7 +168,7 @@ async fn flows_of_one_client_give_way_to_each_other_and_weights_count() {
     let mut flood: Vec<_> = (0..4).map(|_| world.waits_as(flow(1))).collect();
     let _other = world.waits_as(flow(2));
     assert_eq!(gone(&mut flood).await, [3]);
-    // Three of a client that counts double are less than two of another.
+    // Three requests of a client with double weight count less than two of another.
     let world = full(4).await;
     let heavy = Claim { client_weight: Weight(2.try_into().unwrap()), ..client(1) };
     let _heavy: Vec<_> = (0..3).map(|_| world.waits_as(heavy)).collect();
@@ -185,7 +185,7 @@ async fn who_would_wait_too_long_displaces_nobody() {
     assert_eq!(gone(&mut flood).await, Vec::<usize>::new());
 }
 
-/// A rule for some requests, for which so many may wait.
+/// A narrower rule with room for `most` waiting requests.
 fn narrower(limits: &str, most: usize) -> Draws {
     let mut rule = Policy::new("slow", vec!["*".parse().unwrap()]);
     rule.limits = limits.parse::<Limits>().unwrap().limits;
@@ -208,7 +208,7 @@ impl World {
     }
 }
 
-/// Which of these had to go.
+/// The numbers of the evicted requests.
 async fn displaced(waiting: &mut [Waiting]) -> Vec<usize> {
     let mut gone = Vec::new();
     for (number, waiting) in waiting.iter_mut().enumerate() {
@@ -220,7 +220,8 @@ async fn displaced(waiting: &mut [Waiting]) -> Vec<usize> {
     gone
 }
 
-/// A lane with room for eight, in which eight clients have one request each that waits for a rule's 1/min, and nothing else.
+/// A lane with room for eight, in which eight clients have one request each that waits for a rule's 1/min, and nothing
+/// else.
 async fn full_of_others(limits: &str) -> (World, Vec<Waiting>) {
     let world = World::with(limits, |policy| policy.max_waiting = 8);
     let draws = narrower("1/min", 1000);
@@ -240,7 +241,7 @@ async fn what_waits_for_narrower_budgets_alone_does_not_keep_others_out() {
     let tokens = crate::limit::Unit::named("tokens").unwrap();
     for (limits, cost) in [("10/s", Cost::MIN), ("10/s, 1000 tokens/min", Cost::MIN.with(tokens, 500))] {
         let (world, mut others) = full_of_others(limits).await;
-        // Room for a quarter of eight, and of each client one.
+        // Room for a quarter of eight, and one for each client.
         let mut plain = Vec::new();
         for (number, has_room) in [(10, true), (10, false), (11, true), (12, false)] {
             match world.asks(number, &None, |asked| asked.cost = cost) {
@@ -294,14 +295,14 @@ async fn where_a_budget_and_its_lane_are_full_one_gives_way() {
     waiting.extend((0..5).map(|_| world.waits_for(2, &None)));
     let _new = world.waits_for(3, &draws);
     assert_eq!((displaced(&mut waiting).await, world.waiting()), (vec![2], 8));
-    // Who finds no place in either is told the later one.
+    // A request without a place in either gets the later time.
     let Admission::Refuse(Refusal::Full { retry_after, .. }) = world.asks(1, &draws, |_| {}) else {
         panic!("it is full")
     };
     assert!(retry_after > ms(50_000), "a place for 1/min: {retry_after:?}");
 }
 
-/// A lane that is full of what waits for 5/s: one more client of these would only wait behind them.
+/// A lane full of requests that wait for 5/s: one more client of this kind would only wait behind them.
 #[tokio::test(start_paused = true)]
 async fn who_would_wait_for_the_same_displaces_nobody() {
     let world = World::with("100/s", |policy| policy.max_waiting = 8);

@@ -1,4 +1,4 @@
-//! How long lanes are kept, and the tasks that drive them: nothing is lost that was promised, and nothing stays for ever.
+//! Lifetimes of lanes and of the tasks that drive them: no promise is lost, and no state stays without end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,13 +27,13 @@ fn find(lanes: &Lanes, name: &str) -> Arc<Lane> {
     lanes.find(&Origin::parse(Scheme::Http, name, Some(80)).unwrap())
 }
 
-/// Enough other lanes for those that remember nothing to be forgotten.
+/// Opens so many other lanes that those without state are forgotten.
 fn crowd(lanes: &Lanes) {
     (0..5000).for_each(|host| drop(find(lanes, &format!("crowd{host}.test"))));
     lanes.sweep();
 }
 
-/// One request to `lane`, answered with `status` and `fields`.
+/// Sends one request to `lane`, answered with `status` and `fields`.
 fn call(lane: &Arc<Lane>, kind: RouteKey, status: u16, fields: &[(&'static str, &str)]) {
     let Admission::Send(mut permit) = lane.admit(ask(kind)) else { panic!("it may not leave") };
     permit.sent();
@@ -73,7 +73,7 @@ async fn lanes_that_have_learned_something_are_bounded_in_number() {
 
 #[tokio::test(start_paused = true)]
 async fn the_task_that_drives_a_lane_ends_when_nobody_waits_any_more() {
-    // With all slots in flight it would sleep for ever, and else until the next slot.
+    // With all slots in flight the task would sleep without end, and otherwise until the next slot.
     for limits in ["in-flight 1", "1/1000s"] {
         let World { lane, .. } = World::new(limits);
         let Admission::Send(mut first) = lane.admit(ask(kind())) else { panic!("nothing was sent yet") };
@@ -92,7 +92,7 @@ async fn whoever_comes_to_a_lane_whose_driver_is_late_gives_what_has_matured() {
     let world = World::new("10/s");
     let _first = world.permit().await;
     let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
-    // The driver's thread is busy: nothing runs while time goes on.
+    // The driver's thread is busy: time passes, and no task runs.
     tokio::time::advance(ms(150)).await;
     let Admission::Wait(third) = world.ask() else { panic!("another one is before it") };
     assert_eq!((world.waiting(), world.lane.snapshot().in_flight), (1, 2), "the second has its permit");
@@ -105,7 +105,7 @@ async fn a_burst_is_given_out_in_pieces_and_whole() {
     let first = world.permit().await;
     let waiting: Vec<_> = (0..3000).map(|_| world.ask()).collect();
     drop(first);
-    // One in flight: each that is dropped lets the next go, and none is forgotten.
+    // With one request in flight, each dropped permit admits the next one, and none is forgotten.
     for waiting in waiting {
         match waiting {
             Admission::Wait(waiting) => drop(waiting.await.unwrap()),
@@ -134,7 +134,7 @@ async fn however_many_leave_before_they_are_handed_their_permits_the_next_one_ha
     let mut left: Vec<_> = (0..100_000).map(|_| world.ask()).collect();
     for admission in &mut left {
         let Admission::Wait(waiting) = admission else { panic!("one is in flight") };
-        // As if it left between the moment in which it is given a slot and that in which it is told.
+        // Simulates a client that leaves between the grant of its slot and the notification.
         waiting.grant.close();
     }
     let Admission::Wait(last) = world.ask() else { panic!("one is in flight") };
@@ -148,7 +148,7 @@ async fn however_many_leave_before_they_are_handed_their_permits_the_next_one_ha
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_another_to_be_written_leaves_when_that_is_out_of_the_window() {
-    // What an API holds up that is trusted stands in a line of its own.
+    // Requests that a trusted API blocks stand in a class of their own.
     let world = World::with("1/s", |policy| policy.trust = Trust::Api);
     let mut first = world.permit().await;
     let Admission::Wait(second) = world.ask() else { panic!("the slot is taken") };
@@ -193,7 +193,7 @@ async fn what_cannot_be_read_of_a_lane_counts_as_used_up() {
     assert!(matches!(bad.admit(ask(kind())), Admission::Send(_)));
 }
 
-/// What is kept of lanes, as an orderly end left it.
+/// The persisted lanes, as after an orderly end.
 fn read(stored: &[(&str, &[u8])], clock: Clock) -> (KeptLanes, Vec<UnreadLane>) {
     let now = clock.now();
     let past = Past { until: Some(now), ..Past::default() };
@@ -206,7 +206,7 @@ async fn what_cannot_be_read_counts_as_used_up_once_and_not_at_each_start() {
     let policy = Policy::new("api", vec!["*".parse().unwrap()]);
     let rules = || Rules::new(vec![Policy { calendar: vec!["3/day in UTC".parse().unwrap()], ..policy.clone() }]);
     let (mut clock, mut text) = (Clock::resume(DAY), b"{\"budget\": 1}".to_vec());
-    // Nobody asks for it: it stays as it was written in its place.
+    // No request asks for it: the replacement record stays as written.
     for restart in 0..3 {
         let (_, unread) = read(&[("api\nbad.test", &text)], clock);
         assert_eq!(unread.len(), usize::from(restart == 0));
@@ -260,7 +260,7 @@ fn monthly() -> Arc<Policy> {
     policy.into()
 }
 
-/// One request to `lane` that draws on the budget of `rule`. Says whether it leaves at once.
+/// Sends one request to `lane` that draws on the budget of `rule`. Returns whether it leaves at once.
 fn call_of(lane: &Arc<Lane>, rule: &Arc<Policy>) -> bool {
     let ask = AdmitRequest { draws: Some([Draw::new(7, rule.clone())].into_iter().collect()), ..ask(kind()) };
     let Admission::Send(mut permit) = lane.admit(ask) else { return false };
@@ -297,7 +297,7 @@ async fn lanes_that_are_opened_while_all_are_paused_are_bounded_in_number() {
     assert!(!matches!(find(&lanes, "own.test").admit(ask(kind())), Admission::Send(_)), "it is paused for longer");
 }
 
-/// The record of the lane of `host`, in which the request of the month was sent by a narrower rule.
+/// The record of the lane of `host` after a narrower rule's only request of the month.
 async fn record_of(host: &str, rule: &Arc<Policy>, clock: Clock) -> Vec<u8> {
     let lanes = Lanes::new(Rules::new(vec![any()]), Metrics::new(), clock).keeping(read(&[], clock).0);
     let lane = find(&lanes, host);
@@ -316,7 +316,7 @@ async fn a_lane_with_stored_narrower_budgets_alone_is_kept_among_many() {
     let text = record_of("quota.test", &rule, clock).await;
     let kept = read(&[("any\nquota.test", &text)], clock).0;
     let lanes = Lanes::new(Rules::new(vec![any()]), Metrics::new(), clock).keeping(kept);
-    // Opened for people to see it, as at a start; nobody asks.
+    // Opened for display, as at a start; no request asks for it.
     drop(find(&lanes, "quota.test"));
     crowd(&lanes);
     assert!(!call_of(&find(&lanes, "quota.test"), &rule), "its month is used up");

@@ -1,4 +1,4 @@
-//! Requests that wait, and what becomes of them when a pause begins or a limit falls.
+//! Waiting requests when a pause begins or a limit falls.
 
 mod coming_back;
 
@@ -14,12 +14,12 @@ fn secs(of: u64) -> Duration {
     Duration::from_secs(of)
 }
 
-/// One that may wait for so long.
+/// A request that may wait for `patience`.
 fn patient(world: &World, patience: Duration) -> Waiting {
     patient_of(world, patience, Claim::USUAL)
 }
 
-/// The same of a client.
+/// A request of `claim` that may wait for `patience`.
 fn patient_of(world: &World, patience: Duration, claim: Claim) -> Waiting {
     let asks = AdmitRequest { deadline: world.clock.now() + patience, claim, ..ask(kind()) };
     match world.lane.admit(asks) {
@@ -28,7 +28,7 @@ fn patient_of(world: &World, patience: Duration, claim: Claim) -> Waiting {
     }
 }
 
-/// What those that wait are told, and after how long: nothing if they have a slot.
+/// The outcome of each waiting request, and the time until then: `None` if it got a slot.
 async fn told(world: &World, waiting: Vec<Waiting>) -> Vec<(Duration, Option<Refusal>)> {
     let mut tasks = tokio::task::JoinSet::new();
     for (number, waiting) in waiting.into_iter().enumerate() {
@@ -60,7 +60,7 @@ async fn whoever_cannot_wait_for_the_end_of_a_pause_is_told_when_it_begins() {
     for (at, said) in told(&world, hasty).await {
         let Some(Refusal::TooLong { wait, patience, retry_after, .. }) = said else { panic!("{said:?}") };
         assert!(at <= ms(10), "{at:?}");
-        // Whoever may wait for 5 s may ask again 5 s before the end of the 60 s.
+        // A request that may wait for 5 s may ask again 5 s before the end of the 60 s.
         assert!(wait >= secs(60) && patience == secs(5), "{wait:?} {patience:?}");
         assert!(retry_after >= secs(55) && retry_after <= secs(57), "{retry_after:?}");
     }
@@ -84,7 +84,7 @@ async fn whoever_comes_too_late_under_a_lower_limit_is_told_and_the_others_are_i
     let waiting: Vec<_> = (0..50).map(|_| patient(&world, secs(6))).collect();
     lanes.reload(policy("1/s"));
     let told = told(&world, waiting).await;
-    // One a second from the first on.
+    // The limit admits one a second, including the first.
     let served = told.iter().filter(|(_, said)| said.is_none()).count();
     assert!((5..=6).contains(&served), "{served}: {told:?}");
     for (number, (at, said)) in told.iter().enumerate() {
@@ -123,7 +123,7 @@ async fn a_pause_without_an_end_and_one_that_is_short_send_nobody_away() {
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
 }
 
-/// What was served before the first pause of an API whose rate nobody has configured says little of it.
+/// Without a configured rate, the requests served before the first pause are weak evidence of it.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_late_by_a_rate_that_is_a_guess() {
     let world = World::new("in-flight 20");
@@ -144,7 +144,7 @@ async fn nobody_is_late_by_a_rate_that_is_a_guess() {
     assert_eq!(refused, 0, "of {}", told.len());
 }
 
-/// The API serves it, and says that nothing is left of 100 until so many seconds are over.
+/// Answers that the request was served, and that nothing is left of 100 until `reset` seconds are over.
 fn use_up(mut permit: Permit, reset: u32) {
     permit.sent();
     let fields = [("x-ratelimit-limit", 100), ("x-ratelimit-remaining", 0), ("x-ratelimit-reset", reset)];
@@ -180,12 +180,12 @@ async fn those_that_are_refused_together_come_back_one_by_one_and_are_served_in_
     let world = Arc::new(World::new("10/s"));
     let first = world.permit().await;
     let stay: Vec<_> = (0..10).map(|_| patient(&world, secs(3600))).collect();
-    // As many as are served in the 25 s that they may wait, and have waited for none.
+    // The number that would be served in the 25 s that they may wait.
     let hasty: Vec<_> = (0..200).map(|_| patient(&world, secs(25))).collect();
     refuse(first, 60);
     let times: Vec<_> = told(&world, hasty).await.into_iter().map(retry_after).collect();
     for (place, time) in times.iter().enumerate() {
-        // 60 s of pause, ten that stay, and those before it, at 10/s; 25 s before that it may ask.
+        // 60 s of pause, ten that stay, and the requests before it, at 10/s; it may ask 25 s before that.
         let turn = ms(60_000 + 1_000 + 100 * place as u64 - 25_000);
         assert!(time.abs_diff(turn) <= ms(300), "{place}: {time:?} for {turn:?}");
     }
@@ -195,7 +195,7 @@ async fn those_that_are_refused_together_come_back_one_by_one_and_are_served_in_
     for time in times {
         let world = world.clone();
         again.spawn(async move {
-            // As the field has it: in whole seconds.
+            // As in the field: in whole seconds.
             tokio::time::sleep(Duration::from_secs(time.as_secs_f64().ceil() as u64)).await;
             told(&world, vec![patient(&world, secs(25))]).await
         });
@@ -221,8 +221,8 @@ async fn clients_that_are_refused_together_are_told_to_come_back_by_turns() {
     assert!(of_many[29] >= of_many[0] + ms(3_000), "{of_many:?}");
 }
 
-/// Shopify's GraphQL API: a query of 50 points, 30 left of 2,000, 100 more each second (its page on rate limits). The next one
-/// leaves after 0.2 s and each further one half a second later; all is there again only after 19.7 s.
+/// Shopify's GraphQL API: a query of 50 points, 30 left of 2,000, 100 more each second (its page on rate limits). The
+/// next one leaves after 0.2 s and each further one half a second later; the bucket is full again only after 19.7 s.
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_refills_sends_nobody_away_who_will_be_served() {
     let world = World::new("10/s");
@@ -241,8 +241,8 @@ async fn a_budget_that_refills_sends_nobody_away_who_will_be_served() {
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
 }
 
-/// Of three clients each has a third of the slots: those that are left until the deadlines are shared, and all others are told
-/// when the pause begins.
+/// Each of three clients has a third of the slots until the deadlines. All other requests are refused when the pause
+/// begins.
 #[tokio::test(start_paused = true)]
 async fn whoever_cannot_be_in_time_beside_other_clients_is_told_when_the_pause_begins() {
     let world = World::new("10/s");
@@ -252,16 +252,17 @@ async fn whoever_cannot_be_in_time_beside_other_clients_is_told_when_the_pause_b
     refuse(first, 30);
     let told = told(&world, waiting).await;
     for of_client in told.chunks(200) {
-        // 30 s are left at 10/s, of 60 s.
+        // 30 of 60 s are left, at 10/s.
         let in_time = of_client.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
         assert!((99..=101).contains(&in_time), "{in_time}");
-        // A flow of one of three clients may be six turns early: so many of all are not told.
+        // A flow of one of three clients may be six turns early: that many are not refused at once.
         let told = of_client.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
         assert!((97..=101).contains(&told), "{told}");
     }
 }
 
-/// One of 21 slots is that of a lower urgency while more urgent ones wait: so those behind are told at once as well.
+/// A lower urgency has one of 21 slots while more urgent requests wait: the requests behind those slots are refused at
+/// once as well.
 #[tokio::test(start_paused = true)]
 async fn whoever_cannot_be_in_time_behind_more_urgent_ones_is_told_when_the_pause_begins() {
     let world = World::new("10/s");
@@ -272,21 +273,21 @@ async fn whoever_cannot_be_in_time_behind_more_urgent_ones_is_told_when_the_paus
     refuse(first, 30);
     let both = tokio::join!(told(&world, urgent), told(&world, usual));
     assert!(both.0.iter().all(|(_, said)| said.is_none()), "{:?}", both.0);
-    // 30 s are left at 10/s, of 60 s: 14 times 21 slots and a few more.
+    // 30 of 60 s are left, at 10/s: 14 times 21 slots and a few more.
     let in_time = both.1.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
     assert!((14..=15).contains(&in_time), "{in_time}");
     let told = both.1.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
     assert!((84..=86).contains(&told), "{told}");
 }
 
-/// More urgent ones that give up before their turn, and the turns that lower ones have meanwhile, are in nobody's way.
+/// More urgent requests that give up before their turn delay no others, nor do the turns of lower urgencies meanwhile.
 #[tokio::test(start_paused = true)]
 async fn whoever_is_in_time_once_more_urgent_ones_have_given_up_is_not_sent_away() {
     let client = |number: u16| {
         let [high, low] = number.to_be_bytes();
         Claim { client: ClientId::of([10, 0, high, low].into()), urgency: Urgency::MOST, ..Claim::USUAL }
     };
-    // 400 of one client, and one each of 550 clients, of which the order is known only by and by.
+    // 400 requests of one client, and one each of 550 clients, whose order becomes known only gradually.
     for (urgent, clients) in [(400, 1), (550, 550)] {
         let world = World::new("10/s");
         let first = world.permit().await;
@@ -295,13 +296,13 @@ async fn whoever_is_in_time_once_more_urgent_ones_have_given_up_is_not_sent_away
         refuse(first, 30);
         let gives_up = tokio::time::timeout(secs(60), told(&world, urgent));
         let told = tokio::join!(gives_up, told(&world, usual)).1;
-        // One of 21 of the 300 slots until the urgent ones give up, and the 600 after that.
+        // Expected: one of 21 of the 300 slots until the urgent requests give up, and the 600 after that.
         let in_time = told.iter().filter(|(at, said)| said.is_none() && *at <= secs(120)).count();
         assert!((610..=616).contains(&in_time), "{in_time} behind {clients}");
     }
 }
 
-/// What a client has waiting that will be refused is in nobody's way, its own patient ones included.
+/// A client's waiting requests that will be refused delay no others, including the client's own.
 #[tokio::test(start_paused = true)]
 async fn whoever_will_be_served_is_not_sent_away_for_those_that_are() {
     let world = World::new("50/s");
@@ -313,11 +314,11 @@ async fn whoever_will_be_served_is_not_sent_away_for_those_that_are() {
     refuse(first, 60);
     let both = tokio::join!(told(&world, hasty), told(&world, patient));
     assert!(both.0.iter().all(|(at, said)| said.is_some() && *at <= ms(10)), "{:?}", both.0);
-    // Of the 50 slots between 60 s and 61 s every other one is theirs.
+    // Every other one of the 50 slots between 60 s and 61 s is theirs.
     assert!(both.1.iter().all(|(_, said)| said.is_none()), "{:?}", both.1);
 }
 
-/// Those that stay are before those that are refused, and leave at the limit's pace once the reset is there.
+/// Remaining requests precede the refused ones, and leave at the limit's pace after the reset.
 #[tokio::test(start_paused = true)]
 async fn what_stays_counts_for_when_others_may_come_back_after_a_reset() {
     let world = World::new("10/s");
@@ -337,7 +338,7 @@ async fn what_stays_counts_for_when_others_may_come_back_after_a_reset() {
     drop(patient);
 }
 
-/// Tokens are looked at too: each request takes a second's worth of them.
+/// Tokens count too: each request takes a second's worth of them.
 #[tokio::test(start_paused = true)]
 async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() {
     let tokens = Unit::named("tokens").unwrap();
@@ -361,7 +362,7 @@ async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() 
     let mut times: Vec<_> = told.into_iter().filter(|(_, said)| said.is_some()).collect();
     assert_eq!(times.len(), 50 - in_time);
     assert!(times.iter().all(|(at, _)| *at <= ms(10)), "{times:?}");
-    // Their tokens are there one second after the other.
+    // The tokens for them become available one second after the other.
     let times: Vec<_> = times.drain(..).map(retry_after).collect();
     let apart = times[times.len() - 1].saturating_sub(times[0]);
     assert!(apart.abs_diff(secs(times.len() as u64 - 1)) <= secs(1), "{times:?}");

@@ -1,5 +1,5 @@
-//! What lanes learn, in virtual time: trials against APIs that enforce their limits and speak real dialects, and single
-//! answers as an API might give them.
+//! Learning by lanes, in virtual time: trials against APIs that enforce limits in real dialects, and single answers as
+//! an API might give them.
 
 mod breaker;
 mod changes;
@@ -33,13 +33,13 @@ use crate::{
 /// The time of day at which tests begin: not on a whole second, so that whole seconds are rounded.
 const MORNING: Duration = Duration::from_millis(1_790_000_000_370);
 
-/// How long the API takes to answer.
+/// Latency of the API.
 const LATENCY: Duration = Duration::from_millis(10);
 
 /// An answer, as an API might give it.
 type CannedAnswer<'a> = (u16, &'a [(&'a str, &'a str)]);
 
-/// Nothing but that it was served.
+/// An answer that only shows that the request was served.
 const SERVED: CannedAnswer<'static> = (200, &[]);
 
 /// Longer than any test.
@@ -60,7 +60,7 @@ fn waits(admission: Admission) -> Waiting {
     }
 }
 
-/// What this answer says if it comes at `now`.
+/// The hint in this answer if it comes at `now`.
 fn read((status, fields): CannedAnswer<'_>, now: Instant) -> Hint {
     let arrived = MORNING + now.since(Instant::START);
     let mut headers = HeaderMap::new();
@@ -74,7 +74,7 @@ fn read((status, fields): CannedAnswer<'_>, now: Instant) -> Hint {
 }
 
 impl World {
-    /// A lane of which nothing is configured but what `change` says.
+    /// A lane without configuration except for `change`.
     fn unlimited(change: impl FnOnce(&mut Policy)) -> Self {
         Self::with("1/s", |policy| {
             policy.limits.clear();
@@ -92,7 +92,7 @@ impl World {
         permit.answered(&AnswerReport { hint: &hint, failed: said.0 >= 500, route: None }, Instant::START);
     }
 
-    /// For how long requests of `kind` have to wait at least, if they have to.
+    /// The least wait of requests of `kind`, if they have to wait.
     fn pause(&self, kind: RouteKey) -> Option<Duration> {
         match self.ask_for(kind) {
             Admission::Send(_) => None,
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Sends a request that is answered like this; says when it left.
+    /// Sends a request that gets this answer, and returns when it left.
     async fn call(&self, said: CannedAnswer<'_>) -> Duration {
         self.call_for(kind(), said).await
     }
@@ -126,8 +126,8 @@ impl World {
     }
 }
 
-/// One trial of each of `dialects` and each way to count, to be looked at. LIMIT, WINDOWS, WORKERS, REQUESTS, LATENCY (ms)
-/// CHANGES (`MS:LIMIT …`) and BEGUN (`USED:MS ago`) say what it is like, SECONDS that what happens in each five seconds is printed too.
+/// Prints a trial of each of `dialects` and each way to count. LIMIT, WINDOWS, WORKERS, REQUESTS, LATENCY (ms) CHANGES
+/// (`MS:LIMIT …`) and BEGUN (`USED:MS ago`) configure the trial; SECONDS also prints the events of each five seconds.
 fn print_trials(dialects: &'static str) {
     let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.into()).leak() as &'static str;
     let number = |name: &str, otherwise: u64| -> u64 {

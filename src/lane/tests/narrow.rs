@@ -1,4 +1,5 @@
-//! Narrower budgets in a lane: each keeps its limit, all of them are used, and nobody waits for what is not its own.
+//! Sub-limits in a lane: each keeps its limit, all of them are used, and no request waits for a budget that it does not
+//! need.
 
 mod several;
 
@@ -41,12 +42,12 @@ fn send(mut permit: Permit) {
     permit.answered(&AnswerReport::SERVED, Instant::START);
 }
 
-/// When each of these requests, which all ask at once, leaves.
+/// When each of these requests leaves, if all ask at once.
 async fn run(world: &World, requests: impl IntoIterator<Item = Draws>) -> Vec<Instant> {
     run_with(world, requests, |_| Claim::USUAL).await
 }
 
-/// The same, each with its claim.
+/// When each of these requests leaves, if all ask at once with the claim for its number.
 async fn run_with(
     world: &World,
     requests: impl IntoIterator<Item = Draws>,
@@ -55,7 +56,7 @@ async fn run_with(
     run_at(world, requests, claim, |_| ms(20)).await
 }
 
-/// The same of an API that takes so long to answer each.
+/// When each of these requests leaves from an API that takes the given time to answer each.
 async fn run_at(
     world: &World,
     requests: impl IntoIterator<Item = Draws>,
@@ -88,7 +89,7 @@ fn last<'a>(left: impl Iterator<Item = &'a Instant>) -> f64 {
 async fn a_host_and_a_search_beside_it_are_both_used_up_and_kept() {
     let search = rule("search", "5/s", |_| {});
     let post = |number: usize| if number % 20 == 19 { draws(&[(1, &search)]) } else { None };
-    // 500 of 10,000, in among the others.
+    // 500 of 10,000 requests, spread among the others.
     let alike = last(run(&World::new("100/s"), (0..10_000).map(|_| None)).await.iter());
     let world = World::new("100/s");
     let left = run(&world, (0..10_000).map(post)).await;
@@ -136,7 +137,7 @@ async fn a_thousand_tenants_share_a_host_and_none_waits_for_another() {
     let of: Vec<u64> = crowd.collect();
     let left = run(&world, of.iter().map(|budget| draws(&[(*budget, &tenant)]))).await;
     let others = left.iter().zip(&of).filter(|(_, budget)| **budget != 0).map(|(at, _)| at);
-    // 2,997 of them beside 50 a minute of the crowded one; whoever begins last needs 2.4 s for its three.
+    // 2,997 requests beside 50 a minute of the crowded tenant; the last tenant to begin needs 2.4 s for its three.
     let others = last(others);
     assert!(others <= (2_997.0 + 15.0) / 200.0 * 1.01 + 2.4, "{others} s: they had to wait for the crowd");
     for budget in [0, 1, 500] {
@@ -190,7 +191,7 @@ async fn a_rules_own_bounds_on_waiting_hold_and_refusals_name_it() {
             other => panic!("{other:?}"),
         }
     };
-    // One at once, and after 1 s and 2 s.
+    // Slots: one at once, and after 1 s and 2 s.
     assert_eq!(
         refused(&patient, 3),
         "it would wait 3.0s behind 2 others for rule \"patient\", longer than the 2.5s it may"
@@ -237,7 +238,7 @@ async fn a_budget_is_forgotten_when_it_remembers_nothing() {
     assert_eq!((narrow.budgets, narrow.used.of(Unit::REQUESTS)), (1, 1_001), "of those that are forgotten as well");
 }
 
-/// The API refuses it with 429, and asks for so many seconds.
+/// Refuses the request with 429, and asks for `retry_after` seconds.
 pub(super) fn refuse(mut permit: Permit, retry_after: u32) {
     permit.sent();
     let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.into())]);
@@ -246,7 +247,7 @@ pub(super) fn refuse(mut permit: Permit, retry_after: u32) {
     permit.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
 }
 
-/// What draws on a tenant's budget, and is of a kind of its own for that.
+/// A request that draws on a tenant's budget, and has a kind of its own for that.
 fn of_tenant(tenant: u64, rule: &Arc<Policy>) -> AdmitRequest {
     AdmitRequest { kind: kind().with_budget(tenant), ..draw(&draws(&[(tenant, rule)])) }
 }
@@ -292,7 +293,7 @@ async fn where_all_budgets_are_refused_the_lane_pauses() {
     assert!(world.lane.closed_for() >= ms(9_000));
 }
 
-/// A request: when it asks, on what it draws, and what becomes of it.
+/// A request: its time of arrival, its budgets, the latency and the outcome.
 type Job = (u64, u8, u64, u8);
 
 fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
@@ -322,7 +323,7 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
                     return;
                 }
                 permit.sent();
-                // Up to 20 ms on its way.
+                // Up to 20 ms in transit.
                 tokio::time::sleep(ms(latency % 20)).await;
                 arrivals.lock().push((clock.now(), mask));
                 tokio::time::sleep(ms(latency)).await;
@@ -350,7 +351,7 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// No budget gives more than its limit in any window, whatever becomes of the requests, and no slot is lost.
+    /// In any history of requests, no budget grants more than its limit in any window, and no slot is lost.
     #[test]
     fn every_budget_keeps_its_limit(
         jobs in proptest::collection::vec((0u64..6_000, 0u8..16, 0u64..200, 0u8..8), 1..150),
@@ -380,7 +381,7 @@ async fn flows_share_a_narrower_budget_by_their_weights() {
     }
     let mut left = tasks.join_all().await;
     left.sort_unstable();
-    // Of each three slots one is that of weight 1, and two are that of weight 2.
+    // Of each three slots, one goes to weight 1, and two go to weight 2.
     let heavy = left[..60].iter().filter(|(_, flow)| *flow == 2).count();
     assert!((39..=41).contains(&heavy), "{heavy} of 60");
 }

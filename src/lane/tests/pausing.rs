@@ -38,7 +38,7 @@ async fn who_cannot_wait_for_the_end_of_a_pause_is_refused_at_once() {
     world.lane.pause(Some(secs(40)));
     let Admission::Refuse(Refusal::TooLong { wait, retry_after, .. }) = world.ask() else { panic!("it would wait") };
     assert_eq!((wait, retry_after), (secs(40), secs(10)));
-    // Nobody knows when this one ends: it sends nobody away.
+    // The end of this pause is unknown: no request is refused because of it.
     world.lane.pause(None);
     assert!(matches!(world.ask(), Admission::Wait(_)));
 }

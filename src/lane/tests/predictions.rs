@@ -1,4 +1,4 @@
-//! When a request is told that it will leave, and when it does.
+//! Predicted departures compared with the actual ones.
 
 mod clients;
 mod overlapping;
@@ -14,13 +14,13 @@ use crate::{
     limit::{Unit, settle},
 };
 
-/// What a request waits for, beside its host.
+/// Resources that a request waits for, in addition to its host's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Tokens, which its flow takes more or less of.
+    /// Tokens; the flows take different amounts of them.
     Tokens,
-    /// A narrower budget.
+    /// A sub-limit.
     Search,
 }
 
@@ -31,24 +31,24 @@ struct Promise {
     flow: u64,
     urgency: u8,
     predicted: f64,
-    /// Had its client less patience than this, it would have been refused at once.
+    /// With less patience, the request would have been refused at once.
     patience: f64,
     left: f64,
-    /// How long one of its kind takes in the mean, of what they wait for.
+    /// Mean interval between slots of its kind.
     spacing: f64,
 }
 
 const KINDS: [Kind; 3] = [Kind::Plain, Kind::Tokens, Kind::Search];
 const BANDS: [u8; 2] = [3, 5];
 const FLOWS: u64 = 3;
-/// What a request of each flow takes of tokens, from and to.
+/// Ranges of tokens per request, by flow.
 type Tokens = [Range<u32>; FLOWS as usize];
 const SMALL: Tokens = [50..150, 200..600, 100..300];
 const LARGE: Tokens = [100..4000, 100..4000, 100..4000];
 
-/// Requests of three flows of two clients, in two bands, to a host with 100/s and 60,000 tokens/min, some of them to a
-/// search with 5/s; all come at once, and their kinds are as in `mix`. In the end one of each sort comes, which are returned
-/// behind the others.
+/// Requests of three flows of two clients, in two bands, to a host with 100/s and 60,000 tokens/min; some of them draw
+/// on a search with 5/s. All come at once, with kinds as in `mix`. At the end one request of each sort comes. Returns
+/// the promises of the others and of these last ones.
 async fn promised(seed: u64, requests: usize, mix: &[Kind], takes: &Tokens) -> (Vec<Promise>, Vec<Promise>) {
     let world = World::with("100/s, 60000 tokens/min", |policy| {
         settle(&mut policy.limits);
@@ -126,26 +126,26 @@ impl Promise {
         (self.left - self.predicted).abs()
     }
 
-    /// As many members as there are, times how long one of them takes in the mean.
+    /// The number of members times the mean interval.
     fn turn(&self) -> f64 {
         FLOWS as f64 * BANDS.len() as f64 * self.spacing
     }
 
-    /// 5%, or a turn.
+    /// 5% of the wait, or a turn if that is longer.
     fn allowed(&self) -> f64 {
         (0.05 * self.left).max(self.turn())
     }
 }
 
-/// What 95 of 100 of these numbers do not exceed.
+/// The 95th percentile of these numbers.
 fn p95(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = numbers.collect();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted[(sorted.len() * 95).div_ceil(100) - 1]
 }
 
-/// The p95 of errors of what was promised to each kind of requests, relative to the wait and to what is
-/// [allowed](Promise::allowed); prints these, and the same of promises that others came after.
+/// The p95 of errors of the promises to each kind, relative to the wait and to the [allowed](Promise::allowed) error.
+/// Prints these, and those of promises that later requests delayed.
 async fn errors(mix: &[Kind], takes: &Tokens) -> Vec<(Kind, f64, f64)> {
     let (mut early, mut last) = (Vec::new(), Vec::new());
     for seed in 0..10 {
@@ -160,7 +160,7 @@ async fn errors(mix: &[Kind], takes: &Tokens) -> Vec<(Kind, f64, f64)> {
         p95(promises.iter().filter(|promise| promise.kind == kind).map(error))
     };
     let relative = |promise: &Promise| promise.error() / promise.left.max(0.01);
-    // Others who come later put it off.
+    // Later requests delay it.
     let sooner = |promise: &Promise| (promise.predicted - promise.left) / promise.allowed();
     let mut all: Vec<f64> = early.iter().chain(&last).map(sooner).collect();
     all.sort_unstable_by(f64::total_cmp);

@@ -46,11 +46,11 @@ enum Fate {
     GivesUp,
     /// Is dropped without an answer once it has arrived.
     Breaks,
-    /// Is dropped as soon as it is on its way, and arrives all the same.
+    /// Is dropped as soon as it is in transit, and arrives all the same.
     Vanishes,
 }
 
-/// Requests that are given up on their way may still arrive, but not later than the margin for jitter says.
+/// Requests given up in transit may still arrive, but not later than the margin for jitter says.
 fn jobs(most_transit: u64, given_up: Fate) -> impl Strategy<Value = Vec<Job>> {
     let fate = prop_oneof![
         6 => Just(Fate::Answered), 1 => (0u64..3000).prop_map(Fate::Leaves), 1 => Just(Fate::GivesUp), 2 => Just(given_up)
@@ -60,7 +60,7 @@ fn jobs(most_transit: u64, given_up: Fate) -> impl Strategy<Value = Vec<Job>> {
     proptest::collection::vec(job, 1..120)
 }
 
-/// Runs the jobs against a lane; gives what the API has counted, with its cost.
+/// Runs the jobs against a lane, and returns what the API has counted, with its cost.
 fn simulate(limits: &str, margin: MarginSpec, jobs: Vec<Job>) -> Vec<(Instant, u32)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -147,7 +147,7 @@ proptest! {
         keeps(limits, MarginSpec::Auto, jobs)?;
     }
 
-    /// Timers that fire late by up to 40 ms: the promise holds, and what they cost is bounded.
+    /// Timers that fire late by up to 40 ms: the promise holds, and their cost is bounded.
     #[test]
     fn late_timers_neither_break_the_window_nor_lose_slots(
         count in 1u32..400, burst in 1u32..20, lateness in proptest::collection::vec(0u64..40, 1..50), transit in 0u64..20
@@ -162,14 +162,15 @@ proptest! {
             while budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
                 let charge = budget.take(now, due, Cost::MIN, Scope::NONE);
                 budget.sent(charge, now);
-                // Alternately as late and as early as may be.
+                // Alternately at the latest and at the earliest possible time.
                 arrivals.push((now + ms(if charge.seq.is_multiple_of(2) { transit } else { 0 }), 1));
             }
             due = budget.earliest(now, &Cost::MIN, Scope::NONE);
             now = due + ms(lateness.next().unwrap_or(0));
         }
         prop_assert!(worst_window(&mut arrivals, limit.rate.per) <= count);
-        // One window takes the window itself, the margin, one lateness, and, where buckets are shared, one bucket more.
+        // A full window takes the window itself, the margin, one lateness, and, where buckets are shared, one bucket
+        // more.
         let bucket = Duration::from_secs_f64(f64::from(count.div_ceil(256) - 1) / f64::from(count));
         let window = limit.rate.per + margin + ms(40) + bucket;
         let least = f64::from(count) * (20.0 / window.as_secs_f64()).floor();

@@ -153,8 +153,8 @@ async fn what_comes_back_unsent_hides_nothing_that_has_left_since() {
     assert!(!leaves(&lanes.find(&origin(80))), "the last one left 110 ms ago");
 }
 
-/// Limits that change at random while five workers send what they can: in no window since a change is more than the limit
-/// that holds, and in no window that spans one more than the larger of both.
+/// Limits that change at random while five workers send as fast as possible. No window since a change holds more than
+/// the current limit, and no window that spans a change more than the larger of both.
 #[tokio::test(start_paused = true)]
 async fn random_reloads_under_load_break_no_window() {
     const LIMITS: [&str; 8] =
@@ -189,7 +189,7 @@ async fn random_reloads_under_load_break_no_window() {
         for (index, (since, limits)) in changes.iter().enumerate() {
             let until = changes.get(index + 1).map_or(Instant::FAR, |(next, _)| *next);
             for limit in limits.parse::<Limits>().unwrap().limits {
-                // Those that left at the very instant of a change may have left before it.
+                // Requests that left at the very instant of a change may have left before it.
                 for last in sent.iter().filter(|at| **at > *since && **at < until) {
                     let window = sent.iter().filter(|at| **at <= *last && **at + limit.rate.per > *last);
                     assert!(window.count() <= limit.rate.count.get() as usize, "{limit} at {last:?}, seed {seed}");
@@ -199,7 +199,7 @@ async fn random_reloads_under_load_break_no_window() {
     }
 }
 
-/// Two processes of a fleet, each with its lanes, and the book that both call: what is said of a pool.
+/// Two processes of a fleet, each with its lanes, and the book that both call: the reports about a pool.
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_is_renamed_is_the_same_limit_to_the_store_unless_ports_have_limits_of_their_own() {
     let pools = async |before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]| {
@@ -241,7 +241,7 @@ async fn what_waits_for_a_port_that_gets_a_rule_of_its_own_leaves_within_that() 
     let (lanes, _, clock) = lanes(&[("host", "api.test", "1/s")]);
     let host = lanes.find(&origin(80));
     assert!(leaves(&host));
-    // To the two ports by turns.
+    // To the two ports in turn.
     let asks = |port: u16| match host.admit(AdmitRequest { port, ..ask(kind()) }) {
         Admission::Wait(waiting) => (port, waiting),
         other => panic!("one has left: {other:?}"),
@@ -260,12 +260,12 @@ async fn what_waits_for_a_port_that_gets_a_rule_of_its_own_leaves_within_that() 
     }
     let mut times = tasks.join_all().await;
     times.sort_unstable();
-    // One has left at the start.
+    // At the start, one request has left.
     assert_eq!(times.split_off(4), [1000, 2000, 3000, 4000, 5000].map(|time| (8443, time)));
     assert!(times.iter().all(|(port, time)| *port == 80 && *time < 10), "{times:?}");
 }
 
-/// Rules for two ports of a host, each with `limit`, and the one that is there in their place later.
+/// Rules for two ports of a host, each with `limit`, and the rule that later replaces them.
 fn two_become_one(limit: &'static str) -> ([(&'static str, &'static str, &'static str); 2], Rules) {
     let two = [("one", "api.test:80", limit), ("other", "api.test:8443", limit)];
     (two, rules(&[("both", "api.test", limit)]))
@@ -282,7 +282,7 @@ async fn those_who_wait_in_lanes_that_become_one_leave_within_one_limit() {
     lanes.reload(one);
     let both = lanes.find(&origin(80));
     assert_eq!(both.waiting(), 8);
-    // One that waits in another lane than it came to leaves that.
+    // A request that was moved to another lane leaves that lane.
     assert!(tokio::time::timeout(ms(0), &mut polled).await.is_err());
     drop((polled, unpolled));
     assert_eq!(both.waiting(), 6);

@@ -1,4 +1,5 @@
-//! A reserve for urgent requests: what is not urgent never takes more than the rest, and urgent ones find a slot in it.
+//! A reserve for urgent requests: other requests never take more than the rest, and urgent ones find a slot in the
+//! reserve.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +35,7 @@ fn world(limits: &str) -> World {
     World::with("in-flight 10000", |used| *used = policy)
 }
 
-/// What a request of this urgency draws on in `lane`, and asks of it.
+/// A request of this urgency to `lane`, with the budgets that it draws on.
 fn of(lane: &Lane, urgency: u8) -> AdmitRequest {
     let rest = lane.policy().besides_reserve().filter(|_| urgency >= Reserve::PATIENT);
     let draws: Draws = rest.map(|rule| [Draw::new(1, rule)].into());
@@ -47,7 +48,7 @@ fn send(mut permit: Permit) {
     permit.answered(&AnswerReport::SERVED, Instant::START);
 }
 
-/// How many of these leave at once, one after the other.
+/// Number of requests that leave at once, one after the other.
 fn leaving(lane: &Arc<Lane>, urgency: u8, count: usize) -> usize {
     let permits = (0..count).filter_map(|_| match lane.admit(of(lane, urgency)) {
         Admission::Send(permit) => Some(permit),
@@ -172,13 +173,13 @@ async fn who_cannot_wait_is_told_when_the_rest_has_room() {
         let deadline = world.clock.now() + ms(1000);
         world.lane.admit(AdmitRequest { deadline, ..of(&world.lane, urgency) })
     };
-    // All were answered when they left: they are out after a minute.
+    // All were answered when they left, so that they leave the window after a minute.
     let Admission::Refuse(Refusal::TooLong { wait, .. }) = hurry(3) else { panic!("the rest is used up") };
     assert_eq!(wait, ms(60_000));
     assert!(matches!(hurry(1), Admission::Send(_)));
 }
 
-/// A request: when it asks, its urgency, and how long its answer takes.
+/// A request: its time of arrival, its urgency, and the latency of its answer.
 type Job = (u64, u8, u64);
 
 fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
@@ -196,7 +197,7 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
                     return;
                 }
                 permit.sent();
-                // Up to 20 ms on its way.
+                // Up to 20 ms in transit.
                 tokio::time::sleep(ms(latency % 20)).await;
                 arrivals.lock().push((clock.now(), urgency));
                 tokio::time::sleep(ms(latency)).await;
@@ -221,7 +222,8 @@ fn simulate(jobs: Vec<Job>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What is not urgent never takes more than nine tenths of a window, and all together never more than it.
+    /// Requests outside the reserve never take more than nine tenths of a window, and all together never more than the
+    /// whole.
     #[test]
     fn nothing_but_urgent_requests_takes_the_reserve(
         jobs in proptest::collection::vec((0u64..20_000, 0u8..8, 0u64..200), 1..300),

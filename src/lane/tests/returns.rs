@@ -1,4 +1,4 @@
-//! Clients that are refused, and that come back when they are told to.
+//! Refused clients that return at their `Retry-After`.
 
 use super::*;
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     policy::Added,
 };
 
-/// Sends a request of a client again and again until it has its slot, each time when it is told to. Says how often it was
-/// refused.
+/// Sends a client's request again and again until it gets its slot, each time at its `Retry-After`. Returns the number
+/// of refusals.
 async fn insists(world: Arc<World>, client: u8, patience: Duration) -> usize {
     let claim = Claim { client: ClientId::of([10, 0, 0, client].into()), ..Claim::USUAL };
     let mut refused = 0;
@@ -21,7 +21,7 @@ async fn insists(world: Arc<World>, client: u8, patience: Duration) -> usize {
     }
 }
 
-/// Sends this request. Says in how many seconds it is to come back, if it was refused: whole ones, as the field has it.
+/// Sends this request. Returns its `Retry-After` if it was refused: in whole seconds, as in the field.
 async fn told_to_wait(world: &World, ask: AdmitRequest) -> Option<u64> {
     let told = match world.lane.admit(ask) {
         Admission::Send(permit) => Ok(permit),
@@ -38,7 +38,7 @@ async fn told_to_wait(world: &World, ask: AdmitRequest) -> Option<u64> {
     }
 }
 
-/// How often 200 requests are refused that come at once, and how long it takes until all have left.
+/// Number of refusals of 200 simultaneous requests, and the time until all have left.
 async fn refusals(limits: &str, most: usize, patience: u64, clients: u8) -> (usize, Duration) {
     let world = Arc::new(World::with(limits, |policy| {
         policy.max_waiting = most;
@@ -54,8 +54,8 @@ async fn refusals(limits: &str, most: usize, patience: u64, clients: u8) -> (usi
 
 #[tokio::test(start_paused = true)]
 async fn those_that_are_refused_at_once_come_back_one_by_one() {
-    // Limited by their patience, and by the places in the queue; workers of 200 clients, and of one. At ten a second 200
-    // take 19.9 s, and at two a second 99.5 s.
+    // Limited by their patience, and by the places in the queue; workers of 200 clients, and of one. At ten a second
+    // 200 take 19.9 s, and at two a second 99.5 s.
     for (limits, most, patience, ideal) in
         [("10/s", 10_000, 3_000, 19_900), ("10/s", 20, 3_600_000, 19_900), ("2/s", 5, 3_600_000, 99_500)]
     {
@@ -68,24 +68,24 @@ async fn those_that_are_refused_at_once_come_back_one_by_one() {
     }
 }
 
-/// Workers, each of an address of its own, that send one request after the other, and come back when they are told to.
+/// Workers, each with its own address, that send one request after the other, and return at their `Retry-After`.
 #[derive(Clone, Copy)]
 struct Workers {
     count: u8,
     limits: &'static str,
-    /// So many may wait.
+    /// The most that may wait.
     most: usize,
-    /// How long it takes at most from an answer to the next request.
+    /// The longest time from an answer to the next request.
     think: Duration,
-    /// Half of those that are refused never come back.
+    /// True if half of the refused clients never return.
     leave: bool,
-    /// For so long.
+    /// Duration of the run.
     seconds: u64,
-    /// The limit and the places are those of a rule for some requests, in a lane that has more of both.
+    /// True if the limit and the places belong to a narrower rule, in a lane that has more of both.
     narrow: bool,
 }
 
-/// What a worker has had: answers, and refusals.
+/// A worker's numbers of answers and of refusals.
 type Had = (usize, usize);
 
 impl Workers {
@@ -96,7 +96,7 @@ impl Workers {
         self.sending(|_| ask(kind())).await.into_iter().map(|(answers, _)| answers).collect()
     }
 
-    /// What each has had that sends such requests.
+    /// The result of each worker that sends such requests.
     async fn sending(self, sends: impl Fn(u8) -> AdmitRequest) -> Vec<Had> {
         let own = if self.narrow { "1000/s burst 1000" } else { self.limits };
         let world = Arc::new(World::with(own, |policy| {
@@ -145,7 +145,7 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
         let mut answers = Workers { most, narrow, ..Workers::USUAL }.answers().await;
         answers.sort_unstable();
         println!("room for {most}: {answers:?}");
-        // 401 slots of 60 workers are 6.7 each.
+        // 401 slots for 60 workers are 6.7 each.
         assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
         assert!(answers[0] >= 4 && answers[59] <= 10, "{answers:?}");
     }
@@ -167,7 +167,7 @@ async fn urgent_ones_have_all_but_the_share_of_others(narrow: bool) {
     let answers: Vec<usize> = had.into_iter().map(|(answers, _)| answers).collect();
     let (urgent, others) = answers.split_at(6);
     assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
-    // Others have one slot in 21 of 401, and the ten or so before the first urgent one had asked again.
+    // Less urgent requests have one slot in 21 of 401, and some ten had asked again before the first urgent one.
     let (urgent_ones, other_ones) = (urgent.iter().sum::<usize>(), others.iter().sum::<usize>());
     assert!(urgent_ones >= 400 * 19 / 21 && other_ones >= 400 / 22, "{answers:?}");
     assert!(urgent.iter().max().unwrap() - urgent.iter().min().unwrap() <= 2, "{answers:?}");
@@ -205,7 +205,7 @@ async fn a_place_that_more_urgent_ones_take_is_not_promised_to_others() {
     }
     tokio::time::sleep(ms(5_030)).await;
     let mut waiting = Vec::new();
-    // Until one of them is refused; and what is said to one that was sent before, which is no more than the time of the next slot.
+    // Runs until a request is refused. The refusal of a resent request holds only the time of the next slot.
     let mut fill = |from| {
         for number in from.. {
             let asked = of(Urgency::USUAL, number);
@@ -239,15 +239,15 @@ async fn those_whose_requests_are_dear_have_their_share_of_a_full_queue() {
         .zip(&answers)
         .for_each(|(number, answers)| if number % 3 == 0 { &mut dear } else { &mut others }.push(*answers));
     println!("{dear:?}, {others:?}");
-    // 401 slots of 60 workers are 6.7 each. Each has a quarter of that at least, and three times as much at most: those that are
-    // told to come back do so in turn, whatever they cost.
+    // 401 slots for 60 workers are 6.7 each. Each worker gets at least a quarter and at most three times as much:
+    // clients return in turn, whatever their requests cost.
     assert!(dear.iter().all(|answers| (2..=20).contains(&(3 * answers))), "{dear:?}");
     assert!(others.iter().all(|answers| (2..=20).contains(answers)), "{others:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_slot_is_lost_for_those_that_never_come_back() {
-    // Half of those that are refused leave, so that soon all others have room.
+    // Half of the refused clients leave, so that soon all others have room.
     let answers = Workers { most: 30, leave: true, ..Workers::USUAL }.answers().await;
     println!("{answers:?}");
     assert!(answers.iter().sum::<usize>() >= 400, "slots are lost: {answers:?}");
@@ -274,7 +274,7 @@ async fn one_that_asks_each_second_is_never_told_more_than_its_wait() {
             let Admission::Refuse(refusal) = admission else { panic!("{limits}: {admission:?}") };
             let left = Duration::from_secs(wait - patience).saturating_sub(now.since(start));
             let told = refusal.retry_after();
-            // A window is kept a little longer for jitter on the way.
+            // A window is extended a little for network jitter.
             assert!(told <= left + left / 50 + ms(50), "{limits}, {second} s: {told:?} of {left:?}");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -315,8 +315,8 @@ async fn each_has_a_turn_where_fewer_may_wait_than_leave_in_a_second() {
         println!("room for {most}, {think} ms between, {urgent} urgent ones: {answers:?}");
         let (urgent, others) = answers.split_at(urgent.into());
         assert!(answers.iter().sum::<usize>() >= 6000 * 99 / 100, "slots are lost: {answers:?}");
-        // Of 6001 slots the less urgent have one in 21, and all have as many of what is left to their urgency; half of that, as
-        // each may be unlucky.
+        // Of 6001 slots the less urgent have one in 21, and all have equal parts of the rest of their urgency. Half of
+        // that is required, as a worker may be unlucky.
         let share = |slots: usize, workers: usize| slots / workers.max(1) / 2;
         let (least, all) =
             if urgent.is_empty() { (share(6000, 24), 0) } else { (1, share(6000 * 20 / 21, urgent.len())) };

@@ -1,9 +1,9 @@
-//! What operators do to those that wait, and to what was learned.
+//! Operators' actions on waiting requests, and on learned limits.
 
 use super::*;
 use crate::lane::order::Weight;
 
-/// A request of this client's.
+/// A request of this client.
 fn ask_of(client: u8) -> AdmitRequest {
     let client = ClientId::of([10, 0, 0, client].into());
     AdmitRequest { claim: Claim { client, ..Claim::USUAL }, ..ask(kind()) }
@@ -13,7 +13,8 @@ fn is_of(client: u8) -> impl Fn(&Claim) -> bool {
     move |claim| claim.client == ClientId::of([10, 0, 0, client].into())
 }
 
-/// Lets clients wait, and says in which order they leave, after so many ms; 0 stands for one that was dropped.
+/// Queues a request of each client, and returns the order and times (ms) in which they leave; 0 stands for a dropped
+/// one.
 async fn leave(world: &World, clients: &[u8], steer: impl FnOnce()) -> Vec<(u8, u64)> {
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
@@ -57,7 +58,7 @@ async fn one_goes_first_and_the_limit_holds() {
         assert!(world.lane.let_first(is_of(3)) && !world.lane.let_first(is_of(4)));
     })
     .await;
-    // The first of client 3, 100 ms after what was sent; the others share as before.
+    // The first of client 3 leaves 100 ms after the sent request; the others share as before.
     assert_eq!(order[0], (3, 100));
     assert_eq!(order.iter().filter(|(client, _)| *client == 3).count(), 2);
     assert_eq!(order.iter().map(|(_, at)| *at).collect::<Vec<_>>(), [100, 200, 300, 400, 500, 600]);
@@ -96,7 +97,7 @@ async fn what_was_learned_is_forgotten_and_what_was_sent_counts() {
     assert!(world.lane.closed_for() > Duration::from_secs(7000), "it pauses for two hours");
     world.lane.forget_learned();
     assert_eq!(world.lane.closed_for(), Duration::ZERO);
-    // Its answer comes all the same.
+    // The answer comes nevertheless.
     under_way.answered(&AnswerReport::SERVED, Instant::START);
     drop(under_way);
     assert_eq!(world.lane.snapshot().limits[0].used, 2);
@@ -114,7 +115,7 @@ async fn other_weights_hold_for_what_waits() {
         world.lane.reweigh(weigh);
     })
     .await;
-    // Three of four slots, within one cost of it.
+    // Three of four slots, within one cost.
     let first = order[..24].iter().filter(|(client, _)| *client == 1).count();
     assert!((17..=19).contains(&first), "{first} of 24");
 }

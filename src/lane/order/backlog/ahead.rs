@@ -1,4 +1,4 @@
-//! How much of what waits goes before a request that comes.
+//! The part of the backlog that precedes an arriving request.
 
 use super::{
     Backlog, Band, ClientBacklog, band,
@@ -14,43 +14,45 @@ use crate::{
     limit::{Cost, Unit},
 };
 
-/// How much of what waits goes before a request that comes.
+/// The part of the backlog that precedes an arriving request.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     before: Portion,
     all: Portion,
-    /// How much goes before it that is yet to come.
+    /// Size of the future arrivals that will precede it.
     to_come: f64,
 }
 
-/// A part of what waits.
+/// A fraction of a backlog.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part(f64);
 
 // === impl Ahead ===
 
 impl Ahead {
-    /// Which part it is of what takes part, by what that counts.
+    /// The fraction of the backlog that precedes it, in the measure of the contest.
     pub fn part(&self) -> Part {
         Part::new(self.before.size, self.all.size)
     }
 
-    /// Which part it is of what waits of `unit`, where each takes `unsaid` of it that does not say.
+    /// The fraction of the waiting amount of `unit` that precedes it; a request that does not declare its amount counts
+    /// as `unsaid`.
     pub fn part_of(&self, unit: Unit, unsaid: f64) -> Part {
         Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
     }
 
-    /// How many requests go before it.
+    /// Number of requests that precede it.
     pub fn requests(&self) -> f64 {
         self.before.of(Unit::REQUESTS, 0.0)
     }
 
-    /// How many slots go before it to what is yet to come, if that draws on as much as do `units` of what waits.
+    /// Number of slots that future arrivals take before it, if they draw on the same limits as `units` of the waiting
+    /// requests.
     pub fn to_come(&self, units: u64) -> u64 {
         Part::new(units as f64, self.all.of(Unit::REQUESTS, 0.0)).of(self.to_come.round() as u64)
     }
 
-    /// How much of `unit` goes before it, where each takes `unsaid` of it that does not say.
+    /// The amount of `unit` that precedes it; a request that does not declare its amount counts as `unsaid`.
     pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
         self.before.of(unit, unsaid).round() as u64
     }
@@ -59,14 +61,14 @@ impl Ahead {
 // === impl Part ===
 
 impl Part {
-    /// Nothing of it.
+    /// The empty fraction.
     pub const NONE: Self = Self(0.0);
 
     fn new(part: f64, of: f64) -> Self {
         if of > 0.0 { Self((part / of).min(1.0)) } else { Self::NONE }
     }
 
-    /// This part of `units`.
+    /// This fraction of `units`.
     pub fn of(self, units: u64) -> u64 {
         (self.0 * units as f64).round() as u64
     }
@@ -75,10 +77,10 @@ impl Part {
 // === impl Backlog ===
 
 impl Backlog {
-    /// How much goes before a request that comes now, if nothing comes after it: of what takes part in `contest`, what is
-    /// more urgent, and of its own urgency what each other client, and each other flow of its own, gets until it has had
-    /// its turn. `ranking` says who is next there; `None` if nothing has been shared out there yet. Of what is served there
-    /// the part `inflow` goes to what is more urgent and yet to come.
+    /// The amount that precedes an arriving request without later arrivals, among the requests that take part in
+    /// `contest`. More urgent requests precede it. Within its urgency, each other client, and each other flow of its
+    /// client, gets some amount before its turn. `ranking` holds the order there; `None` if nothing has been shared out
+    /// there yet. Future arrivals of higher urgency get the fraction `inflow` of the slots.
     pub(in crate::lane::order) fn ahead(
         &self,
         claim: &Claim,
@@ -107,8 +109,9 @@ impl Backlog {
         Ahead { before, all, to_come }
     }
 
-    /// Adds what goes before a request of this urgency of others, to what goes before it of its own, if the first of its urgency
-    /// has its guaranteed turn once `guaranteed` has been served. Says how much of others goes before it because of the `inflow`.
+    /// Adds to `before`, which holds the request's own urgency, what precedes it of other urgencies. The first of its
+    /// urgency has its guaranteed turn once `guaranteed` has been served. Returns the part that precedes it because of
+    /// the `inflow`.
     fn add_other_bands(
         &self,
         urgency: Urgency,
@@ -144,7 +147,7 @@ impl Backlog {
 // === impl ClientBacklog ===
 
 impl ClientBacklog {
-    /// What of this client goes before a request of it.
+    /// The part of this client's backlog that precedes a request of the client.
     fn ahead(&self, claim: &Claim, cost: f64, contest: Contest, turns: &Turns<'_>) -> Portion {
         let mut before = Portion::default();
         if let Some(flow) = self.flows.get(&claim.flow) {
@@ -158,7 +161,7 @@ impl ClientBacklog {
     }
 }
 
-/// How much waits in a band, as far as it counts in `contest`.
+/// Backlog size of a band in the measure of `contest`.
 fn size(band: &Option<Box<Band>>, contest: Contest) -> u64 {
     band.as_ref().map_or(0, |band| band.waiting.size(contest))
 }

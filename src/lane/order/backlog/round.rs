@@ -1,4 +1,4 @@
-//! What the others of one level receive before one of them has its turn.
+//! Amounts that the other members of a level receive before one member's turn.
 
 use smallvec::SmallVec;
 
@@ -8,24 +8,24 @@ use crate::lane::order::{
     fair::{Standing, Turn},
 };
 
-/// Another client of an urgency, or another flow of a client, and what it may receive.
+/// A competing client of an urgency, or a competing flow of a client, and the amount that it may receive.
 pub(super) struct Other<'a> {
     pub(super) waiting: &'a Waiting,
     pub(super) weight: Weight,
     pub(super) standing: Standing,
-    /// How much it receives at most.
+    /// The most that it may receive.
     pub(super) most: f64,
-    /// How much each of its requests counts.
+    /// The mean size of its requests.
     pub(super) each: f64,
 }
 
-/// What others receive before a turn.
+/// The amounts that others receive before a turn.
 pub(super) struct Round<'a> {
     turn: Turn,
     others: SmallVec<[Other<'a>; SAMPLE]>,
-    /// How many times as many there are as are looked at.
+    /// Ratio of the number of others to the number sampled.
     scale: f64,
-    /// Which part they receive of what they are owed by then and have their turns for later.
+    /// The part that they receive of what they are owed by then but would get in later turns.
     of_later: f64,
 }
 
@@ -35,7 +35,7 @@ pub(super) const SAMPLE: usize = 64;
 // === impl Other ===
 
 impl<'a> Other<'a> {
-    /// A member of this `weight`, as far as what waits of it takes part in `contest`.
+    /// A member of this `weight`, as far as its waiting requests take part in `contest`.
     pub(super) fn of(waiting: &'a Waiting, contest: Contest, weight: Weight, standing: Standing) -> Self {
         let most = waiting.size(contest) as f64;
         Self { waiting, weight, standing, most, each: most / waiting.costs(contest).max(1) as f64 }
@@ -45,7 +45,8 @@ impl<'a> Other<'a> {
 // === impl Round ===
 
 impl<'a> Round<'a> {
-    /// What `others` receive before `turn` and what is `before` it of its own; with its own there are `count` members.
+    /// The amounts that `others` receive before `turn`, with `before` units of the member's own ahead of it. `count` is
+    /// the number of members, including the member itself.
     pub(super) fn before(turn: Turn, before: f64, others: impl Iterator<Item = Other<'a>>, count: usize) -> Self {
         let others = others.take(SAMPLE).collect();
         let mut round = Self { turn, others, scale: beyond_sample(count), of_later: 0.0 };
@@ -54,7 +55,7 @@ impl<'a> Round<'a> {
         round
     }
 
-    /// What waits of each of those that are looked at, and how much it receives, for itself and for those like it.
+    /// The backlog of each sampled member, and the amount that it and the members it stands for receive.
     pub(super) fn received(&self) -> impl Iterator<Item = (&'a Waiting, f64)> {
         let received = self.others.iter().filter(|other| other.most > 0.0).map(|other| {
             let received = self.turn.received_before(other.standing, other.weight, other.each).min(other.most);
@@ -68,20 +69,20 @@ impl<'a> Round<'a> {
         received.filter(|(_, received)| *received > 0.0)
     }
 
-    /// Adds what they receive of what takes part in `contest`.
+    /// Adds the received amounts of tickets that take part in `contest`.
     pub(super) fn add_to(&self, portion: &mut Portion, contest: Contest) {
         for (waiting, received) in self.received() {
             portion.add(waiting, contest, received / waiting.size(contest) as f64);
         }
     }
 
-    /// How much they all receive.
+    /// The total received amount.
     pub(super) fn sum(&self) -> f64 {
         self.received().map(|(_, received)| received).sum()
     }
 
-    /// Turns of larger weights end sooner, and are had before it, for as long as any of them is owed to its member. Others end
-    /// later, if they are owed later.
+    /// Accounts for heavier members: their turns end sooner, so they come first while they are eligible. Turns that
+    /// become eligible later end later.
     fn heavier_go_first(&mut self, before: f64) {
         let own = self.turn.weight();
         let heavier = self.weights(|weight| weight > own);
@@ -89,7 +90,7 @@ impl<'a> Round<'a> {
             return;
         }
         let all = self.weights(|_| true) + own;
-        // The virtual time goes on with what is served, and more of them are owed their turns.
+        // Virtual time advances with what is served, and more of them become eligible.
         let first = self.sum();
         self.turn = self.turn.had_at((before + first) / all);
         let second = self.sum();
@@ -98,7 +99,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Turns of smaller weights end later, and are had all the same before it is owed to its member: no slot is lost.
+    /// Accounts for lighter members: their turns end later, but they fill slots before this turn becomes eligible, so
+    /// that no slot is lost.
     fn lighter_fill_in(&mut self) {
         let own = self.turn.weight();
         if self.weights(|weight| weight < own) == 0.0 {
@@ -120,7 +122,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// How much more all others receive than the first ones, if there are so many with one's own.
+/// Factor from the sample to all other members, for `count` members including the member itself.
 pub(super) fn beyond_sample(count: usize) -> f64 {
     if count > SAMPLE { (count as f64 - 1.0) / SAMPLE as f64 } else { 1.0 }
 }

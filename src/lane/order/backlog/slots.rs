@@ -1,5 +1,5 @@
-//! How many requests take a slot before another one, where some that wait are held up by something else beside their turn:
-//! these take the slots of their flows no faster than that lets them go.
+//! Number of requests that take a slot before another one. Waiting requests that other limits also block take their
+//! flows' slots only as fast as these limits admit them.
 
 use super::{
     Backlog, Band, band,
@@ -16,31 +16,33 @@ use crate::{
     limit::Unit,
 };
 
-/// How many of those that wait for something beside their turn leave within some time, because of what they wait for.
+/// Number of requests admitted within some time, among those that wait for something in addition to their turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Meanwhile {
-    /// Of those that wait for units.
+    /// Number that wait for units.
     pub units: f64,
-    /// Of those that wait for narrower budgets.
+    /// Number that wait for sub-limits.
     pub budgets: f64,
 }
 
-/// What those are that are held up, each as it counts where it is shared out.
+/// The kinds of blocked requests; each kind is counted in the measure of what blocks it.
 const HELD: [Waits; 3] = [Waits::ForUnits, Waits::ForBudget, Waits::ForBoth];
 
-/// How much of each of [`HELD`].
+/// The amounts for the kinds in [`HELD`].
 type Amounts = [f64; HELD.len()];
 
-/// How members share what is let go of each of [`HELD`]: one of weight w gets w times this, and no more than waits of it.
+/// Shares of the amounts admitted of each kind in [`HELD`]: a member of weight w gets w times this, but at most its
+/// backlog.
 #[derive(Debug)]
 struct Levels(Amounts);
 
-/// So often is what members leave over, because less waits of them, shared out among the others.
+/// Rounds in which the unused shares of members with small backlogs are redistributed to the others.
 const ROUNDS: usize = 3;
 
 impl Backlog {
-    /// How many requests leave before one of `claim` that counts as `cost` of them, if nothing comes after it and so many
-    /// that wait for something else leave `meanwhile`. `ranking` says who is next; `None` if nothing has been shared out yet.
+    /// Number of requests that leave before one of `claim`, without later arrivals. The request counts as `cost` of
+    /// them. `meanwhile` holds the numbers admitted of those that wait for something else. `ranking` holds the order of
+    /// turns; `None` if nothing has been shared out yet.
     pub(in crate::lane::order) fn slots_ahead(
         &self,
         claim: &Claim,
@@ -73,7 +75,7 @@ impl Backlog {
         self.with_other_bands(claim.urgency, turns.until_guaranteed(cost), before, &of_bands)
     }
 
-    /// How much of what is let go each urgency gets: the most urgent all but what is guaranteed to the lower ones.
+    /// The admitted amounts, split by urgency: the most urgent gets all but the guaranteed shares of the lower ones.
     fn of_bands(&self, meanwhile: Meanwhile) -> [Amounts; Urgency::COUNT] {
         let all = HELD.map(|waits| self.waiting.held(waits));
         let [units, narrow, both] = all;
@@ -101,9 +103,9 @@ impl Backlog {
         of_bands
     }
 
-    /// What those take that are less urgent because of the slots that they are given: in how many slots of more urgent ones,
-    /// and how much of `unit` then, where each takes `unsaid` of it that does not say. While slots are scarce each lower
-    /// urgency has its share of these, and its flows give them to what came first, whatever that takes.
+    /// The slots that less urgent requests take from more urgent ones, and how much of `unit` they take with them. A
+    /// request that does not declare its amount counts as `unsaid`. While slots are scarce, each lower urgency gets its
+    /// share of them, and its flows serve their oldest requests, whatever units those take.
     pub fn taken_beside(&self, claim: &Claim, unit: Unit, unsaid: f64) -> (f64, f64) {
         let (urgent, lower) = self.bands.split_at(band(claim) + 1);
         let slots = urgent.iter().flatten().map(|band| band.waiting.requests(Waits::ForAll)).sum::<f64>();
@@ -119,8 +121,8 @@ impl Backlog {
         (slots, taken.sum())
     }
 
-    /// What goes before a request of this urgency, if so much of its own does, and the first of these has its guaranteed turn
-    /// once `guaranteed` has been served.
+    /// The number that precedes a request of this urgency, if `before` of its own urgency do. The first of its urgency
+    /// has its guaranteed turn once `guaranteed` has been served.
     fn with_other_bands(
         &self,
         urgency: Urgency,
@@ -156,7 +158,7 @@ fn of_member<K>((_, waiting, weight): (K, &Waiting, Weight)) -> (&Waiting, Weigh
 // === impl Levels ===
 
 impl Levels {
-    /// How `count` members share `amounts`, the first ones of them in the place of all.
+    /// How `count` members share `amounts`; the first [`SAMPLE`] members stand for all.
     fn of<'a>(members: impl Iterator<Item = (&'a Waiting, Weight)> + Clone, count: usize, amounts: &Amounts) -> Self {
         let mut levels = Amounts::default();
         for ((waits, amount), level) in HELD.into_iter().zip(amounts).zip(&mut levels) {
@@ -176,13 +178,13 @@ impl Levels {
         Self(levels)
     }
 
-    /// How much a member gets.
+    /// The amounts that a member gets.
     fn amounts(&self, waiting: &Waiting, weight: Weight) -> Amounts {
         std::array::from_fn(|at| waiting.held(HELD[at]).size.min(weight.get() as f64 * self.0[at]))
     }
 
-    /// How many requests of a member take a slot meanwhile, if they have their turns: all that wait for nothing else, and so
-    /// many of those that are let go.
+    /// Number of a member's requests that may take a slot meanwhile: those that wait only for their turn, and the
+    /// admitted ones of the others.
     fn requests(&self, waiting: &Waiting, weight: Weight) -> f64 {
         let let_go = HELD.iter().zip(self.0).map(|(waits, level)| {
             let held = waiting.held(*waits);
@@ -191,7 +193,7 @@ impl Levels {
         waiting.requests(Waits::ForAll) + let_go.sum::<f64>()
     }
 
-    /// A member that has so many requests.
+    /// A member with this many requests.
     fn member<'a>(&self, waiting: &'a Waiting, weight: Weight, standing: Standing) -> Other<'a> {
         Other { most: self.requests(waiting, weight), ..Other::of(waiting, Contest::Slots, weight, standing) }
     }

@@ -1,65 +1,65 @@
-//! How much waits, by what it waits for beside its turn.
+//! Waiting amounts, by what the requests wait for in addition to their turn.
 
 use smallvec::SmallVec;
 
 use crate::limit::{Cost, Sum, Unit};
 
-/// What a request waits for beside its turn for what all wait for.
+/// Resources that a request waits for in addition to its turn at the common limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// Nothing.
     ForAll,
     /// Units other than requests.
     ForUnits,
-    /// A narrower budget.
+    /// A sub-limit.
     ForBudget,
-    /// A narrower budget, and other units too.
+    /// A sub-limit, and other units too.
     ForBoth,
 }
 
-/// What requests take turns for, and as how much each of them counts there.
+/// The resource for which requests take turns, and the measure of a request there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contest {
-    /// The lane's slots: as so many requests.
+    /// The lane's slots, measured in requests.
     Slots,
-    /// Units other than requests, among those that take of them: by the scarcest.
+    /// Units other than requests, among requests that take them; measured in the scarcest unit.
     Units,
-    /// All that is counted: by the scarcest.
+    /// Everything that is counted, measured in the scarcest unit.
     All,
 }
 
-/// What waits of a flow, of a client, or of all.
+/// The backlog of a flow, of a client, or of all.
 #[derive(Debug, Default)]
 pub(super) struct Waiting([Amounts; Waits::EACH.len()]);
 
-/// How much waits for one thing.
+/// Waiting amounts for one resource.
 #[derive(Debug, Default)]
 struct Amounts {
-    /// How much it counts by the scarcest unit.
+    /// The total in the scarcest unit.
     share: u64,
     units: Sum,
 }
 
-/// What waits for something beside its turn.
+/// Requests that wait for something in addition to their turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
-    /// How much it counts where that is shared out: by the scarcest unit, or as so many requests.
+    /// The total in the measure of the blocking resource: the scarcest unit, or requests.
     pub(super) size: f64,
     pub(super) requests: f64,
 }
 
-/// A part of what waits.
+/// A part of a backlog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Portion {
-    /// How much it counts in its contest.
+    /// The part's size in the measure of its contest.
     pub(super) size: f64,
     requests: f64,
     others: SmallVec<[UnitPortion; 2]>,
-    /// How many costs it is of.
+    /// Number of costs in it.
     costs: f64,
 }
 
-/// How much of one unit a part takes, and how many costs say something of it.
+/// The amount of one unit in a part, and the number of costs that declare it.
 #[derive(Clone, Copy, Debug)]
 struct UnitPortion {
     unit: Unit,
@@ -72,7 +72,7 @@ struct UnitPortion {
 impl Waits {
     pub(super) const EACH: [Self; 4] = [Self::ForAll, Self::ForUnits, Self::ForBudget, Self::ForBoth];
 
-    /// What a request of this cost waits for.
+    /// Returns the resources that a request of this cost waits for.
     pub fn of(cost: &Cost, draws_on_narrow_budgets: bool) -> Self {
         match (draws_on_narrow_budgets, cost.is_metered()) {
             (true, true) => Self::ForBoth,
@@ -86,7 +86,7 @@ impl Waits {
 // === impl Contest ===
 
 impl Contest {
-    /// Those that take part.
+    /// The kinds of requests that take part.
     fn members(self) -> &'static [Waits] {
         match self {
             Self::Slots | Self::All => &Waits::EACH,
@@ -94,7 +94,7 @@ impl Contest {
         }
     }
 
-    /// As how much a request of this cost counts.
+    /// The size of a request of this cost.
     pub(super) fn size_of(self, cost: &Cost) -> u64 {
         match self {
             Self::Slots => cost.requests().into(),
@@ -118,7 +118,7 @@ impl Waiting {
         units.subtract(cost);
     }
 
-    /// How much it counts in `contest`.
+    /// The size of the backlog in the measure of `contest`.
     pub(super) fn size(&self, contest: Contest) -> u64 {
         let members = contest.members().iter().map(|waits| &self.0[*waits as usize]);
         match contest {
@@ -127,24 +127,25 @@ impl Waiting {
         }
     }
 
-    /// How many requests that take part in `contest` wait.
+    /// Number of waiting requests that take part in `contest`.
     pub(super) fn costs(&self, contest: Contest) -> u64 {
         contest.members().iter().map(|waits| self.0[*waits as usize].units.costs()).sum()
     }
 
-    /// What waits like this, as it counts where it is shared out.
+    /// The requests that wait like this, in the measure of their blocking resource.
     pub(super) fn held(&self, waits: Waits) -> Held {
         let share = self.0[waits as usize].share;
         let requests = self.requests(waits);
         Held { size: if waits == Waits::ForUnits { share as f64 } else { requests }, requests }
     }
 
-    /// How many requests wait like this.
+    /// Number of requests that wait like this.
     pub(super) fn requests(&self, waits: Waits) -> f64 {
         self.0[waits as usize].units.of(Unit::REQUESTS) as f64
     }
 
-    /// How much of `unit` it takes: what waits like this, where each takes `unsaid` of it that does not say.
+    /// Total of `unit` over the requests that wait like this; a request that does not declare its amount counts as
+    /// `unsaid`.
     pub(super) fn units(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
         let units = &self.0[waits as usize].units;
         units.of(unit) as f64 + units.unsaid(unit) as f64 * unsaid
@@ -154,7 +155,7 @@ impl Waiting {
 // === impl Portion ===
 
 impl Portion {
-    /// Adds this part of what takes part in `contest`.
+    /// Adds this part of the requests that take part in `contest`.
     pub(super) fn add(&mut self, waiting: &Waiting, contest: Contest, part: f64) {
         self.size += part * waiting.size(contest) as f64;
         for waits in contest.members() {
@@ -178,7 +179,7 @@ impl Portion {
         }
     }
 
-    /// How much of `unit` it is, where each takes `unsaid` of it that does not say.
+    /// The amount of `unit` in it; a request that does not declare its amount counts as `unsaid`.
     pub(super) fn of(&self, unit: Unit, unsaid: f64) -> f64 {
         if unit == Unit::REQUESTS {
             return self.requests;

@@ -1,18 +1,18 @@
-//! How a client's share is shared among its flows. Most clients have one flow: that needs no queueing, and little memory.
+//! A client's share, divided among its flows. Most clients have one flow: that needs no queueing, and little memory.
 
 use super::{Comes, Fair, FairMember, Forgotten, Level, Members, Weight};
 
-/// Shares what it is told of among its members, as [`Fair`] does.
+/// Shares the charged costs fairly among its members, like [`Fair`].
 #[derive(Debug)]
 pub(in crate::lane::order) enum Share {
-    /// It has one member at most.
+    /// At most one member so far.
     Lone(Lone),
-    /// It has had several.
+    /// Several members, now or before.
     Fair(Box<Fair>),
 }
 
-/// A member without others beside it. What it has received still counts once there are others: if it was served while it had
-/// nothing to send, it owes that.
+/// A member without others. The amount that it has received still counts once there are others; anything received while
+/// it had nothing to send is a debt.
 #[derive(Debug)]
 pub(in crate::lane::order) struct Lone {
     /// The virtual time while it has nothing to send. Otherwise that is its start.
@@ -30,12 +30,12 @@ const NONE: u32 = u32::MAX;
 // === impl Share ===
 
 impl Share {
-    /// Nothing is shared yet.
+    /// Creates a share without members.
     pub(in crate::lane::order) fn new(credit: u8) -> Self {
         Self::Lone(Lone { rest: 0, largest: 0, id: NONE, active: false, credit })
     }
 
-    /// Whether no member has anything to send.
+    /// Returns whether no member has anything to send.
     pub(in crate::lane::order) fn is_idle(&self) -> bool {
         match self {
             Self::Lone(lone) => !lone.active,
@@ -43,7 +43,8 @@ impl Share {
         }
     }
 
-    /// A member that has had its due so far, and the number of which is told next. The others are among `members`.
+    /// Creates a member without credit or debt; [`joined`](Self::joined) sets its number. The others are among
+    /// `members`.
     pub(in crate::lane::order) fn newcomer(&mut self, weight: Weight, members: &mut impl Members) -> FairMember {
         if let Self::Lone(lone) = self
             && lone.id != NONE
@@ -56,26 +57,26 @@ impl Share {
         }
     }
 
-    /// The number of the newcomer.
+    /// Sets the number of the newcomer.
     pub(in crate::lane::order) fn joined(&mut self, id: u32) {
         if let Self::Lone(lone) = self {
             lone.id = id;
         }
     }
 
-    /// The member has something to send from now on. See [`Fair::activate`].
+    /// Activates a member that has something to send from now on. See [`Fair::activate`].
     pub(in crate::lane::order) fn activate(&mut self, id: u32, member: &mut FairMember, comes: Comes) {
         match self {
             Self::Lone(lone) => {
                 (lone.active, member.active) = (true, true);
-                // Less than those of others that join it.
+                // Smaller than the numbers of others that join it.
                 member.number = 1;
             }
             Self::Fair(fair) => fair.activate(id, member, comes),
         }
     }
 
-    /// The member has nothing to send any more. One alone is remembered for as long as what it is a member of.
+    /// Deactivates a member that has nothing to send any more. A single member is remembered as long as its client.
     pub(in crate::lane::order) fn deactivate(&mut self, id: u32, member: &mut FairMember) {
         match self {
             Self::Lone(lone) => {
@@ -86,7 +87,7 @@ impl Share {
         }
     }
 
-    /// The member has received `cost`.
+    /// Charges the member `cost`.
     pub(in crate::lane::order) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         match self {
             Self::Lone(_) => {
@@ -97,7 +98,7 @@ impl Share {
         }
     }
 
-    /// The member's weight is another one from now on.
+    /// Changes the member's weight.
     pub(in crate::lane::order) fn reweigh(&mut self, id: u32, member: &mut FairMember, weight: Weight) {
         match self {
             Self::Lone(_) => member.weight = weight,
@@ -105,7 +106,7 @@ impl Share {
         }
     }
 
-    /// There are costs as large as this.
+    /// Announces a cost, which may be the largest so far.
     pub(in crate::lane::order) fn expect(&mut self, cost: u64) {
         match self {
             Self::Lone(lone) => lone.largest = lone.largest.max(cost),
@@ -113,7 +114,7 @@ impl Share {
         }
     }
 
-    /// Whose turn it is. Members that may be forgotten go to `forgotten`.
+    /// The member whose turn it is. Members that may be forgotten go to `forgotten`.
     pub(in crate::lane::order) fn next(
         &mut self,
         members: &mut impl Members,
@@ -125,7 +126,7 @@ impl Share {
         }
     }
 
-    /// By what its members are compared; `start_of` says the start of one.
+    /// The state by which its members are compared; `start_of` returns a member's start.
     pub(in crate::lane::order) fn level(&self, start_of: impl FnOnce(u32) -> u128) -> Level {
         match self {
             Self::Lone(lone) => {
@@ -136,7 +137,7 @@ impl Share {
         }
     }
 
-    /// All members that are known, if none has anything to send.
+    /// All known members. Valid only if none has anything to send.
     pub(in crate::lane::order) fn members(&self) -> impl Iterator<Item = u32> {
         let (lone, fair) = match self {
             Self::Lone(lone) => (Some(lone.id).filter(|id| *id != NONE), None),
@@ -149,7 +150,7 @@ impl Share {
 // === impl Fair ===
 
 impl Fair {
-    /// What `lone` has been the only member of.
+    /// The level whose only member `lone` has been.
     fn of_one(lone: &Lone, member: &mut FairMember) -> Self {
         let mut fair = Self { starts: lone.rest, largest: lone.largest, last: 1, ..Self::new(lone.credit) };
         if lone.active {
@@ -171,7 +172,7 @@ mod tests {
     use crate::lane::order::slab::Slab;
 
     proptest! {
-        /// Whatever happens to one alone, and to others that come later: turns are as if the first had never been alone.
+        /// Whatever happens to a single member and to later ones, turns are as if the first had never been alone.
         #[test]
         fn one_alone_is_what_it_would_be_among_others(
             steps in prop::collection::vec((0_u8..5, 0_u32..4, 1_u64..9), 0..200),

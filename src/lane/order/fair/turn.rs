@@ -1,4 +1,5 @@
-//! When the turn of a member comes, as its start and those of the others say: computed for predictions, without serving any.
+//! When a member's turn comes, from its start and those of the others: computed for predictions, without serving any
+//! member.
 
 use super::{Fair, FairMember, UNIT, Weight};
 
@@ -11,21 +12,21 @@ pub(in crate::lane::order) struct Level {
     credit: f64,
 }
 
-/// Where a member stands.
+/// A member's standing in its level.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane::order) struct Standing {
-    /// By how much its start is after the virtual time: cost by weight.
+    /// Distance of its start after the virtual time: cost divided by weight.
     start: f64,
-    /// Its number among those that send something; more than all others if it does not wait yet.
+    /// The member's number among those that send something; larger than all others if it does not wait yet.
     number: u32,
 }
 
-/// The turn of one member for something that it sends behind something else.
+/// A member's turn for a request behind some of its own.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane::order) struct Turn {
-    /// The virtual time, after that of now, from which on it may have its turn.
+    /// The virtual time, counted from now, from which the member is eligible for the turn.
     owed: f64,
-    /// The virtual time at which it has it. It has it at the end of its turn at the latest.
+    /// The virtual time at which the member has the turn: at the latest when the turn ends.
     at: f64,
     /// The largest cost.
     largest: f64,
@@ -40,8 +41,8 @@ impl Level {
         Self { virtual_time, largest: largest as f64, credit: credit.into() }
     }
 
-    /// Where a member stands that sends something. If it waits elsewhere, that is where it will stand at best once it is here;
-    /// if it does not wait yet it `comes`, and is owed nothing.
+    /// The standing of a member that sends something. A member that waits elsewhere gets the best standing it will have
+    /// once it is here. With `comes`, the member does not wait yet and has no credit.
     pub(in crate::lane::order) fn standing(&self, member: &FairMember, comes: bool) -> Standing {
         if member.is_over(self.virtual_time) {
             return Standing::UNKNOWN;
@@ -55,7 +56,7 @@ impl Level {
         Standing { start: start.max(least), number: if comes { u32::MAX } else { member.number.into() } }
     }
 
-    /// The turn of the member at `standing` for what costs so much and is behind so much of its own.
+    /// The turn of the member at `standing` for a request of `cost` behind `before` of its own.
     pub(in crate::lane::order) fn turn(&self, standing: Standing, weight: Weight, before: f64, cost: f64) -> Turn {
         let weight = weight.get() as f64;
         let owed = standing.start + before / weight;
@@ -71,7 +72,7 @@ impl Level {
 // === impl Standing ===
 
 impl Standing {
-    /// A member that nothing is known of: it comes behind all that are there, and is owed nothing.
+    /// An unknown member: it comes behind all present ones, and has no credit.
     pub(in crate::lane::order) const UNKNOWN: Self = Self { start: 0.0, number: u32::MAX };
 }
 
@@ -82,18 +83,18 @@ impl Turn {
         self.weight
     }
 
-    /// The same turn if it is had when the virtual time has gone on by so much.
+    /// The turn as it would be had when the virtual time has advanced by this much.
     pub(in crate::lane::order) fn had_at(self, virtual_time: f64) -> Self {
         Self { at: virtual_time.clamp(self.owed, self.owed + self.largest / self.weight), ..self }
     }
 
-    /// The virtual time at which it is had.
+    /// The virtual time at which the member has the turn.
     pub(in crate::lane::order) fn at(&self) -> f64 {
         self.at
     }
 
-    /// How much another member of this `weight` receives before, whose requests cost so much `each`: those that are owed to it
-    /// by then, and whose turns end before this one does.
+    /// The amount that another member of this `weight` receives before this turn, in requests of cost `each`. Counts
+    /// turns that are eligible by then and end before this one.
     pub(in crate::lane::order) fn received_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
         let weight = weight.get() as f64;
         let ends = self.owed + self.largest * (1.0 / self.weight - 1.0 / weight);
@@ -102,13 +103,13 @@ impl Turn {
         each * if includes_last { requests.floor() + 1.0 } else { requests.ceil() }.max(0.0)
     }
 
-    /// How much is owed to it before this turn is, whenever it has its turns for it.
+    /// The amount owed to another member before this turn becomes eligible, whenever its turns for it come.
     pub(in crate::lane::order) fn owed_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
         let requests = self.share_before(other, weight) / each;
         each * (requests.floor() + 1.0).max(0.0)
     }
 
-    /// Its exact share of what is served until this turn is owed; less than nothing if it has had more already.
+    /// The exact share of another member until this turn becomes eligible; negative if it has had more already.
     pub(in crate::lane::order) fn share_before(&self, other: Standing, weight: Weight) -> f64 {
         weight.get() as f64 * (self.owed - other.start)
     }

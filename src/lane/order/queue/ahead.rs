@@ -1,4 +1,4 @@
-//! How much waits, and how much of it goes before a request that comes.
+//! Waiting amounts, and the part of them that precedes an arriving request.
 
 use std::hash::Hash;
 
@@ -13,12 +13,12 @@ use crate::{
 };
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// How much of `unit` all take together that wait in lines for which `counts` holds. O(lines).
+    /// Total of `unit` over the tickets in classes for which `counts` holds. O(classes).
     pub fn units(&self, unit: Unit, counts: impl Fn(&K) -> bool) -> u64 {
         self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.of(unit)).sum()
     }
 
-    /// How many of those do not say how much of `unit` they take. O(lines).
+    /// Number of tickets in such classes that do not declare how much of `unit` they take. O(classes).
     pub fn unsaid(&self, unit: Unit, counts: impl Fn(&K) -> bool) -> u64 {
         self.lines.iter().filter(|(_, line)| counts(&line.key)).map(|(_, line)| line.units.unsaid(unit)).sum()
     }
@@ -28,51 +28,53 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.backlog.resolve(*claim)
     }
 
-    /// How much of `unit` all take together that wait like this, where each takes `unsaid` of it that does not say.
+    /// Total of `unit` over the tickets that wait like this; a ticket that does not declare its amount counts as
+    /// `unsaid`.
     pub fn waiting(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
         self.backlog.units_of(waits, unit, unsaid)
     }
 
-    /// How many requests leave before one that comes now, if so many that wait for something else leave `meanwhile`.
+    /// Number of requests that leave before an arriving one, if `meanwhile` leave of those that wait for something
+    /// else.
     pub fn slots_ahead(&self, claim: &Claim, cost: &Cost, meanwhile: Meanwhile) -> f64 {
         let claim = self.backlog.resolve(*claim);
         self.backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, Some(&self.front))
     }
 
-    /// What those take that are less urgent because of the slots that they are given: in how many slots of more urgent ones,
-    /// and how much of `unit` then, where each takes `unsaid` of it that does not say.
+    /// The slots that less urgent tickets take from more urgent ones, and how much of `unit` they take with them. A
+    /// ticket that does not declare its amount counts as `unsaid`.
     pub fn taken_beside(&self, claim: &Claim, unit: Unit, unsaid: f64) -> (f64, f64) {
         self.backlog.taken_beside(claim, unit, unsaid)
     }
 
-    /// How many slots go before a request that comes now.
+    /// Number of slots that precede an arriving request.
     pub fn ahead(&self, claim: &Claim, cost: &Cost) -> Ahead {
         let inflow = self.inflow.above(claim.urgency);
         self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Slots, Some(&self.front), inflow)
     }
 
-    /// How much of other units goes before a request that comes now into this line.
+    /// Amounts of other units that precede a request arriving in this class.
     pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K) -> Ahead {
         let spot = self.line_ids.get(line).map(|line| self.lines[*line].spot);
         let ranking = spot.and_then(|spot| self.ranking_at(spot));
         self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Units, ranking, 0.0)
     }
 
-    /// How much goes before a request that comes now and draws on this budget, for which this `backlog` waits.
+    /// The amount that precedes an arriving request at this budget, whose queue is `backlog`.
     pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost) -> Ahead {
         let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
         backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::All, ranking, 0.0)
     }
 
-    /// How many requests leave before one that comes now and draws on this budget, if so many that slower budgets hold up
-    /// leave meanwhile.
+    /// Number of requests that leave before an arriving one at this budget, if `held_up` of the requests blocked by
+    /// slower budgets leave meanwhile.
     pub fn slots_ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost, held_up: f64) -> f64 {
         let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
         let (claim, meanwhile) = (self.backlog.resolve(*claim), Meanwhile { units: 0.0, budgets: held_up });
         backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, ranking)
     }
 
-    /// The flows with the most waiting requests, `most` of them at most. O(flows).
+    /// The flows with the most waiting requests, at most `most` of them. O(flows).
     pub fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         self.backlog.longest(most)
     }

@@ -1,4 +1,4 @@
-//! Which ticket gives way to one that comes, where as many wait as may.
+//! The ticket to evict from a full queue for an arriving one.
 
 use std::hash::Hash;
 
@@ -6,15 +6,16 @@ use super::{NEW, NONE, Queue, QueuePlace, Strand, claimed};
 use crate::{lane::order::claim::Claim, limit::Cost};
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// The ticket that gives way to one of `claim` that costs so much, if the queue is full: the newest of the
-    /// flow that does, by its backlog. O(strands + log clients).
+    /// The ticket to evict for one of `claim` with this cost, if the queue is full: the newest ticket of the flow that
+    /// [`Backlog`](crate::lane::order::Backlog) chooses. O(flow queues + log clients).
     pub fn gives_way(&mut self, claim: &Claim, cost: Cost) -> Option<QueuePlace> {
         let claim = self.backlog.resolve(*claim);
         let longest = self.backlog.gives_way(&claim, cost.share())?;
         self.newest_of(&longest, None)
     }
 
-    /// The newest ticket of a flow, or of those in it that draw on this budget, unless it was sent before. O(strands).
+    /// The newest ticket of a flow, or of its tickets that draw on this budget, unless it was sent before. O(flow
+    /// queues).
     pub fn newest_of(&self, claim: &Claim, budget: Option<u32>) -> Option<QueuePlace> {
         let longest = claimed(claim);
         self.newest(|strand| {
@@ -23,9 +24,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         })
     }
 
-    /// The newest ticket that is parked at a narrower budget, and gives way to one of `claim` at whose `budgets` nothing is, while
-    /// fewer than `most` flows wait elsewhere, and none of its client: it is not more urgent, and not one of the few that are due to
-    /// its urgency. O(strands).
+    /// The newest ticket blocked at a sub-limit, to be evicted for one of `claim` whose `budgets` have no blocked
+    /// tickets. `None` if `most` or more flow queues wait elsewhere, or one of its client does. Spares tickets of
+    /// higher urgency, and the few within their urgency's guaranteed share. O(flow queues).
     pub fn newest_elsewhere(&self, claim: &Claim, budgets: &[u32], most: usize) -> Option<QueuePlace> {
         let mut own = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
         if self.sets.is_empty() || own.any(|spot| self.spots[spot].parked > 0) {

@@ -1,9 +1,10 @@
-//! Keeps a budget for who needs another one as well, which opens a little later.
+//! Reserves a slot of one budget for a flow queue that also needs another budget, which opens a little later.
 //!
-//! Two budgets that others use up are never open at the same instant: each of their slots is taken as it matures. Whoever
-//! needs both would wait until nobody else wants one of them. So once its turn has come at one and the other was closed, a slot of
-//! the one is kept for it until the other opens and it leaves, if it is the first one there and no more than two slots are lost by
-//! then. A line is kept as well, if it waits for units other than requests.
+//! Two budgets that others use up are never open at the same instant: each of their slots is taken as it matures. A
+//! flow queue that needs both would wait until no other one wants one of them. If its turn has come at one budget while
+//! the other was closed, a slot is reserved until the other opens and it leaves. Conditions: it is the first one at the
+//! other budget, and no more than two slots are lost by then. A class that waits for units other than requests can be
+//! reserved as well.
 
 use std::{hash::Hash, time::Duration};
 
@@ -14,20 +15,20 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// Nothing is kept for longer, though no more be lost by that.
+/// The longest reservation, even if a longer one would waste no further slot.
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// A strand that stands in the front is about to be parked: has it gone there from another spot, because its turn was there,
-    /// it has missed that.
+    /// Notes a missed turn: the flow queue had become ready by its turn at one wait point, and is about to be blocked
+    /// at another.
     pub(super) fn misses_its_turn(&mut self, id: u32, spot: u32) {
         let kept = self.is_kept_from(id, spot);
         let strand = &mut self.strands[id];
         strand.missed |= strand.from != NONE && strand.from != spot && !kept;
     }
 
-    /// A strand that misses its turns has gone to the front: what it has waited for is kept until it leaves, though others are
-    /// before it there.
+    /// Reserves a slot for a flow queue that misses its turns and has become ready. The reservation at the wait point
+    /// it came from lasts until it leaves, even if others precede it.
     pub(super) fn keep_in_front(&mut self, id: u32, now: Instant, gate: &mut impl TicketRules<K, T>) {
         let Strand { from, line, first, .. } = self.strands[id];
         if !self.strands[id].missed || self.is_kept_from(id, from) {
@@ -42,8 +43,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// A strand that misses its turns has been parked because of this `hold`: keeps the one that it had, if that is soon. Says
-    /// whether it does so where it came from.
+    /// Reserves the missed turn of a flow queue that this `hold` has blocked, if the `hold` ends soon. Returns whether
+    /// the reservation is at the wait point it came from.
     pub(super) fn keep_its_turn(
         &mut self,
         id: u32,
@@ -68,13 +69,13 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             let kept = self.take_kept(spot, |kept| kept.strand == id);
             let idles = gate.idles(&key, budget, cost).min(LONGEST);
             let before = kept.as_ref().filter(|kept| kept.until > now);
-            // For as long with each of the others.
+            // As long again for each of the other needs.
             let end =
                 before.map_or_else(|| now + idles * (self.needs(id).saturating_sub(2).max(1) as u32), |kept| kept.end);
             let last = (now + idles).min(end);
             let its_turn = spot == from || before.is_some();
             if its_turn && spot != there && until.is_some_and(|until| until <= last) {
-                // It is not the first in the front as soon as that opens.
+                // When that opens, it is not yet the first in the ready list.
                 self.keep(spot, Kept { strand: id, until: last, end, cost });
                 if self.spots[spot].parked > 0 {
                     self.close(spot, now, None);
@@ -87,8 +88,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         keeps
     }
 
-    /// What holds a strand up that may leave at `now`: its line, or one of its budgets, that is kept for another one and has
-    /// nothing left beside.
+    /// The block of a flow queue that could leave at `now`. The class, or one of the budgets, is reserved for another
+    /// flow queue and has no slot left over.
     pub(super) fn held_for_another(
         &mut self,
         id: u32,
@@ -117,26 +118,26 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.kept += u32::from(before.is_none());
     }
 
-    /// A spot is not kept any more, if what it is kept for is `over`.
+    /// Ends the reservation of a wait point if it is `over`.
     fn take_kept(&mut self, spot: u32, over: impl FnOnce(&Kept) -> bool) -> Option<Box<Kept>> {
         let kept = self.spots[spot].kept.take_if(|kept| over(kept));
         self.kept -= u32::from(kept.is_some());
         kept
     }
 
-    /// Whether this spot is kept for another strand.
+    /// Returns whether this wait point is reserved for another flow queue.
     fn is_kept_from(&self, id: u32, spot: u32) -> bool {
         self.spots.get(spot).and_then(|spot| spot.kept.as_ref()).is_some_and(|kept| kept.strand != id)
     }
 
-    /// One of a strand's tickets has been served.
+    /// Resets a flow queue after one of its tickets has been served.
     pub(super) fn had_its_turn(&mut self, id: u32) {
         self.keep_no_more(id);
         let strand = &mut self.strands[id];
         (strand.from, strand.missed) = (NONE, false);
     }
 
-    /// Nothing is kept any more for a strand.
+    /// Ends all reservations for a flow queue.
     pub(super) fn keep_no_more(&mut self, id: u32) {
         if !self.strands[id].missed {
             return;
@@ -149,12 +150,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// In how many places what a strand needs may be closed.
+    /// Number of wait points at which a flow queue may be blocked.
     fn needs(&self, id: u32) -> usize {
         1 + self.sets.spots(self.strands[id].set).len()
     }
 
-    /// The spot of its line, and then of each budget.
+    /// The wait point of its class (at 0), and then of each budget.
     fn need(&self, id: u32, at: usize) -> (u32, Option<u32>) {
         let Strand { line, set, .. } = self.strands[id];
         match at.checked_sub(1) {

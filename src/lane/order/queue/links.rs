@@ -1,4 +1,4 @@
-//! Tickets in their strands, and strands in their lines.
+//! Links of tickets in flow queues, and of flow queues in classes.
 
 use std::hash::Hash;
 
@@ -11,19 +11,19 @@ use crate::{
     limit::{Cost, Sum},
 };
 
-/// The tickets of one flow that the same things hold up.
+/// Waiting tickets of one flow that the same limits block.
 #[derive(Debug)]
 pub struct WaitingStrand<I> {
-    /// Of all strands that the same things hold up.
+    /// Key shared by all flow queues that the same limits block.
     pub alike: (u32, u32),
-    /// By what they claim their turns.
+    /// The identity of its requests.
     pub claim: Claim,
-    /// The tickets, the first one first.
+    /// The tickets, in their order.
     pub tickets: I,
 }
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// Where all tickets stand that are `wanted`, by their claims or themselves, in the order in which they came. O(waiting).
+    /// The places of all `wanted` tickets, selected by identity and ticket, in order of arrival. O(waiting).
     pub fn places(&self, wanted: impl Fn(&Claim, &T) -> bool) -> Vec<QueuePlace> {
         let wanted = |ticket: &Ticket<T>| wanted(&self.strands[ticket.strand].claim, &ticket.ticket);
         let tickets = self.tickets.iter().filter(|(_, ticket)| wanted(ticket));
@@ -32,7 +32,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         places
     }
 
-    /// What waits in each strand, the first one first: where it stands, what it costs, and what it is.
+    /// The tickets of each flow queue in order: place, cost, and the ticket itself.
     pub fn strands(&self) -> impl Iterator<Item = WaitingStrand<impl Iterator<Item = (QueuePlace, &Cost, &T)>>> {
         self.strands.iter().map(move |(_, strand)| {
             let ids = std::iter::successors(Some(strand.first), move |id| {
@@ -46,7 +46,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         })
     }
 
-    /// What waits has other weights from now on: each claim those that `weigh` gives it. O(strands).
+    /// Applies the weights that `weigh` returns to the identities of waiting tickets. O(flow queues).
     pub fn reweigh_all(&mut self, weigh: impl Fn(&Claim) -> Claim) {
         for (_, strand) in self.strands.iter_mut_numbered() {
             let claim = weigh(&strand.claim);
@@ -62,7 +62,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Puts each ticket into the line that `key_of` says, where it keeps its place. O(waiting).
+    /// Moves each ticket to the class that `key_of` returns, where it keeps its place. O(waiting).
     pub fn sort(&mut self, mut key_of: impl FnMut(&T) -> K) {
         let mut misplaced = Vec::new();
         for (id, ticket) in self.tickets.iter() {
@@ -71,15 +71,15 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 misplaced.push((ticket.key, id, key));
             }
         }
-        // In their order, so that each is put behind the one before it.
+        // In their order, so that each goes behind the one before it.
         misplaced.sort_unstable_by_key(|(place, ..)| *place);
         for (_, id, key) in misplaced {
             self.move_to(id, key);
         }
     }
 
-    /// Moves up to `moves` tickets that stand first in a strand and belong into another line, and takes that off.
-    /// O(strands + moves).
+    /// Moves up to `moves` tickets that stand first in a flow queue but belong to another class, and subtracts them
+    /// from `moves`. O(flow queues + moves).
     pub fn move_misplaced(&mut self, moves: &mut usize, gate: &mut impl TicketRules<K, T>) {
         let firsts: Vec<u32> = self.strands.iter().map(|(_, strand)| strand.first).collect();
         for mut id in firsts {
@@ -97,7 +97,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Puts a ticket, which draws on the budgets of `set`, into the strand in which it belongs.
+    /// Puts a ticket, which draws on the budgets of `set`, into the flow queue in which it belongs.
     pub(super) fn link(&mut self, id: u32, key: K, set: u32, claim: Claim, comes: Comes) {
         let line = match self.line_ids.get(&key) {
             Some(line) => *line,
@@ -126,7 +126,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.sets.keep(set);
         match self.occupied_spot(strand) {
             None => self.put_into_front(strand, &claim, place, cost, comes),
-            // What waits there already comes first, as it is ranked there. This one may also be first itself.
+            // Tickets that wait there already come first, as they are ranked there. The new ticket may also be first
+            // itself.
             Some(spot) => {
                 self.put_into_spot(strand, claim, spot, place, cost, comes);
                 self.recheck_for(spot, cost);
@@ -140,7 +141,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         sets.number(budgets, || spots.insert(Spot::OPEN))
     }
 
-    /// Takes a ticket out of its strand. Says by what it claimed its turn.
+    /// Takes a ticket out of its flow queue. Returns its identity.
     pub(super) fn unlink(&mut self, id: u32) -> Claim {
         let Ticket { key, cost, strand: strand_id, before, behind, .. } = self.tickets[id];
         let strand = &mut self.strands[strand_id];
@@ -170,7 +171,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             if self.spots[spot].parked == 0 {
                 self.reopen(spot);
             } else {
-                // What stood behind it may leave earlier.
+                // The flow queues behind it may leave earlier.
                 recheck(&mut self.spots, &mut self.closed, spot);
             }
         }
@@ -196,7 +197,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Puts a ticket where it belongs among the others of its strand. O(1), but for one that has stood elsewhere.
+    /// Puts a ticket in its place within its flow queue. O(1), except for a ticket that has stood elsewhere.
     fn put_between(&mut self, id: u32, strand: u32) {
         let key = self.tickets[id].key;
         let Strand { first, last, finger, .. } = self.strands[strand];
@@ -227,7 +228,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// Another ticket is the first of a strand, instead of the one with the key `old`.
+    /// Makes another ticket the first of a flow queue, instead of the one with the key `old`.
     fn set_first(&mut self, strand: u32, id: u32, old: u64) {
         self.strands[strand].first = id;
         let Strand { ranked, spot, .. } = self.strands[strand];

@@ -1,4 +1,4 @@
-//! What the queue knows of each ticket, and of what it stands in.
+//! The queue's records of tickets, flow queues, classes and wait points.
 
 use super::super::{
     claim::Claim,
@@ -19,7 +19,7 @@ pub(super) struct Ticket<T> {
     pub(super) behind: u32,
 }
 
-/// The tickets of one flow in one line that draw on the same budgets.
+/// A flow queue: the tickets of one flow in one class that draw on the same budgets.
 #[derive(Debug)]
 pub(super) struct Strand {
     pub(super) claim: Claim,
@@ -28,15 +28,15 @@ pub(super) struct Strand {
     pub(super) set: u32,
     pub(super) first: u32,
     pub(super) last: u32,
-    /// The ticket that was put between others last. Those that follow it are likely to stand behind it.
+    /// The ticket that was last inserted between others. The next ones are likely to stand behind it.
     pub(super) finger: u32,
-    /// The spot where it is parked; [`NONE`] in the front.
+    /// The wait point where it is blocked; [`NONE`] while it is ready.
     pub(super) spot: u32,
-    /// Where it is ranked among those that stand in the same place.
+    /// The rank among flow queues in the same place.
     pub(super) ranked: RankedAt,
-    /// The spot from which it went to the front last, since one of its tickets was served; `NONE` if it has not.
+    /// The wait point it last left to become ready, since one of its tickets was served; `NONE` if there is none.
     pub(super) from: u32,
-    /// Its turn came at one spot and another one was closed, since one of its tickets was served.
+    /// True if its turn came at one wait point while another was closed, since one of its tickets was served.
     pub(super) missed: bool,
 }
 
@@ -48,39 +48,39 @@ pub(super) struct Line<K> {
     pub(super) spot: u32,
 }
 
-/// Where strands are parked because one thing is closed.
+/// A wait point: flow queues are blocked there because one class or budget is closed.
 #[derive(Debug)]
 pub(super) struct Spot {
     pub(super) parked: u32,
     pub(super) state: SpotState,
-    /// The cost of the ticket for which it is closed: one that costs as much or more cannot leave earlier.
+    /// The cost of the ticket for which it is closed: a ticket that costs as much or more cannot leave earlier.
     pub(super) cost: Option<Cost>,
-    /// Whether it is among the open ones.
+    /// True if it is in the list of open wait points.
     pub(super) listed: bool,
-    /// Ranks what is parked here; `None` if nothing ever was.
+    /// Ranks the flow queues blocked here; `None` if none ever was.
     pub(super) ranking: Option<Box<Ranking>>,
-    /// For which strand it is kept, and until when.
+    /// The reservation of a slot, if there is one.
     pub(super) kept: Option<Box<Kept>>,
 }
 
-/// For which strand a slot is kept of what a spot is for: its turn was there while another spot was closed.
+/// A slot reserved for a flow queue whose turn came at this wait point while another one was closed.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) strand: u32,
-    /// Until then, if it does not leave before.
+    /// End of the reservation, unless the flow queue leaves before.
     pub(super) until: Instant,
-    /// And until then if further spots turn out to be closed.
+    /// Latest end, if further wait points turn out to be closed.
     pub(super) end: Instant,
-    /// What the first of it costs.
+    /// Cost of its first ticket.
     pub(super) cost: Cost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpotState {
-    /// Its strands stand in the front, or are let there.
+    /// Open: flow queues are ready, or become ready in turn.
     Open,
-    /// It is looked at again then.
+    /// The next check is at this instant.
     Closed(Instant),
-    /// Nothing is parked there any more. It is forgotten once it is not listed.
+    /// Unused: no flow queue is blocked there. The wait point is removed once it is not listed.
     Gone,
 }

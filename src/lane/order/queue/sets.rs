@@ -1,4 +1,5 @@
-//! Which budgets tickets draw on, beside what holds for all: each set has a number, each budget a spot.
+//! The sets of budgets on which tickets draw, in addition to the common limits: each set has a number, each budget a
+//! wait point.
 
 use std::collections::HashMap;
 
@@ -7,12 +8,12 @@ use smallvec::SmallVec;
 use super::NONE;
 use crate::lane::order::slab::{Map, Slab};
 
-/// The sets of budgets that tickets draw on which wait.
+/// The sets of budgets of the waiting tickets.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     sets: Slab<Set>,
-    /// Budgets have numbers of ours, but clients choose which of them come together in a set: this hash resists
-    /// collisions.
+    /// The number of each set. This hash resists collisions: andante numbers the budgets, but clients choose which of
+    /// them form a set.
     numbers: HashMap<Numbers, u32>,
     budgets: Map<u32, BudgetSpot>,
 }
@@ -26,7 +27,7 @@ struct Set {
     users: u32,
 }
 
-/// A budget: where those are parked that wait for it, and how many sets have it.
+/// A budget's wait point, and the number of sets that contain the budget.
 #[derive(Debug)]
 struct BudgetSpot {
     spot: u32,
@@ -34,7 +35,7 @@ struct BudgetSpot {
 }
 
 impl Sets {
-    /// The number of this set: [`NONE`] if it is empty. A budget that no set had before gets a `new_spot`.
+    /// The number of this set: [`NONE`] if it is empty. A budget that was in no set before gets a `new_spot`.
     pub(super) fn number(&mut self, budgets: &[u32], mut new_spot: impl FnMut() -> u32) -> u32 {
         if budgets.is_empty() {
             return NONE;
@@ -53,14 +54,14 @@ impl Sets {
         set
     }
 
-    /// One more uses it.
+    /// Counts one more flow queue that uses the set.
     pub(super) fn keep(&mut self, set: u32) {
         if set != NONE {
             self.sets[set].users += 1;
         }
     }
 
-    /// One strand less uses it. Returns the spots of budgets that no set has any more.
+    /// Counts one flow queue less that uses the set. Returns the wait points of budgets that are in no set any more.
     pub(super) fn release(&mut self, set: u32) -> Numbers {
         let mut unused = Numbers::new();
         if set == NONE {
@@ -83,7 +84,7 @@ impl Sets {
         unused
     }
 
-    /// Whether no ticket draws on any.
+    /// Returns whether no ticket draws on any budget.
     pub(super) fn is_empty(&self) -> bool {
         self.sets.len() == 0
     }
@@ -93,12 +94,12 @@ impl Sets {
         if set == NONE { &[] } else { &self.sets[set].budgets }
     }
 
-    /// The spots of a set's budgets.
+    /// The wait points of a set's budgets.
     pub(super) fn spots(&self, set: u32) -> &[u32] {
         if set == NONE { &[] } else { &self.sets[set].spots }
     }
 
-    /// Where those are parked that wait for this budget, if any draw on it.
+    /// The wait point of this budget, if any ticket draws on it.
     pub(super) fn spot_of(&self, budget: u32) -> Option<u32> {
         self.budgets.get(&budget).map(|shared| shared.spot)
     }

@@ -1,4 +1,4 @@
-//! Where strands stand: in the front, or parked at what is closed; and when they go from the one to the other.
+//! Transitions of flow queues between ready and blocked.
 
 use std::{collections::BTreeSet, hash::Hash};
 
@@ -13,44 +13,44 @@ use crate::{
     limit::Cost,
 };
 
-/// How many clients and flows are remembered of those that were served from where nobody is parked.
+/// The most clients and flows remembered at a wait point without blocked flow queues.
 const REMEMBERED: usize = 512;
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
-    /// How many clients and flows are remembered in the front.
+    /// Number of clients and flows remembered in the ready list.
     #[cfg(test)]
     pub(in crate::lane::order) fn flows(&self) -> usize {
         self.front.remembered()
     }
 
-    /// How many places there are where strands may be parked.
+    /// Number of wait points.
     #[cfg(test)]
     pub(in crate::lane::order) fn spots(&self) -> usize {
         self.spots.len()
     }
 
-    /// Whatever holds lines up may have changed: closed ones are looked at anew. O(lines).
+    /// Schedules a check of all closed classes, because their limits may have changed. O(classes).
     pub fn recheck(&mut self) {
         for (_, line) in self.lines.iter() {
             recheck(&mut self.spots, &mut self.closed, line.spot);
         }
     }
 
-    /// Looks again at what is held up without an end: it may have a time now. O(such spots).
+    /// Schedules a check of the wait points closed without an end: they may have a time now. O(such wait points).
     pub fn recheck_endless(&mut self) {
         while let Some(&(Instant::FAR, spot)) = self.closed.last() {
             recheck(&mut self.spots, &mut self.closed, spot);
         }
     }
 
-    /// What is left of this budget may have changed.
+    /// Schedules a check of this budget, because its remainder may have changed.
     pub fn recheck_budget(&mut self, budget: u32) {
         if let Some(spot) = self.sets.spot_of(budget) {
             recheck(&mut self.spots, &mut self.closed, spot);
         }
     }
 
-    /// Looks whether the first of what is parked at a spot may leave: then its strand goes to the front.
+    /// Checks whether the first ticket blocked at a wait point may leave. If so, its flow queue becomes ready.
     pub(super) fn look_at(
         &mut self,
         spot: u32,
@@ -61,7 +61,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         for _ in 0..LOOKS {
             let strand = self.spots[spot].ranking().next().expect("something is parked there");
             let here = match self.find_out(strand, now, moves, gate) {
-                // It was the last one there, and the line is gone; or nothing is parked there any more.
+                // The flow queue was the last one there, and the class is gone; or nothing is blocked there any more.
                 HeadFinding::Moved if self.spots.get(spot).is_none_or(|spot| spot.parked == 0) => return false,
                 HeadFinding::Moved => continue,
                 HeadFinding::Held(_, Hold::Open | Hold::Shared(_)) => {
@@ -80,7 +80,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     self.close(spot, at, Some(self.tickets[self.strands[strand].first].cost));
                     return false;
                 }
-                // Something else holds it up longer: it is parked there.
+                // Something else blocks it longer: it moves there.
                 (_, hold) => {
                     self.unpark(strand);
                     self.park(strand, &hold);
@@ -91,12 +91,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 }
             }
         }
-        // The rest is looked at when others had the lock.
+        // The rest is checked once others had the lock.
         self.close(spot, now, None);
         false
     }
 
-    /// Lets a strand to the front from the next spot that is open, if one has any parked.
+    /// Makes a flow queue ready at the next open wait point that has a blocked one.
     pub(super) fn let_one_forward(
         &mut self,
         now: Instant,
@@ -117,7 +117,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         false
     }
 
-    /// Looks at the first ticket of a strand.
+    /// Checks the first ticket of a flow queue.
     pub(super) fn find_out(
         &mut self,
         strand: u32,
@@ -145,14 +145,14 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         HeadFinding::Held(key, hold)
     }
 
-    /// A strand in the front does not leave because of its line, or of one of its budgets.
+    /// Blocks a ready flow queue that its class, or one of its budgets, stops.
     pub(super) fn park(&mut self, strand: u32, hold: &Hold) {
         let (Hold::Own(at) | Hold::Budget(_, at)) = *hold else { unreachable!("what is open or shared parks nobody") };
         let spot = self.spot_of(strand, hold);
         self.misses_its_turn(strand, spot);
         let cost = self.move_into_spot(strand, spot);
         let (at, cost) = match self.spots[spot].state {
-            // Another one that is parked there may leave earlier.
+            // A flow queue that is already blocked there may leave earlier.
             SpotState::Closed(before) => (before.min(at), self.spots[spot].cost.map(|least| least.least(&cost))),
             SpotState::Open if self.spots[spot].parked > 1 => (Instant::START, Some(cost)),
             SpotState::Open | SpotState::Gone => (at, Some(cost)),
@@ -160,8 +160,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.close(spot, at, cost);
     }
 
-    /// A strand in the front has been served. What waits where it has waited may be owed more of what is shared out there,
-    /// although it has had fewer slots: who is next is decided there, as for one that comes.
+    /// Returns a served flow queue from the ready list to its wait point, if others are blocked there. The others may
+    /// have received less there, although it has had fewer slots: the order there decides, as for a new arrival.
     pub(super) fn send_back(&mut self, id: u32) {
         if self.strands[id].spot != NONE {
             return;
@@ -171,14 +171,14 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.recheck_for(spot, cost);
     }
 
-    /// A place where a strand may be parked and others are.
+    /// A wait point of the flow queue at which others are blocked.
     pub(super) fn occupied_spot(&self, strand: u32) -> Option<u32> {
         let Strand { line, set, .. } = &self.strands[strand];
         let mut spots = std::iter::once(&self.lines[*line].spot).chain(self.sets.spots(*set));
         spots.find(|spot| self.spots[**spot].parked > 0).copied()
     }
 
-    /// Where a strand is parked that is held up by this.
+    /// The wait point of a flow queue with this block reason.
     fn spot_of(&self, strand: u32, hold: &Hold) -> u32 {
         match hold {
             Hold::Budget(budget, _) => self.sets.spot_of(*budget).expect("the strand draws on it"),
@@ -186,7 +186,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
     }
 
-    /// A strand that stands in the front is parked. Says what its first ticket costs.
+    /// Moves a ready flow queue to a wait point. Returns the cost of its first ticket.
     fn move_into_spot(&mut self, id: u32, spot: u32) -> Cost {
         let Strand { claim, first, ranked, .. } = self.strands[id];
         let (key, cost) = (self.tickets[first].key, self.tickets[first].cost);
@@ -196,7 +196,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         cost
     }
 
-    /// A strand that stands nowhere stands in the front from now on.
+    /// Puts a flow queue that stands nowhere into the ready list.
     pub(super) fn put_into_front(&mut self, strand: u32, claim: &Claim, key: u64, cost: Cost, comes: Comes) {
         self.strands[strand].ranked = self.front.insert(claim, strand, key, cost.requests().into(), comes);
     }
@@ -209,12 +209,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.strands[strand].ranked = ranking.insert(&claim, strand, key, cost.share(), comes);
     }
 
-    /// Charges what is served to its flow in a spot, where it waited or might have.
+    /// Charges a served ticket to its flow at a wait point where it waited or might have.
     pub(super) fn charge_spot(&mut self, spot: u32, claim: &Claim, cost: Cost) {
         let spot = &mut self.spots[spot];
         if let Some(ranking) = &mut spot.ranking {
             ranking.charge(claim, cost.share());
-            // Nobody is next there, so that nothing else would forget any.
+            // With no next flow queue there, nothing else would forget any.
             if spot.parked == 0 && ranking.remembered() > REMEMBERED {
                 spot.ranking = None;
             }
@@ -232,7 +232,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.reopen(spot);
     }
 
-    /// The spot is looked at again at `at`, when what costs so much may leave; `None` if anything may leave earlier.
+    /// Schedules a check of the wait point at `at`, when a ticket of this cost may leave; `None` if any ticket may
+    /// leave earlier.
     pub(super) fn close(&mut self, spot: u32, at: Instant, cost: Option<Cost>) {
         self.spots[spot].cost = cost;
         if let SpotState::Closed(before) = self.spots[spot].state {
@@ -242,7 +243,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.closed.insert((at, spot));
     }
 
-    /// Something of this cost has come to a spot, or to the front of a strand there: it may leave earlier than what was there.
+    /// Schedules a check because a ticket of this cost has become first in a flow queue there: it may leave earlier
+    /// than the previous ones.
     pub(super) fn recheck_for(&mut self, spot: u32, cost: Cost) {
         if self.spots[spot].cost.is_none_or(|least| cost.takes_less(&least)) {
             recheck(&mut self.spots, &mut self.closed, spot);
@@ -256,7 +258,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 }
 
-/// Whatever has closed this spot may have changed.
+/// Schedules a check of this wait point, because its limits may have changed.
 pub(super) fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u32)>, spot: u32) {
     if let SpotState::Closed(before) = spots[spot].state {
         closed.remove(&(before, spot));
@@ -268,16 +270,16 @@ pub(super) fn recheck(spots: &mut Slab<Spot>, closed: &mut BTreeSet<(Instant, u3
 // === impl Spot ===
 
 impl Spot {
-    /// Nothing is parked there.
+    /// A wait point without blocked flow queues.
     pub(super) const OPEN: Self =
         Self { parked: 0, state: SpotState::Open, cost: None, listed: false, ranking: None, kept: None };
 
-    /// The ranking of what is parked here.
+    /// The ranking of the flow queues blocked here.
     pub(super) fn ranking(&mut self) -> &mut Ranking {
         self.ranking.as_mut().expect("something is parked here")
     }
 
-    /// A strand is parked here no more.
+    /// Removes a flow queue that is no longer blocked here.
     pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
         self.parked -= 1;
         self.ranking().remove(at, urgency, strand, key);

@@ -1,4 +1,4 @@
-//! Where a request that comes stands among the others, for predictions.
+//! The rank of an arriving request among the others, for predictions.
 
 use super::Ranking;
 use crate::lane::order::{
@@ -7,7 +7,7 @@ use crate::lane::order::{
     fair::{Level, Standing, Turn},
 };
 
-/// When one claim has its turn, among the clients of its urgency and among the flows of its client.
+/// The turns of one identity, among the clients of its urgency and among the flows of its client.
 pub(in crate::lane::order) struct Turns<'a> {
     ranking: Option<&'a Ranking>,
     claim: &'a Claim,
@@ -18,7 +18,7 @@ pub(in crate::lane::order) struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    /// The turns of `claim` where `ranking` says who is next; `None` if nothing has been shared out there yet.
+    /// The turns of `claim` by the order of `ranking`; `None` if nothing has been shared out there yet.
     pub(in crate::lane::order) fn of(ranking: Option<&'a Ranking>, claim: &'a Claim) -> Self {
         let client = ranking.and_then(|ranking| ranking.client_of(claim));
         let share = ranking.and_then(|ranking| ranking.shares.iter().find(|(urgency, _)| *urgency == claim.urgency));
@@ -30,29 +30,29 @@ impl<'a> Turns<'a> {
         Self { ranking, claim, client, clients, flows: flows.unwrap_or_default() }
     }
 
-    /// Its turn among the clients of its urgency, for what costs so much and is behind so much of its client.
+    /// The turn among the clients of its urgency, for a request of `cost` behind `before` of its client's backlog.
     pub(in crate::lane::order) fn among_clients(&self, before: f64, cost: f64) -> Turn {
         let standing = self.standing_of_client(self.claim.client, before == 0.0);
         self.clients.turn(standing, self.claim.client_weight, before, cost)
     }
 
-    /// Its turn among the flows of its client, for what costs so much and is behind so much of its flow.
+    /// The turn among the flows of its client, for a request of `cost` behind `before` of its flow's backlog.
     pub(in crate::lane::order) fn among_flows(&self, before: f64, cost: f64) -> Turn {
         let standing = self.standing_of_flow(self.claim.flow, before == 0.0);
         self.flows.turn(standing, self.claim.flow_weight, before, cost)
     }
 
-    /// Where another client of its urgency stands, of which something waits.
+    /// Standing of another client of its urgency that has waiting requests.
     pub(in crate::lane::order) fn client(&self, client: ClientId) -> Standing {
         self.standing_of_client(client, false)
     }
 
-    /// Where another flow of its client stands, of which something waits.
+    /// Standing of another flow of its client that has waiting requests.
     pub(in crate::lane::order) fn flow(&self, flow: FlowId) -> Standing {
         self.standing_of_flow(flow, false)
     }
 
-    /// How much is served until the first of its urgency has its guaranteed turn, whose cost is this.
+    /// The amount served before its urgency's next guaranteed turn, for a request of this cost.
     pub(in crate::lane::order) fn until_guaranteed(&self, cost: f64) -> f64 {
         let none = Bands::default();
         self.ranking.map_or(&none, |ranking| &ranking.bands).until_guaranteed(self.claim.urgency, cost)

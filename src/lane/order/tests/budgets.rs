@@ -1,4 +1,4 @@
-//! Narrower budgets, of which some tickets draw on several: all or nothing, and nobody waits for what is not its own.
+//! Sub-limits that some tickets need together: all or nothing, and no ticket waits for a budget that it does not need.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     limit::Cost,
 };
 
-/// A limit for all, and numbered budgets: one unit each so many nanoseconds, and when the next one is due.
+/// A limit for all, and numbered budgets: nanoseconds per unit, and when the next unit is due.
 #[derive(Default)]
 struct Limits {
     shared: (u64, u64),
@@ -29,7 +29,7 @@ impl Limits {
         self.shared.1 = now + self.shared.0 * cost;
         for budget in budgets {
             if let Some((interval, due)) = self.budgets.get_mut(budget) {
-                // What it has waited for the shared limit is not lost, nor what it was kept for another budget.
+                // Waiting for the shared limit loses nothing, nor does being held back for another budget.
                 let late = if budgets.len() > 1 { self.shared.0.max(*interval) } else { self.shared.0 };
                 *due = (*due).max(now.saturating_sub(late)) + *interval * cost;
             }
@@ -63,13 +63,13 @@ struct World {
     drawn: HashMap<u64, (Claim, Vec<u32>)>,
     now: u64,
     number: u64,
-    /// As many were looked at in one go, at most.
+    /// The most checks in one step.
     most: usize,
-    /// By how much one is woken too late, at most.
+    /// The longest delay of a wake-up.
     late: u64,
 }
 
-/// What has left.
+/// A served ticket.
 struct Departure {
     at: u64,
     number: u64,
@@ -110,7 +110,7 @@ impl World {
                     if next >= at(end) || next == Instant::FAR {
                         return None;
                     }
-                    // As evenly as the golden ratio has it.
+                    // Spread evenly by the golden ratio.
                     let late = self.late * (self.now % 1009 * 618 % 1000) / 1000;
                     self.now = (next.as_nanos() + late).max(self.now);
                 }
@@ -130,19 +130,19 @@ fn of(left: &[Departure], client: ClientId) -> usize {
 #[test]
 fn whoever_does_not_draw_on_a_closed_budget_goes_first() {
     let mut world = World::new(S / 100, [(7, S / 5)]);
-    // All of one flow, in the order of arrival.
+    // All tickets are of one flow, in the order of arrival.
     (0..50).for_each(|_| _ = world.add(claim(1, 0), &[7]));
     (0..950).for_each(|_| _ = world.add(claim(1, 0), &[]));
     let left = world.run(20 * S);
     assert_eq!(left.len(), 1000);
     let last = |narrow: bool| left.iter().filter(|left| left.budgets.is_empty() != narrow).map(|left| left.at).max();
-    // 5 a second of 100 are not theirs.
+    // 5 of 100 a second are not theirs.
     assert!(last(false) <= Some(10 * S) && last(true) <= Some(10 * S), "{:?} {:?}", last(false), last(true));
 }
 
 #[test]
 fn a_budget_is_shared_by_who_waits_for_it_whatever_else_they_draw_on() {
-    // One client asks in the names of many tenants, another one in that of one.
+    // The first client asks for many tenants, the second for a single tenant.
     let mut world = World::new(S / 1000, (100..200).map(|tenant| (tenant, S / 20)).chain([(7, S / 10)]));
     for number in 0..500 {
         world.add(claim(1, 0), &[7, 100 + number % 99]);
@@ -155,7 +155,7 @@ fn a_budget_is_shared_by_who_waits_for_it_whatever_else_they_draw_on() {
 
 #[test]
 fn a_thousand_tenants_do_not_wait_for_each_other() {
-    // 50/min each, all together 100/s.
+    // 50/min for each tenant, together 100/s.
     let mut world = World::new(S / 100, (0..1000).map(|tenant| (tenant, 60 * S / 50)));
     (0..3000).for_each(|_| _ = world.add(claim(1, 0), &[0]));
     for tenant in 1..1000 {
@@ -193,8 +193,9 @@ fn nothing_is_kept_of_budgets_that_nobody_waits_for() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Others use up each of the budgets that one flow needs all together: it has at least a third of what its share of the
-    /// slowest one is, and little is lost for that: of two budgets a twentieth, of three or four that are as slow two thirds at most.
+    /// A flow needs several budgets together, and others use up each of them. The flow gets at least a third of its
+    /// share of the slowest one, and little is lost for that. With two budgets that is a twentieth; with three or four
+    /// equally slow ones it is at most two thirds.
     #[test]
     fn who_needs_several_budgets_is_not_passed_for_ever(
         intervals in proptest::collection::vec(S / 50..S, 2..5),
@@ -221,8 +222,8 @@ proptest! {
         }
     }
 
-    /// Whatever happens, nobody waits who may leave, but for a budget that is kept for who needs several; nobody leaves who
-    /// may not, and each flow keeps its order.
+    /// In any history, no ticket that may leave waits, except while a budget is reserved for a flow that needs several.
+    /// No ticket leaves that may not, and each flow keeps its order.
     #[test]
     fn work_conserving_all_or_nothing_and_in_order(
         shared in prop_oneof![Just(0u64), 1u64..20],
@@ -235,7 +236,7 @@ proptest! {
             let claim = urgent([0, 3, 7][usize::from(band)], claim(client, flow));
             match step {
                 0..=5 => {
-                    // Up to six of them.
+                    // At most six budgets.
                     let budgets: Vec<u32> = (0..8).filter(|bit| mask & (1 << bit) != 0).take(6).collect();
                     let turn = if cost == 5 { Turn::Resent } else { Turn::New };
                     let place = world.add_with(claim, &budgets, cost, turn);
@@ -246,7 +247,7 @@ proptest! {
                     prop_assert_eq!(world.queue.remove(place).map(|taken| taken.ticket), Some(number));
                 }
                 7 => {
-                    // A debt, or what was given back.
+                    // A debt, or a refund.
                     let budget = u32::from(mask % 8);
                     let due = if cost > 3 { world.now } else { world.now + u64::from(cost) * 100 };
                     world.limits.budgets.get_mut(&budget).unwrap().1 = due;
@@ -263,7 +264,8 @@ proptest! {
                     }
                     for (_, _, _, budgets, ..) in &waiting {
                         let next = budgets.iter().map(|budget| world.limits.next_of(*budget)).max().unwrap_or(0);
-                        // For one of its slots, with each further budget of up to six that this one needs.
+                        // A reservation lasts one slot for each further budget, of up to six, that the reserving ticket
+                        // needs.
                         let kept = budgets.iter().map(|budget| 5 * world.limits.budgets[budget].0).max().unwrap_or(0);
                         prop_assert!(next.max(world.limits.shared.1) + kept > world.now, "one could leave");
                     }

@@ -1,10 +1,10 @@
-//! Who gives way in a full queue.
+//! Evictions from a full queue.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 struct One {
     claim: Claim,
@@ -14,7 +14,7 @@ struct One {
     place: QueuePlace,
 }
 
-/// What waits beyond one request, as much as they cost in the mean, by weight, in 65,536ths; and if one of this `cost` came.
+/// Backlog beyond one request of mean cost, divided by weight, in 65,536ths; `cost` is that of an additional request.
 fn size<'a>(waiting: impl Iterator<Item = &'a One>, weight: Weight, cost: Option<u64>) -> u64 {
     let costs: Vec<u64> = waiting.map(|one| one.cost).chain(cost).collect();
     let units = costs.iter().sum::<u64>() * 65_536;
@@ -57,8 +57,8 @@ proptest! {
                         size(waiting.iter().filter(|one| same_flow(&one.claim, of)), of.flow_weight, cost)
                     };
                     let gone = world.queue.gives_way(&claim, Cost::new(cost).unwrap());
-                    // What has been sent before never gives way, nor does what is more urgent; and to what is more urgent none of
-                    // the places that are due to each urgency, one of 21.
+                    // Resent requests are never evicted, nor are more urgent ones. More urgent requests do not take the
+                    // places guaranteed to each urgency, one of 21.
                     let spared = (waiting.len() / 21).max(1);
                     let exceeds = |urgency| waiting.iter().filter(|one| one.claim.urgency == urgency).count() > spared;
                     let may = waiting.iter().filter(|one| !one.resent && one.claim.urgency >= claim.urgency);
@@ -74,8 +74,9 @@ proptest! {
                     };
                     let (own_client, own_flow) = (client_size(&claim, Some(cost.into())), flow_size(&claim, Some(cost.into())));
                     let Some(gone) = gone else {
-                        // Nothing may give way that is less urgent. No client has more waiting than its own with it, and its own
-                        // has no flow with more than its own with it, or others have as much.
+                        // No less urgent request may be evicted. No client has a larger backlog than the request's own,
+                        // counting the request. The request's client has no flow with a larger backlog, or others have
+                        // equal backlogs.
                         prop_assert!(least.is_none_or(|least| least == claim.urgency), "{claim:?} is refused for nothing");
                         prop_assert!(largest.is_none_or(|largest| largest <= own_client), "{claim:?} is refused for nothing");
                         let others = may.iter().any(|one| {

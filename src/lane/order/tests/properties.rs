@@ -1,4 +1,4 @@
-//! What holds for any history of a queue.
+//! Properties of a queue in any history.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use crate::{
     limit::{Cost, Unit},
 };
 
-/// As many get something as there are members: the furthest that one is from what fluid sharing would have given it, in
-/// units of the largest cost.
+/// Serves as many requests as there are members: the largest distance of a member from fluid sharing, in units of the
+/// largest cost.
 fn furthest_from_ideal(weights: &[u16], costs: &[u32], by_flow: bool) -> f64 {
     let mut world = World::new(Limits::every(1));
     let of = |member: usize| {
@@ -58,7 +58,7 @@ fn one_that_is_remembered_for_long_does_not_hold_up_the_forgetting_of_others() {
     }
     let mut newest = 2;
     for _ in 0..5000 {
-        // The second and the third stay; of the others each comes once.
+        // The second and the third client stay; each of the others comes once.
         let left = world.step(u64::MAX - 1).unwrap();
         if [of(1), of(2)].contains(&left.claim) {
             world.add(0, left.claim);
@@ -75,7 +75,7 @@ fn one_that_is_remembered_for_long_does_not_hold_up_the_forgetting_of_others() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// While all wait, each is within one largest cost of its share, at each level.
+    /// While all wait, each member is within one largest cost of its share, at each level.
     #[test]
     fn within_one_largest_cost_of_ideal(
         weights in proptest::collection::vec(prop_oneof![3 => Just(1u16), 1 => 1u16..100], 2..60),
@@ -86,7 +86,7 @@ proptest! {
         prop_assert!(worst <= 1.001, "{worst} largest costs");
     }
 
-    /// Flows that come and go against fluid sharing.
+    /// Flows that come and go, compared with fluid sharing.
     #[test]
     fn within_three_largest_costs_while_flows_come_and_go(
         weights in proptest::collection::vec(1u16..9, 20),
@@ -123,8 +123,8 @@ proptest! {
         }
     }
 
-    /// One that stays has its share beside others that come for one request each, and of which as many wait at any time. In
-    /// fluid sharing these would be served for longer than they wait here, at most e times as many at once as wait.
+    /// A member that stays keeps its share while others come for one request each; the number waiting is constant.
+    /// Fluid sharing would serve those others for longer than they wait here: at most e times as many at once.
     #[test]
     fn one_that_stays_has_its_share_beside_others_that_come_once(others in 1u32..200, by_flow: bool) {
         let of = |number: u32| match by_flow {
@@ -149,8 +149,8 @@ proptest! {
         prop_assert!(got >= 6, "{got} of 20 / e");
     }
 
-    /// Anything in any order: nobody is lost, the order within a flow and line is kept, nothing waits that may leave,
-    /// and what is told of the backlog is true.
+    /// Any operations in any order: no ticket is lost, and the order within a flow and class is kept. No ticket that
+    /// may leave waits, and the reported backlog is true.
     #[test]
     fn anything_goes(
         seed: u8,
@@ -202,7 +202,7 @@ proptest! {
             let told: u32 = world.queue.longest(1000).iter().map(|flow| flow.waiting).sum();
             prop_assert_eq!(told as usize, waiting.len());
         }
-        // Nobody starves: everything leaves, and what it costs is all the time that it takes.
+        // No starvation: every ticket leaves, and the total time is the total cost.
         let left = world.run(u64::MAX - 1);
         prop_assert_eq!(left.len(), waiting.len());
         prop_assert!(world.queue.is_empty() && world.queue.lines().next().is_none());
@@ -230,7 +230,8 @@ proptest! {
             slots += 1;
             world.add(0, left.claim);
         }
-        // Its urgency has one in 21; there each client has its turn once in `clients` + 1, each flow once in `flows` + 1.
+        // The urgency has one slot in 21; there each client has a turn once in `clients` + 1, each flow once in `flows`
+        // + 1.
         prop_assert!(slots <= 21 * 2 * (u32::from(clients) + 1) * (flows as u32 + 1), "{slots} slots");
     }
 }

@@ -1,5 +1,5 @@
-//! When each of those that are refused together would have had its turn: if all were told the same, all would come back at
-//! once.
+//! When each of the requests that are refused together would have had its turn. With the same `Retry-After` for all,
+//! all would return at once.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::{
     limit::{Budget, Source, Sum, Unit},
 };
 
-/// One that waits no more because it would be late.
+/// A request refused because it would be late.
 pub(super) struct LateRequest<T> {
     pub(super) ticket: WaitingRequest<T>,
-    /// When it would leave.
+    /// The instant at which it would leave.
     pub(super) turn: Instant,
 }
 
-/// The turns of the last ones that were looked at of one line: between both they leave evenly.
+/// The two last projected turns of one class: between them requests leave evenly.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     first: u64,
@@ -25,12 +25,12 @@ struct Stretch {
     to: Instant,
 }
 
-/// So many of those that are refused are looked at one by one, and behind them one of so many.
+/// The first `EACH` refused requests are projected one by one, and after them one in `EVERY`.
 const EACH: u64 = 256;
 const EVERY: u64 = 32;
 
-/// The order in which `late` ones would leave: by urgency, then by turns, those of each client and of each of its flows as
-/// they came.
+/// Sorts `late` requests in the order in which they would leave: by urgency, then by turns, each client's and each
+/// flow's in order of arrival.
 pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<WaitingRequest<T>>> {
     late.sort_by_key(|one| (one.claim.urgency, one.ticket.since));
     let mut ordered = Vec::with_capacity(late.len());
@@ -48,10 +48,10 @@ pub(super) fn in_turn<T>(mut late: Vec<Taken<WaitingRequest<T>>>) -> Vec<Taken<W
 }
 
 impl<T> State<T> {
-    /// When each of these would leave, behind all that wait still, if they leave in this order.
+    /// When each of these requests would leave, behind all that still wait, if they leave in this order.
     pub(super) fn turns_of(&mut self, now: Instant, late: Vec<Taken<WaitingRequest<T>>>) -> Vec<LateRequest<T>> {
         let (held, slow) = (self.held_for_now(now), SlowGroups::new(self, now));
-        // What waits for something else is in the way only as fast as that lets it go.
+        // Requests that wait for something else delay others only as fast as that lets them leave.
         let rates = self.budget.rates(Unit::REQUESTS).into_iter().filter(|_| !slow.is_empty());
         let bounds: Vec<_> = rates.map(|(source, rate)| (source, slow.before_the_last(&self.queue, rate))).collect();
         let Self { queue, budget, learned, narrow, .. } = self;
@@ -63,7 +63,7 @@ impl<T> State<T> {
             let of_line = (line.paused, line.scope);
             let own = of_lines.get(&of_line).map_or(0, |late| late.of(Unit::REQUESTS));
             let turn_at = |budget: &mut Budget, more: u64| {
-                // What pauses by itself is not in the way of others until its pause is over.
+                // A kind that pauses alone blocks no other request until its pause is over.
                 let late = |source, unit| {
                     let before =
                         of_lines.iter().filter(|((paused, scope), _)| *paused == line.paused && scope.includes(source));

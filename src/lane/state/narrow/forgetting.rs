@@ -1,4 +1,4 @@
-//! Which budgets of narrower rules are forgotten: those that remember nothing, and where there are too many also others.
+//! Forgetting of sub-limits: those that remember nothing, and others if there are too many.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-/// How many are compared where one has to go: as an approximated least-recently-used cache does.
+/// Number of budgets compared when one has to be forgotten, as in an approximated least-recently-used cache.
 const SAMPLES: u32 = 16;
 
 // === impl Narrow ===
 
 impl Narrow {
-    /// From now on they are counted with those of all lanes.
+    /// Counts these budgets together with those of all lanes from now on.
     pub(in crate::lane::state) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
         self.open = OpenBudgets::within(capacity);
         self.open.set(self.budgets.len());
     }
 
-    /// Forgets budgets that remember nothing, among the next `looks` of them; none with a number of which `named` says that somebody
-    /// knows it.
+    /// Forgets budgets that remember nothing, among the next `looks` of them. Keeps budgets for which `named` returns
+    /// that another part still refers to their numbers.
     pub(in crate::lane::state) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
         let end = self.budgets.end();
         for _ in 0..looks.min(end) {
@@ -39,10 +39,10 @@ impl Narrow {
         }
     }
 
-    /// Time of the last draw on the budgets that are left, those of an earlier process included; `None` if nothing counts
-    /// that only this lane knows. The lane itself counts what is not reserved.
+    /// Time of the last draw on the remaining budgets, including those of an earlier process. `None` if nothing counts
+    /// that only this lane knows. The lane itself counts requests outside the reserve.
     ///
-    /// To be called after [`forget_idle`](Self::forget_idle) of all budgets.
+    /// Call after [`forget_idle`](Self::forget_idle) of all budgets.
     pub(in crate::lane::state) fn last_counted(&mut self, now: Instant) -> Option<Instant> {
         self.forget_stored(now);
         let own = self.budgets.iter().filter(|(_, narrow)| !narrow.rule.is_besides_reserve());
@@ -50,8 +50,8 @@ impl Narrow {
         own.chain(self.stored.values().map(StoredBudget::last)).map(|last| last.unwrap_or(Instant::START)).max()
     }
 
-    /// Forgets one of the next few budgets, of those that no request is about: one whose limits are all free, or else the one
-    /// that was used longest ago. Budgets stand in the order in which they were made, and so the oldest goes first.
+    /// Forgets one of the next few budgets that no request uses: one whose limits are all free, or else the least
+    /// recently used one. Budgets stand in the order of their creation, so the oldest goes first.
     pub(super) fn forget_oldest(&mut self, now: Instant, named: impl Fn(u32) -> bool) {
         let end = self.budgets.end();
         let numbers = (1..=SAMPLES.min(end)).map(|offset| (self.next_look + offset) % end);
@@ -81,13 +81,13 @@ impl Narrow {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
-    /// Whether no request is about it at the moment.
+    /// Returns whether no request waits for it or is in flight.
     fn is_unused(&self) -> bool {
         self.in_flight.count() == 0 && self.waiting == 0
     }
 
     fn is_idle(&mut self, now: Instant) -> bool {
-        // What it has found out of requests in flight is kept as long as a lane keeps it.
+        // A learned limit on in-flight requests is kept as long as a lane keeps what it learned.
         let last = self.budget.last().unwrap_or(Instant::START);
         let blank = self.in_flight.is_blank() || now.since(last) >= REMEMBERED;
         let counts = now < self.counted_until || !self.budget.is_idle(now);

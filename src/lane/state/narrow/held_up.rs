@@ -1,5 +1,5 @@
-//! What waits for several budgets. It leaves no faster than the slowest of them lets it go, and is in the way of others at the
-//! rest of them, and in its lane, only so fast.
+//! Requests that wait for several budgets. Such requests leave no faster than the slowest budget admits them. At the
+//! faster budgets, and in the lane, they delay others only at that pace.
 
 use smallvec::SmallVec;
 
@@ -9,37 +9,37 @@ use crate::{
     limit::{Cost, Unit},
 };
 
-/// What waits in one place, and is held up by slower budgets than what that place has.
+/// Requests waiting in one place that slower budgets elsewhere block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::lane::state) struct HeldUp {
-    /// How many requests.
+    /// Number of requests.
     pub(in crate::lane::state) requests: u64,
-    /// How many budgets hold them up, and how many units a second those let go, in millionths.
+    /// Number of blocking budgets, and in `pace` the sum of their rates in millionths of a request per second.
     pub(in crate::lane::state) budgets: u64,
     pub(in crate::lane::state) pace: u64,
 }
 
-/// Where a request waits, and what holds it up there.
+/// A waiting request's place, and the budget that blocks it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HeldAt {
-    /// A budget, or [`LANE`].
+    /// A budget's number, or [`LANE`].
     at: u32,
     by: u32,
 }
 
-/// What holds a request up that draws on several budgets, as it was when it came.
+/// The bottlenecks of a request that draws on several budgets, as of its arrival.
 #[derive(Debug, Default)]
 pub(super) struct Holders(SmallVec<[HeldAt; 3]>);
 
 /// The place of all requests of a lane.
 const LANE: u32 = u32::MAX;
-/// The pace of a budget without a rate: a million a second. That of ten million budgets is a number still.
+/// The pace of a budget without a rate: a million a second. The sum over ten million such budgets still fits.
 const BOUNDLESS: u64 = 1_000_000_000_000;
 
 // === impl Narrow ===
 
 impl Narrow {
-    /// A request of this cost waits from now on.
+    /// Adds a waiting request of this cost.
     pub(in crate::lane::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         drawn.holders = self.holders(&drawn.numbers);
         for held in &drawn.holders.0 {
@@ -62,7 +62,7 @@ impl Narrow {
         }
     }
 
-    /// It waits no more.
+    /// Removes a request that waits no more.
     pub(in crate::lane::state) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         for held in &drawn.holders.0 {
             let requests = self.held.get_mut(held).expect("it waits");
@@ -90,19 +90,20 @@ impl Narrow {
         }
     }
 
-    /// The weights of `claim`, which waits for these budgets, are these from now on.
+    /// Applies new weights of `claim`, which waits for these budgets.
     pub(in crate::lane::state) fn reweigh(&mut self, drawn: &Drawn, claim: &Claim) {
         for number in &drawn.numbers {
             self.budgets[*number].backlog.iter_mut().for_each(|backlog| backlog.reweigh(claim));
         }
     }
 
-    /// What waits in the lane for narrower budgets.
+    /// Requests in the lane that sub-limits block.
     pub(in crate::lane::state) fn held_up(&self) -> HeldUp {
         self.held_up
     }
 
-    /// How many requests a second each of these budgets lets go, and what waits for it and is held up by others.
+    /// For each of these budgets: the requests per second that it admits, and the requests in its queue that others
+    /// block.
     pub(in crate::lane::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
         drawn.numbers.iter().map(|number| {
             let narrow = &self.budgets[*number];
@@ -110,7 +111,7 @@ impl Narrow {
         })
     }
 
-    /// The paces of these budgets, which were others before, are now those of their rules. O(what is held up).
+    /// Applies the new paces of these budgets' rules; `changed` holds the old paces. O(blocked requests).
     pub(super) fn paces_changed(&mut self, changed: &[(u32, u64)]) {
         let paces = changed.iter().map(|(number, before)| (*number, (*before, self.budgets[*number].pace())));
         let paces: Map<u32, (u64, u64)> = paces.filter(|(_, (before, now))| before != now).collect();
@@ -127,8 +128,8 @@ impl Narrow {
         self.held = held;
     }
 
-    /// What holds requests up that draw on these budgets: the slowest one, everywhere but there. Another one may be used up
-    /// or crowded instead, for longer than its rate tells.
+    /// The bottlenecks of requests that draw on these budgets: everywhere else the slowest budget. At the slowest
+    /// itself, another budget may be used up or crowded for longer than its rate tells.
     fn holders(&self, numbers: &[u32]) -> Holders {
         let slowest = match numbers {
             [one] => Some(*one),
@@ -150,12 +151,12 @@ impl Narrow {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
-    /// How many requests a second it lets go, in millionths.
+    /// Requests per second that it admits, in millionths.
     pub(super) fn pace(&self) -> u64 {
         self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))
     }
 
-    /// Whether it may let nothing go for longer than its rate tells.
+    /// Returns whether it may block for longer than its rate tells.
     fn holds_beside_its_rate(&self) -> bool {
         self.rule.in_flight.is_some() || !self.rule.calendar.is_empty() || self.rule.units().next().is_some()
     }
@@ -164,7 +165,7 @@ impl NarrowBudget {
 // === impl Holders ===
 
 impl Holders {
-    /// For what a request waits at this budget, beside its turn.
+    /// The resources that a request waits for at this budget, in addition to its turn.
     fn waits_at(&self, number: u32) -> Waits {
         if self.0.iter().any(|held| held.at == number) { Waits::ForBudget } else { Waits::ForAll }
     }

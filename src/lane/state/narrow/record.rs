@@ -1,4 +1,4 @@
-//! The budgets of narrower rules as they are written down, and how they begin with that.
+//! Sub-limits in their stored form, and how they start from it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,25 +11,26 @@ use crate::{
     policy::Policy,
 };
 
-/// A budget of a narrower rule as it is stored.
+/// A sub-limit as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::lane) struct NarrowRecord {
-    /// What tells it from the lane's others.
+    /// Key among the lane's sub-limits.
     key: u64,
     budget: BudgetRecord,
 }
 
-/// A budget that was stored, and that nothing has drawn on since.
+/// A stored budget that nothing has drawn on since.
 #[derive(Clone, Debug)]
 pub(super) struct StoredBudget(Budget);
 
 /// Limits with longer windows than this are stored: shorter ones count as used up after a restart, and are soon free.
 const LASTING: Duration = Duration::from_secs(60);
-/// So many budgets of a lane are stored, those that were used last: each takes some 500 bytes of each write.
+/// Number of budgets stored per lane, the most recently used: each adds some 500 bytes to each write.
 const MOST_STORED: usize = 1024;
 
-/// Whether budgets of a rule are stored. What is not reserved of a lane's own budget is made of that again.
+/// Returns whether budgets of a rule are stored. The budget besides a reserve is rebuilt from the lane's own budget
+/// instead.
 fn lasts(rule: &Policy) -> bool {
     !rule.is_besides_reserve()
         && (!rule.calendar.is_empty() || rule.limits.iter().any(|limit| limit.rate.per > LASTING))
@@ -38,7 +39,7 @@ fn lasts(rule: &Policy) -> bool {
 // === impl NarrowRecord ===
 
 impl NarrowRecord {
-    /// Whether a budget that was restored from it at `restored_at` counts nothing `now`.
+    /// Returns whether a budget restored from this record at `restored_at` counts nothing `now`.
     pub(in crate::lane::state) fn is_over(&self, restored_at: Instant, now: Instant, epoch: Duration) -> bool {
         Budget::restored(&self.budget, MarginSpec::Auto, None, restored_at, epoch).is_idle(now)
     }
@@ -47,7 +48,7 @@ impl NarrowRecord {
 // === impl StoredBudget ===
 
 impl StoredBudget {
-    /// When it was last drawn on.
+    /// When the budget was last drawn on.
     pub(super) fn last(&self) -> Option<Instant> {
         self.0.last()
     }
@@ -56,7 +57,7 @@ impl StoredBudget {
 // === impl Narrow ===
 
 impl Narrow {
-    /// Whether something of it is worth storing.
+    /// Returns whether any of these budgets is worth storing.
     pub(in crate::lane::state) fn is_lasting(&self) -> bool {
         !self.stored.is_empty() || self.budgets.iter().any(|(_, narrow)| lasts(&narrow.rule))
     }
@@ -77,7 +78,7 @@ impl Narrow {
         all.into_iter().map(|(_, key, budget)| NarrowRecord { key, budget: budget.record(now, last) }).collect()
     }
 
-    /// Goes on from these `records`. After a process that was killed, the last second before its end is not in them.
+    /// Continues from these `records`. After a process that was killed, they lack the last second before its end.
     pub(in crate::lane::state) fn restore(
         &mut self,
         records: &[NarrowRecord],
@@ -97,7 +98,8 @@ impl Narrow {
         self.stored = worth.collect::<BTreeMap<_, _>>();
     }
 
-    /// Goes on from the budgets of the process before, restored as `other`. Short windows count as used up by `now`.
+    /// Continues from the budgets of the previous process, restored as `other`. Short windows count as used up by
+    /// `now`.
     pub(in crate::lane::state) fn inherits(&mut self, other: &mut Self, now: Instant, epoch: Duration) {
         self.unknown_until = Some(now);
         self.stored.append(&mut other.stored);
@@ -112,12 +114,12 @@ impl Narrow {
         }
     }
 
-    /// Forgets stored budgets that count no more.
+    /// Forgets stored budgets that no longer count anything.
     pub(super) fn forget_stored(&mut self, now: Instant) {
         self.stored.retain(|_, StoredBudget(budget)| !budget.is_idle(now));
     }
 
-    /// The budget with this key of `rule`, as it was stored.
+    /// Takes the stored budget with this key, adapted to `rule`.
     pub(super) fn take_stored(
         &mut self,
         key: u64,

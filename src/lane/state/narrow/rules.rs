@@ -1,5 +1,5 @@
-//! The rules for some of a lane's requests as they are now. When a request came others may have held: it keeps what they said of
-//! itself, and its budgets have the limits of those that hold.
+//! The current rules for some of a lane's requests. When a request came, other rules may have held: the request keeps
+//! what they say of it, and its budgets take the current limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use crate::{
 pub(in crate::lane) struct NarrowerRules {
     rules: Arc<Rules>,
     renamed: RenamedRules,
-    /// What is not reserved for urgent requests.
+    /// The rule for requests outside the reserve.
     rest: Option<Arc<Policy>>,
 }
 
-/// A budget that another lane leaves to this one.
+/// A budget that another lane hands to this one.
 #[derive(Clone, Debug)]
 pub(in crate::lane::state) struct LeftBudget {
     key: u64,
@@ -28,7 +28,7 @@ pub(in crate::lane::state) struct LeftBudget {
     budget: Budget,
 }
 
-/// A rule that is gone limits nothing any more, and is known again when it comes back.
+/// The placeholder of a rule that is gone: it limits nothing, and is recognised when the rule returns.
 fn gone(was: &Policy) -> Arc<Policy> {
     Policy { added: was.added.clone(), ..Policy::new(&was.name, Vec::new()) }.into()
 }
@@ -36,12 +36,12 @@ fn gone(was: &Policy) -> Arc<Policy> {
 // === impl NarrowerRules ===
 
 impl NarrowerRules {
-    /// Those of `rules`, some of which had other names, and the rest of a lane under `policy`.
+    /// Combines the narrower rules of `rules`, the names that changed, and the rule besides the reserve of `policy`.
     pub(in crate::lane) fn new(rules: Arc<Rules>, renamed: RenamedRules, policy: &Policy) -> Self {
         Self { rules, renamed, rest: policy.besides_reserve() }
     }
 
-    /// The rule that is in the place of `was`; `None` if that is gone.
+    /// The current version of the rule `was`; `None` if it is gone.
     fn of(&self, was: &Policy) -> Option<Arc<Policy>> {
         let name = self.name_of(&was.name);
         let found = match was.is_besides_reserve() {
@@ -51,7 +51,7 @@ impl NarrowerRules {
         found.cloned()
     }
 
-    /// What a rule is called that was called so.
+    /// The current name of a rule formerly called `was`.
     fn name_of<'a>(&'a self, was: &'a str) -> &'a str {
         let known = self.renamed.iter().find(|(before, _)| **before == *was);
         known.map_or(was, |(_, now)| now)
@@ -61,7 +61,7 @@ impl NarrowerRules {
 // === impl NarrowBudget ===
 
 impl NarrowBudget {
-    /// Until when what it has let go counts.
+    /// The end of the time for which its sent requests count.
     fn counts_until(&mut self, now: Instant) -> Instant {
         let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
         let periods = self.budget.calendar(now).into_iter().map(|usage| usage.renewed_in);
@@ -72,7 +72,7 @@ impl NarrowBudget {
 // === impl Narrow ===
 
 impl Narrow {
-    /// Whether a rule of this name holds since the last reload, or is the rest of one with a reserve.
+    /// Returns whether a rule of this name holds since the last reload, or is the rule besides a reserve.
     pub(in crate::lane::state) fn has_rule(&self, name: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| {
             let narrower = rules.rules.iter().filter(|rule| rule.added.is_some());
@@ -80,7 +80,7 @@ impl Narrow {
         })
     }
 
-    /// By what the budget of `draw` is known here.
+    /// The key of the budget of `draw` here.
     pub(super) fn key_of(&self, draw: &Draw) -> u64 {
         match &self.rules {
             Some(rules) if !rules.renamed.is_empty() => {
@@ -90,8 +90,8 @@ impl Narrow {
         }
     }
 
-    /// The number of the budget with this key, of `was` or the rule that is in its place; a new one if there was none. `own` is the
-    /// budget of the lane.
+    /// The number of the budget with this key, of `was` or its current version; creates the budget if there was none.
+    /// `own` is the lane's budget.
     pub(super) fn number_of(
         &mut self,
         key: u64,
@@ -119,8 +119,8 @@ impl Narrow {
         number
     }
 
-    /// These rules hold from now on, and the budgets go on with them; `own` is the budget of the lane. Says which of them have
-    /// changed.
+    /// Applies these rules from now on, and keeps the budgets; `own` is the lane's budget. Returns the numbers of the
+    /// budgets that have changed.
     pub(in crate::lane::state) fn reconfigured(
         &mut self,
         now: Instant,
@@ -148,10 +148,10 @@ impl Narrow {
                 continue;
             }
             let key = Draw::renamed(narrow.key, &narrow.rule.name, &rule.name);
-            // A lane has one rest, whatever its rule is called.
+            // A lane has one budget besides its reserve, whatever its rule is called.
             if !rule.is_besides_reserve() && key != narrow.key {
                 match self.ids.get(&key) {
-                    // Of a rule that had this name before: what was sent counts there.
+                    // Belongs to a rule that had this name before: sent requests count there.
                     Some(other) => doubled.push((*other, narrow.budget.clone())),
                     None => {
                         self.ids.remove(&narrow.key);
@@ -184,7 +184,7 @@ impl Narrow {
         changed.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Its budgets, for another lane that goes on for this one. What is not reserved is counted by the lane's own.
+    /// The budgets, for the lane's successor. The lane's own budget counts requests outside the reserve.
     pub(in crate::lane::state) fn left(&self) -> Vec<LeftBudget> {
         let budgets = self.budgets.iter().map(|(_, narrow)| narrow).filter(|narrow| !narrow.rule.is_besides_reserve());
         let left = |narrow: &NarrowBudget| LeftBudget {
@@ -195,7 +195,7 @@ impl Narrow {
         budgets.map(|narrow| left(narrow)).collect()
     }
 
-    /// What another lane has sent of these `since` then counts here.
+    /// Counts the amounts that another lane has taken from these budgets `since` then.
     pub(in crate::lane::state) fn taken_over(
         &mut self,
         left: &[LeftBudget],

@@ -1,21 +1,21 @@
-//! Asks narrower budgets a question, and removes those that were made only for it.
+//! Dry runs: ask sub-limits a question, and remove the budgets created only for it.
 
 use smallvec::SmallVec;
 
 use super::{Narrow, record::StoredBudget};
 use crate::{clock::Instant, lane::request::Draws};
 
-/// What was not there before a question.
+/// State to restore after a dry run.
 pub(in crate::lane::state) struct Trial {
     new: SmallVec<[u64; 4]>,
-    /// Budgets as they were stored, which the question takes.
+    /// Stored budgets that the dry run takes.
     stored: Vec<(u64, StoredBudget)>,
     apart: bool,
     unreserved_since: Option<Instant>,
 }
 
 impl Narrow {
-    /// Begins a question about these budgets.
+    /// Begins a dry run on these budgets.
     pub(in crate::lane::state) fn try_out(&self, draws: &Draws) -> Trial {
         let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| self.key_of(draw));
         let new: SmallVec<[u64; 4]> = budgets.filter(|budget| !self.ids.contains_key(budget)).collect();
@@ -23,7 +23,7 @@ impl Narrow {
         Trial { new, stored, apart: self.apart, unreserved_since: self.unreserved_since }
     }
 
-    /// Ends it: removes the budgets that no request has drawn on.
+    /// Ends the dry run: removes the budgets that no request has drawn on.
     pub(in crate::lane::state) fn end_trial(&mut self, trial: Trial) {
         let Trial { new, stored, apart, unreserved_since } = trial;
         for budget in new {

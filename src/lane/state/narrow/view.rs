@@ -1,4 +1,4 @@
-//! Narrower budgets as people see them.
+//! Sub-limits for display.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Narrow {
-    /// How far budgets are used, rule by rule, in the order of their names. O(budgets).
+    /// Usage of the budgets, summed per rule and sorted by rule name. O(budgets).
     pub(in crate::lane::state) fn usage(&mut self, now: Instant) -> Vec<NarrowUsage> {
         let mut rules: BTreeMap<Arc<str>, (NarrowUsage, u32)> = BTreeMap::new();
         let mut most: BTreeMap<Arc<str>, u32> = BTreeMap::new();
@@ -35,7 +35,7 @@ impl Narrow {
         usage.collect()
     }
 
-    /// How far the budget of this `draw` is used.
+    /// Usage of the budget of this `draw`.
     pub(in crate::lane::state) fn usage_of(&mut self, draw: &Draw, now: Instant) -> NarrowUsage {
         let mut usage = NarrowUsage::none(draw.rule.name.clone());
         if let Some(number) = self.ids.get(&self.key_of(draw)) {

@@ -13,7 +13,7 @@ fn to(paused: Option<RouteKey>) -> ReturnTo {
     ReturnTo { line, urgency: Urgency::USUAL, budgets: SmallVec::new() }
 }
 
-/// What a client is told at `now` that may return at `base` at the earliest, where turns are `apart`.
+/// The `Retry-After` that a client gets at `now`, if it may return at `base` at the earliest and turns are `apart`.
 fn told(returns: &mut Returns, now: Instant, of: u16, base: Instant, apart: Duration) -> Duration {
     returns.promise(now, to(None), client(of), false, |ahead| base + apart * ahead as u32).since(now)
 }
@@ -30,7 +30,7 @@ fn each_client_is_told_a_turn_of_its_own_and_keeps_it() {
         }
     }
     assert_eq!(returns.0.as_ref().unwrap().count, 50);
-    // Five of them have been let in; the last one is no later for that than what is before it.
+    // Five of them have been admitted; that makes the last one no later than those before it.
     (0..5).for_each(|of| returns.kept(|| to(None), client(of)));
     let now = Instant::START + SECOND * 10;
     assert_eq!(told(&mut returns, now, 49, base + SECOND / 2, SECOND / 10), SECOND * 49 / 10);
@@ -41,7 +41,8 @@ fn those_that_are_late_are_told_a_turn_each() {
     let mut returns = Returns::default();
     let base = Instant::START + SECOND * 2;
     (0..30).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND / 10));
-    // Those of the first two seconds were not let in, and all but one of them ask. Ten others have turns in the next second.
+    // The clients of the first two seconds were not admitted, and all but one ask again. Ten others have turns in the
+    // next second.
     let now = base + SECOND * 2 - SECOND / 20;
     for of in 1..20 {
         let turn = u32::from(of - 1) + 10;
@@ -55,7 +56,7 @@ fn a_pause_puts_off_those_that_are_late_in_their_order() {
     let mut returns = Returns::default();
     let (base, opens) = (Instant::START + SECOND * 10, Instant::START + SECOND * 40);
     (0..50).for_each(|of| _ = told(&mut returns, Instant::START, of, base, SECOND / 10));
-    // Nothing leaves until 40 s. Each comes when it was told to.
+    // The pause lasts until 40 s. Each client asks when its `Retry-After` ends.
     for of in 0..50 {
         let now = base + SECOND / 10 * u32::from(of);
         let turn = now + told(&mut returns, now, of, opens, SECOND / 10);

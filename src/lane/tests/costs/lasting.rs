@@ -6,14 +6,15 @@ use crate::{
     policy::Added,
 };
 
-/// Of 16 answers every second one takes 10 tokens and a second, the others 490 and ten: 250 in the mean, and 4,000 in all.
+/// Of 16 answers every second one takes 10 tokens and a second, the others 490 and ten: 250 in the mean, and 4,000 in
+/// all.
 const ANSWERS: [(u32, u64); 2] = [(10, 1), (490, 10)];
 
 fn output() -> Unit {
     Unit::named("out-tokens").unwrap()
 }
 
-/// What draws on a narrower rule of these limits.
+/// A draw on a narrower rule with these limits.
 fn narrower(limits: &str, only: bool) -> Draws {
     let mut rule = Policy::new("narrow", vec!["*".parse().unwrap()]);
     rule.limits = limits.parse::<Limits>().unwrap().limits;
@@ -38,13 +39,13 @@ async fn answers(world: &World, draws: &Draws, answers: &[(u32, u64)]) {
     }
 }
 
-/// How many leave until one would have to wait.
+/// Number of requests that leave before one would have to wait.
 fn count(world: &World, draws: &Draws) -> usize {
     std::iter::from_fn(|| send(world, draws)).collect::<Vec<_>>().len()
 }
 
-/// Of the 1,000 that are left one that is under way leaves room for three more at first; after two seconds, when it is one of those
-/// of 490, for two.
+/// With 1,000 left, a request in flight leaves room for three more at first. After two seconds it must be one of those
+/// that take 490, and it leaves room for two.
 #[tokio::test(start_paused = true)]
 async fn what_lasts_longer_than_short_answers_leaves_less_room() {
     let lane = || (told("6000/min burst 6000, 5000 out-tokens/h burst 5000"), None);
@@ -59,7 +60,8 @@ async fn what_lasts_longer_than_short_answers_leaves_less_room() {
     }
 }
 
-/// Of 700 one takes 250. One more does not fit beside the 490 of it, until it has lasted three times as long as the longest has.
+/// Of 700, one request takes 250. A second one does not fit beside the 490 of a hanging request, until that has lasted
+/// three times as long as the longest answer.
 #[tokio::test(start_paused = true)]
 async fn what_hangs_is_in_the_way_of_none_any_more() {
     let world = told("6000/min burst 6000, 4700 out-tokens/h burst 4700");
@@ -72,8 +74,8 @@ async fn what_hangs_is_in_the_way_of_none_any_more() {
     assert!((ms(30_000)..=ms(30_500)).contains(&after), "{after:?}");
 }
 
-/// 800 of 4,000 are used by answers of 10 and of 90, and 40 that last reserve 50 each. They will take 1,600 more, but no more than a
-/// quarter of 4,000 is left free for that: of the 1,200 that are left 200 are for others.
+/// Answers of 10 and of 90 have used 800 of 4,000, and 40 lasting requests reserve 50 each. The lasting requests will
+/// take 1,600 more, but at most a quarter of 4,000 is kept free for that: of the remaining 1,200, others get 200.
 #[tokio::test(start_paused = true)]
 async fn many_that_last_leave_three_quarters_of_a_window_to_others() {
     let world = told("6000/min burst 6000, 4000 out-tokens/h burst 4000");
@@ -84,8 +86,8 @@ async fn many_that_last_leave_three_quarters_of_a_window_to_others() {
     drop(lasting);
 }
 
-/// The host's own limit is used up, and nothing is under way there. What draws on limits of its own only reserves what is usual of it,
-/// and its tiny answers say nothing of the host's.
+/// The host's own limit is used up, with no request in flight. A request that draws only on limits of its own reserves
+/// its own usual amount, and its small answers are no evidence for the host's.
 #[tokio::test(start_paused = true)]
 async fn what_draws_on_its_own_limits_only_has_nothing_to_do_with_those_of_others() {
     let world = told("6000/min burst 6000, 4000 out-tokens/h burst 4000");
@@ -102,7 +104,7 @@ async fn what_draws_on_its_own_limits_only_has_nothing_to_do_with_those_of_other
     assert_eq!(count(&world, &None), 4, "of 250, where 1,000 are left");
 }
 
-/// What requests of a rule take of limits of their own only is nothing that lacks here.
+/// Requests of a rule that draw only on its own limits take no room at the host's.
 #[tokio::test(start_paused = true)]
 async fn what_draws_on_its_own_limits_only_takes_no_room_of_others() {
     let world = told("6000/min burst 6000, 5000 out-tokens/h burst 5000");
@@ -115,8 +117,9 @@ async fn what_draws_on_its_own_limits_only_takes_no_room_of_others() {
     drop(lasting);
 }
 
-/// Answers of a rule take 10 in ten seconds. Of 5,000 all have taken 4,160, and eight under way 80: of 130, which is the mean, five
-/// more fit into the rest. Did those eight count as what all take that last as long, none would.
+/// Answers of a rule take 10 in ten seconds. Of 5,000, all have taken 4,160, and eight in flight hold 80: five more of
+/// 130 each, the mean, fit into the rest. If those eight counted like all other answers that last as long, none would
+/// fit.
 #[tokio::test(start_paused = true)]
 async fn small_answers_of_a_rule_are_not_taken_for_large_ones_because_they_last_as_long() {
     let world = told("6000/min burst 6000, 5000 out-tokens/h burst 5000");

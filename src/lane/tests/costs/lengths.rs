@@ -1,4 +1,4 @@
-//! What a request reserves whose length is known.
+//! Reservations of requests with known length.
 
 use super::*;
 

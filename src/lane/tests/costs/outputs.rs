@@ -1,11 +1,11 @@
-//! Outputs that nobody knows before their answers end, of which some are much longer than most.
+//! Outputs of unknown size until their answers end; some are much longer than most.
 
 use super::*;
 
-/// What requests take, and how long each token of that does.
+/// Output sizes, and the time per token.
 #[derive(Clone, Copy)]
 struct Api {
-    /// Half of all outputs are smaller.
+    /// The median output.
     output: f64,
     token: Duration,
 }
@@ -19,8 +19,8 @@ fn output(dice: &mut fastrand::Rng, usual: f64) -> u32 {
     ((0.7 * normal).exp() * usual).clamp(100.0, 3000.0) as u32
 }
 
-/// `WORKERS` send one request after the other for so many minutes. A third of the answers are streams, of
-/// which a quarter are left early.
+/// `WORKERS` send one request after the other for `minutes`. A third of the answers are streams; clients leave a
+/// quarter of these early.
 async fn works(world: &World, api: Api, minutes: u32, seed: u64) -> Vec<(Instant, u32)> {
     let unit = Unit::named("out-tokens").unwrap();
     let counted = Arc::new(Mutex::new(Vec::new()));
@@ -62,7 +62,7 @@ async fn works(world: &World, api: Api, minutes: u32, seed: u64) -> Vec<(Instant
     counted
 }
 
-/// The most in any minute, and the share of `count` a minute that was used from the second minute on.
+/// The most tokens in any minute, and the share of `count` a minute that was used from the second minute on.
 fn most(counted: &[(Instant, u32)], count: u32, minutes: u32) -> (u64, f64) {
     let (mut most, mut held, mut first) = (0, 0, 0);
     for (at, tokens) in counted {
@@ -78,8 +78,8 @@ fn most(counted: &[(Instant, u32)], count: u32, minutes: u32) -> (u64, f64) {
     (most, late as f64 / f64::from(count * (minutes - 1)))
 }
 
-/// What an API counts in six minutes, of answers that take so long for each token: no run has a minute with too many by more than
-/// its largest answer. Returns the share that was used, in the mean of the runs.
+/// Runs an API with this time per token for six minutes: no run has a minute with too many tokens by more than its
+/// largest answer. Returns the mean share that was used.
 async fn counts(token: u64, output: f64, seeds: std::ops::Range<u64>) -> f64 {
     let mut shares = Vec::new();
     for seed in seeds {
@@ -94,7 +94,7 @@ async fn counts(token: u64, output: f64, seeds: std::ops::Range<u64>) -> f64 {
     shares.iter().sum::<f64>() / shares.len() as f64
 }
 
-/// Nothing is known when the first of them leave, so that a guess has to do.
+/// When the first requests leave, a guess has to suffice.
 #[tokio::test(start_paused = true)]
 async fn outputs_of_any_size_are_kept_within_one_of_them_and_use_their_limit() {
     for output in [250.0, 500.0, 800.0] {
@@ -103,7 +103,7 @@ async fn outputs_of_any_size_are_kept_within_one_of_them_and_use_their_limit() {
     }
 }
 
-/// While an answer of six seconds is under way, the tenth of a window passes that it may need.
+/// While an answer of six seconds is in flight, the tenth of a window that it may need goes by unused.
 #[tokio::test(start_paused = true)]
 async fn answers_that_take_long_leave_most_of_the_limit_to_others() {
     let share = counts(10, 500.0, 100..120).await;

@@ -11,7 +11,7 @@ fn asks(world: &World, claim: Claim, tokens: u32) -> AdmitRequest {
     AdmitRequest { cost: cost(world, &[("tokens", tokens)]), claim, ..ask(kind()) }
 }
 
-/// How many of `left` are of `claim`, until so much time has passed.
+/// Number of requests of `claim` among `left`, until `seconds` have passed.
 fn until(left: &[(Instant, AdmitRequest)], seconds: u64, claim: &Claim) -> usize {
     let end = Instant::START + Duration::from_secs(seconds);
     left.iter().filter(|(at, left)| *at < end && left.claim == *claim).count()
@@ -38,7 +38,7 @@ async fn an_urgency_that_has_had_tokens_has_its_share_of_the_slots_all_the_same(
     let costly = (0..2).map(|_| asks(&world, last, 6000));
     let plain = (0..2000).flat_map(|_| [asks(&world, usual, 0), asks(&world, last, 0)]);
     let left = leaving(&world, costly.chain(plain).collect()).await;
-    // One after each 20 of others.
+    // The last urgency gets one slot after each 20 of others.
     let last = until(&left, 15, &last);
     assert!((70..=73).contains(&last), "{last} of 1,500");
 }

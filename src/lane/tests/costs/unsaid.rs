@@ -1,9 +1,9 @@
-//! Requests that do not say what they take of a unit, because only their answers tell it.
+//! Requests that do not declare their use of a unit, because only their answers report it.
 
 use super::*;
 use crate::lane::request::{Draw, Draws};
 
-/// A second of output tokens for each of these, whose answers have told that they use 100.
+/// A second's output tokens for each request; answers report that they use 100.
 async fn used_to(world: &World) -> Unit {
     let output = Unit::named("out-tokens").unwrap();
     let mut permit = world.permit().await;
@@ -37,7 +37,7 @@ async fn what_others_will_use_that_say_nothing_is_waited_for() {
     assert!((left - promised).abs() <= 1.0, "{left}, and {promised} was promised");
 }
 
-/// A guess reserves a tenth of the limit for each.
+/// A guess reserves a tenth of the limit for each request.
 #[tokio::test(start_paused = true)]
 async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
     let world = told("6000/min burst 6000, 2000 out-tokens/min burst 2000");
@@ -59,15 +59,15 @@ async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
         drop(permit);
         used() - before
     };
-    // Nothing is known of what they use: if they used much, and only they were sent, nobody would ever hear of it.
+    // The usage is unknown: if it were large, and only such requests were sent, no answer would ever report it.
     assert_eq!(leave(), 200);
-    // What another one has told counts for them, and for those that come after it.
+    // The usage that another answer reports counts for them, and for later ones.
     used_to(&world).await;
     assert_eq!([leave(), leave()], [100, 100]);
 }
 
-/// Answers of the host's other requests are a hundred times as large, and its own limit ten times: each of these would take the
-/// whole of its rule's window otherwise, and none would show that 30 suffice.
+/// Answers of the host's other requests are a hundred times as large, and its own limit ten times. With their estimate,
+/// each of these requests would take its rule's whole window, and none would show that 30 suffice.
 #[tokio::test(start_paused = true)]
 async fn what_a_narrower_rule_limits_reserves_what_its_own_requests_use() {
     let world = told("1000/s, 100000 out-tokens/2s burst 100000");
@@ -95,7 +95,7 @@ async fn what_a_narrower_rule_limits_reserves_what_its_own_requests_use() {
     (0..8).for_each(|_| drop(small.spawn(client(draws.clone(), 30))));
     let small = small.join_all().await.concat();
     large.join_all().await;
-    // 33 of 30 are a thousand, in each of ten windows; a tenth is reserved for each of the first sixteen.
+    // 33 requests of 30 fill a thousand, in each of ten windows; a tenth is reserved for each of the first sixteen.
     let later = small.iter().filter(|at| **at >= Instant::START + ms(10_000)).count();
     assert!((5 * 30..=5 * 34 + 8).contains(&later), "{later} in five windows, {} in all", small.len());
     assert!(small.len() >= 9 * 30, "{}", small.len());
@@ -108,7 +108,7 @@ async fn one_that_says_little_does_not_hide_what_the_others_will_use() {
     let little = AdmitRequest { cost: Cost::MIN.with(output, 10).shared(&world.lane.policy().limits), ..ask(kind()) };
     let admissions: Vec<_> =
         (0..30).map(|number| if number == 10 { world.lane.admit(little.clone()) } else { world.ask() }).collect();
-    // 100 of the first one, which has been answered; 28 in front of the last one of 100, and one of 10.
+    // 100 of the first request, which has been answered; 28 requests of 100 in front of the last one, and one of 10.
     let promised = expected(admissions.last());
     assert!((promised - 29.1).abs() <= 1.0, "{promised}");
 }

@@ -1,4 +1,4 @@
-//! What those are told that wait in vain: when one like them would not.
+//! `Retry-After` for requests that wait without success: the time when a similar request would succeed.
 
 use super::*;
 use crate::lane::{Draw, Draws};
@@ -9,14 +9,14 @@ async fn who_gives_up_is_told_when_one_like_it_would_be_let_wait() {
     world.send().await;
     let mut waiting: Vec<_> = (0..60).map(|_| patient(&world, secs(60))).collect();
     let mut last = waiting.pop().unwrap();
-    // 59 wait: one more would wait for 60 s, as it may, and behind ten more for 70 s.
+    // 59 requests wait: one more would wait for 60 s, as it may, and behind ten more for 70 s.
     assert_eq!(last.give_up(), Some(Refusal::Late { retry_after: Duration::ZERO }));
     assert_eq!(world.waiting(), 59);
     waiting.extend((0..10).map(|_| patient(&world, secs(300))));
     let Some(Refusal::Late { retry_after }) = waiting.remove(0).give_up() else { panic!("it waits") };
     assert!(retry_after > secs(7) && retry_after <= secs(9), "{retry_after:?}");
     assert_eq!(world.waiting(), 68);
-    // What is given up is not waited for any more.
+    // A ticket that was given up no longer waits.
     drop(last);
     assert_eq!(world.waiting(), 68);
 }
@@ -38,6 +38,6 @@ async fn what_waits_for_another_budget_does_not_put_off_who_is_late() {
     let Some(Refusal::TooLong { retry_after, .. }) = told(&world, vec![hasty]).await.remove(0).1 else {
         panic!("it is late")
     };
-    // One of the others leaves at once after the pause.
+    // After the pause, one of the others leaves at once.
     assert!(retry_after >= secs(55) && retry_after <= secs(56), "{retry_after:?}");
 }

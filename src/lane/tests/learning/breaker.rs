@@ -1,4 +1,4 @@
-//! An upstream that fails is left alone, tried now and then, and is back at full pace soon after its return.
+//! An upstream that fails is left alone, probed from time to time, and back at full pace soon after its return.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,18 +10,18 @@ use crate::{lane::Admission, learn::Reason};
 /// How an upstream fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outage {
-    /// Nobody can connect.
+    /// No connection succeeds.
     Unreached,
-    /// It answers 503, and what it has answered may be sent again as far as the lane allows.
+    /// The upstream answers 503, and such requests may be resent as far as the lane allows.
     Failing,
 }
 
 #[derive(Default)]
 struct Log {
-    /// When it was tried.
+    /// Times of attempts.
     tries: Vec<Duration>,
     served: Vec<Duration>,
-    /// Requests that were told of the failure.
+    /// Requests whose clients received the failure.
     told: usize,
 }
 
@@ -74,7 +74,7 @@ async fn an_outage_is_not_multiplied_and_ends_when_it_ends() {
         assert_eq!(log.served.len() + log.told, ARRIVING as usize, "{kind:?}: all came to an end");
         let extra = log.tries.len() - ARRIVING as usize;
         assert!(extra <= ARRIVING as usize / 5, "{kind:?}: {extra} extra tries");
-        // Far fewer, since nobody tries but a probe now and then.
+        // Far fewer, since only a probe is sent from time to time.
         let tried = log.tries.iter().filter(|at| (DOWN.0..DOWN.1).contains(*at)).count();
         assert!(tried <= 100, "{kind:?}: tried {tried} times while it was down");
         assert!(log.told <= 30, "{kind:?}: {} were told", log.told);
@@ -82,7 +82,7 @@ async fn an_outage_is_not_multiplied_and_ends_when_it_ends() {
         assert!(*back <= DOWN.1 + s(4), "{kind:?}: the first was served at {back:?}");
         let pace = log.served.iter().filter(|at| (DOWN.1 + s(4)..DOWN.1 + s(5)).contains(*at)).count();
         assert!(pace >= 200, "{kind:?}: {pace} in the fifth second after its return");
-        // Those 6,000 who had waited are served, too.
+        // The 6,000 requests that had waited are served, too.
         let late = log.served.iter().filter(|at| **at < DOWN.1 + s(10)).count();
         assert!(late >= 9_500, "{kind:?}: {late} within ten seconds of its return");
     }

@@ -1,4 +1,4 @@
-//! Limits that nobody tells of, and limits that change.
+//! Unannounced limits, and limits that change.
 
 use super::{Trial, ms, s};
 

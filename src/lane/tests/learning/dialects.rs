@@ -1,11 +1,12 @@
-//! Nothing is configured, and the API tells of its limit in its own words: all of it is used, and hardly anything refused.
+//! Unconfigured lanes whose API announces its limit in its own dialect: all of it is used, and hardly any request is
+//! refused.
 
 use std::time::Duration;
 
 use super::{Trial, ms, print_trials, s};
 use crate::mock::{CountingWindow, MockDialect};
 
-/// They tell what is left on every answer: nothing needs to be refused.
+/// Dialects that report the rest of the limit on every answer: no refusal is needed.
 const TELL: &[&str] = &[
     "kong",
     "envoy",
@@ -32,7 +33,7 @@ const TELL: &[&str] = &[
     "hubspot",
 ];
 
-/// They tell how long to wait when they refuse, or what is left and not until when: the first refusal teaches the rate.
+/// Dialects that report how long to wait on refusals, or the rest but no reset: the first refusal teaches the rate.
 const ASK_TO_WAIT: &[&str] = &[
     "gcp",
     "azure-cosmos",
@@ -68,7 +69,7 @@ const LESS: &[(&str, &str, f64, usize)] = &[
 /// A limiter that is known by how it counts, and what is promised of it.
 struct Limiter {
     dialect: &'static str,
-    /// What the workers send, by turns, and how many of each a second the limiter allows.
+    /// The workers' requests, in turn, and the rate per second that the limiter allows for each sender.
     senders: &'static [(&'static str, &'static str)],
     allowed: &'static [f64],
     /// The used share of that from the second minute on, and the share of refusals among all answers after the first
@@ -77,10 +78,10 @@ struct Limiter {
     late: f64,
 }
 
-/// 100 per 10 s of each, which is 10 a second. The shares are what `docs/limiters.md` demands of other people's limiters:
-/// 0.95 and no refusal if the API tells its limit, 0.90 and 2% if it only refuses.
+/// 100 per 10 s of each, which is 10 a second. The shares are what `docs/limiters.md` demands of other people's
+/// limiters: 0.95 and no refusal if the API tells its limit, 0.90 and 2% if it only refuses.
 const LIMITERS: &[Limiter] = &[
-    // The second limit, 50 a second, holds nothing back that leaves evenly.
+    // The second limit, 50 a second, delays no request that leaves evenly.
     Limiter { share: 0.95, late: 0.0, ..bare("two-limits") },
     // To obey a reset that is a second late would cost an eleventh.
     Limiter { share: 0.95, late: 0.0, ..bare("late-reset") },
@@ -97,7 +98,7 @@ const fn bare(dialect: &'static str) -> Limiter {
     Limiter { dialect, senders: &[("GET", "")], allowed: &[10.0], share: 0.90, late: 0.02 }
 }
 
-/// Of a daily quota they say "come back tomorrow" after 100 requests: there is nothing more to get in a trial.
+/// Of a daily quota they say "come back tomorrow" after 100 requests: a trial cannot get more.
 const DAILY: &[&str] = &["zoom", "salesforce"];
 
 fn trial(dialect: &'static str, window: CountingWindow) -> Trial {
@@ -142,7 +143,7 @@ fn an_api_that_asks_to_wait_refuses_in_its_first_window_only() {
     for dialect in ASK_TO_WAIT {
         promises(trial(dialect, CountingWindow::Sliding), 0.95, 30, 0);
         promises(trial(dialect, CountingWindow::Fixed), 0.95, 30, 0);
-        // A bucket asks to wait for one request, which tells nothing of its size.
+        // A bucket asks to wait for one request, which does not reveal its size.
         promises(trial(dialect, CountingWindow::Bucket), 0.98, 120, 30);
     }
 }
@@ -156,8 +157,8 @@ fn of_some_dialects_less_can_be_known() {
     }
 }
 
-/// What becomes of a limiter from the second minute on, one share for each sender, and of all answers the share of late
-/// refusals.
+/// Measures a limiter from the second minute on: the used share of each sender, and the share of late refusals among
+/// all answers.
 fn measured(trial: Trial, allowed: &[f64]) -> (Vec<f64>, f64) {
     let (from, to) = (s(60), s(240));
     let requests = (allowed.iter().sum::<f64>() * (to + s(20)).as_secs_f64()) as usize;
@@ -189,8 +190,8 @@ fn limiters_are_used_however_they_count() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-/// Who keeps five under way, of 20 ms on the way (21 with jitter) and 180 at the API, gets 5 per 0.201 s. The limiter would
-/// serve 5 per 0.180 s: it does not see the way.
+/// With five in flight, 20 ms on the network (21 with jitter) and 180 ms at the API, a client gets 5 per 0.201 s. The
+/// limiter would serve 5 per 0.180 s: it does not see the network.
 #[test]
 fn as_many_are_under_way_as_a_limiter_allows() {
     for seed in 0..4 {
@@ -237,7 +238,7 @@ fn near_and_far_apis_are_used_alike() {
         for dialect in ASK_TO_WAIT {
             // A date and the answer's `Date` are in whole seconds: up to two of 300 s are lost not to be early.
             let share = if *dialect == "retry-after-date" { 0.94 } else { 0.95 };
-            // Whoever is under way when the first is refused is refused as well.
+            // Requests in flight at the first refusal are refused as well.
             promises(Trial { latency, ..trial(dialect, CountingWindow::Sliding) }, share, 64, 0);
         }
     }
@@ -267,7 +268,7 @@ fn resets_in_milliseconds_are_found_out_by_the_time_that_passes() {
     promises(trial("tiendanube", CountingWindow::Fixed), 0.95, 0, 0);
 }
 
-/// Half of the quota is somebody else's. Each slot that comes free is tried for, and he may have it first.
+/// Half of the quota goes to another client. Each free slot is tried for, and the other may get it first.
 #[test]
 fn somebody_else_may_spend_the_same_quota() {
     for dialect in ["ietf", "github", "anthropic", "discord", "openai"] {
@@ -283,9 +284,9 @@ fn somebody_else_may_spend_the_same_quota() {
     }
 }
 
-/// The provider documents an hour. Somebody else has used five of it, so that what is told fits an hour that is nearly over, and
-/// ten seconds: which of them shows when it is over. 94, 100, 100 and 6 leave in the windows of ten seconds, each up to two
-/// seconds late, as whole seconds are rounded and not used to their end.
+/// The provider documents an hour. Because another client has used five, the report fits both an hour that is nearly
+/// over and ten seconds: the reset shows which. The numbers 94, 100, 100 and 6 leave in the windows of ten seconds.
+/// Each window loses up to two seconds, as whole seconds are rounded and not used to their end.
 #[test]
 fn a_documented_window_is_found_to_be_shorter_at_its_first_reset() {
     for ago in [ms(500), s(4), s(9)] {
@@ -296,8 +297,8 @@ fn a_documented_window_is_found_to_be_shorter_at_its_first_reset() {
     }
 }
 
-/// Of an hour that others have begun what was sent in it comes back at its end, which the API tells: 90 and 90 leave
-/// within the ten minutes that were left of it.
+/// In an hour begun by other clients, spent units are restored at its end, which the API announces: 90 and 90 leave
+/// within the ten minutes that were left.
 #[test]
 fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
     let begun = Some((5, s(3000)));
@@ -306,9 +307,9 @@ fn what_was_sent_in_a_window_of_others_comes_back_at_its_end() {
     assert!((s(3600)..s(3610)).contains(&outcome.took), "{:?}", outcome.took);
 }
 
-/// The same while nothing is held up: one leaves each ten seconds, 60 of them in the ten minutes that were left. Of the next hour
-/// 90 leave as they come, and those before do not count, also where answers overtake the first one of the next hour. What is
-/// under way then may count twice.
+/// Without delay, one request leaves each ten seconds, 60 in the ten minutes that were left of the hour. In the next
+/// hour 90 leave as they come. The earlier ones do not count there, even if answers overtake the first of the next
+/// hour. Requests in flight at that moment may count twice.
 #[test]
 fn what_was_sent_in_a_window_of_others_does_not_count_in_the_next_one() {
     let begun = Some((5, s(3000)));

@@ -1,4 +1,4 @@
-//! Pauses that the members of a fleet tell each other: what is told of an answer, and what is made of it elsewhere.
+//! Pauses shared by the members of a fleet: what a member reports of an answer, and how the others apply it.
 
 use tokio::sync::mpsc;
 
@@ -27,7 +27,7 @@ impl SharedWorld {
         Self { world: World { lane: Arc::new(lane), clock }, wakes }
     }
 
-    /// What it tells the store, if it asks for a call: names, whole seconds and causes.
+    /// The pauses that it reports to the store, if it asks for a call: names, whole seconds and causes.
     fn tells(&mut self) -> Vec<(String, u64, PauseCause)> {
         if self.wakes.try_recv().is_err() {
             return Vec::new();
@@ -155,7 +155,7 @@ async fn what_an_operator_forgets_at_one_member_is_over_at_all() {
     assert_eq!(other.tells(), []);
 }
 
-/// What an API has reported as left is known to nobody any more, until it reports again.
+/// A forgotten report of the API's quota is unknown until the API reports again.
 #[tokio::test(start_paused = true)]
 async fn what_an_operator_has_forgotten_at_one_member_is_forgotten_at_all() {
     let reports = [("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "90"), ("x-ratelimit-reset", "60")];
@@ -173,12 +173,12 @@ async fn what_an_operator_has_forgotten_at_one_member_is_forgotten_at_all() {
         assert_eq!(member.world.lane.snapshot().budgets.len(), 0);
         assert_eq!(member.tells(), [], "once is enough");
     }
-    // It is learned again, and stays.
+    // The quota is learned again, and stays.
     other.world.call((200, &reports)).await;
     assert_eq!(other.world.lane.snapshot().budgets.len(), 1);
 }
 
-/// Nothing is left at the one that the API has told so, and a refusal that came a moment later asks for the same.
+/// The API reported to this member that nothing is left, and a later refusal asks for the same pause.
 #[tokio::test(start_paused = true)]
 async fn what_an_operator_forgets_elsewhere_is_over_where_the_api_asked_for_it() {
     let empty = [("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800")];
@@ -202,7 +202,7 @@ async fn what_an_operator_forgets_elsewhere_is_over_where_the_api_asked_for_it()
     assert!(one.world.elapsed() < s(1));
 }
 
-/// What it guesses for itself holds although another member's pause is over.
+/// A member's own guess holds although another member's pause is over.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_told_pause_ends_no_other() {
     let other = SharedWorld::new();
@@ -211,8 +211,9 @@ async fn the_end_of_a_told_pause_ends_no_other() {
     assert!(other.world.pause(kind()).is_some_and(|pause| pause > s(59)), "the store was not told of it yet");
 }
 
-/// Documented is an hour (<https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>). The lane came in the
-/// middle of a window and sent half of it, so that none leaves for long: no answer of its own can tell it otherwise.
+/// The documented window is an hour
+/// (<https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>). The lane started in the middle
+/// of a window and sent half of it. No request leaves for long, so none of its own answers can correct it.
 #[tokio::test(start_paused = true)]
 async fn a_window_that_another_has_seen_ends_one_that_was_only_documented() {
     let one = SharedWorld::new();

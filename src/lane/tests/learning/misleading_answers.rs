@@ -1,4 +1,4 @@
-//! The traps of real answers that are a matter of pacing; `docs/hints.md` lists them with the tests' names.
+//! Traps of real answers that concern pacing; `docs/hints.md` lists them with the tests' names.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ macro_rules! left {
     };
 }
 
-/// How much is left of each budget.
+/// The rest of each budget.
 fn left(world: &World) -> Vec<f64> {
     let mut left: Vec<_> = world.lane.snapshot().budgets.iter().map(|budget| budget.left).collect();
     left.sort_by(f64::total_cmp);
     left
 }
 
-/// The rates that were learned.
+/// The learned rates.
 fn learned(world: &World) -> Vec<String> {
     let limits = world.lane.snapshot().limits.into_iter();
     limits.filter(|usage| usage.source != Source::Config).map(|usage| usage.spec.rate.to_string()).collect()
 }
 
-/// How long `count` requests take until they have left, if all of them are asked for at once and served without a word.
+/// Departure times of `count` requests, if all are asked for at once and the answers report nothing.
 async fn leave(world: &World, count: usize) -> Vec<Duration> {
     let since = world.elapsed();
     let mut times = Vec::new();
@@ -50,7 +50,7 @@ async fn a_refusal_with_room_left_pauses_its_kind_and_not_the_lane() {
     assert_eq!(world.pause(kind()), Some(s(1)), "requests of this kind pause");
     assert!(matches!(world.ask_for(RouteKey::new("GET", "/b")), Admission::Send(_)));
     assert_eq!(world.lane.snapshot().gate, None);
-    // One of them tries after that, and who is served ends it.
+    // After that one request tries, and a served answer ends the pause.
     tokio::time::sleep(s(1)).await;
     let Admission::Send(mut tries) = world.ask() else { panic!("its pause is over") };
     assert_eq!(world.pause(kind()), Some(s(2)), "the others wait for what the first one finds");
@@ -74,7 +74,7 @@ async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
     assert!(pause > s(290), "{pause:?}");
     assert_eq!(world.pause(users), None);
     assert_eq!(world.lane.snapshot().gate, None);
-    // After its reset one of them tries, and if that was too early the others wait for the word that it brings.
+    // After the reset one request tries. If that was too early, the others wait for its answer.
     tokio::time::sleep(pause + ms(100)).await;
     let Admission::Send(mut tries) = world.ask_for(tweets) else { panic!("its reset is over") };
     assert!(world.pause(tweets).is_some());
@@ -85,7 +85,7 @@ async fn kinds_with_budgets_of_one_name_stop_only_themselves() {
 
 #[tokio::test(start_paused = true)]
 async fn a_small_budget_of_one_kind_does_not_hold_a_large_one_up() {
-    // Told first or last, and how much is left of it.
+    // The order of the announcements, and the rest of the budget.
     for (first, left) in [(true, "19"), (false, "19"), (false, "0")] {
         let world = World::unlimited(|policy| policy.spend = Spend::Greedy);
         let (users, export) = (RouteKey::new("GET", "/users"), RouteKey::new("POST", "/export"));
@@ -114,10 +114,10 @@ async fn a_small_budget_of_one_kind_does_not_hold_a_large_one_up() {
 async fn a_limit_that_changes_for_all_kinds_stays_one() {
     let world = World::unlimited(|policy| policy.spend = Spend::Greedy);
     let kinds = ["/a", "/b", "/c"].map(|path| RouteKey::new("GET", path));
-    // What is silent while others of its name are told of is dropped after 1.2 windows: a round takes a second. Until then both
-    // hold, since two limits of one name may be two budgets.
+    // A limit that is no longer announced, while others of its name are, is dropped after 1.2 windows; a round takes a
+    // second. Until then both hold, since two limits of one name may be two budgets.
     for (limit, rounds) in [("100", 10), ("400", 14), ("50", 14)] {
-        // Ten are under way at once, and what was sent before the change is answered after it, in the old words.
+        // Ten are in flight at once, and requests sent before the change are answered after it with the old limit.
         for round in 0..rounds {
             let mut permits = Vec::new();
             for index in 0..10 {
@@ -164,12 +164,12 @@ async fn everybodys_numbers_do_not_stop_us_for_long() {
         tokio::time::sleep(ms(1)).await;
         world.answer(permit, said);
     }
-    // Nothing was left, and ten were served.
+    // The answer reports no rest, but ten were served.
     assert!(world.call(said).await < s(1));
 }
 
-/// Others are as quick: what comes back is used at once, and whoever has the last one is told that none is left. That they are
-/// refused in between shows that it counts.
+/// Competing clients are as quick: a restored unit is used at once, and the client with the last one reads that none is
+/// left. Refusals in between show that the limit is enforced.
 #[tokio::test(start_paused = true)]
 async fn what_refuses_when_nothing_is_left_counts_although_the_last_ones_are_served() {
     let world = World::unlimited(|_| {});
@@ -203,7 +203,7 @@ async fn what_is_under_way_is_counted_before_it_is_answered() {
     let mut permits = world.send_all(10).await;
     tokio::time::sleep(LATENCY).await;
     world.answer(permits.pop().unwrap(), left!("12"));
-    // Nine are under way, and may not have been counted. So early, one leaves every 25 ms.
+    // Nine are in flight, and may not have been counted. This early, one leaves every 25 ms.
     assert!(leave(&world, 3).await.iter().all(|after| *after <= ms(75)));
     assert!(matches!(world.ask(), Admission::Wait(_)));
 }
@@ -292,7 +292,7 @@ async fn too_many_at_once_lowers_how_many_and_not_how_fast() {
     world.answer(permits.pop().unwrap(), said);
     assert_eq!(learned(&world), [""; 0]);
     assert_eq!(world.lane.snapshot().gate, None);
-    // One fewer than were under way.
+    // The limit is one fewer than the number in flight.
     assert!(matches!(world.ask(), Admission::Wait(_)), "nineteen are under way, and twenty were too many");
     permits.truncate(7);
     assert!(matches!(world.ask(), Admission::Send(_)));

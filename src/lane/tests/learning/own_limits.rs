@@ -1,4 +1,4 @@
-//! Kinds of requests with budgets of their own: each holds its kind, and none another one.
+//! Kinds of requests with budgets of their own: each budget limits its kind, and no other.
 
 use std::{
     cell::RefCell,
@@ -16,23 +16,23 @@ use crate::{
     learn::{AnswerReport, RouteKey},
 };
 
-/// One of GitHub's resources: a window that begins with its first request, and a quota of points for it.
+/// A GitHub resource: a window that begins with its first request, and a quota of points for it.
 struct Resource {
     name: &'static str,
     kinds: &'static [(&'static str, &'static str)],
     limit: u64,
     window: Duration,
-    /// What the requests cost, by turns.
+    /// Costs of its requests, in turn.
     costs: &'static [u64],
     used: u64,
     since: Option<Instant>,
-    /// When something was accepted, and what that cost.
+    /// Times and costs of accepted requests.
     accepted: Vec<(Instant, u64)>,
     refused: usize,
 }
 
 impl Resource {
-    /// One request arrives: whether it is accepted, and what is said.
+    /// Handles an arriving request: returns the status and the fields of the answer.
     fn ask(&mut self, now: Instant) -> (u16, Vec<(&'static str, String)>) {
         let since = match self.since {
             Some(since) if now.since(since) < self.window => since,
@@ -49,7 +49,7 @@ impl Resource {
         } else {
             self.refused += 1;
         }
-        // GitHub says the second in which its window ends, rounded up.
+        // GitHub reports the second in which its window ends, rounded up.
         let reset = (MORNING + since.since(Instant::START) + self.window).as_secs() + 1;
         let fields = vec![
             ("x-ratelimit-limit", self.limit.to_string()),
@@ -91,8 +91,8 @@ async fn work(world: Rc<World>, resource: Rc<RefCell<Resource>>, number: usize, 
     }
 }
 
-/// <https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>: 5,000 an hour, searches 30 a minute,
-/// GraphQL 5,000 points an hour. A queue of each is never empty.
+/// <https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>: 5,000 an hour, searches 30 a
+/// minute, GraphQL 5,000 points an hour. The queue of each resource is never empty.
 #[tokio::test(start_paused = true)]
 async fn three_resources_of_one_api_are_used_side_by_side() {
     let world = Rc::new(World::unlimited(|policy| policy.max_wait = Duration::MAX));
@@ -179,7 +179,7 @@ async fn a_budget_without_a_reset_that_is_mentioned_no_more_holds_nothing_back()
     for _ in 0..150 {
         world.call(SERVED).await;
     }
-    // Refusals alone speak of it: rack-attack's `throttled_responder`, when the reset is that very second.
+    // Only refusals mention it: rack-attack's `throttled_responder`, when the reset is that very second.
     world.call((429, &[("ratelimit-limit", "100"), ("ratelimit-remaining", "0")])).await;
     tokio::time::sleep(s(10)).await;
     world.call(SERVED).await;
@@ -255,7 +255,7 @@ async fn what_turns_out_to_be_free_does_not_stand_behind_what_is_not() {
     let mut early = world.permit_for(users).await;
     early.sent();
     world.call_for(search, empty).await;
-    // Nothing is known of users yet: they are taken for what is known, and wait.
+    // The budget of users is unknown yet: they are taken to draw on the known one, and wait.
     let (first, second) = (world.ask_for(search), world.ask_for(users));
     let Admission::Wait(second) = second else { panic!("it may draw on the same budget") };
     world.answer(early, SERVED);
@@ -265,7 +265,7 @@ async fn what_turns_out_to_be_free_does_not_stand_behind_what_is_not() {
     drop((permit, first));
 }
 
-/// A key that is refused whatever it does (revoked, or used up before we came), or a route that is broken.
+/// A key that is always refused (revoked, or used up earlier), or a route that is broken.
 #[tokio::test(start_paused = true)]
 async fn who_is_never_served_holds_up_nobody() {
     let one = RouteKey::new("GET", "/a");
@@ -274,7 +274,7 @@ async fn who_is_never_served_holds_up_nobody() {
         [(key, 429), (key, 503), ((RouteKey::new("POST", "/a"), one), 429), ((RouteKey::new("POST", "/a"), one), 503)]
     {
         let world = Rc::new(World::unlimited(|policy| policy.max_wait = Duration::MAX));
-        // Late enough for anything that reckons from the start to show.
+        // Late enough for any calculation from the start to show.
         tokio::time::sleep(s(7200)).await;
         let end = world.clock.now() + s(120);
         let served = Rc::new(RefCell::new(0));
@@ -291,10 +291,10 @@ async fn who_is_never_served_holds_up_nobody() {
             });
         }
         tasks.await;
-        // Two a second are 235 with the time on the way; a tenth may be lost until it is known.
+        // Two a second are 235 with the network time; a tenth may be lost until the limit is known.
         let served = *served.borrow();
         assert!(served >= 210, "{status}: {served} served");
-        // Another limit is met by all of them: it is not reckoned from the beginning of time.
+        // All of them meet another limit: its pauses are not computed from the start.
         world.call_for(others, (429, &[])).await;
         world.call_for(others, (429, &[])).await;
         let pause = world.pause(others).unwrap_or_default();

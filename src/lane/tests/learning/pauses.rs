@@ -1,4 +1,4 @@
-//! Pauses: nothing leaves until they are over, one request tries, and then it goes on at the known pace.
+//! Pauses: nothing leaves until they are over, one request probes, and then the lane continues at the known pace.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SLOW_DOWN: CannedAnswer<'static> = (429, &[("retry-after", "5")]);
 
-/// When requests left one lane, and which of them were refused.
+/// When requests left one lane, and how many were served.
 #[derive(Default)]
 struct Log {
     left: Vec<Duration>,
@@ -67,7 +67,7 @@ async fn pauses(limits: &str, spacing: Option<Duration>) {
             let least = after.windows(2).map(|pair| *pair[1] - *pair[0]).min().unwrap();
             assert!(least >= spacing / 2, "{limits}: a gap of {least:?}");
         }
-        // One, and then twice as many after each answer.
+        // First one request leaves, and then twice as many after each answer.
         None => assert!((0..5).all(|turn| *after[(2 << turn) - 1] >= *after[0] + LATENCY * (turn + 1)), "{limits}"),
     }
     let gaps = untouched.left.windows(2).map(|pair| pair[1] - pair[0]);
@@ -99,7 +99,7 @@ async fn who_leaves_while_trying_whether_it_may_costs_nothing() {
     let next = next.await;
     assert_eq!(world.elapsed(), ms(5010));
     drop(next);
-    // The same if he leaves before he has noticed that it is his turn.
+    // The outcome does not change if the request leaves before it has noticed its turn.
     let Admission::Send(probe) = world.ask() else { panic!("nobody tries") };
     let (Admission::Wait(left), Admission::Wait(stays)) = (world.ask(), world.ask()) else { panic!("one tries") };
     drop(probe);
@@ -151,7 +151,7 @@ async fn refusals_that_name_no_time_make_longer_and_longer_pauses() {
     while world.elapsed() < s(3600) {
         world.call((429, &[])).await;
         let (elapsed, pause) = (world.elapsed(), gate(&world.lane).unwrap().1);
-        // A quarter of the time that has passed, or what an answer takes; windows that people choose may end before, or a
+        // The pause is a quarter of the elapsed time, or an answer's latency. Common windows may end earlier, or a
         // twentieth of the next such quarter later.
         assert!(pause <= (elapsed / 4).max(ms(100)).mul_f64(1.0625) + ms(1), "a pause of {pause:?} after {elapsed:?}");
         assert!(pause >= LATENCY / 2 && pause <= s(300), "a pause of {pause:?} after {elapsed:?}");

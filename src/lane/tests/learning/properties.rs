@@ -1,4 +1,4 @@
-//! Whatever an API says, nothing breaks: random hints, for lanes and for what they have learned.
+//! Random hints, for lanes and for what they have learned: no answer of an API breaks anything.
 
 use std::{sync::Arc, time::Duration};
 
@@ -71,12 +71,12 @@ fn hint() -> impl Strategy<Value = Hint> {
     )
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Debug)]
 enum Action {
     Passes(Duration),
     Takes,
-    /// One of those under way, by its place, is answered.
+    /// A request in flight, given by its place, is answered.
     Answered(usize, Box<Hint>, bool),
     Broke(usize),
     Ended(usize, bool),
@@ -103,7 +103,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// A lane's mind without its lane.
+/// A lane's learned state without its lane.
 struct Mind {
     learned: Learned,
     budget: Budget,
@@ -149,7 +149,7 @@ impl Mind {
             Action::Takes if self.earliest() <= self.now => self.take(),
             Action::Answered(at, hint, failed) if known(at, &self.under_way) => self.answered(at, &hint, failed),
             Action::Broke(at) if known(at, &self.under_way) => {
-                // It was connected for, and never sent.
+                // A connection was made for it, and it was never sent.
                 let (charge, _) = self.under_way.remove(at);
                 self.budget.recall(charge);
                 self.learned.broke(self.now, charge.seq);
@@ -177,7 +177,7 @@ proptest! {
         let learned = Learned::new(&policy);
         let mut mind = Mind { learned, budget, now: Instant::START, under_way: Vec::new() };
         steps.into_iter().for_each(|step| mind.go(step));
-        // From now on all are served, and nothing more is said.
+        // From now on all requests are served, and answers report nothing more.
         for _ in 0..50 {
             let at = mind.earliest();
             if at == Instant::FAR {
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// Sends `arrivals` requests, each answered by one of `hints`; when they left.
+/// Sends `arrivals` requests, each answered by one of `hints`, and returns when they left.
 fn simulate(limits: &str, hints: Vec<(u64, Hint)>) -> Vec<(Instant, u32)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {

@@ -1,14 +1,14 @@
-//! Those that different things hold up stand in lines of their own: what that costs, and who counts as being before whom.
+//! Classes of requests that different limits block: their cost, and the number of requests ahead of each.
 
 use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, ask, get, s, waits};
 use crate::lane::{Admission, AdmitRequest};
 
-/// An API that tells of two budgets by turns, for requests of one kind.
+/// An API that announces two budgets in turn, for requests of one kind.
 #[tokio::test(start_paused = true)]
 async fn an_answer_does_not_move_all_that_wait_from_line_to_line() {
     const WAITING: usize = 20_000;
-    // As many are moved under the lock at once as are given slots at once: when an answer is heard, and when its request
-    // ends.
+    // The number moved under the lock at once equals the number of slots granted at once: when an answer is processed,
+    // and when its request ends.
     const MOST: usize = 2 * 64;
     let world = World::unlimited(|policy| (policy.max_wait, policy.max_waiting) = (FOREVER, 2 * WAITING));
     let mut permits = world.send_all(41).await;
@@ -26,7 +26,7 @@ async fn an_answer_does_not_move_all_that_wait_from_line_to_line() {
         most = most.max(world.lane.moved() - before);
     }
     assert!((1..=MOST).contains(&most), "{most} of {WAITING} were moved for one answer");
-    // What is left of it is done all at once, and not over and over again.
+    // The rest is moved all at once, and not over and over again.
     tokio::time::sleep(s(1)).await;
     let moved = world.lane.moved() - before;
     assert!(moved < 50 * MOST, "{moved} of {WAITING} were moved one by one");

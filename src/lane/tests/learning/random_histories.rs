@@ -1,4 +1,4 @@
-//! Whatever happens: kinds, answers, departures, recalls and time in any order.
+//! Random histories: kinds, answers, departures, recalls and time in any order.
 
 use std::{
     task::{Context, Poll, Waker},
@@ -13,13 +13,13 @@ use crate::{
     policy::Spend,
 };
 
-/// Kinds, answers, departures, recalls and time in any order: no slot is lost, and in the end everybody is served.
+/// Kinds, answers, departures, recalls and time in any order: no slot is lost, and in the end every request is served.
 #[test]
 fn whatever_happens_everybody_is_served_in_the_end() {
     stories(false);
 }
 
-/// The same kind, asked for later: nobody of one kind is overtaken by another of it for longer than lines stay unsorted.
+/// No request is overtaken by a later one of its kind for longer than classes stay unsorted.
 #[test]
 fn nobody_is_overtaken_by_his_own_kind() {
     stories(true);
@@ -134,7 +134,7 @@ fn story(seed: u64, overtaking: bool) {
             };
             assert!(!lost.await, "{limits}: a slot is lost at step {step}, {:?}", world.elapsed());
         }
-        // All that is under way is answered, and from now on every request is.
+        // All requests in flight are answered, and from now on every request is.
         held.drain(..).for_each(drop);
         for mut permit in sent.drain(..) {
             permit.answered(&AnswerReport::SERVED, Instant::START);

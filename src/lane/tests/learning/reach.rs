@@ -1,4 +1,4 @@
-//! How far a word of an API reaches: which kinds of requests it holds, and which it does not.
+//! Reach of an API's announcements: the kinds of requests that they limit, and those that they do not.
 
 use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, get, ms, s, waits};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 const ROOM: CannedAnswer<'static> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
 
-/// What GitHub says of the budget that all but searches draw on, `left` of which is left.
+/// GitHub's fields for the budget on which all requests but searches draw, with `left` of it left.
 fn core(left: &str) -> [(&str, &str); 4] {
     [
         ("x-ratelimit-limit", "5000"),
@@ -94,7 +94,7 @@ async fn each_kind_that_is_refused_pauses_however_many_they_are() {
     tokio::time::sleep(LATENCY).await;
     permits.into_iter().for_each(|permit| world.answer(permit, ROOM));
     let at_once = kinds.iter().filter(|kind| world.pause(**kind).is_none()).count();
-    // One worker of the last kind, whose refusals are sent again as long as it has patience.
+    // A worker of the last kind, whose refused requests are resent while it has patience.
     let (since, mut sent) = (world.elapsed(), 0);
     while world.elapsed() < since + s(1) {
         let Ok(mut permit) = tokio::time::timeout(s(1), world.permit_for(kinds[299])).await else { break };
@@ -253,8 +253,8 @@ async fn an_empty_budget_of_two_kinds_stays_empty_while_others_of_its_name_are_t
     drop(queue);
 }
 
-/// <https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>: the window is an hour, and ends when
-/// its reset says, whoever has used it up.
+/// <https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api>: the window is an hour, and ends
+/// at the announced reset, whichever client has used it up.
 #[tokio::test(start_paused = true)]
 async fn what_others_have_used_up_comes_back_at_the_reset_and_not_a_window_later() {
     let world = World::unlimited(|policy| policy.max_wait = FOREVER);

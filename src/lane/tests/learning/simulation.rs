@@ -1,5 +1,5 @@
-//! Lanes of which nothing is configured, against limiters that nobody tells of: the engine beside workers that are careful,
-//! each for itself, and several that share a store. Three of the tests print a table of more limiters where a variable asks for
+//! Unconfigured lanes against limiters that announce nothing: the engine beside careful workers that act alone, and
+//! beside several andantes that share a store. Three of the tests print a table of more limiters if a variable asks for
 //! it, which takes minutes:
 //!
 //! ```sh
@@ -29,7 +29,7 @@ use self::{
 use super::MORNING;
 use crate::clock::Instant;
 
-/// The same world for both: what andante makes of it, what it has learned, and what careful workers make of it.
+/// Runs both clients in the same world: andante's outcome, what it has learned, and the careful workers' outcome.
 fn compare(world: &World, seed: u64) -> (Outcome, String, Outcome) {
     let mut andante = Andante::new(world, Instant::START);
     let outcome = world.run(&mut andante, seed);
@@ -54,8 +54,8 @@ fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// What holds today. A limiter that is on this list is used well, and is not asked in vain. With ZOO it prints those whose
-/// names contain it.
+/// Regression test: limiters on this list are used well, with few refused requests. With ZOO it prints the limiters
+/// whose names contain it.
 #[test]
 fn what_is_learned_well_stays_so() {
     if let Ok(pattern) = std::env::var("ZOO") {
@@ -72,7 +72,7 @@ fn what_is_learned_well_stays_so() {
     }
 }
 
-/// With RANDOM it prints so many more.
+/// With RANDOM it prints this many random limiters as well.
 #[test]
 fn the_worst_of_a_thousand_are_used_so_well_at_least() {
     if let Ok(count) = std::env::var("RANDOM") {
@@ -85,7 +85,8 @@ fn the_worst_of_a_thousand_are_used_so_well_at_least() {
     }
 }
 
-/// It serves five in each second of the clock, whatever the rate is, and andante begins somewhere in one. That is no chance.
+/// The limiter serves five in each second of the clock, and andante begins somewhere in a second. The refusals are not
+/// random.
 #[test]
 fn seconds_of_a_clock_are_not_taken_for_chance() {
     for phase in 1..=9_u64 {
@@ -97,20 +98,22 @@ fn seconds_of_a_clock_are_not_taken_for_chance() {
     }
 }
 
-/// The first window of a clock is cut off by where andante begins in it: from the second on it is known.
+/// The first window of a clock is cut off, as andante begins in the middle of it: from the second window on it is
+/// known.
 #[test]
 fn windows_of_a_clock_are_known_from_the_second_on() {
     for phase in 0..20_u64 {
         let limiter = Limiter::aligned_at(100.0, 10.0, phase as f64 / 2.0);
         let (outcome, note, _) = compare(&World { lasts: 120.0, ..World::new("clock", [limiter]) }, phase);
         assert!(outcome.share >= 0.95 && late(&outcome) <= 2.5, "{phase}: {outcome:?}; {note}");
-        // Careful workers have some 1,300 refused. One of these begins was 284.
+        // Careful workers have some 1,300 refused. With one of these phases, andante had 284.
         assert!(outcome.refused <= 120, "{phase}: {outcome:?}; {note}");
     }
 }
 
-/// A hundred in ten seconds and twenty in one, by the clock, which only refuse, in both orders: the one that is asked first counts
-/// what the other refuses. At whatever moment andante begins, and however far they are away, none comes to a standstill.
+/// A hundred in ten seconds and twenty in one second, aligned to the clock, by limiters that only refuse, in both
+/// orders. The first limiter counts requests that the second refuses. For any phase and any distance, the lane does not
+/// come to a standstill.
 #[test]
 fn two_limits_of_a_clock_that_only_refuse_are_used_in_either_order() {
     let (long, short) = ((100.0, 10.0), (20.0, 1.0));
@@ -127,7 +130,7 @@ fn two_limits_of_a_clock_that_only_refuse_are_used_in_either_order() {
     }
 }
 
-/// Go's x/time/rate with a burst of three is refused as soon at any rate above its own. That is no chance either.
+/// Go's x/time/rate with a burst of three refuses early at any rate above its own. Such refusals are not random either.
 #[test]
 fn a_shallow_bucket_is_not_taken_for_chance() {
     let world = recorded_limiters::all().into_iter().find(|world| world.name == "go bucket 10/s b3").unwrap();
@@ -137,7 +140,7 @@ fn a_shallow_bucket_is_not_taken_for_chance() {
     }
 }
 
-/// Limiters that tell of themselves, of which three andantes with a store in common use as much as one does, each a third.
+/// Limiters that announce themselves: three andantes with a common store use as much of them as one does, each a third.
 const SHARED_WELL: [&str; 7] = [
     "hdr fixed 100/10s",
     "hdr aligned 100/10s",
@@ -163,14 +166,15 @@ fn three_that_share_use_what_an_api_reports_as_one_does() {
         let served = fleet.served();
         let equal = served.iter().sum::<u64>() as f64 / 3.0;
         assert!(served.iter().all(|part| (*part as f64 / equal - 1.0).abs() <= 0.1), "{name}: parts are {served:?}");
-        // Each speaks of what it uses once a second.
+        // Each reports its usage once a second.
         let calls = fleet.calls as f64 / world.lasts;
         assert!(calls <= 3.3, "{name}: {calls:.1} calls a second of three members");
     }
 }
 
-/// A bucket with less than a request and a half for each is not divided, and each finds its own way. Were the others to wait for
-/// the second that one is asked for, all would send at once after it, and be refused again.
+/// A bucket with less than 1.5 requests for each member is not divided, and each member finds its own way. If the
+/// others waited for the second that one member is asked to wait, all would send at once after it, and be refused
+/// again.
 #[test]
 fn who_is_refused_by_a_bucket_of_two_is_not_waited_for() {
     let world = recorded_limiters::all().into_iter().find(|world| world.name == "gcra 10/s b2").unwrap();
@@ -183,8 +187,8 @@ fn who_is_refused_by_a_bucket_of_two_is_not_waited_for() {
     assert!(share >= 0.5 && refused <= 10.0, "{share:.3} of what is allowed, {refused:.2}% refused");
 }
 
-/// A part of a bucket that is as small as a fleet is less than a request. Then each uses what it finds, as it does without parts,
-/// and of larger ones a part is used no worse than that.
+/// In a bucket as small as the fleet, a part is less than a request. Then each member uses what it finds, as without
+/// parts. Parts of larger buckets are used no worse than that.
 #[test]
 fn buckets_of_a_few_are_used_no_worse_in_parts() {
     for name in ["gcra 10/s b1", "gcra 10/s b2", "gcra 10/s b5", "gcra 10/s b20"] {
@@ -206,7 +210,7 @@ fn buckets_of_a_few_are_used_no_worse_in_parts() {
     }
 }
 
-/// Of seven for three each has three at most: when all of them are asked for, two of nine are refused.
+/// Of seven for three members, each has three at most: when all of them are asked for, two of nine are refused.
 #[test]
 fn a_window_of_a_few_is_used_up_in_parts() {
     for (limit, window, lasts) in [(3.0, 10.0, 120.0), (7.0, 10.0, 120.0), (10.0, 10.0, 120.0), (5.0, 60.0, 600.0)] {
@@ -222,8 +226,8 @@ fn a_window_of_a_few_is_used_up_in_parts() {
     }
 }
 
-/// One of two always has something to send, and the other a request now and then: that leaves within two slots of the whole
-/// limit, and what the others have to hear first. What is not used by one is used by the other.
+/// The busy member always has something to send, the quiet one a request now and then. Such a request leaves within two
+/// slots of the whole limit, plus the time to tell the others. Each member uses what the other leaves unused.
 #[test]
 fn a_quiet_member_beside_a_busy_one_is_served() {
     let fixed = |limit, window| Limiter::fixed(limit, window);
@@ -252,7 +256,7 @@ fn a_quiet_member_beside_a_busy_one_is_served() {
             }
             assert!(longest <= 2.0 * slot + 0.01, "{name} each {every:?}: one waited {longest:.3} s");
             assert!(waits.len() as f64 >= (lasts / (every.as_secs_f64() + longest + 0.1)).floor(), "{name} {every:?}");
-            // Each of its requests takes the place of one of the busy one's at most.
+            // Each of its requests takes the place of at most one of the busy member's.
             assert!(
                 outcome.refused_late <= waits.len() as u64,
                 "{name} each {every:?}: {} refused",
@@ -276,9 +280,9 @@ fn each_goes_on_with_its_part_while_the_store_is_away() {
     }
 }
 
-/// The store is away for 5 s, which is less than the lease, or for 25 s, and comes back with its memory. Then each begins anew,
-/// half a second later at the latest, and what it had held is free again a window, half a second and the way to the API
-/// after that. The run is from 40.7 s to 100.7 s.
+/// The store is away for 5 s, which is less than the lease, or for 25 s, and returns with its memory. Then each member
+/// starts over, half a second later at the latest. The member's former share is free again a window, half a second and
+/// the way to the API later. The run is from 40.7 s to 100.7 s.
 #[test]
 fn a_configured_limit_is_used_at_full_pace_soon_after_the_store_is_back() {
     let world = World { configured: Some("100/s"), lasts: 60.0, ..World::new("100/s", [Limiter::log(100.0, 1.0)]) };
@@ -296,7 +300,7 @@ fn a_configured_limit_is_used_at_full_pace_soon_after_the_store_is_back() {
     }
 }
 
-/// What three andantes make of each recorded limiter whose name contains `pattern`, in the middle of SEEDS runs.
+/// Prints three andantes' median outcome of SEEDS runs, for each recorded limiter whose name contains `pattern`.
 fn print_fleets(pattern: &str) {
     let (seeds, from, members) = (variable("SEEDS", 3), variable("FROM", 1), variable("MEMBERS", 3));
     println!(
@@ -337,7 +341,7 @@ fn print_fleets(pattern: &str) {
     }
 }
 
-/// What becomes of each recorded limiter whose name contains `pattern`, in the middle of SEEDS runs.
+/// Prints the median outcome of SEEDS runs, for each recorded limiter whose name contains `pattern`.
 fn print_recorded_limiters(pattern: &str) {
     let (seeds, from) = (variable("SEEDS", 3), variable("FROM", 1));
     println!(
@@ -364,7 +368,7 @@ fn print_recorded_limiters(pattern: &str) {
     }
 }
 
-/// What becomes of `count` random limiters: the spread, and those that are used worst.
+/// Prints the outcomes of `count` random limiters: the spread, and the worst ones.
 fn print_random_limiters(count: u64) {
     let from = variable("FROM", 1);
     let mut rows: Vec<_> = (from..from + count)

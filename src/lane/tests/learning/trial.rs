@@ -1,4 +1,5 @@
-//! The world of a trial: an API that counts and speaks, a lane that listens, and workers who ask one after the other.
+//! The world of a trial: an API that announces its limits, a lane that learns them, and workers with one request each
+//! at a time.
 
 use std::{
     sync::Arc,
@@ -20,41 +21,42 @@ use crate::{
     policy::Policy,
 };
 
-/// An API that speaks.
+/// An API that announces its limit.
 struct Api {
     limiter: Limiter,
     dialect: MockDialect,
-    /// When requests were accepted and refused, and as which of the senders those that were accepted came.
+    /// When requests were accepted and refused, and the senders of the accepted ones.
     accepted: Vec<Duration>,
     accepted_from: Vec<usize>,
     refused: Vec<Duration>,
-    /// Requests whose workers were told in the end.
+    /// Requests whose workers received the refusal in the end.
     passed_on: usize,
 }
 
-/// What is tried.
+/// A trial's configuration.
 pub(super) struct Trial {
     pub(super) limit: &'static str,
     pub(super) window: CountingWindow,
     pub(super) dialect: &'static str,
     pub(super) workers: usize,
-    /// What the workers send, by turns: a method, and a key.
+    /// The workers' senders, in turn: a method, and a key.
     pub(super) senders: &'static [(&'static str, &'static str)],
     pub(super) requests: usize,
-    /// How long the way there and back takes, and in between what the API does for a request that it accepts.
+    /// The round-trip time, and the API's working time for an accepted request.
     pub(super) latency: Duration,
     pub(super) work: Duration,
-    /// Other limits from these instants on.
+    /// Changed limits, and the instants from which they hold.
     pub(super) changes: Vec<(Duration, &'static str)>,
-    /// Somebody else who spends the same quota asks this often.
+    /// Interval between the requests of another client that spends the same quota.
     pub(super) others: Option<Duration>,
-    /// Somebody else has used so many, so long before the first request is sent, which then is answered before the others come.
+    /// Requests that another client has used, and how long before the first request of the trial, which is answered
+    /// before the others come.
     pub(super) begun: Option<(usize, Duration)>,
-    /// Of the jitter: a trial runs the same way each time.
+    /// Seed of the jitter: a trial runs the same way each time.
     pub(super) seed: u64,
 }
 
-/// What came of it.
+/// A trial's result.
 pub(super) struct Outcome {
     pub(super) accepted: Vec<Duration>,
     accepted_from: Vec<usize>,
@@ -63,14 +65,14 @@ pub(super) struct Outcome {
     pub(super) took: Duration,
 }
 
-/// One of those who send.
+/// A sender.
 struct Sender {
     number: usize,
     kind: RouteKey,
     caller: MockCaller,
 }
 
-/// What lies between the workers and the API.
+/// The network between the workers and the API.
 #[derive(Clone, Copy)]
 struct Setup {
     clock: Clock,
@@ -99,7 +101,7 @@ impl Default for Trial {
 }
 
 impl Api {
-    /// One request arrives: whether it is accepted, and the status, the fields and the body that answer it.
+    /// Handles an arriving request: whether it is accepted, and the status, the fields and the body of the answer.
     fn ask(&mut self, sender: &Sender, now: Instant, wall: SystemTime) -> (bool, StatusCode, HeaderMap, String) {
         let (decision, limit) = self.limiter.ask(&sender.caller, now);
         let facts = Facts { decision, limit, wall };
@@ -146,7 +148,7 @@ impl Trial {
 
     async fn work(self) -> Outcome {
         let clock = Clock::start();
-        // Not on a whole second: resets in epoch seconds are to be rounded.
+        // Not on a whole second, so that resets in epoch seconds are rounded.
         let wall = UNIX_EPOCH + Duration::from_millis(1_790_000_000_370);
         let rate: Rate = self.limit.parse().unwrap();
         let dialect: MockDialect = self.dialect.parse().unwrap();
@@ -233,13 +235,13 @@ impl Trial {
     }
 }
 
-/// One try; whether it was served.
+/// Makes one attempt. Returns whether it was served.
 async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Setup, sender: &Sender, turn: Turn) -> Result<bool, ()> {
     let Setup { clock, wall, latency, work } = way;
     let mut permit = match lane.admit(AdmitRequest { turn, ..ask(sender.kind) }) {
         Admission::Send(permit) => permit,
         Admission::Wait(waiting) => waiting.await.unwrap(),
-        // Its patience is over: it gets what the API has said last.
+        // The request's patience is over: it gets the API's last answer.
         Admission::Refuse(_) => return Err(()),
     };
     permit.sent();
@@ -258,16 +260,16 @@ async fn call(lane: &Arc<Lane>, api: &Mutex<Api>, way: Setup, sender: &Sender, t
     let mut hint = hint::read(&hint::Answer { status, headers: &headers, body, arrived });
     let by_head = hint.strength == hint::Strength::Head;
     if hint.cause != Cause::None && hint.done && by_head && hint::asks_to_wait(&headers) {
-        // As `proxy::forward` has it: a result that asks to wait is a result.
+        // As in `proxy::forward`: a result that asks to wait is a result.
         hint.accept();
     }
     permit.answered(&AnswerReport { hint: &hint, failed: status.is_server_error(), route: None }, Instant::START);
-    // A bare 503 is sent again, whether it was a limiter's or not.
+    // A bare 503 is resent, whether it came from a limiter or not.
     Ok(hint.cause == Cause::None && status != StatusCode::SERVICE_UNAVAILABLE)
 }
 
 impl Outcome {
-    /// The share of what `limit` allows in the time that it took, from the first window's end on if `later`.
+    /// The share of what `limit` allows in the time that it took, with the whole allowance of the first window.
     pub(super) fn used(&self, limit: &str) -> f64 {
         let rate = limit.parse::<LimitSpec>().unwrap().rate;
         let last = *self.accepted.last().unwrap();
@@ -276,13 +278,13 @@ impl Outcome {
         self.accepted.len() as f64 / (windows * f64::from(rate.count.get()))
     }
 
-    /// How many were accepted per second between two instants.
+    /// Accepted requests per second between two instants.
     pub(super) fn pace(&self, from: Duration, to: Duration) -> f64 {
         let count = self.accepted.iter().filter(|at| (from..to).contains(*at)).count();
         count as f64 / (to - from).as_secs_f64()
     }
 
-    /// The same of one sender's requests.
+    /// Accepted requests per second of one sender between two instants.
     pub(super) fn pace_from(&self, sender: usize, from: Duration, to: Duration) -> f64 {
         let of = self.accepted.iter().zip(&self.accepted_from).filter(|(_, of)| **of == sender);
         of.filter(|(at, _)| (from..to).contains(*at)).count() as f64 / (to - from).as_secs_f64()

@@ -1,4 +1,4 @@
-//! Requests that need several narrower budgets, each of which others use up.
+//! Requests that need several sub-limits, while others use up each of these.
 
 use super::*;
 use crate::{
@@ -15,7 +15,7 @@ async fn who_needs_two_budgets_is_not_passed_for_ever_by_those_who_need_one() {
                 (rule("one", &format!("{one_rate}/s"), |_| {}), rule("two", &format!("{two_rate}/s"), |_| {}));
             let (of_one, of_two) = (draws(&[(1, &one)]), draws(&[(2, &two)]));
             let both = draws(&[(1, &one), (2, &two)]);
-            // A minute of each, and ten more urgent ones that come last.
+            // A minute of requests for each, and ten more urgent ones that come last.
             let others = std::iter::repeat_n(of_one, 60 * one_rate).chain(std::iter::repeat_n(of_two, 60 * two_rate));
             let (world, crowd) = (World::new(host), 60 * (one_rate + two_rate));
             let left = run_with(&world, others.chain(std::iter::repeat_n(both, 10)), |number| {
@@ -25,7 +25,7 @@ async fn who_needs_two_budgets_is_not_passed_for_ever_by_those_who_need_one() {
             let left = left.await;
             let (of_one, rest) = left.split_at(60 * one_rate);
             let (of_two, both) = rest.split_at(60 * two_rate);
-            // The turn of each comes with a slot of the slower one, twice before one is kept.
+            // Each turn comes with a slot of the slower budget, twice before a slot is reserved.
             let wait = last(both.iter()) * one_rate as f64;
             assert!(wait <= 10.0 + 3.0, "{one_rate}/s and {two_rate}/s: {wait} slots for ten");
             for (rate, of) in [(one_rate, of_one), (two_rate, of_two)] {
@@ -36,7 +36,7 @@ async fn who_needs_two_budgets_is_not_passed_for_ever_by_those_who_need_one() {
     }
 }
 
-/// A day's allowance is not spaced: a budget of it is not kept for what a slot of it would be if it were.
+/// A daily limit is not spaced: its budget is not reserved for the time that an evenly spaced slot would take.
 #[tokio::test(start_paused = true)]
 async fn a_budget_with_an_allowance_is_not_kept_for_long() {
     let (fast, slow) =
@@ -48,7 +48,7 @@ async fn a_budget_with_an_allowance_is_not_kept_for_long() {
     assert!(fast <= 1200.0 / 10.0 * 1.03 + 1.0, "{fast} s for 1,200 at 10/s");
 }
 
-/// What is less than one in eleven days has a pace of less than a millionth.
+/// A rate of less than one in eleven days is below a millionth of a request per second.
 #[tokio::test(start_paused = true)]
 async fn two_budgets_may_be_as_slow_as_they_like() {
     let patient = |policy: &mut Policy| policy.max_wait = Duration::MAX;
@@ -62,8 +62,8 @@ async fn two_budgets_may_be_as_slow_as_they_like() {
     assert_eq!(world.waiting(), 0);
 }
 
-/// Whoever is behind others in the lane has its turns at its budgets all the same: a client that is busy otherwise every second
-/// one, and the least urgent one in 21.
+/// Requests behind others in the lane still have their turns at their budgets. A client with other traffic has every
+/// second turn, and the least urgent client has one turn in 21.
 #[tokio::test(start_paused = true)]
 async fn who_needs_two_budgets_has_its_share_whoever_is_first_in_the_lane() {
     let (one, two) = (rule("one", "2/s", |_| {}), rule("two", "5/s", |_| {}));
@@ -73,7 +73,7 @@ async fn who_needs_two_budgets_has_its_share_whoever_is_first_in_the_lane() {
     let busy = Claim { flow: FlowId(1), ..client(2) };
     let least = Claim { urgency: Urgency::LEAST, ..client(2) };
     for (claim, share, plain) in [(busy, 0.5, client(2)), (least, 1.0 / 21.0, client(1))] {
-        // Five minutes of each budget, of the host the rest, and who needs both.
+        // Five minutes of requests for each budget, the rest of the host's, and requests that need both.
         let others = [(of_one.clone(), 600, client(1)), (of_two.clone(), 1500, client(1)), (None, 5000, plain)];
         let wants = others.into_iter().chain([(both.clone(), 600, claim)]);
         let (drawn, claims): (Vec<_>, Vec<_>) =
@@ -85,11 +85,12 @@ async fn who_needs_two_budgets_has_its_share_whoever_is_first_in_the_lane() {
     }
 }
 
-/// Nor by those who need one where places in flight, or what a burst leaves, are taken in the instant in which they come free.
+/// A request is not starved either where places in flight, or the rest of a burst, are taken the instant they become
+/// free.
 #[tokio::test(start_paused = true)]
 async fn who_needs_places_or_a_burst_as_well_is_not_passed_for_ever() {
-    // The limits of each, how many milliseconds answers take, and a slot of each: a minute of each waits. The burst is there
-    // each ten seconds, and one of those who need both has its turn with it.
+    // The two limits, the latency in milliseconds, and a slot of each limit. A minute of requests for each waits. The
+    // burst is available every ten seconds, and each request that needs both has its turn with it.
     let pairs = [
         ("in-flight 2", "2/s", 300, [150, 500]),
         ("in-flight 1", "1/s", 100, [100, 1000]),
@@ -129,11 +130,11 @@ async fn who_needs_places_or_a_burst_as_well_is_not_passed_for_ever() {
     }
 }
 
-/// Nor where others take the lane's tokens as they come free.
+/// A request is not starved either where others take the lane's tokens as they become free.
 #[tokio::test(start_paused = true)]
 async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
-    // How many tokens a second the lane has, how many each takes of those who need these alone and of those who need both, and
-    // how many of the narrower budget a second.
+    // The lane's tokens per second, the tokens per request without and with a need for the sub-limit, and the rate of
+    // the sub-limit.
     for (all, each, own, rate) in [(100, 100, 100, 2), (1000, 100, 400, 1), (1000, 20, 1000, 20)] {
         let world = World::with(&format!("1000/s, {all} tokens/s"), |policy| settle(&mut policy.limits));
         let of_two = draws(&[(2, &rule("two", &format!("{rate}/s"), |_| {}))]);
@@ -154,7 +155,7 @@ async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
         }
         let left = tasks.join_all().await;
         let last = |of| last(left.iter().filter(|(number, _)| *number == of).map(|(_, at)| at));
-        // Two turns of the slower one each.
+        // Two turns of the slower limit for each.
         let slot = (f64::from(own) / f64::from(all)).max(1.0 / f64::from(rate));
         assert!(last(2) <= 2.0 * 10.0 * slot + 3.0, "{all} tokens/s, {rate}/s: ten after {} s", last(2));
         let taken = 60.0 + 10.0 / f64::from(rate);
@@ -162,12 +163,13 @@ async fn who_needs_tokens_as_well_is_not_passed_for_ever() {
     }
 }
 
-/// Nor where each asks for the next when it is answered, so that nothing is known of the one before, and none is more urgent;
-/// nor if its client has much else served.
+/// No starvation either where a client asks for the next slot only after an answer, so that its last turn is forgotten.
+/// All requests are equally urgent, and the client may have much other traffic.
 #[tokio::test(start_paused = true)]
 async fn who_needs_several_budgets_again_and_again_is_served_as_often_as_that() {
-    // The budgets, how many want each, whether all are of one flow, and how many a second would be fair of the slowest one: of
-    // one place in flight others take 300 ms each, and who needs both 5.
+    // The budgets, the number of other workers on each, whether all are of one flow, and the fair rate per second at
+    // the slowest budget. With a single place in flight, others take 300 ms each, and the request that needs both takes
+    // 5 ms.
     let worlds: [(&[&str], usize, bool, f64); 7] = [
         (&["7/s", "3/s"], 8, false, 3.0 / 2.0),
         (&["7/s", "3/s", "5/s"], 8, false, 3.0 / 2.0),
@@ -206,8 +208,8 @@ async fn who_needs_several_budgets_again_and_again_is_served_as_often_as_that() 
     }
 }
 
-/// Asks for one after the other, from `begins` to the hundredth second, of an API that takes so long to answer. Says how many were
-/// answered.
+/// Asks for one slot after the other, from `begins` to the hundredth second, at an API with the latency `takes`.
+/// Returns the number of answers.
 fn ask_on(
     world: &World,
     draws: Draws,

@@ -1,8 +1,8 @@
-//! What requests of many clients are told, each of which has an address of its own.
+//! Predictions for requests of many clients, each with an address of its own.
 
 use super::*;
 
-/// When a request came, was told that it would leave, and left: in slots.
+/// A request's arrival, predicted departure and departure, in slots.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     at: f64,
@@ -10,7 +10,7 @@ struct Told {
     left: f64,
 }
 
-/// Clients that send, and what they are told. Ten slots a second.
+/// Clients that send, and their predictions. Ten slots a second.
 struct Crowd {
     world: Arc<World>,
     told: Arc<Mutex<Vec<Told>>>,
@@ -27,8 +27,8 @@ impl Crowd {
         Self { world: world.into(), told: Arc::default(), tasks: tokio::task::JoinSet::new() }
     }
 
-    /// A worker with this claim sends so many requests, one after the other, after a pause before each of up to so many
-    /// seconds.
+    /// A worker with this claim sends `requests` one after the other, after a pause of up to `pauses` seconds before
+    /// each.
     fn works(&mut self, claim: Claim, requests: usize, pauses: f64) {
         let (world, told) = (self.world.clone(), self.told.clone());
         let mut dice = fastrand::Rng::with_seed(self.tasks.len() as u64);
@@ -52,7 +52,7 @@ impl Crowd {
         });
     }
 
-    /// What those were told that came from this slot on.
+    /// The predictions of requests that came from this slot on.
     async fn told(self, from: f64) -> Vec<Told> {
         self.tasks.join_all().await;
         let told = self.told.lock().clone();
@@ -65,7 +65,7 @@ fn client(number: u16) -> Claim {
     Claim { client: ClientId::of([10, 0, high, low].into()), ..Claim::USUAL }
 }
 
-/// The mean of how much later than they were told these left, and what 95 of 100 do not exceed of the error; in slots.
+/// Mean delay after the predicted departure, and the 95th percentile of the error, in slots.
 fn errors(name: &str, told: &[Told]) -> (f64, f64) {
     let mean = told.iter().map(|told| told.left - told.expected).sum::<f64>() / told.len() as f64;
     let p95 = p95(told.iter().map(|told| (told.left - told.expected).abs()));
@@ -89,7 +89,7 @@ async fn one_that_was_just_served_is_told_that_all_others_go_first() {
     for (clients, rounds) in [(40, 5), (400, 3)] {
         let mut crowd = Crowd::new();
         (0..clients).for_each(|number| crowd.works(client(number), rounds, 0.0));
-        // The last ones of a client have fewer beside them.
+        // The last requests of a client have fewer competitors.
         let (mean, p95) = errors(&format!("{clients} again and again"), &crowd.told(1.0).await);
         assert!(mean.abs() <= 1.0 && p95 <= 1.0, "{mean}, {p95}");
     }
@@ -104,14 +104,14 @@ async fn one_that_comes_in_the_middle_of_a_round_is_told_who_goes_first() {
         let seconds = f64::from(clients) / 10.0 * (rounds as f64 - 2.0);
         (0..20).for_each(|number| others.works(client(1000 + number), 1, seconds));
         let (mean, p95) = errors(&format!("in the middle of {clients}"), &others.told(f64::from(clients)).await);
-        // Of more clients than 64 only these are looked at.
+        // With more than 64 clients, only 64 are sampled.
         let allowed = if clients < 64 { 2.0 } else { 0.15 * f64::from(clients) };
         assert!(mean.abs() <= 0.05 * f64::from(clients) && p95 <= allowed, "{mean}, {p95}");
     }
 }
 
-/// The more urgent ones send the next request as soon as they have an answer, so that others have their guaranteed slots alone: one
-/// in 21 for each lower urgency.
+/// More urgent workers send the next request as soon as they have an answer. So others get only their guaranteed slots:
+/// one in 21 for each lower urgency.
 #[tokio::test(start_paused = true)]
 async fn what_is_less_urgent_is_told_that_more_of_others_comes() {
     for urgency in [4, 5] {
@@ -122,7 +122,7 @@ async fn what_is_less_urgent_is_told_that_more_of_others_comes() {
             crowd.works(of(4, 100 + number), 5, 0.0);
             crowd.works(of(5, 200 + number), 5, 0.0);
         }
-        // All of these have left before the more urgent ones have.
+        // All of these leave before the more urgent workers have finished.
         let mut others = Crowd { world: crowd.world.clone(), ..Crowd::new() };
         (0..10).for_each(|number| others.works(of(urgency, 1000 + number), 1, 40.0));
         let told = others.told(100.0).await;
@@ -145,7 +145,7 @@ async fn weights_and_urgencies_of_many_clients_count() {
             let claim = Claim { client_weight: weight, urgency, ..client(number) };
             (0..dice.usize(1..6)).for_each(|_| crowd.works(claim, 1, 5.0));
         }
-        // Nobody comes after these, so that only what waits goes before them.
+        // No requests come after these, so that only waiting ones precede them.
         all.extend(crowd.told(49.0).await);
     }
     let (mean, p95) = errors("weights and urgencies", &all);

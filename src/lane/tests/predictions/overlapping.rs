@@ -1,4 +1,4 @@
-//! What requests are told that draw on several narrower budgets, of which others draw on some.
+//! Predictions for requests that draw on several sub-limits while others draw on some of these.
 
 use super::*;
 
@@ -8,11 +8,11 @@ struct Host {
     part: Arc<Policy>,
     inner: Arc<Policy>,
     tenant: Arc<Policy>,
-    /// How many a second each of these lets go.
+    /// Rate of each of these, per second.
     rates: [u32; 4],
 }
 
-/// On what a request draws, beside what holds for all.
+/// The sub-limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drawn {
     Nothing,
@@ -24,7 +24,7 @@ enum Drawn {
 
 const CLIENTS: u8 = 4;
 const URGENCIES: [u8; 3] = [1, 3, 5];
-/// So many come last.
+/// Number of requests that come last.
 const LAST: usize = 8;
 
 impl Host {
@@ -61,7 +61,7 @@ impl Host {
         AdmitRequest { claim, draws: (!draws.is_empty()).then(|| draws.into()), ..ask(kind()) }
     }
 
-    /// How long the slowest of these budgets takes for each that waits.
+    /// Interval between slots of the slowest of these budgets.
     fn spacing(&self, drawn: Drawn) -> f64 {
         let [all, part, inner, tenant] = self.rates;
         let rate = match drawn {
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// What is asked for by some client, at some urgency.
+/// A combination of budgets, client and urgency.
 #[derive(Clone, Copy, Debug)]
 struct Sort {
     drawn: Drawn,
@@ -84,7 +84,7 @@ struct Sort {
 }
 
 impl Sort {
-    /// A random one of a host with so many tenants.
+    /// A random combination, at a host with this many tenants.
     fn random(dice: &mut fastrand::Rng, tenants: u64, client: u8) -> Self {
         let drawn = match dice.u8(..5) {
             0 => Drawn::Nothing,
@@ -96,7 +96,7 @@ impl Sort {
         Self { drawn, client, urgency: URGENCIES[dice.usize(..3)] }
     }
 
-    /// The same for another tenant.
+    /// The combination for another tenant.
     fn of_tenant(self, other: u64) -> Self {
         let drawn = match self.drawn {
             Drawn::Tenant(_) => Drawn::Tenant(other),
@@ -106,7 +106,8 @@ impl Sort {
         Self { drawn, ..self }
     }
 
-    /// How long a turn takes at this host: one of each member, or what is served of others before one of a lower urgency.
+    /// Length of a turn at this host: one slot of each member, or the slots that others get before one of a lower
+    /// urgency.
     fn turn(&self, host: &Host) -> f64 {
         let members = usize::from(CLIENTS + 1) * URGENCIES.len();
         let slots = if self.urgency > URGENCIES[0] { members.max(21) } else { members };
@@ -114,8 +115,8 @@ impl Sort {
     }
 }
 
-/// One that came last: what it was, when it was told that it would leave, the least patience with which it was let wait, and
-/// when it left; in turns.
+/// A request that came last: its sort, its predicted departure, the least patience with which it was let wait, and its
+/// departure; in turns.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     seed: u64,
@@ -125,7 +126,7 @@ struct Told {
     left: f64,
 }
 
-/// What those were told that came last to a random host where a few sorts of requests wait, of one tenant each or of all.
+/// The requests that came last to a random host, where requests of a few sorts wait, of one tenant each or of all.
 async fn told(seed: u64) -> Vec<Told> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let host = Host::new(&mut dice);
@@ -161,7 +162,8 @@ async fn told(seed: u64) -> Vec<Told> {
     told.into_iter().filter(|(number, _)| *number >= requests).map(|(_, told)| told).collect()
 }
 
-/// Lower urgencies are sometimes told of turns behind what waits for another budget, and then has none to wait for.
+/// Lower urgencies are sometimes promised turns behind requests that wait for another budget, and then do not have to
+/// wait for them.
 #[tokio::test(start_paused = true)]
 async fn what_a_slower_budget_holds_up_is_not_in_the_way() {
     let mut all = Vec::new();

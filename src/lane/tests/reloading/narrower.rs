@@ -1,4 +1,4 @@
-//! Rules for some requests that change, or whose hosts' own rules do.
+//! Changes of narrower rules, and of their hosts' own rules.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     policy::Added,
 };
 
-/// The host's rule, of these ports, and rules for some of its requests: name, method and limits of each.
+/// The host's rule, for these ports, and narrower rules: name, method and limits of each.
 fn with(ports: &[&str], narrower: &[(&str, &str, &str)]) -> Rules {
     let own: Vec<_> = ports.iter().map(|port| (*port, *port, "1000/s burst 1000")).collect();
     let own: Vec<_> = rules(&own).iter().map(|rule| Policy::clone(rule)).collect();
@@ -22,13 +22,13 @@ fn lanes_with(ports: &[&str], narrower: &[(&str, &str, &str)]) -> Arc<Lanes> {
     Arc::new(Lanes::new(with(ports, narrower), Metrics::new(), Clock::start()))
 }
 
-/// What a request draws on under these rules, if they are all for it.
+/// The sub-limits of a request under these rules, if all of them apply to it.
 fn draws(lanes: &Lanes) -> Draws {
     let draw = |rule: &Arc<Policy>| Draw::new(Draw::budget_of(&rule.name, 7), rule.clone());
     Some(lanes.rules().iter().filter(|rule| rule.added.is_some()).map(draw).collect())
 }
 
-/// How many of so many leave at once, one after the other, each answered.
+/// Number of requests that leave at once, out of `count` asked for one after the other, each answered.
 fn leave(lanes: &Lanes, port: u16, draws: &Draws, count: usize) -> usize {
     let lane = lanes.find(&origin(port));
     let admitted = (0..count).map(|_| lane.admit(AdmitRequest { draws: draws.clone(), port, ..ask(kind()) }));
@@ -100,7 +100,7 @@ async fn what_was_sent_before_lanes_parted_counts_once_in_each_and_once_when_the
     assert_eq!(leave(&lanes, 80, &draws(&lanes), 30), 20);
 }
 
-/// There and back without anything that is sent meanwhile: five of twenty.
+/// Two reloads that cancel out, without requests in between: five of twenty are used.
 #[tokio::test(start_paused = true)]
 async fn going_there_and_back_costs_nothing() {
     let daily = &[("daily", "POST", "20/day in UTC")];
@@ -112,7 +112,7 @@ async fn going_there_and_back_costs_nothing() {
     assert_eq!(leave(&lanes, 8443, &draws(&lanes), 30), 15);
 }
 
-/// Two that were never one when something else was reloaded.
+/// Two lanes that were separate when something else was reloaded.
 #[tokio::test(start_paused = true)]
 async fn what_two_ports_have_sent_counts_for_both_when_they_become_one() {
     let daily = &[("daily", "POST", "20/day in UTC")];
@@ -124,7 +124,7 @@ async fn what_two_ports_have_sent_counts_for_both_when_they_become_one() {
     assert_eq!(leave(&lanes, 80, &draws(&lanes), 30), 6);
 }
 
-/// A lane that is opened after a reload has never been one with that of another port.
+/// A lane opened after a reload has never been one with another port's lane.
 #[tokio::test(start_paused = true)]
 async fn a_port_with_a_rule_of_its_own_has_nothing_of_another_one() {
     let daily = &[("daily", "POST", "20/day in UTC")];
@@ -148,7 +148,7 @@ async fn what_holds_a_host_up_holds_up_its_port_with_a_rule_of_its_own() {
     assert_eq!(leave(&lanes, 8443, &None, 1), 1);
 }
 
-/// A request whose body is still being read when the rules change, or that is to be sent again, knows the old ones.
+/// A request whose body is still being read at the reload, or that is to be resent, knows the old rules.
 #[tokio::test(start_paused = true)]
 async fn a_budget_has_the_limit_that_holds_whichever_the_first_request_knew() {
     let lanes = lanes_with(HOST, &[("search", "POST", "100/s burst 100")]);

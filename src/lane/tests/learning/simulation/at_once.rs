@@ -1,15 +1,16 @@
-//! APIs that limit how many there are at once: however long an answer takes, and though they are down for a time.
+//! APIs that limit concurrency, with any latency and with outages.
 
 use super::{compare, limiter::Limiter, tells::Wait, world::World};
 
-/// An API of `most` at once, each of which takes `work` seconds. What it serves in a second, 40 ms of its way apart, is its capacity.
+/// An API with `most` requests at once that take `work` seconds each. The capacity is the number served in a second,
+/// with 40 ms on the network.
 fn gate(most: usize, work: f64) -> World {
     let world = World::new(&format!("{most} at once, {work} s"), [Limiter::parallel(most)]);
     World { latency: 0.04, jitter: 0.0005, work, capacity: Some(most as f64 / (work + 0.04)), ..world }
 }
 
-/// Those under way are still unanswered when the first one tries again, and the second: refused as well, these say nothing of a rate.
-/// Taken for one, as much as .42 to .84 was used.
+/// Requests in flight are still unanswered when the first one retries, and the second. Refusals of retries are no
+/// evidence of a rate. When they were taken as evidence, .42 to .84 of the capacity was used.
 #[test]
 fn how_many_at_once_is_found_however_long_an_answer_takes() {
     for (refuses, wait) in
@@ -26,8 +27,8 @@ fn how_many_at_once_is_found_however_long_an_answer_takes() {
     }
 }
 
-/// All are refused then, and that is not because there are too many. What was known is known afterwards: a rate that is measured
-/// instead is exceeded by chance again and again, and .6 to .85 was used ever after.
+/// During an outage all requests are refused, and concurrency is not the reason. Knowledge from before the outage must
+/// last. A rate measured instead is exceeded by chance again and again, and .6 to .85 was used ever after.
 #[test]
 fn how_many_at_once_outlasts_an_outage() {
     for refuses in [429, 503] {

@@ -1,4 +1,4 @@
-//! Who sends: a lane of andante's, or workers that are careful, each for itself.
+//! Clients of the simulated API: a lane of andante, or careful workers that act alone.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,32 +22,32 @@ use crate::{
     policy::Policy,
 };
 
-/// What stands between the workers and the API.
+/// The client between the workers and the API.
 pub(super) trait Client {
-    /// A worker wants to send; says whether it may at once.
+    /// A worker wants to send; returns whether it may at once.
     fn ask(&mut self, now: Instant, worker: usize, turn: Turn) -> bool;
-    /// The workers that have waited and may send now, and when to look again.
+    /// The workers that have waited and may send now, and when to check again.
     fn serve(&mut self, now: Instant) -> (Vec<usize>, Instant);
-    /// A worker's request leaves.
+    /// Records that a worker's request leaves.
     fn sent(&mut self, now: Instant, worker: usize);
-    /// Its answer is here. Says after what time the worker asks next.
+    /// Handles the answer to a worker's request. Returns after what time the worker asks next.
     fn answered(&mut self, now: Instant, worker: usize, answer: &Answer, dice: &mut Dice) -> Option<Duration>;
-    /// What it has learned.
+    /// A description of what it has learned.
     fn note(&mut self, now: Instant) -> String;
 }
 
 /// One lane.
 pub(super) struct Andante {
     pub(super) state: State<usize>,
-    /// The store is to be called.
+    /// True if the store has to be called.
     pub(super) calls: bool,
     kinds: Vec<RouteKey>,
     slots: BTreeMap<usize, (Box<Slot>, Instant)>,
-    /// What has changed, and when.
+    /// Changes, with their times.
     pub(super) log: Vec<(Instant, LearnedChange)>,
 }
 
-/// What many write by hand: `Retry-After` is obeyed, everything else waits twice as long each time, at random.
+/// The client that many write by hand: it obeys `Retry-After`, and otherwise doubles its wait each time, with jitter.
 pub(super) struct Careful {
     tries: [u32; WORKERS],
 }
@@ -128,7 +128,7 @@ impl Client for Andante {
         let status = StatusCode::from_u16(answer.status).unwrap();
         let mut hint = hint::read(&hint::Answer { status, headers: &headers, body: None, arrived });
         if status.is_success() && hint.cause != Cause::None {
-            // As `proxy::forward` has it: a result that asks to wait is a result.
+            // As in `proxy::forward`: a result that asks to wait is a result.
             hint.accept();
         }
         let failed = status.is_server_error() && hint.cause == Cause::None;

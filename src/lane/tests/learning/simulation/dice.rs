@@ -1,6 +1,6 @@
-//! Chance that repeats itself: the same seed, the same run.
+//! Repeatable randomness: the same seed gives the same run.
 
-/// Random, and the same for the same seed.
+/// A random generator that repeats for the same seed.
 pub(super) struct Dice(fastrand::Rng);
 
 // === impl Dice ===

@@ -1,4 +1,4 @@
-//! Several andantes before one API, with a store in common or without.
+//! Several andantes at one API, with or without a common store.
 
 use std::time::Duration;
 
@@ -16,32 +16,32 @@ use crate::{
     lane::{order::Turn, state::SharedNames},
 };
 
-/// Lanes of several processes: workers ask them by turns.
+/// Lanes of several processes, which workers ask in turn.
 pub(super) struct Fleet {
     members: Vec<Process>,
-    /// What is served from then on counts.
+    /// Start of counting served requests.
     counts_from: Instant,
     book: Book,
     has_store: bool,
-    /// From when on the store does not answer, and until when.
+    /// When the store stops answering, and when it answers again.
     away: Option<(Instant, Instant)>,
-    /// The last member sends one request after the other, and waits for some time in between.
+    /// The last member sends one request after the other, with pauses in between.
     light: Option<Light>,
-    /// How many calls the store has executed.
+    /// Number of calls that the store has executed.
     pub(super) calls: u64,
 }
 
-/// One who sends now and then.
+/// A client with occasional requests.
 struct Light {
     /// Its only worker.
     worker: usize,
     every: Duration,
     asked: Instant,
-    /// How long each of its requests has waited.
+    /// Wait of each of its requests.
     waits: Vec<Duration>,
 }
 
-/// One process, and its talk with the store as `app/fleet.rs` has it.
+/// A process, and its exchange with the store as in `app/fleet.rs`.
 struct Process {
     andante: Andante,
     member: Member,
@@ -51,13 +51,13 @@ struct Process {
     next_beat: Instant,
     not_before: Instant,
     reports: bool,
-    /// How many of its requests were served.
+    /// Number of its requests that were served.
     served: u64,
-    /// What the API reports is divided, or each uses what it finds.
+    /// True if the API's reported quota is divided; otherwise each member uses what it finds.
     divides: bool,
-    /// It is there from then on.
+    /// When the process starts.
     begins: Instant,
-    /// Its workers that wait for it to be there.
+    /// Workers that wait for its start.
     early: Vec<(usize, Turn)>,
 }
 
@@ -69,18 +69,18 @@ struct Call {
 }
 
 const LEASE: Duration = Duration::from_secs(10);
-/// From a process to the store, or back.
+/// Time from a process to the store, or back.
 const WAY: Duration = Duration::from_millis(1);
 const GAP: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(500);
-/// A process has heard of the store before its first request comes.
+/// A process has joined the store before its first request comes.
 const JOINED: Duration = Duration::from_millis(100);
 
 // === impl Fleet ===
 
 impl Fleet {
-    /// So many members, which share what they learn if there `has_store`.
+    /// A fleet of `members`, which share what they learn if there `has_store`.
     pub(super) fn new(world: &World, now: Instant, members: usize, has_store: bool) -> Self {
         let member = |number| {
             let lease = Lease::new(StoreDown::Wait);
@@ -111,12 +111,12 @@ impl Fleet {
         Self { members, counts_from: now, book, has_store, away: None, light: None, calls: 0 }
     }
 
-    /// What is served before does not count as served.
+    /// Ignores requests served before `counts_from`.
     pub(super) fn counting_from(self, counts_from: Instant) -> Self {
         Self { counts_from, ..self }
     }
 
-    /// They tell each other of pauses, and nothing else: each takes what the API reports for its own.
+    /// The members report pauses to each other, and nothing else: each takes the API's reported quota as its own.
     pub(super) fn undivided(mut self, now: Instant) -> Self {
         for process in &mut self.members {
             process.divides = false;
@@ -125,13 +125,13 @@ impl Fleet {
         self
     }
 
-    /// The last member is there from then on.
+    /// The last member starts at `begins`.
     pub(super) fn with_a_late_one(mut self, begins: Instant) -> Self {
         self.members.last_mut().expect("there is one").begins = begins;
         self
     }
 
-    /// The store does not answer between these two.
+    /// The store does not answer between these two instants.
     pub(super) fn without_store(self, from: Instant, until: Instant) -> Self {
         Self { away: Some((from, until)), ..self }
     }
@@ -142,19 +142,19 @@ impl Fleet {
         Self { light: Some(Light { worker, every, asked: Instant::START, waits: Vec::new() }), ..self }
     }
 
-    /// How long each request of the light one has waited, the one that waits still included.
+    /// The wait of each request of the light member, including one that still waits.
     pub(super) fn waits(&self, end: Instant) -> Vec<Duration> {
         let light = self.light.as_ref().expect("there is one");
         let waiting = (light.asked != Instant::FAR).then(|| end.since(light.asked));
         light.waits.iter().copied().chain(waiting).collect()
     }
 
-    /// How many requests of each member were served.
+    /// Number of served requests of each member.
     pub(super) fn served(&self) -> Vec<u64> {
         self.members.iter().map(|process| process.served).collect()
     }
 
-    /// Prints what each has learned, and when.
+    /// Prints what each member has learned, and when.
     pub(super) fn trace(&self) {
         let mut log: Vec<_> = self
             .members
@@ -171,7 +171,7 @@ impl Fleet {
         &mut self.members[worker % members]
     }
 
-    /// What is due at the store, and of what it has answered. Says whether anything was.
+    /// Delivers due calls and replies of the store. Returns whether there were any.
     fn exchange(&mut self, now: Instant) -> bool {
         let mut anything = false;
         let away = self.away.is_some_and(|(from, until)| (from..until).contains(&now));
@@ -287,7 +287,7 @@ impl Process {
         SharedNames { pools: "\napi.test".into(), pauses: "\napi.test".into() }
     }
 
-    /// When something is to be done for the store.
+    /// The next time for an exchange with the store.
     fn next(&self) -> Instant {
         match &self.under_way {
             Some(Call { executed: false, sent, .. }) => *sent + WAY,
@@ -323,7 +323,7 @@ impl Process {
         self.under_way = Some(Call { sync, sent: now, executed: false, reply: None });
     }
 
-    /// Takes up what the store has answered. Says whether there was anything.
+    /// Handles the store's reply. Returns whether there was one.
     fn hears(&mut self, now: Instant) -> bool {
         let due = |call: &Call| match call.reply {
             Some(_) => call.sent + WAY + WAY <= now,

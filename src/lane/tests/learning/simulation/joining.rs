@@ -10,8 +10,8 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// It sees no window begin: the others tell it how long one is. What they have sent of their larger parts before it came is
-/// counted for a window yet, so it has half of its part in the first one at least.
+/// The joining member sees no window begin: the others report the window's length. Requests that they sent from their
+/// larger parts before it joined still count for a window. So it has at least half of its part in the first one.
 #[test]
 fn one_that_joins_busy_ones_has_its_part() {
     let (minute, tenth) = ((200.0, 60.0), (100.0, 10.0));

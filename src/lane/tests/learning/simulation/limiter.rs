@@ -2,37 +2,37 @@
 
 use std::collections::VecDeque;
 
-/// What a limiter counts, and how.
+/// A limiter: what it counts, and how.
 #[derive(Clone, Debug)]
 pub(super) enum Limiter {
     /// `limit` in a window that begins with its first request, or on the wall clock's multiples of its length.
     Fixed { limit: f64, window: f64, aligned: Option<f64>, since: f64, count: f64 },
-    /// `limit` in any window: the times of all that were accepted are kept.
+    /// `limit` in any window: the times of all accepted requests are kept.
     Log { limit: f64, window: f64, accepted: VecDeque<f64> },
-    /// The counts of this window and the last one, weighted by how far this one has come.
-    /// Of each two windows; `all` says that refused requests count as well (HAProxy).
+    /// The counts of this window and the last one, weighted by how far this one has come. `all` means that refused
+    /// requests count as well (HAProxy).
     Counter { limit: f64, window: f64, number: i64, count: f64, before: f64, phase: Option<f64>, all: bool },
     /// A bucket that leaks `rate` a second and holds `size`; 1 is nginx's `limit_req` without `burst`.
     Bucket { size: f64, rate: f64, level: f64, at: f64 },
     /// nginx's `limit_req` with a `burst` that is delayed.
     Delay { size: f64, rate: f64, level: f64, at: f64 },
-    /// So many at once.
+    /// `most` at once.
     Concurrency { most: usize, now: usize },
-    /// What the first refuses the second may serve (rate-limiter-flexible's `BurstyRateLimiter`).
+    /// The second may serve what the first refuses (rate-limiter-flexible's `BurstyRateLimiter`).
     Bursty(Box<[Limiter; 2]>),
-    /// Whom it has refused once it refuses for `block` seconds (nest's throttler, asgi-ratelimit's `block_time`).
+    /// After a refusal, refuses for `block` seconds (nest's throttler, asgi-ratelimit's `block_time`).
     Blocking { limiter: Box<Limiter>, block: f64, until: f64 },
 }
 
-/// What one request makes of it.
+/// The effect on one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) accepted: bool,
-    /// How long it is held back.
+    /// The delay of the request.
     pub(super) delay: f64,
     pub(super) limit: f64,
     pub(super) remaining: f64,
-    /// In how many seconds it is full again.
+    /// Seconds until it is full again.
     pub(super) reset: f64,
     pub(super) window: f64,
 }
@@ -48,7 +48,7 @@ impl Limiter {
         Self::aligned_at(limit, window, 0.0)
     }
 
-    /// Windows that begin so many seconds after full ones.
+    /// Windows that begin `phase` seconds after full ones.
     pub(super) fn aligned_at(limit: f64, window: f64, phase: f64) -> Self {
         Self::Fixed { limit, window, aligned: Some(phase), since: f64::NEG_INFINITY, count: 0.0 }
     }
@@ -65,7 +65,7 @@ impl Limiter {
         Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, phase: Some(0.0), all: true }
     }
 
-    /// The same, and the first of its windows begins with the first request, as HAProxy's do.
+    /// A counter of all requests, whose first window begins with the first request, as HAProxy's do.
     pub(super) fn counter_of_all_from_first(limit: f64, window: f64) -> Self {
         Self::Counter { limit, window, number: -10, count: 0.0, before: 0.0, phase: None, all: true }
     }
@@ -94,7 +94,7 @@ impl Limiter {
         matches!(self, Self::Concurrency { .. })
     }
 
-    /// How many a second it accepts in the long run.
+    /// Requests a second that it accepts in the long run.
     pub(super) fn rate(&self) -> f64 {
         match *self {
             Self::Bursty(ref both) => both.iter().map(Self::rate).sum(),
@@ -117,7 +117,7 @@ impl Limiter {
         }
     }
 
-    /// Somebody sets another limit.
+    /// Changes the limit.
     pub(super) fn change(&mut self, factor: f64) {
         match self {
             Self::Bursty(both) => both.iter_mut().for_each(|one| one.change(factor)),
@@ -130,14 +130,14 @@ impl Limiter {
         }
     }
 
-    /// A request of the parallel ones is done.
+    /// Ends a request that counts as parallel.
     pub(super) fn done(&mut self) {
         if let Self::Concurrency { now, .. } = self {
             *now -= 1;
         }
     }
 
-    /// A request arrives at `now`.
+    /// Decides on a request that arrives at `now`.
     pub(super) fn ask(&mut self, now: f64) -> Look {
         match self {
             Self::Fixed { limit, window, aligned, since, count } => {

@@ -1,8 +1,8 @@
-//! An API that pauses once, whatever its limits are: it is deployed, or somebody has pressed a button.
+//! An API that pauses once, whatever its limits are, such as during a deployment.
 
 use super::{compare, limiter::Limiter, tells::Wait, world::World};
 
-/// What is used of 20/s in the minute after a pause of `lasts` seconds that begins at `at`, and what was learned.
+/// The used share of 20/s in the minute after a pause of `lasts` seconds that begins at `at`, and what was learned.
 fn used_after(at: f64, lasts: f64, wait: Wait, configured: Option<&'static str>) -> (f64, String) {
     let world = World::new("20/s", [Limiter::bucket(20.0, 20.0)]);
     let near = World { latency: 0.01, jitter: 0.0003, work: 0.002, ..world };
@@ -11,7 +11,8 @@ fn used_after(at: f64, lasts: f64, wait: Wait, configured: Option<&'static str>)
     (outcome.after, note)
 }
 
-/// Of 20/s all but the time that an answer takes may be used, 10 ms of a second, and 1% that the refusal costs: 0.98.
+/// Of 20/s, everything but the latency of an answer may be used, 10 ms of a second, and 1% that the refusal costs:
+/// 0.98.
 #[test]
 fn one_pause_says_nothing_of_a_configured_rate() {
     for wait in [Wait::Unsaid, Wait::Truth] {
@@ -22,8 +23,8 @@ fn one_pause_says_nothing_of_a_configured_rate() {
     }
 }
 
-/// The same with a burst, and an API that takes its time: after the pause ten a second are under way at once, as is configured.
-/// Of 600 a minute it loses one for the refusal, the time of two answers, 1.2 s, and the margin of 1% that it had before: 0.968.
+/// With a burst and a slow API: after the pause ten a second are in flight at once, as configured. Of 600 a minute it
+/// loses one for the refusal, two latencies, 1.2 s, and the margin of 1% that it had before: 0.968.
 #[test]
 fn after_a_pause_it_goes_on_at_the_configured_pace() {
     for wait in [Wait::Unsaid, Wait::Truth] {
@@ -37,7 +38,7 @@ fn after_a_pause_it_goes_on_at_the_configured_pace() {
     }
 }
 
-/// Before that it may be the end of a window: 60 served in 3 s and a pause of 20 s are what a limit of 60 in 23 s looks like.
+/// An earlier pause may be the end of a window: 60 served in 3 s before a pause of 20 s look like 60 per 23 s.
 #[test]
 fn one_pause_says_nothing_of_a_rate_that_was_served_for_long() {
     for wait in [Wait::Unsaid, Wait::Truth] {
@@ -48,7 +49,7 @@ fn one_pause_says_nothing_of_a_rate_that_was_served_for_long() {
     }
 }
 
-/// What is served of what an API of 20/s lets through that is down for the last so many seconds of each `every`, ten times.
+/// The served share of what an API of 20/s accepts that is down for the last `down` seconds of each `every`, ten times.
 fn used_between(every: f64, down: f64, wait: Wait, configured: Option<&'static str>) -> (f64, String) {
     let world = World::new("20/s", [Limiter::bucket(20.0, 20.0)]);
     let near = World { latency: 0.01, jitter: 0.0003, work: 0.002, refuses: 503, ..world };
@@ -59,8 +60,8 @@ fn used_between(every: f64, down: f64, wait: Wait, configured: Option<&'static s
     (outcome.served as f64 / (20.0 * (lasts - 10.0 * down)), note)
 }
 
-/// They come after as long a time each, as the end of a window does. Taken for one, each would make the rate less, so that fewer were
-/// served until the next one: .36 were served.
+/// The outages come at equal intervals, like the ends of windows. If they were taken for windows, each would lower the
+/// rate, so that fewer requests were served until the next one: .36 were served.
 #[test]
 fn outages_that_repeat_say_nothing_of_a_rate() {
     for (every, down) in [(60.0, 10.0), (300.0, 60.0)] {

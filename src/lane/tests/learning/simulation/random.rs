@@ -1,4 +1,4 @@
-//! Limiters that nobody has thought of.
+//! Random limiters.
 
 use super::{
     dice::Dice,
@@ -9,9 +9,9 @@ use super::{
 
 const WINDOWS: [f64; 11] = [1.0, 1.0, 2.0, 5.0, 10.0, 10.0, 30.0, 60.0, 60.0, 7.0, 25.0];
 
-/// Seeds that were used worst of 1,000, and what share of each is used at least since that was understood: refused at random
-/// beside other senders (7), a wait that was rounded up taken for a window (2), the rest of a window for a whole one, and
-/// spacing that is finer than the way is even, where careful workers get .35 to .46.
+/// The worst seeds of 1,000, and the least used share of each since the cause was understood. Causes: random refusals
+/// beside other senders (7); a rounded-up wait taken for a window (2); the rest of a window taken for a whole one. A
+/// fourth cause is spacing finer than the network's jitter; there, careful workers get .35 to .46.
 pub(super) const WORST: [(u64, f64); 13] = [
     (26, 0.7),
     (153, 0.8),
@@ -28,7 +28,7 @@ pub(super) const WORST: [(u64, f64); 13] = [
     (684, 0.2),
 ];
 
-/// The world that this seed makes.
+/// The world of this seed.
 pub(super) fn world(seed: u64) -> World {
     let mut dice = Dice::with_seed(seed * 104_729 + 7);
     let window = WINDOWS[(dice.fraction() * 11.0) as usize];

@@ -1,4 +1,4 @@
-//! Limiters that are in use, with and without words about them.
+//! Limiters that are in use, with and without announcements.
 
 use super::{
     limiter::Limiter,
@@ -6,7 +6,8 @@ use super::{
     world::World,
 };
 
-/// What is learned well: the least share of what is allowed, and the most that is refused after the first window, in percent.
+/// Limiters that are learned well: the least used share of what is allowed, and the most refusals after the first
+/// window, in percent.
 pub(super) const WELL: &[(&str, f64, f64)] = &[
     ("bare fixed 100/10s", 0.95, 2.0),
     ("bare aligned 100/10s", 0.95, 2.0),
@@ -107,7 +108,7 @@ pub(super) const WELL: &[(&str, f64, f64)] = &[
     ("one less, gcra 10/s b20", 0.95, 0.0),
 ];
 
-/// Every one of them.
+/// All recorded limiters.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<World> {
     vec![

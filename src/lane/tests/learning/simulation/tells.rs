@@ -1,6 +1,6 @@
-//! What the answers of a simulated API tell of its limits.
+//! Announcements of a simulated API about its limits.
 
-/// What the fields of an answer tell of the limit that was asked last.
+/// Report of an answer's fields about the limit that was asked last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tells {
     Nothing,
@@ -9,28 +9,28 @@ pub(super) enum Tells {
     Exact,
     /// The truth, as a time of day in whole seconds (gitlab, anthropic).
     Date,
-    /// Its reset is a second late.
+    /// A reset that is a second late.
     Late,
-    /// The same, as a date with a fraction of a second.
+    /// A reset that is a second late, as a date with a fraction of a second.
     LateDate,
-    /// Its reset is so many seconds late.
+    /// A reset that is this many seconds late.
     FarLate(f64),
     /// Six times its window.
     WrongWindow,
-    /// The numbers of somebody else.
+    /// The numbers of another client.
     Others,
-    /// The same numbers for ever.
+    /// Numbers that never change.
     Frozen,
-    /// Numbers below nothing.
+    /// Negative numbers.
     Negative,
-    /// One less is left than is true.
+    /// A rest that is one too low.
     OneLess,
 }
 
-/// What the `Retry-After` of a refusal says.
+/// The `Retry-After` of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// The truth, with what is served as well.
+    /// The truth, on served answers as well.
     WithAll,
     Unsaid,
     Truth,

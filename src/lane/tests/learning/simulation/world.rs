@@ -1,4 +1,5 @@
-//! A simulated API behind simulated limiters, on a simulated network, and 64 workers that always have something to send.
+//! A simulated API behind simulated limiters, on a simulated network, and 64 workers that always have something to
+//! send.
 
 mod answers;
 
@@ -17,14 +18,14 @@ use super::{
 };
 use crate::{clock::Instant, lane::order::Turn};
 
-/// So many workers send.
+/// Number of workers.
 pub(super) const WORKERS: usize = 64;
 
-/// An API, and the way to it. Times are in seconds.
+/// An API, and the network to it. Times are in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) name: String,
-    /// Each with the one kind of request that it is for, if it is not for all.
+    /// The limiters, each with the one kind of request that it limits, if it does not limit all.
     pub(super) limiters: Vec<(Limiter, Option<usize>)>,
     pub(super) tells: Tells,
     pub(super) wait: Wait,
@@ -32,28 +33,28 @@ pub(super) struct World {
     pub(super) refuses: u16,
     pub(super) latency: f64,
     pub(super) jitter: f64,
-    /// How long it works on a request.
+    /// Time that it works on a request.
     pub(super) work: f64,
-    /// How many requests a second come from somebody else.
+    /// Requests a second from other clients.
     pub(super) strangers: f64,
-    /// Which share of the workers sends requests of each kind.
+    /// Share of the workers that send requests of each kind.
     pub(super) kinds: Vec<f64>,
-    /// The kinds differ in their credentials, and not in what they ask for.
+    /// True if the kinds differ in their credentials, and not in what they ask for.
     pub(super) are_keys: bool,
-    /// From when on it is down, and for how long.
+    /// Start and length of an outage.
     pub(super) outage: Option<(f64, f64)>,
-    /// When it refuses all that comes, and for how long, whatever its limits are.
+    /// Starts and lengths of pauses, in which it refuses everything, whatever its limits are.
     pub(super) pauses: Vec<(f64, f64)>,
-    /// When its limits change, and by which factor.
+    /// Times and factors of changes of its limits.
     pub(super) changes: Vec<(f64, f64)>,
     pub(super) lasts: f64,
-    /// How many a second it can take at the end; what its first limit allows if this says nothing.
+    /// Requests a second that it can serve at the end; `None` means what its first limit allows.
     pub(super) capacity: Option<f64>,
-    /// What is configured.
+    /// Configured limits.
     pub(super) configured: Option<&'static str>,
 }
 
-/// An answer on its way.
+/// An answer in transit.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -61,7 +62,7 @@ pub(super) struct Answer {
     pub(super) told: Option<Shown>,
 }
 
-/// What its fields say.
+/// Contents of its fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) limit: f64,
@@ -70,25 +71,25 @@ pub(super) struct Shown {
     pub(super) window: Option<f64>,
 }
 
-/// What became of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) served: u64,
     pub(super) refused: u64,
-    /// Of those that came after the first window.
+    /// Answers after the first window.
     pub(super) late: u64,
     pub(super) refused_late: u64,
-    /// Used of what is allowed at the end.
+    /// Used share of what is allowed at the end.
     pub(super) share: f64,
-    /// The same from one minute on.
+    /// Used share from one minute on.
     pub(super) middle: f64,
-    /// The same in the minute after the last pause.
+    /// Used share in the minute after the last pause.
     pub(super) after: f64,
-    /// For how long nothing was served, after the first window.
+    /// The longest time without a served request, after the first window.
     pub(super) stall: f64,
 }
 
-/// Something that happens.
+/// A simulated event.
 #[derive(Clone, Debug)]
 enum Event {
     Arrive(usize),
@@ -103,7 +104,7 @@ enum Event {
 struct Request {
     worker: usize,
     answer: Option<Answer>,
-    /// The parallel limiters that it holds a place of.
+    /// The parallel limiters in which it holds a place.
     holds: Vec<usize>,
 }
 
@@ -132,7 +133,7 @@ impl World {
         }
     }
 
-    /// What may be served a second.
+    /// Requests a second that may be served.
     pub(super) fn capacity(&self) -> f64 {
         let factor: f64 = self.changes.iter().map(|(_, factor)| factor).product();
         let of_all = self.limiters.iter().filter(|(_, kind)| kind.is_none());
@@ -238,7 +239,7 @@ impl Run<'_> {
             }
             let event = self.happenings.remove(&sequence).expect("it was laid down");
             self.happen(event);
-            // Whoever has a slot leaves.
+            // Each worker with a slot leaves.
             let (leaving, next) = self.client.serve(self.instant());
             for worker in leaving {
                 self.leave(worker);
@@ -365,7 +366,7 @@ impl Run<'_> {
     }
 }
 
-/// So many seconds.
+/// A duration of this many seconds.
 pub(super) fn seconds(of: f64) -> Duration {
     Duration::from_secs_f64(of.max(0.0))
 }

@@ -1,4 +1,4 @@
-//! What the simulated API answers: whether its limiters let a request pass, and what it reports of them.
+//! Answers of the simulated API: whether its limiters accept a request, and what it reports of them.
 
 use super::{
     super::{
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Run<'_> {
-    /// What it asks to wait while it pauses, if it does so `since` its start.
+    /// The announced wait during a pause, if one covers the time `since` the start.
     pub(super) fn pause(&self, since: f64) -> Option<Option<f64>> {
         let (at, lasts) = self.world.pauses.iter().find(|(at, lasts)| (*at..at + lasts).contains(&since))?;
         Some((self.world.wait != Wait::Unsaid).then(|| (at + lasts - since).ceil()))
