@@ -1,5 +1,4 @@
-//! andante's metrics, and the form in which Prometheus reads them. Owns a registry of its own; reads no clock and
-//! answers no request.
+//! andante's metrics, and the form in which Prometheus reads them. Owns a registry of its own, and reads no clock.
 //!
 //! The code on the way of a request holds a [`RuleMetrics`] with resolved handles: counting is an atomic addition,
 //! never a look-up.

@@ -57,8 +57,7 @@ pub struct Budget {
     yields: bool,
     /// Units that long limits may spend before the next record is persisted; `None` if nothing is persisted ahead.
     ahead: Option<Vec<(Unit, WrittenAhead)>>,
-    /// Instant of the refusal that makes requests keep their distance; `None` if slots missed by late timers are caught
-    /// up.
+    /// Instant of the refusal that makes requests keep their distance; `None` if late timers' slots are caught up.
     distant: Option<Instant>,
     /// Share of the API's quotas that this process uses; other users have the rest.
     part: Part,

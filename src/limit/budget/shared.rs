@@ -112,8 +112,7 @@ impl Budget {
         let Some(mut shared) = self.shared.take() else { return spoken };
         let numbers = self.numbers();
         let growths = self.growths(now);
-        // Request tokens limit by limit, in one order for all members. Otherwise two members with one token of each
-        // kind would block each other.
+        // Limit by limit, in one order for all members: two with one token of each kind would block each other.
         let mut lacks_before = false;
         for at in self.in_order() {
             let limit = &mut self.limits[at];

@@ -129,7 +129,7 @@ where
             Ok(AttemptOutcome::Done(answer)) => return Ok(answer),
             Ok(AttemptOutcome::Failed(next)) => failed = next,
             // The worker's patience is over: it gets the upstream's last answer or error.
-            Err(Error::Refused { .. } | Error::Draining { .. }) => return settle(&exchange, last),
+            Err(Error::Refused { .. }) => return settle(&exchange, last),
             Err(error) => return Err(error),
         }
     }
