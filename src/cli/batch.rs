@@ -210,7 +210,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         None | Some(Stopped::Interrupted | Stopped::Failures(_)) => {}
         Some(_) => {
             let why = stopped.as_ref().map(ToString::to_string).unwrap_or_default();
-            let hint = "the same command goes on where it was, once that is mended";
+            let hint = "fix this, then run the same command again: it resumes where it stopped";
             let mut failure = Failure::new(why).hinting(hint);
             // Adds the system's own message, such as a full disk.
             if let Some(cause) = stopped.as_ref().and_then(|stopped| stopped.source()) {

@@ -133,7 +133,7 @@ pub async fn run(args: &Args) -> ExitCode {
                 SteeringCommand::Pause { .. } | SteeringCommand::Limit { .. } | SteeringCommand::Weights { .. }
                     if lanes == 0 =>
                 {
-                    "done, for the lanes to come: no request has come yet".to_owned()
+                    "done: applies to future lanes, since no request has arrived yet".to_owned()
                 }
                 SteeringCommand::Drop(_) | SteeringCommand::First(_) if requests == 0 => {
                     "0 requests: none of that client waits there".to_owned()

@@ -77,14 +77,16 @@ pub(super) fn trouble(fleet: &FleetStatus) -> Option<String> {
         "shared" if problem.is_empty() => return None,
         "shared" => format!("the store {store}{problem}"),
         "silent" => format!("{unusable}: limits are shared for {} more", wording::seconds(*lease_left_s)),
-        "cut-off" => format!("{unusable}: nothing that shared limits count leaves until it can"),
-        "floor" => format!("{unusable}: each shared limit goes on with the part that is this andante's alone"),
+        "cut-off" => format!("{unusable}: requests under shared limits wait until it can be used"),
+        "floor" => format!("{unusable}: each shared limit falls back to this andante's floor"),
         "open" => format!("{unusable}: limits go on without it, and may be exceeded together"),
         "learning" => {
-            format!("the store {store} knows nothing yet: most of each shared limit is held back for a while")
+            format!("the store {store} has no data yet: most of each shared limit is withheld for now")
         }
-        _ if problem.is_empty() => format!("joining the fleet at {store}: nothing that shared limits count leaves yet"),
-        _ => format!("{unusable}: nothing that shared limits count leaves until this andante has joined"),
+        _ if problem.is_empty() => {
+            format!("joining the fleet at {store}: requests under shared limits wait until then")
+        }
+        _ => format!("{unusable}: requests under shared limits wait until this andante has joined"),
     };
     Some(plain(&line))
 }
@@ -109,10 +111,10 @@ mod tests {
         let without = "the store redis://store:6379 cannot be used (connection refused[2J): ";
         for (standing, means) in [
             ("silent", "limits are shared for 7.0 s more"),
-            ("cut-off", "nothing that shared limits count leaves until it can"),
-            ("floor", "each shared limit goes on with the part that is this andante's alone"),
+            ("cut-off", "requests under shared limits wait until it can be used"),
+            ("floor", "each shared limit falls back to this andante's floor"),
             ("open", "limits go on without it, and may be exceeded together"),
-            ("joining", "nothing that shared limits count leaves until this andante has joined"),
+            ("joining", "requests under shared limits wait until this andante has joined"),
         ] {
             assert_eq!(said(standing, refused), Some(format!("{without}{means}")));
         }

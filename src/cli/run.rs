@@ -98,7 +98,7 @@ pub struct RunOptions {
 enum Trouble {
     #[error("the proxy did not start")]
     Start(#[source] StartError),
-    #[error("the command cannot be made to trust the proxy with its HTTPS")]
+    #[error("could not set up the CA that lets the command trust intercepted HTTPS")]
     Ca(#[source] CaError),
     #[error("the proxy listens nowhere")]
     Deaf,
@@ -215,7 +215,7 @@ fn prepare_interception(config: Config) -> Result<(Config, Option<(Ca, TrustFold
         return Err(Trouble::Ca(error));
     }
     let hint = error.hint().unwrap_or_default();
-    warn!(%error, hint, "cannot intercept HTTPS: it passes unseen and unpaced");
+    warn!(%error, hint, "cannot intercept HTTPS: requests inside tunnels are neither seen nor paced");
     Ok((Config { rules, ..config }, None))
 }
 

@@ -166,10 +166,7 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
         match end {
             End::Signal(stop) => {
                 let signal = stop.name();
-                info!(
-                    signal,
-                    "draining: what waits goes on for as long as `drain` says, and a second signal ends it at once"
-                );
+                info!(signal, "draining: queued requests may finish within `drain`; send a second signal to exit now");
                 running.drain().await;
             }
             End::Successor(successor) => running.hand_over(successor).await,

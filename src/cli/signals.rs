@@ -95,10 +95,7 @@ async fn received(signal: &mut Option<Signal>) {
 }
 
 fn meaningless(signal: &str) {
-    warn!(
-        signal,
-        "this signal means nothing to andante, which goes on; there is no log file to reopen; SIGTERM ends it in order"
-    );
+    warn!(signal, "signal ignored: andante reopens a moved access log by itself; send SIGTERM to shut down");
 }
 
 /// Returns whether this process has a terminal, wherever its streams go. A closed terminal does not count.

@@ -72,12 +72,12 @@ pub(super) async fn ask(client: &AdminClient) -> Result<Status, Failure> {
 
 /// Problems to show before the lanes, one per line.
 pub(super) fn troubles(status: &Status) -> Vec<String> {
-    let config = status.config.problems.first().map(|problem| {
-        format!("what was loaded last does not hold, and the configuration before it still does: {problem}")
-    });
+    let problem = status.config.problems.first();
+    let config = problem.map(|problem| format!("reload failed, the previous configuration stays in force: {problem}"));
     let state = status.state.as_ref().and_then(|state| state.problem.as_ref());
-    let state =
-        state.map(|problem| format!("a restart will forget what was sent, since it cannot be written: {problem}"));
+    let state = state.map(|problem| {
+        format!("the state file cannot be written, so a restart loses the counts of sent requests: {problem}")
+    });
     let mut lines: Vec<String> = config.into_iter().chain(status.fleet.as_ref().and_then(fleet::trouble)).collect();
     lines.extend(state);
     lines.extend(status.access_log.as_ref().and_then(|log| log.problem.as_ref()).map(|problem| {

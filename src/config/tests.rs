@@ -165,10 +165,7 @@ fn every_wrong_value_says_where_what_and_what_instead() {
         ("drain = 30", "1: `drain`: expected a duration, found \"30\" | write \"30s\" or \"30ms\""),
         ("drain = 'soon'", "1: `drain`: expected a duration, found \"soon\" | write"),
         ("drain = {}", "1: `drain`: expected a duration, found a table | write"),
-        (
-            "[timeouts]\nconnect = '0s'",
-            "2: `timeouts.connect`: expected a duration longer than nothing, found \"0s\" | ",
-        ),
+        ("[timeouts]\nconnect = '0s'", "2: `timeouts.connect`: expected a duration above 0, found \"0s\" | "),
         ("timeouts = 3", "1: `timeouts`: expected a table, found 3 | write [timeouts] on a line of its own"),
         (
             "[rule]\nhost = 'a'",

@@ -48,7 +48,7 @@ pub(super) const ADMIN: Grammar<Option<SocketAddr>> =
 pub(super) const THREADS: Grammar<Option<NonZeroUsize>> =
     Grammar { expected: "a number of threads or \"auto\"", example: "4 or \"auto\"", read: threads };
 pub(super) const IDENTITY: Grammar<ClientIdentity> =
-    Grammar { expected: "who is one client", example: "\"machine\" or \"address\"", read: identity };
+    Grammar { expected: "a definition of one client", example: "\"machine\" or \"address\"", read: identity };
 pub(super) const LOG: Grammar<LogFormat> =
     Grammar { expected: "a log format", example: "\"text\" or \"json\"", read: log };
 pub(super) const ACCESS_LOG: Grammar<Option<AccessLog>> = Grammar {
@@ -72,7 +72,7 @@ pub(super) const LEASE: Grammar<Duration> =
 pub(super) const IN_FLIGHT_HOLD: Grammar<Duration> =
     Grammar { expected: "a duration from 1s to 1d", example: "\"5m\"", read: fleet::in_flight_hold };
 pub(super) const FLEET_SIZE: Grammar<NonZeroU32> =
-    Grammar { expected: "how many andantes there are", example: "3", read: fleet::size };
+    Grammar { expected: "a whole number from 1", example: "3", read: fleet::size };
 pub(super) const STORE_DOWN: Grammar<WhenDown> =
     Grammar { expected: "\"wait\", \"floor\" or \"open\"", example: "\"wait\"", read: fleet::store_down };
 pub(super) const FLOOR: Grammar<u8> =
@@ -88,9 +88,9 @@ pub(super) const SHARE: Grammar<AssignedWeight> = Grammar {
 pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };
 pub(super) const TIMEOUT: Grammar<Duration> =
-    Grammar { expected: "a duration longer than nothing", example: "\"30s\"", read: timeout };
+    Grammar { expected: "a duration above 0", example: "\"30s\"", read: timeout };
 pub(super) const KEEP: Grammar<Option<Duration>> =
-    Grammar { expected: "a duration longer than nothing, or \"off\"", example: "\"10m\" or \"off\"", read: keep };
+    Grammar { expected: "a duration above 0, or \"off\"", example: "\"10m\" or \"off\"", read: keep };
 pub(super) const MARGIN: Grammar<MarginSpec> =
     Grammar { expected: "a duration or \"auto\"", example: "\"20ms\" or \"auto\"", read: margin };
 pub(super) const HOST: Grammar<HostPattern> = Grammar {
@@ -103,13 +103,10 @@ pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
     Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
 pub(super) const COST: Grammar<RuleCost> = Grammar { expected: "a cost", example: "\"tokens=1200\"", read: cost };
-pub(super) const USAGE: Grammar<UsageSource> = Grammar {
-    expected: "where answers say what was used",
-    example: "\"output-tokens=completion_tokens\"",
-    read: usage,
-};
+pub(super) const USAGE: Grammar<UsageSource> =
+    Grammar { expected: "a source of usage", example: "\"output-tokens=completion_tokens\"", read: usage };
 pub(super) const REFUSED: Grammar<RefusedAnswer> =
-    Grammar { expected: "what makes an answer a refusal", example: "\"body.error.code = TOO_MANY\"", read: refused };
+    Grammar { expected: "a condition for refusals", example: "\"body.error.code = TOO_MANY\"", read: refused };
 pub(super) const LIMIT_OF_HOST: Grammar<(HostPattern, Limits)> =
     Grammar { expected: "HOST=LIMITS", example: "\"api.example.com=10/s,500/min\"", read: limit_of_host };
 const SEVERAL_HOSTS: &str = "write each host by itself: separated by ; in ANDANTE_LIMIT, or with a --limit of its own";

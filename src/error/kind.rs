@@ -91,11 +91,11 @@ pub enum Error {
     /// Two requests with one `Idempotency-Key` differ.
     #[error("the Idempotency-Key was used for a request with another body")]
     KeyReused,
-    /// The answer to an earlier request with this `Idempotency-Key` is under way, and cannot be shared.
-    #[error("the answer to another request with this Idempotency-Key is under way, and too large to be shared")]
+    /// An earlier request with this `Idempotency-Key` is in flight, and its answer is too large to share.
+    #[error("another request with this Idempotency-Key is in flight, and its answer is too large to share")]
     KeyInUse,
     /// The request wants a stored answer, and there is none for it.
-    #[error("the request wants only what is stored (`only-if-cached`), and no stored answer is for it")]
+    #[error("no stored answer matches this `only-if-cached` request")]
     NotStored,
     /// `Andante-Cost` names a unit that no limit counts, while others are counted: a mistyped name must not set limits aside.
     #[error("Andante-Cost names {found:?}, but the limits here count {counted}")]

@@ -171,7 +171,11 @@ fn a_broken_file_changes_nothing_and_is_told_once() {
     assert!(andante.andante.metrics().contains("\nandante_config_last_reload_successful 0\n"));
     let admin = andante.andante.admin().to_string();
     let shown = || outcome(commands::andante(&["status", "--admin", &admin])).1;
-    assert!(shown().contains("what was loaded last does not hold") && shown().contains("a thousand"), "{}", shown());
+    assert!(
+        shown().contains("reload failed, the previous configuration stays in force") && shown().contains("a thousand"),
+        "{}",
+        shown()
+    );
     assert_eq!(andante.get(&upstream.url("/")), 200);
     assert_eq!(lane(&andante.andante.status())["limits"][0]["limit"], "1000/s");
     // andante checks the file every second.

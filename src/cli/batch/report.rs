@@ -187,7 +187,7 @@ pub(super) fn line(counts: &Counts, left: u64, pace: Option<f64>, status: Option
         parts.push("andante does not answer: waiting for it".to_owned());
     }
     if stopping {
-        parts.push("waiting for what has begun; once more ends at once".to_owned());
+        parts.push("waiting for requests in flight; interrupt again to exit now".to_owned());
     } else {
         parts.extend(pace.map(|pace| format!("{} to go", wording::seconds(left.saturating_sub(done) as f64 / pace))));
     }

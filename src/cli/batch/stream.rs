@@ -84,7 +84,9 @@ pub(super) fn start(options: &BatchOptions, defaults: &Defaults) -> Result<Strea
         send(reader, format, &defaults, &told, |item| {
             // Lines from the mistake on must be corrected, so the copy ends before them.
             let shortened = item.as_ref().err().map_or(Ok(()), |error| keep_before(error, &path));
-            let _ = shortened.inspect_err(|error| warn!(%error, file = %path.display(), "could not shorten it"));
+            let _ = shortened.inspect_err(
+                |error| warn!(%error, file = %path.display(), "could not truncate the saved copy of the input"),
+            );
             sender.blocking_send(item).is_ok()
         });
     };

@@ -139,7 +139,7 @@ fn kept_full(running: &Running) {
     let problem = "the file is empty, and without its rules nothing would be limited";
     error!(
         problem,
-        hint = "write what is to hold into it; a comment alone, as in `# no rules`, says that nothing is",
+        hint = "write the rules into the file; to run without limits, write only a comment, such as `# no rules`",
         "kept the configuration"
     );
     running.not_reloaded(vec![problem.to_owned()]);

@@ -115,7 +115,9 @@ impl TopView {
             TopMode::Lane(rule, host) => {
                 let text = match self.lane(rule, host) {
                     Some(lane) => opened::lines(lane),
-                    None => vec![format!("{rule} {host} is no more: nothing waits, and nothing is remembered")],
+                    None => {
+                        vec![format!("lane {rule} {host} no longer exists: no requests wait, and no state is left")]
+                    }
                 };
                 lines.extend(text.into_iter().map(|text| TopLine { text, marked: false }));
                 lines.truncate(rows.saturating_sub(1).max(1));
@@ -310,6 +312,6 @@ mod tests {
             assert_eq!(view.lines(rows).len(), rows);
         }
         view.update(Status::default());
-        assert!(view.lines(5)[1].text.contains("is no more"));
+        assert!(view.lines(5)[1].text.contains("no longer exists"));
     }
 }

@@ -43,7 +43,7 @@ fn is_learned(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic
             Some(_) => beside(draft, drafts).any(tells),
         };
         if !told {
-            let what = format!("no answer tells how many {unit} a byte is, so that nothing can be learned of lengths");
+            let what = format!("cannot learn {unit} per byte: no `usage` reads {unit} from answers");
             let hint = format!("write usage = [\"{unit}=MEMBER\"], or say what a byte is: \"{unit}=length*0.25\"");
             problems.push(Diagnostic::error(cost, what, hint));
         }

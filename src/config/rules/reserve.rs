@@ -14,7 +14,8 @@ pub(super) fn check(draft: &RawRule, problems: &mut Vec<Diagnostic>) {
     let limits: Vec<_> = limits.chain(calendar).collect();
     if limits.is_empty() {
         let hint = "write limits = [\"500/min\"], or leave it out";
-        problems.push(Diagnostic::warning(&draft.named, format!("nothing has a reserve of {reserve}: no limit"), hint));
+        let what = format!("a reserve of {reserve} has no effect: the rule has no rate limit");
+        problems.push(Diagnostic::warning(&draft.named, what, hint));
     }
     for (_, limit) in limits.iter().filter(|(count, _)| reserve.rest(*count) == *count) {
         let what = format!("nothing is kept of {limit}: others may use the only one");

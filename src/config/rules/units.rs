@@ -93,7 +93,7 @@ fn too_many(last: &RawRule, together: &[UnitsOfRule<'_>]) -> Diagnostic {
         format!("{} by the rule {:?}", units.join(", "), &*rule.policy.name)
     };
     let units: Vec<_> = together.iter().map(of_rule).collect();
-    let what = format!("a request may take of {} units beside requests: {}", count(together), units.join(", "));
+    let what = format!("a request may cost {} units besides requests: {}", count(together), units.join(", "));
     let hint = format!("have the rules that hold for one host count {} of them at most", Cost::MOST);
     Diagnostic::error(&last.named, what, hint)
 }

@@ -77,13 +77,10 @@ fn every_wrong_word_on_answers_says_where_what_and_what_instead() {
     for (text, expected) in [
         (
             "spend = 'all'",
-            "`spend`: expected how an allowance is spent, found \"all\" | write \"mostly\", \"even\" or \"greedy\"",
+            "`spend`: expected a way to spend a quota, found \"all\" | write \"mostly\", \"even\" or \"greedy\"",
         ),
-        ("spend = true", "`spend`: expected how an allowance is spent, found true | write \"mostly\","),
-        (
-            "trust = 'API'",
-            "`trust`: expected how far an API is believed, found \"API\" | write \"waits\", \"stricter\" or",
-        ),
+        ("spend = true", "`spend`: expected a way to spend a quota, found true | write \"mostly\","),
+        ("trust = 'API'", "`trust`: expected a level of trust, found \"API\" | write \"waits\", \"stricter\" or"),
         ("retry = 'never'", "`retry`: expected \"on\" or \"off\", found \"never\" | write \"on\" or \"off\""),
         ("retry = true", "`retry`: expected \"on\" or \"off\", found true | write \"on\" or \"off\""),
         ("retry = 3", "`retry`: expected \"on\" or \"off\", found \"3\" | write retry = { tries = 3 } in"),
@@ -130,8 +127,8 @@ fn wrong_flags_and_variables_on_answers_are_called_by_name() {
         said(&Config::load(&Sources { file: None, environment, flags }).unwrap_err()),
         "error: ANDANTE_BREAKER: expected \"on\" or \"off\", found \"maybe\" | write on or off\n\
          error: ANDANTE_RETRY: expected \"on\" or \"off\", found \"1\" | write on\n\
-         error: ANDANTE_SPEND: expected how an allowance is spent, found \"all\" | write mostly, even or greedy\n\
-         error: ANDANTE_TRUST: expected how far an API is believed, found \"me\" | write waits, stricter or api\n\
+         error: ANDANTE_SPEND: expected a way to spend a quota, found \"all\" | write mostly, even or greedy\n\
+         error: ANDANTE_TRUST: expected a level of trust, found \"me\" | write waits, stricter or api\n\
          error: --breaker: expected \"on\" or \"off\", found \"false\" | write off\n\
          error: --retry: expected \"on\" or \"off\", found \"4MiB\" | write retry = { body = '4MiB' } in a file, for the \
          bodies that are kept"

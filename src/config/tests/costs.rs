@@ -10,7 +10,7 @@ fn said(keys: &str) -> String {
 fn a_length_needs_answers_that_tell_or_what_a_byte_is() {
     assert_eq!(
         said("cost = 'tokens=length'"),
-        "error: a.toml:4: `cost`: no answer tells how many tokens a byte is, so that nothing can be learned of lengths | \
+        "error: a.toml:4: `cost`: cannot learn tokens per byte: no `usage` reads tokens from answers | \
          write usage = [\"tokens=MEMBER\"], or say what a byte is: \"tokens=length*0.25\""
     );
     for good in ["cost = 'tokens=length*0.25'", "cost = 'tokens=length'\nusage = 'tokens=n'"] {
@@ -19,7 +19,9 @@ fn a_length_needs_answers_that_tell_or_what_a_byte_is() {
     // For narrower rules, the host's own rule reads the usage.
     let narrower = "[[rule]]\nhost = 'a.test'\nmethod = 'POST'\ncost = 'tokens=length'";
     assert_eq!(said(&format!("usage = 'tokens=n'\n{narrower}")), "");
-    assert!(said(&format!("cost = 'tokens=5'\n{narrower}")).starts_with("error: a.toml:8: `cost`: no answer tells"));
+    assert!(
+        said(&format!("cost = 'tokens=5'\n{narrower}")).starts_with("error: a.toml:8: `cost`: cannot learn tokens")
+    );
     let wrong = said("cost = 'points=length*2, tokens=1'");
     assert!(wrong.starts_with("error: a.toml:4: `cost`: no limit counts points | write limits = "), "{wrong}");
     let config = load("[[rule]]\nhost = 'a'\npreset = 'openai'\nlimits = '9 tokens/s'\ncost = 'tokens=length'");
@@ -48,7 +50,7 @@ fn rules_that_hold_together_count_three_units_at_most() {
     let rule = |name: &str, host: &str, keys: &str| format!("[[rule]]\nname = '{name}'\nhost = '{host}'\n{keys}\n");
     let own = |host: &str| rule("own", host, "limits = '9/s, 9 a/s, 9 b/s, 9 c/s'\ncost = 'a=1, b=1, c=1'");
     let narrow = |host: &str| rule("n", host, "path = '/q'\nlimits = '9/s, 9 d/s, 9 a/s'\ncost = 'd=1, a=1'");
-    let refused = "error: a.toml:7: `name`: a request may take of 4 units beside requests: a, b, c by the rule \"own\", d by the \
+    let refused = "error: a.toml:7: `name`: a request may cost 4 units besides requests: a, b, c by the rule \"own\", d by the \
                    rule \"n\" | have the rules that hold for one host count 3 of them at most";
     for (host, narrower) in [
         ("a.test", "a.test"),
@@ -81,7 +83,7 @@ fn rules_that_hold_together_count_three_units_at_most() {
     let alone =
         problems(&rule("own", "a.test", "limits = '9 a/s, 9 b/s, 9 c/s, 9 d/s'\nusage = ['a=w', 'b=x', 'c=y', 'd=z']"));
     assert!(
-        alone.starts_with("error: a.toml:2: `name`: a request may take of 4 units beside requests: a, b, c, d by"),
+        alone.starts_with("error: a.toml:2: `name`: a request may cost 4 units besides requests: a, b, c, d by"),
         "{alone}"
     );
 }

@@ -28,7 +28,7 @@ fn what_is_no_reserve_is_refused() {
 fn a_reserve_of_nothing_is_told() {
     let rule = |text: &str| problems(&format!("[[rule]]\nhost = 'a'\nreserve = '10%'\n{text}"));
     assert!(rule("limits = ['1/120s', '10/s']").contains("nothing is kept of 1/120s"));
-    assert!(rule("in-flight = 3").contains("nothing has a reserve of 10%: no limit"));
+    assert!(rule("in-flight = 3").contains("a reserve of 10% has no effect: the rule has no rate limit"));
     assert_eq!(rule("limits = '10/s'"), "");
 }
 

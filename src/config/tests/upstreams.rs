@@ -105,7 +105,7 @@ fn every_wrong_value_says_where_what_and_what_instead() {
 #[test]
 fn every_wrong_value_of_a_rule_says_where_what_and_what_instead() {
     for (text, expected) in [
-        ("https = 'mitm'", "3: `https`: expected what becomes of a CONNECT, found \"mitm\" | write \"turns\", "),
+        ("https = 'mitm'", "3: `https`: expected a way to handle CONNECT, found \"mitm\" | write \"turns\", "),
         ("upstream = 'tls'", "3: `upstream`: expected a scheme, found \"tls\" | write \"https\" or \"http\""),
         ("via = 'corp:3128'", "3: `via`: expected a parent proxy or \"direct\", found no URL | write \"http://corp.ex"),
         (

@@ -10,7 +10,7 @@ pub(in crate::config) const METHOD: Grammar<Box<str>> =
 pub(in crate::config) const HEADER: Grammar<Box<str>> =
     Grammar { expected: "the name of a header field", example: "\"x-batch\"", read: header };
 pub(in crate::config) const KEY: Grammar<KeyPart> = Grammar {
-    expected: "what tells budgets apart",
+    expected: "a part of a budget key",
     example: "\"host\", \"method\", \"flow\", \"client\", \"path:tenant\", \"header:authorization\" or \"query:api_key\"",
     read: key,
 };

@@ -6,7 +6,7 @@ use super::grammar::{Grammar, ParseHint};
 use crate::policy::{Reserve, Spend, Trust};
 
 pub(in crate::config) const SPEND: Grammar<Spend> = Grammar {
-    expected: "how an allowance is spent",
+    expected: "a way to spend a quota",
     example: "\"mostly\", \"even\" or \"greedy\"",
     read: |text| {
         [Spend::Mostly, Spend::Even, Spend::Greedy]
@@ -16,7 +16,7 @@ pub(in crate::config) const SPEND: Grammar<Spend> = Grammar {
     },
 };
 pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
-    expected: "how far an API is believed",
+    expected: "a level of trust",
     example: "\"waits\", \"stricter\" or \"api\"",
     read: |text| {
         [Trust::Waits, Trust::Stricter, Trust::Api]
@@ -27,7 +27,7 @@ pub(in crate::config) const TRUST: Grammar<Trust> = Grammar {
 };
 /// `true` learns clients' patience.
 pub(in crate::config) const PATIENCE: Grammar<bool> = Grammar {
-    expected: "whose word on patience counts",
+    expected: "a source of patience",
     example: "\"stated\" or \"learn\"",
     read: |text| match text {
         "stated" => Ok(false),
@@ -67,7 +67,7 @@ pub(in crate::config) const READ_BODY: Grammar<Option<usize>> =
     Grammar { expected: "a size or \"off\"", example: "\"8KiB\" or \"off\"", read: read_body };
 /// `true` validates every use.
 pub(in crate::config) const REVALIDATE: Grammar<bool> = Grammar {
-    expected: "which stored answers are validated",
+    expected: "a mode of validation",
     example: "\"stale\" or \"always\"",
     read: |text| match text {
         "stale" => Ok(false),
@@ -77,7 +77,7 @@ pub(in crate::config) const REVALIDATE: Grammar<bool> = Grammar {
 };
 /// `true` makes a 304 free.
 pub(in crate::config) const NOT_MODIFIED: Grammar<bool> = Grammar {
-    expected: "what a 304 costs",
+    expected: "a cost of 304 answers",
     example: "\"charged\" or \"free\"",
     read: |text| match text {
         "charged" => Ok(false),
@@ -169,7 +169,7 @@ fn cache(text: &str) -> Result<Option<usize>, ParseHint> {
     match bytes {
         Some(0) => Ok(None),
         Some(bytes) if bytes as u64 >= SMALLEST => Ok(Some(bytes)),
-        Some(_) => Err(ParseHint::said(format!("{text:?} holds hardly an answer"), "write \"64KiB\" or more")),
+        Some(_) => Err(ParseHint::said(format!("{text:?} is too small for a cache"), "write \"64KiB\" or more")),
         None => Err(ParseHint::said(format!("{text:?} is more than there is"), "write \"64MiB\"")),
     }
 }

@@ -19,7 +19,7 @@ pub(in crate::config) enum Resolver {
 }
 
 pub(in crate::config) const HTTPS: Grammar<Https> = Grammar {
-    expected: "what becomes of a CONNECT",
+    expected: "a way to handle CONNECT",
     example: "\"turns\", \"tunnel\", \"intercept\" or \"refuse\"",
     read: https,
 };
@@ -33,7 +33,7 @@ pub(in crate::config) const VIA: Grammar<Option<Parent>> = Grammar {
 };
 /// `true` adds a `Via` field to messages.
 pub(in crate::config) const VIA_FIELD: Grammar<bool> =
-    Grammar { expected: "whether to add a Via field", example: "\"on\" or \"off\"", read: via_field };
+    Grammar { expected: "\"on\" or \"off\"", example: "\"on\" or \"off\"", read: via_field };
 pub(in crate::config) const RESOLVE: Grammar<IpAddr> =
     Grammar { expected: "an address without a port", example: "\"10.0.0.5\"", read: target };
 pub(in crate::config) const SOURCE: Grammar<IpAddr> =
@@ -195,7 +195,7 @@ fn address(text: &str) -> Result<IpAddr, ParseHint> {
 fn sni(text: &str) -> Result<String, ParseHint> {
     if text.parse::<IpAddr>().is_ok() {
         // RFC 6066 §3: literal addresses are not permitted.
-        return Err(ParseHint::said("an address cannot be asked for in TLS", "write a host name"));
+        return Err(ParseHint::said("an IP address cannot be a TLS server name (RFC 6066 §3)", "write a host name"));
     }
     let host = Origin::parse(Scheme::Https, text, Some(443)).map_err(|_| ParseHint::default())?.host;
     match ServerName::try_from(&*host) {

@@ -112,7 +112,7 @@ fn what_is_changed_before_the_first_request_holds_for_it() {
     assert!(world.served());
     let other = Steered::start("limits = '9/s burst 9'");
     let (code, said, stderr) = other.ctl(&["limit", "api", "1/h burst 1", "--for", "10m"]);
-    assert!(code == Some(0) && said.starts_with("done, for the lanes to come"), "{said}{stderr}");
+    assert!(code == Some(0) && said.starts_with("done: applies to future lanes"), "{said}{stderr}");
     assert!(other.served() && !other.served());
     let ends = other.andante.status()["lanes"][0]["limits"][0]["ends_in_s"].as_f64().unwrap();
     assert!((500.0..=600.0).contains(&ends), "{ends}");
