@@ -1,10 +1,16 @@
 //! What the live page shows beside `/status`: one lane opened, and what happened lately.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+};
 
 use serde::Serialize;
 
-use super::status::LaneStatus;
+use super::status::{LaneStatus, Requests};
+use crate::lane::LaneActivity;
 
 /// Which lane: a rule's name and a host. Written with a space between them, which no host has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,13 +21,15 @@ pub struct LaneName {
     pub host: Arc<str>,
 }
 
-/// How many wait in a lane.
-#[derive(Clone, Debug)]
-pub struct QueueLength {
-    /// Which lane.
-    pub lane: LaneName,
-    /// So many.
-    pub waiting: u64,
+/// Counts of all lanes at one instant.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Each lane.
+    pub lanes: Vec<(LaneName, LaneActivity)>,
+    /// How long the requests of each rule waited for a slot so far, the shortest waits first.
+    pub waits: HashMap<Arc<str>, Vec<WaitBucket>>,
+    /// Requests that ended so far.
+    pub requests: Requests,
 }
 
 /// One lane, with what is counted of its rule.
@@ -29,16 +37,14 @@ pub struct QueueLength {
 pub struct LaneDetail {
     /// The lane.
     pub lane: LaneStatus,
-    /// How long requests of its rule waited for a slot, the shortest waits first.
-    pub waits: Vec<WaitBucket>,
     /// Answers to requests of its rule so far, by status code.
     pub answers: BTreeMap<String, u64>,
 }
 
 /// Requests that waited about as long.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitBucket {
-    /// So many seconds at most; `null` in the last one, which has no bound.
+    /// So many seconds at most; `None` in the last one, which has no bound.
     pub at_most_s: Option<f64>,
     /// How many waited so long, and longer than the bucket before says.
     pub count: u64,

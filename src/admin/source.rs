@@ -6,7 +6,7 @@ use http::Request;
 use serde::Serialize;
 
 use super::{
-    detail::{LaneDetail, LaneName, News, QueueLength},
+    detail::{LaneDetail, LaneName, News, Sample},
     explanation::Explanation,
     status::Status,
 };
@@ -87,8 +87,8 @@ pub trait StatusSource: Send + Sync {
 
     /// andante now, with all its lanes in any order.
     fn status(&self) -> Status;
-    /// How many wait in each lane: far cheaper than all of [`Self::status`].
-    fn queues(&self) -> Vec<QueueLength>;
+    /// Counts to be sampled every few seconds: far cheaper than all of [`Self::status`].
+    fn sample(&self) -> Sample;
     /// All there is to say of one lane; `None` if there is none of this name.
     fn lane(&self, name: &LaneName) -> Option<LaneDetail>;
     /// What happened after the event of number `after`, the oldest first, as far as it is remembered.

@@ -368,6 +368,7 @@ impl<T> State<T> {
     /// Keeps what was learned for the next effects: mostly nothing.
     fn note(&mut self, changes: Changes) {
         if !changes.is_empty() {
+            self.stats.pauses += changes.iter().filter(|change| change.is_pause()).count() as u64;
             self.changes.extend(changes);
             self.delayed();
         }

@@ -7,7 +7,7 @@ use crate::{
     clock::Instant,
     lane::{
         request::{AdmitRequest, Preview},
-        snapshot::{QueueStatus, Snapshot},
+        snapshot::{LaneActivity, QueueStatus, Snapshot},
         state::Memory,
     },
     metrics::RuleMetrics,
@@ -75,6 +75,12 @@ impl Lane {
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().waiting()
+    }
+
+    /// The counts that are sampled every few seconds: far cheaper than [`Self::snapshot`].
+    pub fn activity(&self) -> LaneActivity {
+        let now = self.clock.now();
+        self.shared.state.lock().activity(now)
     }
 
     /// The lane as it stands.

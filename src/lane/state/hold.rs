@@ -7,6 +7,7 @@ impl<T> State<T> {
     /// Nothing leaves before `until`, or before it is [released](Self::release). What waits keeps its place.
     pub(in crate::lane) fn hold(&mut self, until: Instant) {
         self.held = Some(until);
+        self.stats.pauses += 1;
         self.rechecks = true;
         self.delayed();
     }
