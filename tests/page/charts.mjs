@@ -32,7 +32,8 @@ export async function charts(browser) {
   await until(async () => value(await legend('Sent per second'), 'sent') > 0)
   const sent = await legend('Sent per second')
   holds('the chart has the limit', value(sent, 'limit') === PACE, sent)
-  holds('a full queue leaves at the limit', Math.abs(value(sent, 'sent') - PACE) <= 2 / STEP, sent)
+  // A sample may begin or end a few tenths of a second late.
+  holds('a full queue leaves at the limit', Math.abs(value(sent, 'sent') - PACE) <= 4 / STEP, sent)
   const waits = await legend('How long requests waited')
   const [median, p95, p99] = ['median', 'p95', 'p99'].map((name) => wait(waits, name))
   const elapsed = (performance.now() - began) / 1000

@@ -7,6 +7,8 @@ import { api, ask, chromium, count, examine, holds, later, look, opened, picture
 
 const QUEUE = 30_000
 const LIMIT = 2_000
+/** Seconds for which an API asks for a pause: it is looked at after other things. */
+const PAUSE = 30
 
 /** Pauses and resumes the lane that is open, by its buttons. */
 async function steered(page, lane, complaints) {
@@ -62,7 +64,7 @@ async function steered(page, lane, complaints) {
 }
 
 async function main() {
-  const { server, port } = await api()
+  const { server, port } = await api(PAUSE)
   const [fast, paused, slow] = ['catalogue.example.com', 'search.example.com', 'mail.example.com']
   const andante = await proxy({ [fast]: [`${LIMIT}/s`], [paused]: ['5/s'], [slow]: ['2/s', '500/min'] })
   const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
@@ -74,14 +76,13 @@ async function main() {
 
   const row = (host) => page.locator('#lanes tbody tr').filter({ has: page.getByRole('link', { name: host, exact: true }) })
   const cell = (host, label) => row(host).locator(`td[data-label="${label}"]`)
-  const load = ask(andante.listen, `${fast}:${port}`, '/', QUEUE)
-  const tries = ask(andante.listen, `${slow}:${port}`, '/', 600)
+  // The pause comes first: the long queue takes longer, and the processor.
   const held = ask(andante.listen, `${paused}:${port}`, '/pause', 20)
-
-  // The pause comes first: the long queue takes longer.
   const pause = row(paused).locator('.pause')
   holds('a pause is shown, with its reason', await until(() => says(pause, 'asked for a wait'), 20_000))
   holds('the status line names it', await until(() => says(page.locator('#verdict-words'), `${paused} is paused`)), await texts(page.locator('#verdict')))
+  const load = ask(andante.listen, `${fast}:${port}`, '/', QUEUE)
+  const tries = ask(andante.listen, `${slow}:${port}`, '/', 600)
   // Before anything that takes its time: the queue drains all the while.
   const most = await until(async () => {
     const [waiting] = await texts(cell(fast, 'Waiting'))
@@ -100,7 +101,7 @@ async function main() {
   await page.emulateMedia({ colorScheme: 'light' })
   await page.setViewportSize({ width: 1280, height: 640 })
   const left = []
-  for (const end = performance.now() + 25_000; performance.now() < end; await later(250)) {
+  for (const end = performance.now() + (PAUSE + 5) * 1000; performance.now() < end; await later(250)) {
     const [said] = await texts(pause)
     if (!said) break
     if (!Number.isNaN(seconds(said))) left.push(seconds(said))
@@ -145,7 +146,7 @@ async function main() {
   await steered(page, lane, complaints)
   await page.getByRole('link', { name: 'all lanes' }).click()
   await page.locator('#filter').fill('')
-  holds('the events tell of the pause', await until(async () => (await page.textContent('#news')).includes('paused for 20 s: the API asked for a wait')))
+  holds('the events tell of the pause', await until(async () => (await page.textContent('#news')).includes(`paused for ${PAUSE} s: the API asked for a wait`)))
 
   holds('the queue drains to its end', await until(async () => (await cell(fast, 'Waiting').textContent()) === '0', 90_000))
   holds('and every request is answered', await until(() => load.answered === QUEUE, 5000), load.answered)

@@ -35,13 +35,13 @@ export async function until(fact, ms = 10_000) {
   return false
 }
 
-/** An API that answers everything, but asks for a pause when `/pause` is asked for the first time. */
-export async function api() {
+/** An API that answers everything, but asks for a pause of so many seconds when `/pause` is asked for the first time. */
+export async function api(seconds = 20) {
   const asked = new Set()
   const server = http.createServer((request, response) => {
     const pause = request.url.includes('/pause') && !asked.has(request.url)
     asked.add(request.url)
-    response.writeHead(pause ? 429 : 200, pause ? { 'retry-after': '20' } : {})
+    response.writeHead(pause ? 429 : 200, pause ? { 'retry-after': seconds } : {})
     response.end()
   })
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -135,20 +135,22 @@ impl History {
         (count > 0).then(|| self.event(false, count))
     }
 
-    /// The last `count` samples.
+    /// The last `count` samples. Lanes that were quiet in all of them are left out.
     fn event(&self, whole: bool, count: usize) -> Bytes {
         let trace = |samples: &VecDeque<LanePoint>| {
             let skipped = samples.len().saturating_sub(count);
             let first = self.number + 1 - samples.len() as u64;
             (first..).zip(samples).skip(skipped).collect()
         };
+        let is_active = |samples: &VecDeque<LanePoint>| samples.iter().rev().take(count).any(|point| !point.is_quiet());
+        let lanes = self.lanes.iter().filter(|(_, samples)| is_active(samples));
         let event_of = HistoryEvent {
             whole,
             number: self.number,
             step_s: STEP_SECONDS,
             samples: SAMPLES,
             total: self.totals.iter().skip(self.totals.len().saturating_sub(count)).collect(),
-            lanes: self.lanes.iter().map(|(name, samples)| (name.to_string(), trace(samples))).collect(),
+            lanes: lanes.map(|(name, samples)| (name.to_string(), trace(samples))).collect(),
         };
         event("history", &serde_json::to_string(&event_of).unwrap_or_default())
     }
@@ -265,6 +267,8 @@ mod tests {
         let row = json!({ "sent": [50], "limit": 10.0, "paused": [], "refused": [] });
         assert_eq!((&last["lanes"]["api a"], &last["whole"]), (&row, &json!(false)));
         assert!(history.after(3).is_none());
+        history.add(Sample::default());
+        assert_eq!(told(&history.after(3).unwrap())["lanes"], json!({}), "it was quiet");
     }
 
     #[test]

@@ -17,17 +17,19 @@ export function take(sent) {
   if (sent.whole) [total, lanes] = [{}, {}];
   ({ step_s: step, samples: most, number } = sent);
   for (const [name, values] of Object.entries(sent.total)) total[name] = joined(total[name], values, fresh);
-  // A lane that is not named was quiet for all the time.
   const before = lanes;
   lanes = {};
-  for (const [name, trace] of Object.entries(sent.lanes)) {
-    const recent = (at) => at > number - most;
-    lanes[name] = {
+  const recent = (at) => at > number - most;
+  for (const name of new Set([...Object.keys(before), ...Object.keys(sent.lanes)])) {
+    // A lane that is not named was quiet.
+    const trace = sent.lanes[name] ?? { limit: before[name].limit, sent: Array(Math.min(fresh, most)).fill(0), paused: [], refused: [] };
+    const joint = {
       limit: trace.limit,
       sent: joined(before[name]?.sent, trace.sent, fresh),
       paused: [...(before[name]?.paused ?? []), ...trace.paused.filter((at) => at > known)].filter(recent),
       refused: [...(before[name]?.refused ?? []), ...trace.refused.filter(([at]) => at > known)].filter(([at]) => recent(at)),
     };
+    if (joint.sent.some(Boolean) || joint.paused.length || joint.refused.length) lanes[name] = joint;
   }
 }
 

@@ -85,7 +85,7 @@ function incidents({ incidents }) {
   return incidents.map(({ detail, hint, blame, total, last_s }) => ({
     level: last_s < step * slots ? BAD : NOTE,
     words: detail,
-    detail: `${blame}, ${number(total)} times, last ${ago(last_s)}`,
+    detail: `${blame}, ${total === 1 ? "once" : `${number(total)} times, last`} ${ago(last_s)}`,
     hint,
   }));
 }

@@ -367,7 +367,10 @@ fn a_window_is_full_if_what_was_refused_would_have_had_to_wait() {
 #[test]
 fn pace_is_the_least_of_the_limits_that_bound_a_few_seconds() {
     for (limits, expected) in [
-        ("10/s, 300/min", Some(5.0)),
+        // Beside a shorter window, a longer one is no pace: it may be used up at once.
+        ("10/s, 300/min", Some(10.0)),
+        ("10/s, 300/min burst 1", Some(5.0)),
+        ("300/min", Some(5.0)),
         ("10/s, 3600/h burst 3600", Some(10.0)),
         ("20/2s burst 20, 3600/h burst 3600", Some(10.0)),
         ("3600/h burst 3600", Some(1.0)),
