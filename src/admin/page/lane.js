@@ -20,13 +20,14 @@ export function open(name) {
   const section = byId("lane");
   section.hidden = !name;
   byId("overview").hidden = Boolean(name);
-  if (name) replace(section, head(name), el("p", { class: "soft" }, "…"));
+  if (name) replace(section, head(name), el("div", {}, el("p", { class: "soft" }, "…")));
 }
 
 export function show({ name, detail, pace: sent, history, news }, now) {
   if (name !== opened) return;
-  const section = byId("lane");
-  if (!detail) return replace(section, head(name), el("p", {}, "There is no such lane: no request has asked for it, or it was forgotten."));
+  // The head stays as it is: a button that is replaced while it is pressed loses the click, and the focus.
+  const body = byId("lane").lastElementChild;
+  if (!detail) return replace(body, el("p", {}, "There is no such lane: no request has asked for it, or it was forgotten."));
   const lane = detail.lane;
   flows = lane.flows;
   suggest(lane.limits.filter(({ source }) => source === "config").map((one) => one.limit).join(", "));
@@ -40,9 +41,7 @@ export function show({ name, detail, pace: sent, history, news }, now) {
     el("h3", {}, "Lately in this lane"),
     el("ol", { class: "rows" }, news.length ? events(news, now, false) : el("li", { class: "soft" }, "nothing worth telling has happened")),
   ];
-  // The link back is kept, and the focus with it.
-  const kept = section.firstElementChild;
-  section.replaceChildren(kept, ...pauseOf(lane, now), ...parts.filter(Boolean));
+  replace(body, ...pauseOf(lane, now), ...parts);
 }
 
 function head(name) {
