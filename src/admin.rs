@@ -94,6 +94,7 @@ pub async fn serve<S>(
         names,
         live: Arc::clone(&live),
         access,
+        planner: api::Planner::new(),
         status: SharedPage::new(),
         exposition: SharedPage::new(),
     });

@@ -25,5 +25,5 @@ pub use kept::{KeptLanes, UnreadLane, WrittenLane, write_down};
 pub use lanes::{GivenLane, Lanes, LookedUp};
 pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
 pub use simulation::{SimulatedRequest, simulate};
-pub use snapshot::{LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};
-pub use state::{Bottleneck, Past, Usage};
+pub use snapshot::{LaneActivity, LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};
+pub use state::{Past, Usage};

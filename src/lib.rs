@@ -35,6 +35,7 @@ pub mod memory;
 pub mod metrics;
 pub mod mock;
 pub mod otlp;
+pub mod plan;
 pub mod policy;
 pub mod proxy;
 pub mod store;

@@ -1,6 +1,7 @@
 //! `/api/v1`: changes by operators while andante runs. Every change needs the token, and is logged with its author.
 
 mod changes;
+mod plan;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,6 +11,7 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use tracing::info;
 
+pub(super) use self::plan::Planner;
 use super::{
     access::Access,
     answer::{JSON, PageAnswer, json, page, problem},
@@ -20,7 +22,9 @@ use crate::limit::{Limits, Unit};
 
 /// Description of the API, for programs and people.
 const DESCRIPTION: &str = include_str!("api/openapi.json");
-/// Longest body: more than any change needs.
+/// The paths that answer a question and change nothing.
+const QUESTIONS: [&str; 2] = ["/api/v1/explain", "/api/v1/plan"];
+/// More than any change needs.
 const MOST_BYTES: usize = 16 * 1024;
 
 /// Sender of a request.
@@ -34,15 +38,15 @@ pub(super) struct Caller<'a> {
 /// The answer to a request to `path`, which begins with `/api/v1/`.
 pub(super) async fn answer(
     source: &dyn StatusSource,
-    access: &Access,
+    (access, planner): (&Access, &Planner),
     caller: Caller<'_>,
     (method, path): (&Method, &str),
     body: Incoming,
 ) -> PageAnswer {
     let reads = *method == Method::GET || *method == Method::HEAD;
-    // Uses POST so that no credential is in a URL, and changes nothing.
-    let explains = *method == Method::POST && path == "/api/v1/explain";
-    if !((reads || explains) && caller.near)
+    // These come as a POST so that no credential is in a URL, and change nothing.
+    let asks = *method == Method::POST && QUESTIONS.contains(&path);
+    if !((reads || asks) && caller.near)
         && let Some(refusal) = access.refusal(caller.fields, caller.peer.map(|peer| peer.ip())).await
     {
         return refusal;
@@ -50,7 +54,11 @@ pub(super) async fn answer(
     match (reads, path) {
         (true, "/api/v1/openapi.json") => page(StatusCode::OK, JSON, DESCRIPTION),
         (true, "/api/v1/status") => json(StatusCode::OK, &source.status()),
-        (false, "/api/v1/explain") if explains => match question(caller.fields, body).await {
+        (false, "/api/v1/plan") if asks => match read(caller.fields, body).await {
+            Ok(question) => planner.answer(question).await,
+            Err(refusal) => refusal,
+        },
+        (false, "/api/v1/explain") if asks => match question(caller.fields, body).await {
             Ok((request, client)) => json(StatusCode::OK, &source.explain(&request, client)),
             Err(refusal) => refusal,
         },
@@ -61,8 +69,7 @@ pub(super) async fn answer(
             }
         }
         (_, "/api/v1/openapi.json" | "/api/v1/status") => wrong_method("GET, HEAD"),
-        (_, "/api/v1/explain") => wrong_method("POST"),
-        (_, path) if changes::PATHS.contains(&path) => wrong_method("POST"),
+        (_, path) if QUESTIONS.contains(&path) || changes::PATHS.contains(&path) => wrong_method("POST"),
         _ => problem(StatusCode::NOT_FOUND, "unknown path", "see /api/v1/openapi.json".into()),
     }
 }

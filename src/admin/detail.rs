@@ -1,10 +1,16 @@
 //! Data of the live page besides `/status`: one opened lane, and recent events.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+};
 
 use serde::Serialize;
 
-use super::status::LaneStatus;
+use super::status::{LaneStatus, Requests};
+use crate::lane::LaneActivity;
 
 /// Name of a lane: a rule's name and a host. Written with a space between them, which no host has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,13 +21,15 @@ pub struct LaneName {
     pub host: Arc<str>,
 }
 
-/// Number of requests that wait in a lane.
-#[derive(Clone, Debug)]
-pub struct QueueLength {
-    /// The lane.
-    pub lane: LaneName,
-    /// Waiting requests.
-    pub waiting: u64,
+/// Counts of all lanes at one instant.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Each lane.
+    pub lanes: Vec<(LaneName, LaneActivity)>,
+    /// How long the requests of each rule waited for a slot so far, the shortest waits first.
+    pub waits: HashMap<Arc<str>, Vec<WaitBucket>>,
+    /// Requests that ended so far.
+    pub requests: Requests,
 }
 
 /// A lane, with the counts of its rule.
@@ -29,16 +37,14 @@ pub struct QueueLength {
 pub struct LaneDetail {
     /// The lane.
     pub lane: LaneStatus,
-    /// Waits for a slot of the rule's requests, the shortest waits first.
-    pub waits: Vec<WaitBucket>,
     /// Answers to requests of its rule so far, by status code.
     pub answers: BTreeMap<String, u64>,
 }
 
-/// Requests with waits in one range.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// Requests that waited about as long.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitBucket {
-    /// Upper bound of the wait in seconds; `null` in the last bucket, which has no bound.
+    /// So many seconds at most; `None` in the last one, which has no bound.
     pub at_most_s: Option<f64>,
     /// Requests in this bucket and in no shorter one.
     pub count: u64,

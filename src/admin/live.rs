@@ -1,5 +1,5 @@
-//! The stream behind the live page. Changes are computed once a second for all pages together, and only while one is
-//! open. Queue lengths are always sampled.
+//! The stream behind the live page. What has changed is worked out once a second for all pages together, and only while
+//! one is open; the last quarter of an hour is remembered always.
 
 mod board;
 mod history;
@@ -23,7 +23,7 @@ use super::{
 
 /// Interval of updates to pages.
 const TURN: Duration = Duration::from_secs(1);
-/// Interval of samples of the queues' lengths.
+/// How often the history is given a sample.
 const SAMPLE: Duration = Duration::from_secs(5);
 /// Pages that may be open at once. Probes need connections too.
 const PAGES: usize = 32;
@@ -41,6 +41,8 @@ pub(super) struct Live {
 struct LiveState {
     board: Board,
     history: History,
+    /// The number of the last sample that pages were sent.
+    sampled: u64,
     /// `None` once andante stops.
     turns: Option<broadcast::Sender<Arc<LiveUpdate>>>,
     pages: usize,
@@ -52,6 +54,8 @@ struct LiveState {
 struct LiveUpdate {
     number: u64,
     changes: Bytes,
+    /// Samples of the history since the turn before.
+    samples: Option<Bytes>,
     opened: HashMap<LaneName, Bytes>,
 }
 
@@ -68,6 +72,7 @@ impl Live {
         let shared = LiveState {
             board: Board::default(),
             history: History::default(),
+            sampled: 0,
             turns: Some(broadcast::channel(BEHIND).0),
             pages: 0,
             opened: HashMap::new(),
@@ -83,8 +88,8 @@ impl Live {
         loop {
             tokio::select! {
                 _ = samples.tick() => {
-                    let queues = self.source.queues();
-                    self.shared.lock().history.add(&queues);
+                    let sample = self.source.sample();
+                    self.shared.lock().history.add(sample);
                     continue;
                 }
                 _ = turns.tick() => {}
@@ -132,13 +137,16 @@ impl Live {
         let (news, status) = (self.source.news(after), self.source.status());
         let details: Vec<_> = opened.into_iter().map(|name| (self.source.lane(&name), name)).collect();
         let mut shared = self.shared.lock();
-        let LiveState { board, history, turns, .. } = &mut *shared;
+        let LiveState { board, history, sampled, turns, .. } = &mut *shared;
         let (number, changes) = board.update(status, news);
         let opened = details.into_iter().map(|(detail, name)| {
             let frame = board.lane(&name, detail, history.of(&name));
             (name, frame)
         });
-        let turn = LiveUpdate { number, changes, opened: opened.collect() };
+        let opened = opened.collect();
+        let samples = history.after(*sampled);
+        *sampled = history.number();
+        let turn = LiveUpdate { number, changes, samples, opened };
         if let Some(turns) = turns {
             // The last page may have been closed meanwhile.
             let _ = turns.send(Arc::new(turn));
@@ -165,14 +173,17 @@ impl Page {
                 }
                 Err(broadcast::error::RecvError::Closed) => return,
             };
-            let changes = match shown {
+            let ((number, changes), samples) = match shown {
                 Some(shown) if shown >= turn.number => continue,
-                Some(_) => (turn.number, turn.changes.clone()),
-                None => self.live.shared.lock().board.whole(),
+                Some(_) => ((turn.number, turn.changes.clone()), turn.samples.clone()),
+                None => {
+                    let shared = self.live.shared.lock();
+                    (shared.board.whole(), Some(shared.history.whole()))
+                }
             };
-            shown = Some(changes.0);
+            shown = Some(number);
             let lane = self.lane.as_ref().and_then(|lane| turn.opened.get(lane)).cloned();
-            for frame in [changes.1].into_iter().chain(lane) {
+            for frame in [changes].into_iter().chain(samples).chain(lane) {
                 if frames.send(frame).await.is_err() {
                     return;
                 }

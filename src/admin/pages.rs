@@ -30,7 +30,8 @@ pub(super) struct Pages {
     pub(super) names: Names,
     pub(super) live: Arc<Live>,
     pub(super) access: Access,
-    /// `/status`, by the number of lanes that it lists, and `/metrics`.
+    pub(super) planner: api::Planner,
+    /// `/status`, by how many lanes it lists, and `/metrics`.
     pub(super) status: SharedPage<usize>,
     pub(super) exposition: SharedPage<Exposition>,
 }
@@ -86,7 +87,8 @@ impl Pages {
             return page(StatusCode::FORBIDDEN, TEXT, NOT_YOURS);
         }
         let caller = Caller { fields: &request.headers, peer, near: self.names == Names::Loopback };
-        api::answer(&*self.state, &self.access, caller, (&request.method, request.uri.path()), body).await
+        api::answer(&*self.state, (&self.access, &self.planner), caller, (&request.method, request.uri.path()), body)
+            .await
     }
 
     async fn page(self: Arc<Self>, request: &Parts, progress: StreamProgress) -> PageAnswer {

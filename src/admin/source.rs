@@ -6,7 +6,7 @@ use http::Request;
 use serde::Serialize;
 
 use super::{
-    detail::{LaneDetail, LaneName, News, QueueLength},
+    detail::{LaneDetail, LaneName, News, Sample},
     explanation::Explanation,
     status::Status,
 };
@@ -87,9 +87,9 @@ pub trait StatusSource: Send + Sync {
 
     /// The present status, with all lanes in any order.
     fn status(&self) -> Status;
-    /// Queue length of each lane: far cheaper than all of [`Self::status`].
-    fn queues(&self) -> Vec<QueueLength>;
-    /// Everything about one lane; `None` if there is none of this name.
+    /// Counts to be sampled every few seconds: far cheaper than all of [`Self::status`].
+    fn sample(&self) -> Sample;
+    /// All there is to say of one lane; `None` if there is none of this name.
     fn lane(&self, name: &LaneName) -> Option<LaneDetail>;
     /// Events after the one with number `after`, the oldest first, as far as they are remembered.
     fn news(&self, after: u64) -> Vec<News>;

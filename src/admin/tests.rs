@@ -18,13 +18,14 @@ use tokio::{
 use parking_lot::Mutex;
 
 use super::{
-    detail::{LaneDetail, LaneName, News, QueueLength},
+    detail::{LaneDetail, LaneName, News, Sample},
     explanation::Explanation,
     status::{BudgetStatus, GateStatus, LaneStatus, LimitSource, LimitStatus},
     *,
 };
 use crate::{
     clock::{Clock, Instant},
+    lane::LaneActivity,
     limit::Unit,
 };
 
@@ -95,9 +96,19 @@ impl StatusSource for FakeSource {
         Status { version: "1.2.3".into(), uptime_s, lanes: self.lanes.lock().clone(), ..Status::default() }
     }
 
-    fn queues(&self) -> Vec<QueueLength> {
-        let queue = |lane: &LaneStatus| QueueLength { lane: LaneName::of(lane), waiting: lane.waiting };
-        self.lanes.lock().iter().map(queue).collect()
+    fn sample(&self) -> Sample {
+        let activity = |lane: &LaneStatus| LaneActivity {
+            waiting: lane.waiting as usize,
+            sent: lane.sent_total,
+            refused: lane.refused_total,
+            refused_by_api: lane.answered_429_total,
+            pauses: 0,
+            paused: lane.gate.is_some(),
+            waited_most: Duration::ZERO,
+            per_second: lane.limits.first().map(|limit| limit.per_second),
+        };
+        let lanes = self.lanes.lock().iter().map(|lane| (LaneName::of(lane), activity(lane))).collect();
+        Sample { lanes, ..Sample::default() }
     }
 
     fn lane(&self, name: &LaneName) -> Option<LaneDetail> {

@@ -143,6 +143,7 @@ fn flow_status(flow: &WaitingFlow) -> FlowStatus {
 }
 
 fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
+    let [next_free_in_s, all_free_in_s] = usage.freed_in.map(|time| time.map(|time| time.as_secs_f64()));
     LimitStatus {
         limit: usage.spec.to_string(),
         per_second: usage.spec.rate.per_second(),
@@ -157,6 +158,8 @@ fn limit_status(usage: &LimitUsage, grounds: Option<Grounds>) -> LimitStatus {
         evidence: grounds.map(|grounds| grounds.to_string()),
         margin_ms: usage.margin.as_secs_f64() * 1e3,
         renewed_in_s: None,
+        next_free_in_s,
+        all_free_in_s,
         share: usage.share.map(share_status),
         part: usage.part,
     }
@@ -180,6 +183,8 @@ fn calendar_status(usage: &CalendarUsage) -> LimitStatus {
         evidence: None,
         margin_ms: 0.0,
         renewed_in_s: Some(usage.renewed_in.as_secs_f64()),
+        next_free_in_s: None,
+        all_free_in_s: None,
         share: None,
         part: None,
     }

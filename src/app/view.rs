@@ -10,7 +10,7 @@ use super::{
 use crate::{
     admin::{
         LaneChoice, StatusSource, Steered, Steering,
-        detail::{LaneDetail, LaneName, News, QueueLength, WaitBucket},
+        detail::{LaneDetail, LaneName, News, Sample, WaitBucket},
         explanation::Explanation,
         status::{AccessLogStatus, Connections, IncidentStatus, Interceptions, LaneStatus, Requests, Status, Turns},
     },
@@ -94,23 +94,20 @@ impl StatusSource for View {
         }
     }
 
-    fn queues(&self) -> Vec<QueueLength> {
-        let length = |lane: &Arc<Lane>| {
-            let name = LaneName { rule: lane.policy().name.clone(), host: lane.host().clone() };
-            QueueLength { lane: name, waiting: lane.waiting() as u64 }
-        };
-        self.proxy.lanes.all().iter().map(length).collect()
+    fn sample(&self) -> Sample {
+        let mut sample = Sample { requests: Requests::counted(&self.proxy.metrics), ..Sample::default() };
+        for lane in self.proxy.lanes.all() {
+            let rule = lane.policy().name.clone();
+            sample.waits.entry(rule.clone()).or_insert_with(|| wait_buckets(&lane));
+            sample.lanes.push((LaneName { rule, host: lane.host().clone() }, lane.activity()));
+        }
+        sample
     }
 
     fn lane(&self, name: &LaneName) -> Option<LaneDetail> {
         let lane = self.proxy.lanes.named(&name.rule, &name.host)?;
-        let waits = lane.metrics().waits().into_iter().map(|(at_most_s, count)| WaitBucket { at_most_s, count });
-        let (waits, answers) = (waits.collect(), lane.metrics().answers());
-        Some(LaneDetail {
-            lane: self.lane_status(&lane, &self.proxy.lanes.rules(), &self.steerer.ends()),
-            waits,
-            answers,
-        })
+        let answers = lane.metrics().answers();
+        Some(LaneDetail { lane: self.lane_status(&lane, &self.proxy.lanes.rules(), &self.steerer.ends()), answers })
     }
 
     fn news(&self, after: u64) -> Vec<News> {
@@ -148,6 +145,11 @@ impl StatusSource for View {
     fn unready(&self) -> &'static str {
         if self.proxy.is_draining() { "draining" } else { "without a store that shares its limits" }
     }
+}
+
+/// How long requests of the lane's rule waited so far.
+fn wait_buckets(lane: &Lane) -> Vec<WaitBucket> {
+    lane.metrics().waits().into_iter().map(|(at_most_s, count)| WaitBucket { at_most_s, count }).collect()
 }
 
 fn incident_status(incident: Incident, now: Instant) -> IncidentStatus {

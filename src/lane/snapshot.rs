@@ -22,7 +22,9 @@ pub struct LaneStats {
     pub answered: u64,
     /// Requests that the API refused.
     pub refused_by_api: u64,
-    /// Sum of the requests' waits for their slots.
+    /// Pauses that began, whoever asked for them.
+    pub pauses: u64,
+    /// Time that requests waited for their slots, together.
     pub waited: Duration,
     /// The longest of these waits.
     pub waited_most: Duration,
@@ -41,7 +43,28 @@ pub struct QueueStatus {
     pub next_slot: Instant,
 }
 
-/// A lane at one instant, for display.
+/// Counts and state of a lane that are sampled every few seconds: cheap to read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaneActivity {
+    /// Requests that wait for a slot.
+    pub waiting: usize,
+    /// Requests sent so far.
+    pub sent: u64,
+    /// Requests refused by andante so far.
+    pub refused: u64,
+    /// Requests refused by the API so far.
+    pub refused_by_api: u64,
+    /// Pauses that began so far.
+    pub pauses: u64,
+    /// Whether nothing leaves at the moment.
+    pub paused: bool,
+    /// The longest wait of a request so far.
+    pub waited_most: Duration,
+    /// Requests per second that may leave at most, if that is limited.
+    pub per_second: Option<f64>,
+}
+
+/// A lane at one instant, for people to look at.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The rule's name.

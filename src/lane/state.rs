@@ -371,6 +371,7 @@ impl<T> State<T> {
     /// Keeps `changes` for the next effects. Usually there are none.
     fn note(&mut self, changes: Changes) {
         if !changes.is_empty() {
+            self.stats.pauses += changes.iter().filter(|change| change.is_pause()).count() as u64;
             self.changes.extend(changes);
             self.delayed();
         }

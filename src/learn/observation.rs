@@ -88,5 +88,12 @@ pub enum LearnedChange {
     },
 }
 
-/// Changes caused by an answer; usually empty.
+impl LearnedChange {
+    /// Whether a pause of the lane begins.
+    pub fn is_pause(&self) -> bool {
+        matches!(self, Self::Closed(..) | Self::PausedByFleet(..))
+    }
+}
+
+/// What an answer has changed: mostly nothing.
 pub type Changes = SmallVec<[LearnedChange; 1]>;

@@ -227,8 +227,15 @@ impl Window {
         u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
-    /// Forgets all units except held and unanswered ones, which count from now on as if they had left at `last` or
-    /// later. Returns the number of units that remain.
+    /// When the first of the units that count at `now` counts no more, and when none does; `None` if none counts, or if that
+    /// depends on an answer.
+    pub fn freed_at(&mut self, now: Instant, margin: Duration) -> [Option<Instant>; 2] {
+        self.forget(now, margin);
+        [1, self.used].map(|units| Some(self.freed(units, margin)).filter(|at| self.used > 0 && *at != Instant::FAR))
+    }
+
+    /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
+    /// later. Returns how many these are.
     pub fn forget_answered(&mut self, last: Instant) -> u32 {
         self.left_below = self.buckets.back().map_or(self.left_below, |last| last.end().max(self.left_below));
         self.buckets.retain_mut(|bucket| {

@@ -17,7 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pure", &["fleet", "limit", "hint", "policy", "learn"]),
     ("config", &["config"]),
     ("ports", &["store", "listen", "ca", "tls", "dial", "otlp"]),
-    ("lane", &["lane"]),
+    ("lane", &["lane", "plan"]),
     ("proxy", &["proxy"]),
     ("admin", &["admin"]),
     ("app", &["app", "mock", "batch"]),

@@ -1,115 +1,14 @@
 // Opens the live page of a real andante in a real browser, and looks at it while a queue of 30,000 drains. Usage:
 // page.mjs [--pictures]. Prints what holds, and exits with 1 if something does not.
-import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import http from 'node:http'
-import http2 from 'node:http2'
-import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { createInterface } from 'node:readline'
+import { rmSync } from 'node:fs'
+import { charts } from './charts.mjs'
+import { fleet } from './fleet.mjs'
+import { api, ask, chromium, count, examine, holds, later, look, opened, picture, proxy, result, says, seconds, texts, TOKEN, until } from './world.mjs'
 
 const QUEUE = 30_000
 const LIMIT = 2_000
-const TOKEN = 'the token of the test of the page'.replaceAll(' ', '-')
-/** Requests that one connection carries at once. */
-const STREAMS = 100
-
-const installed = createRequire(`${process.env.INSTALLED}/`)
-const { chromium } = installed('playwright-core')
-const axe = readFileSync(installed.resolve('axe-core/axe.min.js'), 'utf8')
-const pictures = process.argv.includes('--pictures')
-
-let passed = 0
-let failed = 0
-
-function holds(claim, fact, seen) {
-  fact ? passed++ : failed++
-  console.log(`${fact ? 'ok      ' : 'FAILED  '}${claim}${fact || seen === undefined ? '' : `: ${JSON.stringify(seen)}`}`)
-}
-
-const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
-
-/** Waits until `fact` is true, and says whether it came to be. */
-async function until(fact, ms = 10_000) {
-  for (const end = performance.now() + ms; performance.now() < end; await later(50)) {
-    const value = await fact()
-    if (value) return value
-  }
-  return false
-}
-
-/** An API that answers everything, but asks for a pause when `/pause` is asked for the first time. */
-async function api() {
-  const asked = new Set()
-  const server = http.createServer((request, response) => {
-    const pause = request.url.includes('/pause') && !asked.has(request.url)
-    asked.add(request.url)
-    response.writeHead(pause ? 429 : 200, pause ? { 'retry-after': '20' } : {})
-    response.end()
-  })
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return { server, port: server.address().port }
-}
-
-/** andante with these limits of hosts, all of which are this machine, once it is ready. */
-async function proxy(limits) {
-  const folder = mkdtempSync(join(tmpdir(), 'andante-page-'))
-  const rule = ([host, limits]) => `[[rule]]\nhost = '${host}'\nlimits = ${JSON.stringify(limits)}\nresolve = '127.0.0.1'\n`
-  writeFileSync(join(folder, 'token'), TOKEN)
-  writeFileSync(join(folder, 'andante.toml'), Object.entries(limits).map(rule).join('\n'))
-  const args = ['serve', '--config', join(folder, 'andante.toml'), '--admin-token', join(folder, 'token'), '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--state', 'off']
-  const child = spawn(process.env.ANDANTE, args, { stdio: ['ignore', 'pipe', 'pipe'] })
-  const lines = createInterface({ input: child.stdout })
-  let said = ''
-  child.stderr.on('data', (text) => (said = (said + text).slice(-2000)))
-  for await (const line of lines) {
-    const found = line.match(/listening on (\S+?),.* admin on (\S+)/)
-    if (found) return { child, folder, listen: found[1], admin: found[2] }
-  }
-  throw new Error(`andante has not started: ${said}`)
-}
-
-/** Sends `count` GETs to `host` through `listen`, many over one connection. Returns how many are answered so far. */
-function ask(listen, host, path, count) {
-  const progress = { answered: 0, sessions: [] }
-  for (let left = count; left > 0; left -= STREAMS) {
-    const session = http2.connect(listen)
-    session.on('error', () => {})
-    progress.sessions.push(session)
-    for (let n = 0; n < Math.min(left, STREAMS); n++) {
-      const stream = session.request({ ':method': 'GET', ':scheme': 'http', ':authority': host, ':path': path })
-      stream.on('response', () => progress.answered++)
-      stream.on('error', () => {})
-      stream.resume()
-    }
-  }
-  return progress
-}
-
-const seconds = (text) => {
-  const [, minutes, rest] = text.match(/(?:(\d+) min )?([\d.]+) s/) ?? []
-  return rest === undefined ? NaN : Number(minutes ?? 0) * 60 + Number(rest)
-}
-const count = (text) => Number((text ?? '').replaceAll(',', ''))
-
-/** The texts of what is there at this moment: nothing is waited for. */
-const texts = (locator) => locator.evaluateAll((found) => found.map((one) => one.checkVisibility() ? one.textContent : ''))
-const says = async (locator, text) => (await texts(locator)).some((said) => said.includes(text))
-
-/** What the page says of itself: problems of accessibility, and whether it is wider than the screen. */
-async function examine(page, what) {
-  await page.evaluate(axe)
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document))
-  const said = violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 120)}`)
-  holds(`axe-core finds nothing on ${what}`, !said.length, said)
-  const wide = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth])
-  holds(`${what} is as wide as the screen`, wide[0] <= wide[1], wide)
-}
-
-async function picture(page, name) {
-  if (pictures) await page.screenshot({ path: `docs/page-${name}.png` })
-}
+/** Seconds for which an API asks for a pause: it is looked at after other things. */
+const PAUSE = 30
 
 /** Pauses and resumes the lane that is open, by its buttons. */
 async function steered(page, lane, complaints) {
@@ -140,7 +39,7 @@ async function steered(page, lane, complaints) {
   await lane.getByRole('button', { name: 'Resume' }).click()
   await dialog.getByRole('button', { name: 'Do it' }).click()
   holds('it is resumed', await until(async () => !(await says(pause, 'operator'))))
-  holds('and goes on', await until(async () => count(await sent.textContent()) > count(before)))
+  holds('and goes on', await until(async () => count(await sent.textContent()) > count(before), 30_000))
 
   /** Presses a button, fills what it asks for, and says whether it was done. */
   const change = async (name, fill) => {
@@ -165,31 +64,25 @@ async function steered(page, lane, complaints) {
 }
 
 async function main() {
-  const { server, port } = await api()
+  const { server, port } = await api(PAUSE)
   const [fast, paused, slow] = ['catalogue.example.com', 'search.example.com', 'mail.example.com']
   const andante = await proxy({ [fast]: [`${LIMIT}/s`], [paused]: ['5/s'], [slow]: ['2/s', '500/min'] })
   const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
-  const context = await browser.newContext({ viewport: { width: 1280, height: 640 } })
-  const page = await context.newPage()
-  const complaints = []
-  const elsewhere = []
-  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()))
-  page.on('pageerror', (error) => complaints.push(String(error)))
-  page.on('request', (request) => request.url().startsWith(andante.admin) || elsewhere.push(request.url()))
-
-  await page.goto(andante.admin)
+  const { page, complaints, elsewhere } = await opened(browser, andante.admin)
   holds('the page follows andante', await until(async () => /(^|, )andante \d/.test(await page.textContent('#state'))))
   holds('it says that nothing has come yet', (await page.textContent('#none')) === 'No request has come yet.')
 
+  holds('nothing is wrong then', await until(() => says(page.locator('#verdict-words'), 'Nothing is wrong')), await texts(page.locator('#verdict')))
+
   const row = (host) => page.locator('#lanes tbody tr').filter({ has: page.getByRole('link', { name: host, exact: true }) })
   const cell = (host, label) => row(host).locator(`td[data-label="${label}"]`)
+  // The pause comes first: the long queue takes longer, and the processor.
+  const held = ask(andante.listen, `${paused}:${port}`, '/pause', 20)
+  const pause = row(paused).locator('.pause')
+  holds('a pause is shown, with its reason', await until(() => says(pause, 'asked for a wait'), 20_000))
+  holds('the status line names it', await until(() => says(page.locator('#verdict-words'), `${paused} is paused`)), await texts(page.locator('#verdict')))
   const load = ask(andante.listen, `${fast}:${port}`, '/', QUEUE)
   const tries = ask(andante.listen, `${slow}:${port}`, '/', 600)
-  const held = ask(andante.listen, `${paused}:${port}`, '/pause', 20)
-
-  // The pause comes first: the long queue takes longer.
-  const pause = row(paused).locator('.pause')
-  holds('a pause is shown, with its reason', await until(() => says(pause, 'asked for a wait')))
   // Before anything that takes its time: the queue drains all the while.
   const most = await until(async () => {
     const [waiting] = await texts(cell(fast, 'Waiting'))
@@ -208,7 +101,7 @@ async function main() {
   await page.emulateMedia({ colorScheme: 'light' })
   await page.setViewportSize({ width: 1280, height: 640 })
   const left = []
-  for (const end = performance.now() + 25_000; performance.now() < end; await later(250)) {
+  for (const end = performance.now() + (PAUSE + 5) * 1000; performance.now() < end; await later(250)) {
     const [said] = await texts(pause)
     if (!said) break
     if (!Number.isNaN(seconds(said))) left.push(seconds(said))
@@ -216,6 +109,7 @@ async function main() {
   const falls = left.every((value, at) => !at || value <= left[at - 1])
   holds('it counts down to its end', left[0] > 3 && left.at(-1) < 2 && falls, left)
 
+  await look(page, 'overview')
   await examine(page, 'the page')
   await page.emulateMedia({ colorScheme: 'dark' })
   const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor)
@@ -241,7 +135,8 @@ async function main() {
   for (const part of ['How long requests waited', 'Answers of this rule by code', 'configured', '2/s', '500/min']) {
     holds(`it has ${JSON.stringify(part)}`, inside.includes(part))
   }
-  holds('waiting over time is told in words too', await until(async () => (await lane.locator('svg').first().getAttribute('aria-label')).includes('Waiting over the last')))
+  holds('waiting over time is told in words too', await until(async () => (await lane.locator('svg[aria-label^="Waiting over the last"]').count()) === 1))
+  await look(page, 'lane')
   await examine(page, 'an opened lane')
   await page.emulateMedia({ colorScheme: 'dark' })
   await page.setViewportSize({ width: 320, height: 640 })
@@ -251,9 +146,9 @@ async function main() {
   await steered(page, lane, complaints)
   await page.getByRole('link', { name: 'all lanes' }).click()
   await page.locator('#filter').fill('')
-  holds('the events tell of the pause', await until(async () => (await page.textContent('#news')).includes('paused for 20 s: the API asked for a wait')))
+  holds('the events tell of the pause', await until(async () => (await page.textContent('#news')).includes(`paused for ${PAUSE} s: the API asked for a wait`)))
 
-  holds('the queue drains to its end', await until(async () => (await cell(fast, 'Waiting').textContent()) === '0', 30_000))
+  holds('the queue drains to its end', await until(async () => (await cell(fast, 'Waiting').textContent()) === '0', 90_000))
   holds('and every request is answered', await until(() => load.answered === QUEUE, 5000), load.answered)
   holds('those that had to pause, too', await until(() => held.answered === 20), held.answered)
   holds('the console says nothing', !complaints.length, complaints)
@@ -265,6 +160,8 @@ async function main() {
   for (const { sessions } of [load, tries, held]) sessions.forEach((session) => session.close())
   holds('andante drains and ends at a button', await Promise.race([ended, later(40_000)]))
 
+  await charts(browser)
+  await fleet(browser)
   await browser.close()
   for (const { sessions } of [load, tries, held]) sessions.forEach((session) => session.destroy())
   andante.child.kill('SIGKILL')
@@ -274,5 +171,5 @@ async function main() {
 }
 
 await main()
-console.log(`\n${passed} passed, ${failed} failed`)
-process.exit(failed ? 1 : 0)
+console.log(`\n${result.passed} passed, ${result.failed} failed`)
+process.exit(result.failed ? 1 : 0)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use hyper::body::Bytes;
 use serde::Serialize;
 
-use super::stream::event;
+use super::{history::LaneSeries, stream::event};
 use crate::admin::{
     detail::{LaneDetail, LaneName, News},
     status::{FlowStatus, LaneStatus, LimitSource, Status},
@@ -92,8 +92,8 @@ struct OpenedLane<'a> {
     /// `None` if there is no such lane.
     detail: Option<LaneDetail>,
     pace: f64,
-    /// Waiting requests every 5 seconds, the oldest first.
-    history: Vec<u32>,
+    /// The last quarter of an hour.
+    history: LaneSeries,
     news: Vec<&'a News>,
 }
 
@@ -150,16 +150,11 @@ impl Board {
         (self.number, turn(true, &self.status, &rows, &[], &self.news))
     }
 
-    /// Data about the lane called `name`.
-    pub(super) fn lane(
-        &self,
-        name: &LaneName,
-        detail: Option<LaneDetail>,
-        history: impl Iterator<Item = u32>,
-    ) -> Bytes {
+    /// What is told of the lane called `name`.
+    pub(super) fn lane(&self, name: &LaneName, detail: Option<LaneDetail>, history: LaneSeries) -> Bytes {
         let pace = self.lanes.get(name).map_or(0.0, |shown| shown.pace);
         let news = super::of_lane(self.news.iter(), name);
-        let opened = OpenedLane { name: name.to_string(), detail, pace, history: history.collect(), news };
+        let opened = OpenedLane { name: name.to_string(), detail, pace, history, news };
         event("lane", &json(&opened))
     }
 }

@@ -1,7 +1,9 @@
 // The table of lanes. A row is made anew only when something in it has changed.
 
+import { spark } from "/page/charts.js";
 import { bar, byId, el, replace } from "/page/dom.js";
-import { ago, duration, number, pace, pause, percent } from "/page/words.js";
+import { perSecond, scale, trace } from "/page/history.js";
+import { ago, duration, number, pace, pause, percent, span } from "/page/words.js";
 
 /** More rows than this help nobody: the filter finds the others. */
 const ROWS = 200;
@@ -76,6 +78,11 @@ function rowOf(lane, now) {
     put(at.flow, lane.flow ? flow(lane.flow) : "");
     row.lane = lane;
   }
+  if (row.sampled !== scale().number) {
+    row.sampled = scale().number;
+    replace(at.spark, sparkline(name));
+    at.spark.classList.toggle("empty", !trace(name));
+  }
   put(row.badge, HTTPS[lane.https] ?? "");
   row.badge.hidden = !HTTPS[lane.https];
   put(row.pause, lane.gate ? pause(lane.gate, now) : "");
@@ -84,6 +91,16 @@ function rowOf(lane, now) {
   put(at.oldest, lane.oldest_at_s === null ? "" : duration(now - lane.oldest_at_s));
   put(at.error, lane.error ? `${lane.error.detail} (${ago(now - lane.error.at_s)})` : "");
   return row.element;
+}
+
+/** What the lane sent in each sample, and the limit that bounds it. */
+function sparkline(name) {
+  const known = trace(name);
+  if (!known) return [];
+  const { step, slots } = scale();
+  const values = perSecond(known.sent);
+  const said = `sent per second over the last ${span(step * slots)}: now ${pace(values.at(-1))}, at most ${pace(Math.max(...values))}${known.limit ? `, limit ${pace(known.limit)}` : ""}`;
+  return [spark(values, known.limit, slots, said)];
 }
 
 /** Writes only what is new: screen readers and selections are not to be disturbed each second. */
@@ -101,6 +118,7 @@ function newRow(name, lane) {
     name: el("th", { role: "rowheader", scope: "row" }, el("a", { href: linkTo(name) }, lane.host), lane.rule === lane.host ? null : el("small", {}, lane.rule), badge, paused),
     waiting: cell("Waiting", "number"),
     pace: cell("Pace", "number"),
+    spark: cell("Last 15 min", "wide"),
     limits: cell("Limits", "wide"),
     eta: cell("Drained in", "number"),
     oldest: cell("Oldest", "number"),

@@ -1,11 +1,16 @@
 // Follows the stream of andante's state, and shows it.
 
 import { byId, el, facts, replace } from "/page/dom.js";
+import * as fleet from "/page/fleet.js";
+import * as history from "/page/history.js";
 import * as lane from "/page/lane.js";
 import * as lanes from "/page/lanes.js";
 import { events } from "/page/news.js";
+import * as overview from "/page/overview.js";
+import { suggest } from "/page/plan.js";
+import * as problems from "/page/problems.js";
 import { button } from "/page/steer.js";
-import { ago, duration, number, pace } from "/page/words.js";
+import { duration, number, pace } from "/page/words.js";
 
 /** How long to wait after andante has refused the stream. */
 const AGAIN = 5000;
@@ -39,9 +44,15 @@ function follow() {
   const name = opened();
   stream = new EventSource(name ? `/events?lane=${encodeURIComponent(name)}` : "/events");
   stream.addEventListener("turn", (event) => turn(JSON.parse(event.data)));
+  stream.addEventListener("history", (event) => {
+    history.take(JSON.parse(event.data));
+    overview.draw();
+    show();
+  });
   stream.addEventListener("lane", (event) => lane.show(JSON.parse(event.data), now()));
   stream.addEventListener("error", () => {
     said("connection lost, trying again …", true);
+    problems.lost("What is shown is how it was before: the connection is lost, and tried again");
     if (stream.readyState === EventSource.CLOSED) again = setTimeout(follow, AGAIN);
   });
 }
@@ -84,24 +95,10 @@ function show() {
     ]),
   );
   lanes.show(at, status.lanes_total);
-  problems();
+  suggest(all.find((lane) => lane.limits.some(({ learned }) => !learned))?.limits.filter(({ learned }) => !learned).map(({ limit }) => limit).join(", "));
+  problems.show(status, at);
+  fleet.show(status.fleet);
   replace(byId("news"), news.length ? events(news, at, true) : el("li", { class: "soft" }, "nothing worth telling has happened"));
-}
-
-function problems() {
-  const lines = [
-    ...status.config.problems.map((problem) => ["the configuration was not taken over", problem, null]),
-    ...(status.fleet?.problem ? [["the fleet's limits are not shared", status.fleet.problem, null]] : []),
-    ...(status.access_log?.problem ? [[`the access log cannot be written, ${number(status.access_log.lost_total)} lines are lost`, status.access_log.problem, null]] : []),
-    ...(status.state?.problem ? [["what is sent is not written down", status.state.problem, null]] : []),
-    ...status.incidents.map(({ detail, hint, blame, total, last_s }) => [`${detail} (${blame}, ${number(total)} times, last ${ago(last_s)})`, hint, null]),
-    ...status.unmatched_rules.map((rule) => [`no request has matched the rule ${rule} so far`, "", null]),
-  ];
-  byId("problems").hidden = !lines.length;
-  replace(
-    byId("problems").querySelector("ul"),
-    lines.map(([what, hint]) => el("li", {}, el("strong", {}, what), hint ? ` ${hint}` : null)),
-  );
 }
 
 function said(text, lost) {

@@ -70,7 +70,7 @@ function ask(action, lane, title) {
     if (event.submitter?.value !== "do") return;
     event.preventDefault();
     token = given.token.value.trim();
-    send(action, { ...of(lane), ...says(given) }).then(
+    call(action, { ...of(lane), ...says(given) }, token).then(
       () => dialog.close(),
       (problem) => said(problem.message),
     );
@@ -78,15 +78,16 @@ function ask(action, lane, title) {
   dialog.showModal();
 }
 
-async function send(action, change) {
-  const answer = await fetch(`/api/v1/${action}`, {
+/** The answer of the API to `body`; an error says why there is none, and has the `status`. */
+export async function call(path, body, token) {
+  const answer = await fetch(`/api/v1/${path}`, {
     method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
-    body: JSON.stringify(change),
+    headers: { "content-type": "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) },
+    body: JSON.stringify(body),
   });
-  if (answer.ok) return;
-  const problem = await answer.json().catch(() => ({}));
-  throw new Error(`Not done: ${problem.title ?? answer.status}. ${problem.detail ?? ""}`);
+  const said = await answer.json().catch(() => ({}));
+  if (answer.ok) return said;
+  throw Object.assign(new Error(`Not done: ${said.title ?? answer.status}. ${said.detail ?? ""}`), { status: answer.status });
 }
 
 function said(text) {

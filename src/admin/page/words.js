@@ -32,6 +32,11 @@ export function duration(seconds) {
   return `${(whole / 86400).toFixed(1)} days`;
 }
 
+/** A length of time that a chart spans. */
+export function span(seconds) {
+  return seconds >= 60 && seconds % 60 === 0 ? `${seconds / 60} min` : duration(seconds);
+}
+
 export function ago(seconds) {
   if (seconds < 1) return "now";
   return seconds < 10 ? `${Math.floor(seconds)} s ago` : `${duration(seconds)} ago`;

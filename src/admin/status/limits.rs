@@ -31,7 +31,14 @@ pub struct LimitStatus {
     /// Time until a calendar renews it; `null` if its window rolls.
     #[serde(default)]
     pub renewed_in_s: Option<f64>,
-    /// Share of this andante; `null` if the limit is not shared.
+    /// Time until the first of the units that count leaves the window; `null` if none counts, if that depends on an answer, or
+    /// if a calendar renews it.
+    #[serde(default)]
+    pub next_free_in_s: Option<f64>,
+    /// Time until the window is empty if nothing more is sent; `null` as above.
+    #[serde(default)]
+    pub all_free_in_s: Option<f64>,
+    /// What this andante holds of it; `null` if it is not shared with others.
     #[serde(default)]
     pub share: Option<ShareStatus>,
     /// Part of a reported quota that this andante may use, from 0 to 1, where the API reports it to several; `null`

@@ -86,7 +86,7 @@ fn the_json_is_the_contract() {
     }]);
     let expected_lane = serde_json::json!({
         "rule": "api", "host": "api.example.com",
-        "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "used_total": 9, "ends_in_s": 60.0, "source": "config", "evidence": null, "margin_ms": 0.0, "renewed_in_s": null, "share": null, "part": null}],
+        "limits": [{"limit": "500/min", "per_second": 8.25, "used": 3, "room": 497, "used_total": 9, "ends_in_s": 60.0, "source": "config", "evidence": null, "margin_ms": 0.0, "renewed_in_s": null, "next_free_in_s": null, "all_free_in_s": null, "share": null, "part": null}],
         "at_once": {"most": 5, "evidence": "refused with 6 at once"},
         "own_limits": own_limits,
         "in_flight": 0, "in_flight_limit": null, "waiting": 2, "flows": [{"client": "10.1.2.3", "flow": null, "urgency": 3, "waiting": 2}],

@@ -106,13 +106,14 @@ async fn every_path_of_the_description_is_there_and_no_other_method_is() {
     let reply = world.get("/api/v1/openapi.json").await;
     let description: Value = serde_json::from_str(&reply.body).unwrap();
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 11);
+    assert_eq!(paths.len(), 12);
     for (path, methods) in paths {
         let allowed = if methods.get("get").is_some() { "GET" } else { "POST" };
         for method in ["GET", "POST", "PUT", "DELETE"] {
             let body = match (method, path.as_str()) {
                 ("GET", _) => "",
                 (_, "/api/v1/explain") => r#"{"url": "http://a/"}"#,
+                (_, "/api/v1/plan") => r#"{"limits": "10/s", "requests": 5}"#,
                 (_, "/api/v1/limit") => r#"{"rule": "api", "limits": "1/s", "for": "10m"}"#,
                 (_, "/api/v1/weights") => r#"{"rule": "api", "weights": ["batch=2"]}"#,
                 (_, "/api/v1/drop" | "/api/v1/first") => r#"{"rule": "api", "host": "a", "client": "::1"}"#,

@@ -153,11 +153,30 @@ async fn nothing_is_worked_out_while_nobody_looks() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.state.turns.load(Ordering::Relaxed), 0);
     let mut events = Events::open(&world, "?lane=api%20a").await;
-    let history = events.next("lane").await.unwrap()["history"].clone();
+    let history = events.next("lane").await.unwrap()["history"]["waiting"].clone();
     let history = history.as_array().unwrap();
     // A sample every 5 s, from the very start.
     assert!((12..=13).contains(&history.len()), "{history:?}");
     assert!(history.iter().all(|waiting| *waiting == 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_opened_late_is_sent_the_history_and_then_each_sample() {
+    let world = AdminServer::new(vec![lane("api", "a", 5, (1, 9))]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut events = Events::open(&world, "").await;
+    let whole = events.next("history").await.unwrap();
+    let waiting = whole["total"]["waiting"].as_array().unwrap();
+    assert!(whole["whole"] == true && (12..=13).contains(&waiting.len()), "{whole}");
+    let mut number = whole["number"].as_u64().unwrap();
+    // The samples that follow continue the first ones, whatever was taken in between.
+    for _ in 0..3 {
+        let next = events.next("history").await.unwrap();
+        let count = next["total"]["waiting"].as_array().unwrap().len() as u64;
+        let newest = next["number"].as_u64().unwrap();
+        assert!(next["whole"] == false && newest - count <= number && newest > number, "{number}: {next}");
+        number = newest;
+    }
 }
 
 #[tokio::test(start_paused = true)]

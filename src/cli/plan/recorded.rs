@@ -13,10 +13,6 @@ use std::{
 use serde_json::{Value, json};
 
 use self::log_line::LogLine;
-use super::{
-    forecast::{self, PlannedBurst},
-    lane::{MOST_REQUESTS, policy},
-};
 use crate::{
     cli::{failure::Failure, wording},
     clock::Instant,
@@ -26,6 +22,7 @@ use crate::{
         simulate,
     },
     limit::{Cost, Limits},
+    plan::{self, MOST_FLOW_REQUESTS, PlannedBurst, at, sorted},
 };
 
 /// Requests of one host in an access log.
@@ -136,12 +133,12 @@ impl<'a> RecordedPlan<'a> {
             latency.unwrap_or_else(|| at(0.5, &sorted(recorded.requests.iter().map(|request| request.upstream))));
         let requests = &recorded.requests;
         let differ = requests.iter().any(|request| request.claim != requests[0].claim);
-        // Logs that are too long for the lane's simulation count as one flow.
-        let leaving = if differ && requests.len() as u64 <= MOST_REQUESTS {
+        // Beyond what the lane itself is run for, all are taken to be of one flow.
+        let leaving = if differ && requests.len() as u64 <= MOST_FLOW_REQUESTS {
             in_order(recorded, limits, cost, latency)
         } else {
             let burst = PlannedBurst { requests: std::num::NonZeroU32::MIN, cost, latency, arrives: first };
-            forecast::leaving(limits, &burst, &arrivals)
+            plan::leaving(limits, &burst, &arrivals)
         };
         let mut by_time = leaving.clone();
         by_time.sort_unstable();
@@ -238,7 +235,7 @@ fn in_order(recorded: &RecordedRequests, limits: &Limits, cost: Cost, latency: D
     let requests: Vec<_> = requests
         .map(|&RecordedRequest { arrived, claim, .. }| SimulatedRequest { arrives: arrived - first, claim, cost })
         .collect();
-    let left = simulate(policy(limits).into(), first, latency, &requests);
+    let left = simulate(plan::policy(limits).into(), first, latency, &requests);
     left.iter().map(|at| if *at == Instant::FAR { Duration::MAX } else { at.since(Instant::START) }).collect()
 }
 
@@ -263,18 +260,6 @@ fn flows(recorded: &RecordedRequests, waits: &[Duration]) -> Vec<RecordedFlow> {
         waited.sort_unstable();
     }
     flows
-}
-
-pub(super) fn sorted(of: impl Iterator<Item = Duration>) -> Vec<Duration> {
-    let mut sorted: Vec<_> = of.collect();
-    sorted.sort_unstable();
-    sorted
-}
-
-/// Quantile: the value that this share of `sorted`, which is not empty, does not exceed.
-pub(super) fn at(share: f64, sorted: &[Duration]) -> Duration {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
 #[cfg(test)]

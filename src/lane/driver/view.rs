@@ -7,7 +7,7 @@ use crate::{
     clock::Instant,
     lane::{
         request::{AdmitRequest, Preview},
-        snapshot::{QueueStatus, Snapshot},
+        snapshot::{LaneActivity, QueueStatus, Snapshot},
         state::Memory,
     },
     metrics::RuleMetrics,
@@ -77,7 +77,13 @@ impl Lane {
         self.shared.state.lock().waiting()
     }
 
-    /// A snapshot of the lane.
+    /// The counts that are sampled every few seconds: far cheaper than [`Self::snapshot`].
+    pub fn activity(&self) -> LaneActivity {
+        let now = self.clock.now();
+        self.shared.state.lock().activity(now)
+    }
+
+    /// The lane as it stands.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
         self.shared.state.lock().snapshot(now, self.host.clone())

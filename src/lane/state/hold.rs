@@ -7,6 +7,7 @@ impl<T> State<T> {
     /// Pauses the lane until `until` or until it is [released](Self::release). Waiting requests keep their places.
     pub(in crate::lane) fn hold(&mut self, until: Instant) {
         self.held = Some(until);
+        self.stats.pauses += 1;
         self.rechecks = true;
         self.delayed();
     }

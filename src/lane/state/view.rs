@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{State, predict::opens, turn::LineKey, usual::unsaid_mean};
 use crate::{
     clock::Instant,
-    lane::snapshot::{Forecast, Outlook, Snapshot},
+    lane::snapshot::{Forecast, LaneActivity, Outlook, Snapshot},
     limit::{Cost, Source, Unit},
 };
 
@@ -51,7 +51,21 @@ impl<T> State<T> {
         }
     }
 
-    /// When all requests waiting now will have left.
+    /// The counts that are sampled every few seconds.
+    pub(in crate::lane) fn activity(&self, now: Instant) -> LaneActivity {
+        LaneActivity {
+            waiting: self.queue.len(),
+            sent: self.stats.sent,
+            refused: self.stats.refused,
+            refused_by_api: self.stats.refused_by_api,
+            pauses: self.stats.pauses,
+            paused: self.held(now).is_some() || self.learned.closed(now, self.learned.usual_scope()).is_some(),
+            waited_most: self.stats.waited_most,
+            per_second: self.budget.pace(),
+        }
+    }
+
+    /// When all that wait now will have left.
     fn drained(&mut self, now: Instant) -> Instant {
         let held = self.held_until(now).unwrap_or(now);
         if held == Instant::FAR {

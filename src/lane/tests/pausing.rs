@@ -23,6 +23,16 @@ async fn nothing_leaves_in_a_pause_until_it_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_is_counted_though_it_is_over() {
+    let world = World::new("10/s");
+    assert_eq!((world.lane.activity().pauses, world.lane.activity().paused), (0, false));
+    world.lane.pause(Some(secs(1)));
+    assert!(world.lane.activity().paused);
+    tokio::time::advance(secs(2)).await;
+    assert_eq!((world.lane.activity().pauses, world.lane.activity().paused), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_with_an_end_ends_by_itself_and_the_limit_holds_after_it() {
     let world = World::new("10/s");
     world.lane.pause(Some(secs(60)));

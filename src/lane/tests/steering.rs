@@ -95,6 +95,7 @@ async fn what_was_learned_is_forgotten_and_what_was_sent_counts() {
     permit.answered(&AnswerReport { hint: &hint, ..AnswerReport::SERVED }, Instant::START);
     drop(permit);
     assert!(world.lane.closed_for() > Duration::from_secs(7000), "it pauses for two hours");
+    assert_eq!((world.lane.activity().pauses, world.lane.activity().paused), (1, true));
     world.lane.forget_learned();
     assert_eq!(world.lane.closed_for(), Duration::ZERO);
     // The answer comes nevertheless.

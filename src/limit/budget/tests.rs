@@ -363,3 +363,20 @@ fn a_window_is_full_if_what_was_refused_would_have_had_to_wait() {
     budget.refused(answered, now, four, false, None);
     assert_eq!(budget.margin.of(Duration::from_secs(1)), before * 2);
 }
+
+#[test]
+fn pace_is_the_least_of_the_limits_that_bound_a_few_seconds() {
+    for (limits, expected) in [
+        // Beside a shorter window, a longer one is no pace: it may be used up at once.
+        ("10/s, 300/min", Some(10.0)),
+        ("10/s, 300/min burst 1", Some(5.0)),
+        ("300/min", Some(5.0)),
+        ("10/s, 3600/h burst 3600", Some(10.0)),
+        ("20/2s burst 20, 3600/h burst 3600", Some(10.0)),
+        ("3600/h burst 3600", Some(1.0)),
+        ("90000 tokens/min", None),
+        ("", None),
+    ] {
+        assert_eq!(budget(limits).pace(), expected, "{limits}");
+    }
+}

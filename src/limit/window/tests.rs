@@ -33,6 +33,21 @@ fn the_next_waits_until_the_first_is_out_of_the_window() {
 }
 
 #[test]
+fn window_says_when_its_first_and_its_last_unit_count_no_more() {
+    let mut window = window("5/s");
+    assert_eq!(window.freed_at(ms(0), J), [None, None]);
+    for (seq, at) in [(0, 0), (1, 200), (2, 400)] {
+        send(&mut window, seq, ms(at));
+        window.answered(seq, ONE, ms(at), ms(at));
+    }
+    assert_eq!(window.freed_at(ms(600), J), [Some(ms(1000)), Some(ms(1400))]);
+    assert_eq!(window.freed_at(ms(1100), J), [Some(ms(1200)), Some(ms(1400))]);
+    // A unit that has not left yet has no time.
+    window.take(3, ONE);
+    assert_eq!(window.freed_at(ms(1100), J), [Some(ms(1200)), None]);
+}
+
+#[test]
 fn a_late_answer_counts_only_as_far_as_the_margin_goes() {
     let mut window = window("1/s");
     send(&mut window, 0, ms(0));

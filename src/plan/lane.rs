@@ -7,11 +7,8 @@ use crate::{
     policy::{Policy, Trust},
 };
 
-/// Largest plan: more requests would take the command minutes.
-pub(super) const MOST_REQUESTS: u64 = 1_000_000;
-
-/// Policy with exactly these limits and no others.
-pub(super) fn policy(limits: &Limits) -> Policy {
+/// The policy of a lane that keeps `limits` exactly and nothing else.
+pub fn policy(limits: &Limits) -> Policy {
     let mut policy = Policy::new("plan", Vec::new());
     (policy.limits, policy.calendar) = (limits.limits.clone(), limits.calendar.clone());
     policy.in_flight = limits.fixed_in_flight().map(InFlightLimit::Fixed);

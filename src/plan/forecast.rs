@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::VecDeque, iter, num::NonZeroU32, time::Duration};
 
+use super::quantile::milestones;
 use crate::{
     clock::{Instant, nanos},
     limit::{Amount, CalendarCount, Cost, LimitSpec, Limits},
@@ -9,32 +10,32 @@ use crate::{
 
 /// Requests that arrive at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PlannedBurst {
-    /// Number of requests; at least 1.
-    pub(super) requests: NonZeroU32,
-    /// Cost of each request.
-    pub(super) cost: Cost,
-    /// Time until the API answers.
-    pub(super) latency: Duration,
-    /// Time of the arrival, since 1970.
-    pub(super) arrives: Duration,
+pub struct PlannedBurst {
+    /// How many; at least 1.
+    pub requests: NonZeroU32,
+    /// What each of them costs.
+    pub cost: Cost,
+    /// How long the API takes to answer.
+    pub latency: Duration,
+    /// When they arrive, in time since 1970.
+    pub arrives: Duration,
 }
 
 /// Forecast for a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct BurstForecast {
-    /// Time from the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
+pub struct BurstForecast {
+    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
     /// matter.
-    pub(super) last_leaves: Duration,
+    pub last_leaves: Duration,
     /// Requests per second in the long run, at most: the pace of the slowest limit; infinite without a limit.
-    pub(super) per_second: f64,
-    /// The brake without which the last request would leave soonest; `None` if all leave at once.
-    pub(super) binds: Option<Brake>,
+    pub per_second: f64,
+    /// The one without which the last request would leave soonest; `None` if all leave at once.
+    pub binds: Option<Brake>,
 }
 
 /// Cause that delays requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Brake {
+pub enum Brake {
     /// The limit at this place of the list.
     Limit(usize),
     /// The calendar limit at this place of the list.
@@ -72,15 +73,15 @@ struct Constraint {
 }
 
 impl BurstForecast {
-    /// Range of andante's clock: 584 years.
-    pub(super) const NEVER: Duration = Duration::from_nanos(u64::MAX);
+    /// As far as andante's clock reaches: 584 years.
+    pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
     /// Runs the requests through all limits at once: the next request leaves at the latest time of all limits.
     ///
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
-    /// Several limits can add up to more than the slowest of them, hence the simulation. The simulation takes a step
-    /// per request, and eight bytes for each request that a window looks back.
-    pub(super) fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
+    /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
+    /// bytes for each that a window looks back.
+    pub fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
         let (constraints, requests) = (constraints(limits, burst), burst.requests);
         let (last_leaves, held) = departures(constraints.clone(), at_once(requests), |_| ());
         let held_back: Vec<usize> = (0..held.len()).filter(|index| held[*index] > 0).collect();
@@ -102,17 +103,30 @@ impl BurstForecast {
     }
 
     /// [`BurstForecast::last_leaves`] alone.
-    pub(super) fn last_leaves(limits: &Limits, burst: &PlannedBurst) -> Duration {
+    pub fn last_leaves(limits: &Limits, burst: &PlannedBurst) -> Duration {
         Duration::from_nanos(departures(constraints(limits, burst), at_once(burst.requests), |_| ()).0)
     }
 }
 
-/// Departures of requests that arrive at these times after the first one, in order.
-pub(super) fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> Vec<Duration> {
+/// When each of the requests leaves that do not arrive at once, but so long after the first one, the first one first.
+pub fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> Vec<Duration> {
     let mut leaving = Vec::with_capacity(arrivals.len());
     let arrivals = arrivals.iter().map(|arrival| nanos(*arrival));
     departures(constraints(limits, burst), arrivals, |now| leaving.push(Duration::from_nanos(now)));
     leaving
+}
+
+/// How many requests of `burst` still wait at which second, after the first has left and then in at most `steps` steps.
+pub(super) fn queue(limits: &Limits, burst: &PlannedBurst, steps: u32) -> Vec<(f64, u32)> {
+    let all = burst.requests.get();
+    let (mut milestones, mut left, mut queue) = (milestones(all, steps).peekable(), 0, Vec::new());
+    departures(constraints(limits, burst), at_once(burst.requests), |now| {
+        left += 1;
+        if milestones.next_if_eq(&left).is_some() {
+            queue.push((Duration::from_nanos(now).as_secs_f64(), all - left));
+        }
+    });
+    queue
 }
 
 fn at_once(requests: NonZeroU32) -> impl Iterator<Item = u64> {

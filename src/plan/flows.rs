@@ -6,11 +6,12 @@ use std::{num::NonZeroU16, str::FromStr, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    lane::{MOST_REQUESTS, policy},
-    recorded::{at, sorted},
+    MOST_FLOW_REQUESTS,
+    error::PlanError,
+    lane::policy,
+    quantile::{at, queue_of, sorted},
 };
 use crate::{
-    cli::{failure::Failure, wording},
     clock::Instant,
     lane::{
         SimulatedRequest,
@@ -22,16 +23,21 @@ use crate::{
 
 /// A flow whose requests all arrive at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PlannedFlow {
-    name: String,
-    requests: u32,
-    weight: NonZeroU16,
-    urgency: Urgency,
+pub struct PlannedFlow {
+    /// The name, which tells it from the others.
+    pub name: String,
+    /// How many requests it has.
+    pub requests: u32,
+    /// Its weight beside the others of its urgency.
+    pub weight: NonZeroU16,
+    /// Its urgency.
+    pub urgency: Urgency,
 }
 
-/// Plan for several flows.
-pub(super) struct FlowsPlan<'a> {
-    limits: &'a Limits,
+/// What becomes of several flows.
+pub struct FlowsPlan<'a> {
+    /// The limits, all of which hold.
+    pub limits: &'a Limits,
     latency: Duration,
     flows: Vec<(PlannedFlow, Vec<Duration>)>,
 }
@@ -68,24 +74,24 @@ impl<'a> FlowsPlan<'a> {
     /// Plan for flows of one client whose requests have this `cost`, and arrive at `arrives` since 1970.
     ///
     /// # Errors
-    /// If there are too many requests, or two flows with one name.
-    pub(super) fn new(
+    /// If they are too many, or if a flow is there twice.
+    pub fn new(
         limits: &'a Limits,
         flows: Vec<PlannedFlow>,
         cost: Cost,
         latency: Duration,
         arrives: Duration,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, PlanError> {
         let all: u64 = flows.iter().map(|flow| u64::from(flow.requests)).sum();
-        if all > MOST_REQUESTS {
-            let what = format!("{} requests in all flows are more than this command plans", wording::count(all));
-            return Err(
-                Failure::new(what).hinting("1,000,000 are the most; --requests plans up to 10,000,000 of one flow")
-            );
+        if all > MOST_FLOW_REQUESTS {
+            return Err(PlanError::new(
+                format!("{all} requests in all flows are more than can be planned"),
+                "1,000,000 are the most of several flows, and 10,000,000 of one burst",
+            ));
         }
         let twice = |flow: &PlannedFlow| flows.iter().filter(|other| other.name == flow.name).count() > 1;
         if let Some(flow) = flows.iter().find(|flow| twice(flow)) {
-            return Err(Failure::new(format!("the flow {} is there twice", flow.name)).hinting("write each flow once"));
+            return Err(PlanError::new(format!("the flow {} is there twice", flow.name), "write each flow once"));
         }
         let cost = cost.shared(&limits.limits);
         let (numbers, requests): (Vec<usize>, Vec<SimulatedRequest>) = (0..)
@@ -107,34 +113,25 @@ impl<'a> FlowsPlan<'a> {
         Ok(Self { limits, latency, flows })
     }
 
-    /// Returns whether some requests would wait for centuries.
-    pub(super) fn never_ends(&self) -> bool {
+    /// Whether some of them would wait for centuries.
+    pub fn never_ends(&self) -> bool {
         self.flows.iter().any(|(_, waits)| waits.last().is_some_and(|longest| *longest > FOREVER))
     }
 
-    /// `20,500 requests of 2 flows`.
-    pub(super) fn what(&self) -> String {
-        let all = self.flows.iter().map(|(flow, _)| u64::from(flow.requests)).sum();
-        format!("{} of {}", wording::several(all, "request"), wording::several(self.flows.len() as u64, "flow"))
+    /// Each flow, and how long its requests wait: the median, the 95th percentile, and the longest wait.
+    pub fn flows(&self) -> impl Iterator<Item = (&PlannedFlow, [Duration; 3])> {
+        self.flows.iter().map(|(flow, waits)| (flow, [0.5, 0.95, 1.0].map(|share| at(share, waits))))
     }
 
-    /// For people.
-    pub(super) fn text(&self) -> String {
-        let last = self.flows.iter().filter_map(|(_, waits)| waits.last()).max().copied().unwrap_or_default();
-        let text = format!("{} at {}: {}\n\n", self.what(), self.limits, wording::duration(last));
-        let rows = self.flows.iter().map(|(flow, waits)| {
-            let [median, p95, longest] = [0.5, 0.95, 1.0].map(|share| wording::duration(at(share, waits)));
-            let requests = wording::count(flow.requests.into());
-            [flow.name.clone(), requests, flow.weight.to_string(), flow.urgency.get().to_string(), median, p95, longest]
-        });
-        let head = ["flow", "requests", "weight", "urgency", "waits (median)", "p95", "at most"].map(str::to_owned);
-        text + &wording::columns(&[head].into_iter().chain(rows).collect::<Vec<_>>())
+    /// How many requests of each flow still wait at which second, in at most `steps` steps.
+    pub fn queues(&self, steps: u32) -> Vec<Vec<(f64, u32)>> {
+        self.flows.iter().map(|(_, waits)| queue_of(waits, steps)).collect()
     }
 
     /// For scripts: seconds.
-    pub(super) fn json(&self) -> Value {
-        let flow = |(flow, waits): &(PlannedFlow, Vec<Duration>)| {
-            let [median, p95, longest] = [0.5, 0.95, 1.0].map(|share| at(share, waits).as_secs_f64());
+    pub fn json(&self) -> Value {
+        let flow = |(flow, waits): (&PlannedFlow, [Duration; 3])| {
+            let [median, p95, longest] = waits.map(|wait| wait.as_secs_f64());
             json!({
                 "flow": flow.name,
                 "requests": flow.requests,
@@ -146,7 +143,7 @@ impl<'a> FlowsPlan<'a> {
         json!({
             "limits": self.limits.to_string(),
             "latency_seconds": self.latency.as_secs_f64(),
-            "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "flows": self.flows().map(flow).collect::<Vec<_>>(),
         })
     }
 }
@@ -218,15 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn people_get_a_row_for_each_flow() {
+    fn queue_of_each_flow_shrinks_to_nothing() {
         let limits: Limits = "10/s".parse().unwrap();
-        let flows = vec!["a=1".parse().unwrap(), "longer=21@2".parse().unwrap()];
+        let flows = vec!["a=100".parse().unwrap(), "b=100".parse().unwrap()];
         let plan = FlowsPlan::new(&limits, flows, Cost::MIN, LATENCY, Duration::ZERO).unwrap();
-        let text = plan.text();
-        assert!(
-            text.starts_with("22 requests of 2 flows at 10/s: 2.1 s\n\n  flow    requests  weight  urgency  "),
-            "{text}"
-        );
-        assert_eq!(text.lines().count(), 5, "{text}");
+        for queue in plan.queues(10) {
+            // Two equal flows share the pace: 10 of each leave every 2 s.
+            let left: Vec<_> = queue.iter().map(|(_, left)| *left).collect();
+            assert_eq!(left, [99, 90, 80, 70, 60, 50, 40, 30, 20, 10, 0]);
+            assert!(queue.iter().skip(1).zip(1..).all(|((at, _), n)| (at - f64::from(2 * n)).abs() < 0.5), "{queue:?}");
+        }
     }
 }

@@ -2,30 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    cli::failure::Failure,
-    limit::{Cost, Limits},
-};
+use super::error::PlanError;
+use crate::limit::{Cost, Limits};
 
 /// Cost of a request under `limits`: an amount of each counted unit, and nothing else.
 ///
 /// # Errors
-/// If `cost` names a unit that no limit counts, lacks a counted unit, or exceeds a limit.
-pub(super) fn costs(limits: &Limits, cost: Cost) -> Result<Cost, Failure> {
+/// If `cost` says something of a unit that none counts, or nothing of one that one counts, or more than fits one.
+pub fn costs(limits: &Limits, cost: Cost) -> Result<Cost, PlanError> {
     if let Some((unit, amount)) = cost.others().find(|(unit, _)| limits.units().all(|counted| counted != *unit)) {
         let counted = limits.units().map(|unit| unit.to_string()).collect::<BTreeSet<_>>();
         let counted = counted.into_iter().collect::<Vec<_>>().join(" and ");
-        let what = format!("--cost says {unit}={amount}, but the limits count {counted}");
-        return Err(Failure::new(what).hinting("name the unit as the limit does, or leave it out"));
+        let what = format!("the cost says {unit}={amount}, but the limits count {counted}");
+        return Err(PlanError::new(what, "name the unit as the limit does, or leave it out"));
     }
     let cost = limits.counting(cost);
     if let Some(unit) = limits.units().find(|unit| !cost.says(*unit)) {
         let what = format!("nothing says how many {unit} a request takes, and a limit counts them");
-        return Err(Failure::new(what).hinting(format!("write --cost {unit}=N")));
+        return Err(PlanError::new(what, format!("write a cost of {unit}=N")));
     }
     match limits.too_small_for(&cost) {
-        Some(limit) => Err(Failure::new(format!("a request that costs {cost} fits no window of {limit}"))
-            .hinting("lower --cost, or check the limit")),
+        Some(limit) => Err(PlanError::new(
+            format!("a request that costs {cost} fits no window of {limit}"),
+            "lower the cost, or check the limit",
+        )),
         None => Ok(cost),
     }
 }
@@ -33,19 +33,19 @@ pub(super) fn costs(limits: &Limits, cost: Cost) -> Result<Cost, Failure> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{cost as cost_of, limits as limits_of},
+        super::text::{cost as cost_of, limits as limits_of},
         *,
     };
 
     #[test]
     fn a_cost_is_of_the_units_that_the_limits_count() {
         let costs = |limits: &str, cost: &str| {
-            costs(&limits_of(limits).unwrap(), cost_of(cost).unwrap()).map_err(|failure| failure.to_string())
+            costs(&limits_of(limits).unwrap(), cost_of(cost).unwrap()).map_err(|error| error.to_string())
         };
         let tokens = "500/min, 90000 plan-tokens/min";
         assert_eq!(costs(tokens, "plan-tokens=5000"), Ok(cost_of("plan-tokens=5000").unwrap()));
         let slip = costs(tokens, "plan-token=5000").unwrap_err();
-        assert_eq!(slip, "--cost says plan-token=5000, but the limits count plan-tokens and requests");
+        assert_eq!(slip, "the cost says plan-token=5000, but the limits count plan-tokens and requests");
         let unsaid = costs(tokens, "1").unwrap_err();
         assert!(unsaid.contains("how many plan-tokens a request takes"), "{unsaid}");
         assert!(costs("90000 plan-tokens/min", "1").is_ok(), "each counts as one, as it does in andante");
