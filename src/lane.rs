@@ -26,4 +26,4 @@ pub use lanes::{GivenLane, Lanes, LookedUp};
 pub use request::{AddedRule, AdmitRequest, Draw, Draws, Preview, PreviewDecision, Refusal};
 pub use simulation::{SimulatedRequest, simulate};
 pub use snapshot::{LaneActivity, LaneStats, NarrowUsage, OperatorPause, QueueStatus, Snapshot};
-pub use state::{Past, Usage};
+pub use state::{Bottleneck, Past, Usage};
