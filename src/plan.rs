@@ -1,4 +1,4 @@
-//! How long requests take under limits, computed before they are sent: for `andante plan`, and for `/api/v1/plan` and the page.
+//! Forecasts of the time that requests take under limits: for `andante plan`, and for `/api/v1/plan` and the page.
 //!
 //! Owns the forecast of a burst, the simulation of several flows, and both as JSON. Formats no text for a terminal.
 
@@ -24,7 +24,7 @@ pub use self::{
     text::{cost, limits, requests},
 };
 
-/// How long an API takes to answer if nothing is known about it.
+/// Assumed response time of an unknown API.
 pub const USUAL_LATENCY: Duration = Duration::from_millis(200);
 /// Requests of one burst at most: more would take minutes to compute.
 pub const MOST_BURST_REQUESTS: u32 = 10_000_000;

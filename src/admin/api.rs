@@ -24,7 +24,7 @@ use crate::limit::{Limits, Unit};
 const DESCRIPTION: &str = include_str!("api/openapi.json");
 /// The paths that answer a question and change nothing.
 const QUESTIONS: [&str; 2] = ["/api/v1/explain", "/api/v1/plan"];
-/// More than any change needs.
+/// Longest body: more than any change needs.
 const MOST_BYTES: usize = 16 * 1024;
 
 /// Sender of a request.
@@ -44,7 +44,7 @@ pub(super) async fn answer(
     body: Incoming,
 ) -> PageAnswer {
     let reads = *method == Method::GET || *method == Method::HEAD;
-    // These come as a POST so that no credential is in a URL, and change nothing.
+    // Questions use POST so that no credential is in a URL, and change nothing.
     let asks = *method == Method::POST && QUESTIONS.contains(&path);
     if !((reads || asks) && caller.near)
         && let Some(refusal) = access.refusal(caller.fields, caller.peer.map(|peer| peer.ip())).await

@@ -26,7 +26,7 @@ pub struct LaneName {
 pub struct Sample {
     /// Each lane.
     pub lanes: Vec<(LaneName, LaneActivity)>,
-    /// How long the requests of each rule waited for a slot so far, the shortest waits first.
+    /// Waits for a slot of each rule's requests so far, the shortest waits first.
     pub waits: HashMap<Arc<str>, Vec<WaitBucket>>,
     /// Requests that ended so far.
     pub requests: Requests,
@@ -41,10 +41,10 @@ pub struct LaneDetail {
     pub answers: BTreeMap<String, u64>,
 }
 
-/// Requests that waited about as long.
+/// Requests with waits in one range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitBucket {
-    /// So many seconds at most; `None` in the last one, which has no bound.
+    /// Upper bound of the wait in seconds; `None` in the last bucket, which has no bound.
     pub at_most_s: Option<f64>,
     /// Requests in this bucket and in no shorter one.
     pub count: u64,

@@ -1,5 +1,5 @@
-//! The stream behind the live page. What has changed is worked out once a second for all pages together, and only while
-//! one is open; the last quarter of an hour is remembered always.
+//! The stream behind the live page. Changes are computed once a second for all pages together, and only while one is
+//! open. Samples of the last 15 minutes are always kept.
 
 mod board;
 mod history;
@@ -23,7 +23,7 @@ use super::{
 
 /// Interval of updates to pages.
 const TURN: Duration = Duration::from_secs(1);
-/// How often the history is given a sample.
+/// Interval of samples for the history.
 const SAMPLE: Duration = Duration::from_secs(5);
 /// Pages that may be open at once. Probes need connections too.
 const PAGES: usize = 32;

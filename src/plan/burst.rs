@@ -1,4 +1,4 @@
-//! When a burst has left, what holds it back, and which other limits would let it leave sooner.
+//! Forecast of a burst: the time at which it has left, its bottleneck, and limits under which it would leave sooner.
 
 use std::{
     num::NonZeroU32,
@@ -19,7 +19,7 @@ pub struct BurstPlan {
     pub limits: Limits,
     /// The requests.
     pub burst: PlannedBurst,
-    /// What becomes of them.
+    /// Forecast of the burst.
     pub forecast: BurstForecast,
     /// Other limits under which they would leave sooner, and after how long their last one would, the soonest first.
     pub faster: Vec<(Limits, Duration)>,
@@ -51,12 +51,12 @@ impl BurstPlan {
         })
     }
 
-    /// Whether the last request would wait for centuries.
+    /// Returns true if the last request would wait for centuries.
     pub fn never_ends(&self) -> bool {
         self.forecast.last_leaves == BurstForecast::NEVER
     }
 
-    /// How many requests still wait at which second, in at most `steps` steps from the arrival to the last one's leaving.
+    /// Waiting requests over time as pairs of second and count, in at most `steps` steps from arrival to last departure.
     pub fn queue(&self, steps: u32) -> Vec<(f64, u32)> {
         forecast::queue(&self.limits, &self.burst, steps)
     }
@@ -87,7 +87,7 @@ impl BurstPlan {
 fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst) -> Vec<Limits> {
     let &PlannedBurst { requests, cost, latency, .. } = burst;
     match forecast.binds {
-        // What a calendar renews was bought, and is no setting.
+        // A calendar limit is part of a contract, not a setting.
         None | Some(Brake::Calendar(_)) => Vec::new(),
         Some(Brake::Limit(index)) => {
             let limit = limits.limits[index];

@@ -26,7 +26,7 @@ impl PlanError {
         )
     }
 
-    /// What to write instead.
+    /// Text to write instead.
     pub fn hint(&self) -> &str {
         &self.hint
     }

@@ -26,7 +26,7 @@ use crate::{
 pub struct PlannedFlow {
     /// The name, which tells it from the others.
     pub name: String,
-    /// How many requests it has.
+    /// Number of its requests.
     pub requests: u32,
     /// Its weight beside the others of its urgency.
     pub weight: NonZeroU16,
@@ -34,7 +34,7 @@ pub struct PlannedFlow {
     pub urgency: Urgency,
 }
 
-/// What becomes of several flows.
+/// Forecast of several flows.
 pub struct FlowsPlan<'a> {
     /// The limits, all of which hold.
     pub limits: &'a Limits,
@@ -113,7 +113,7 @@ impl<'a> FlowsPlan<'a> {
         Ok(Self { limits, latency, flows })
     }
 
-    /// Whether some of them would wait for centuries.
+    /// Returns true if some requests would wait for centuries.
     pub fn never_ends(&self) -> bool {
         self.flows.iter().any(|(_, waits)| waits.last().is_some_and(|longest| *longest > FOREVER))
     }
@@ -123,7 +123,7 @@ impl<'a> FlowsPlan<'a> {
         self.flows.iter().map(|(flow, waits)| (flow, [0.5, 0.95, 1.0].map(|share| at(share, waits))))
     }
 
-    /// How many requests of each flow still wait at which second, in at most `steps` steps.
+    /// Waiting requests of each flow over time, in at most `steps` steps.
     pub fn queues(&self, steps: u32) -> Vec<Vec<(f64, u32)>> {
         self.flows.iter().map(|(_, waits)| queue_of(waits, steps)).collect()
     }

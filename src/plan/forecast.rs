@@ -11,13 +11,13 @@ use crate::{
 /// Requests that arrive at once.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedBurst {
-    /// How many; at least 1.
+    /// Number of requests; at least 1.
     pub requests: NonZeroU32,
-    /// What each of them costs.
+    /// Cost of each request.
     pub cost: Cost,
-    /// How long the API takes to answer.
+    /// Response time of the API.
     pub latency: Duration,
-    /// When they arrive, in time since 1970.
+    /// Time of arrival since 1970.
     pub arrives: Duration,
 }
 
@@ -108,7 +108,7 @@ impl BurstForecast {
     }
 }
 
-/// When each of the requests leaves that do not arrive at once, but so long after the first one, the first one first.
+/// Departure times of requests that arrive at these offsets after the first one, in order of arrival.
 pub fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> Vec<Duration> {
     let mut leaving = Vec::with_capacity(arrivals.len());
     let arrivals = arrivals.iter().map(|arrival| nanos(*arrival));
@@ -116,7 +116,7 @@ pub fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> 
     leaving
 }
 
-/// How many requests of `burst` still wait at which second, after the first has left and then in at most `steps` steps.
+/// Waiting requests of `burst` over time: after the first departure, and then in at most `steps` steps.
 pub(super) fn queue(limits: &Limits, burst: &PlannedBurst, steps: u32) -> Vec<(f64, u32)> {
     let all = burst.requests.get();
     let (mut milestones, mut left, mut queue) = (milestones(all, steps).peekable(), 0, Vec::new());

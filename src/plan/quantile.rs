@@ -15,14 +15,14 @@ pub fn at(share: f64, sorted: &[Duration]) -> Duration {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// How many of the requests with these `waits`, the shortest first, still wait at which second: after the first has left,
-/// and then in at most `steps` steps of about as many requests each.
+/// Waiting requests over time, from their `waits` in ascending order: pairs of second and count after the first
+/// departure, then in at most `steps` steps of about equal size.
 pub(super) fn queue_of(waits: &[Duration], steps: u32) -> Vec<(f64, u32)> {
     let all = u32::try_from(waits.len()).unwrap_or(u32::MAX);
     milestones(all, steps).map(|left| (waits[(left - 1) as usize].as_secs_f64(), all - left)).collect()
 }
 
-/// How many of `all` requests have left at each of at most `steps` + 1 points: 1 at the first, `all` at the last.
+/// Numbers of departed requests at up to `steps` + 1 points: 1 at the first, `all` at the last.
 pub(super) fn milestones(all: u32, steps: u32) -> impl Iterator<Item = u32> {
     let steps = if all <= 1 { 0 } else { steps.clamp(1, all - 1) };
     (0..=steps)

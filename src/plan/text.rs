@@ -1,4 +1,4 @@
-//! What people write of a plan.
+//! Parsers of the texts that describe a plan.
 
 use std::num::NonZeroU32;
 
@@ -23,7 +23,9 @@ pub fn limits(text: &str) -> Result<Limits, String> {
         text.split_once('=').filter(|(host, _)| !host.contains(['/', ',', ' '])).map_or(text, |(_, limits)| limits);
     let limits: Limits = text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))?;
     if limits.in_flight == Some(InFlightLimit::Auto) {
-        return Err("cannot plan with \"in-flight auto\": its value is learned from the API; write a number, as in \"in-flight 20\"".into());
+        return Err("cannot plan with \"in-flight auto\": its value is learned from the API; write a number, as in \
+                    \"in-flight 20\""
+            .into());
     }
     Ok(limits)
 }

@@ -30,12 +30,12 @@ pub(in crate::admin) struct Planner(Arc<Semaphore>);
 pub(super) struct PlanQuestion {
     /// As in a rule: `10/s burst 20, 500/min`.
     limits: String,
-    /// How many arrive at once, without flows.
+    /// Number of requests that arrive at once, without flows.
     requests: Option<NonZeroU32>,
     /// Flows that arrive at once, each as in `live=100@10,u=1`.
     #[serde(default)]
     flows: Vec<String>,
-    /// How long the API takes to answer, for example `200ms`.
+    /// Response time of the API, for example `200ms`.
     latency: Option<String>,
     /// The cost of each request, for example `tokens=1200`.
     cost: Option<String>,
@@ -50,7 +50,7 @@ struct PlanAnswer {
     queues: Vec<Queue>,
 }
 
-/// How many requests still wait at which second.
+/// Waiting requests at one second.
 type Queue = Vec<(f64, u32)>;
 
 // === impl Planner ===

@@ -150,7 +150,7 @@ impl Board {
         (self.number, turn(true, &self.status, &rows, &[], &self.news))
     }
 
-    /// What is told of the lane called `name`.
+    /// Data about the lane called `name`.
     pub(super) fn lane(&self, name: &LaneName, detail: Option<LaneDetail>, history: LaneSeries) -> Bytes {
         let pace = self.lanes.get(name).map_or(0.0, |shown| shown.pace);
         let news = super::of_lane(self.news.iter(), name);

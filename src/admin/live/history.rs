@@ -1,5 +1,5 @@
-//! The last quarter of an hour, a sample every 5 seconds: of all lanes together, and of each lane in which something
-//! happened. A page that is opened later shows it too. Quiet lanes cost nothing.
+//! Samples of the last 15 minutes, one every 5 seconds: of all lanes together, and of each active lane. A page that is
+//! opened later shows them too. Quiet lanes cost nothing.
 
 mod series;
 
@@ -51,7 +51,7 @@ struct Counted {
 /// Samples, as a page is sent them.
 #[derive(Serialize)]
 struct HistoryEvent {
-    /// Whether these are all, and not those after the ones that the page has.
+    /// True if the samples are complete, false if they continue those that the page has.
     whole: bool,
     /// The number of the last one.
     number: u64,
@@ -64,7 +64,7 @@ struct HistoryEvent {
 // === impl History ===
 
 impl History {
-    /// How many samples there were so far.
+    /// Number of samples so far.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -174,7 +174,7 @@ fn merge(one: &mut LaneActivity, other: &LaneActivity) {
     one.waited_most = one.waited_most.max(other.waited_most);
 }
 
-/// What a lane did since `before`; since its beginning, if it is new.
+/// Activity of a lane since `before`, or since its beginning if it is new.
 fn point(now: &LaneActivity, before: Option<&LaneActivity>) -> LanePoint {
     let since = |count: fn(&LaneActivity) -> u64| {
         u32::try_from(count(now).saturating_sub(before.map_or(0, count))).unwrap_or(u32::MAX)

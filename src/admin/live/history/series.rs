@@ -1,4 +1,4 @@
-//! What a sample remembers of a lane, and of all lanes together, and the same as columns for charts.
+//! Samples of one lane and of all lanes together, and their columns for charts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::admin::detail::WaitBucket;
 /// The shares of requests whose longest wait is shown: the median, the 95th and the 99th percentile.
 const PERCENTILES: [f64; 3] = [0.5, 0.95, 0.99];
 
-/// One sample of a lane: counts since the sample before, and state at its end.
+/// Sample of a lane: counts since the sample before, and state at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LanePoint {
     pub(super) waiting: u32,
@@ -18,7 +18,7 @@ pub(super) struct LanePoint {
     pub(super) refused: u32,
     /// Requests refused by the API.
     pub(super) refused_by_api: u32,
-    /// Whether it paused at some time.
+    /// True if the lane paused at some time.
     pub(super) paused: bool,
     /// Requests per second that may leave at most.
     pub(super) limit: Option<f32>,
@@ -26,7 +26,7 @@ pub(super) struct LanePoint {
     pub(super) waits: Option<[f32; 3]>,
 }
 
-/// One sample of all lanes together.
+/// Sample of all lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TotalPoint {
     pub(super) waiting: u64,
@@ -81,7 +81,7 @@ pub(super) struct LaneTrace {
 // === impl LanePoint ===
 
 impl LanePoint {
-    /// Whether there is nothing to show.
+    /// Returns true if there is nothing to show.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiting == 0 && self.sent == 0 && self.refused == 0 && self.refused_by_api == 0 && !self.paused
     }
