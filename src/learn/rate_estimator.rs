@@ -7,6 +7,7 @@
 
 mod belief;
 mod closing;
+mod configured;
 mod crowd;
 mod grounds;
 mod history;
@@ -163,18 +164,6 @@ impl RateEstimator {
             crowd: if configured.is_some() { Crowd::unlimited() } else { Crowd::default() },
             configured,
             ..Self::default()
-        }
-    }
-
-    /// Applies another configured rate. Keeps what refusals have taught, and drops what only the configuration said.
-    pub(super) fn reconfigure(&mut self, configured: Option<f64>) {
-        if self.configured == configured {
-            return;
-        }
-        self.configured = configured;
-        if self.is_blank() {
-            let Self { belief, crowd, .. } = Self::new(configured);
-            (self.belief, self.crowd) = (belief, crowd);
         }
     }
 

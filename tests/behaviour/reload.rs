@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use andante::clock::Clock;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -328,4 +329,60 @@ fn an_emptied_file_changes_nothing_and_says_why() {
     // A comment makes an empty configuration intentional.
     world.reload("# no rules\n");
     assert_eq!(world.get(&upstream.url("/")), 200);
+}
+
+/// Gets `url` `count` times with twelve workers, and returns the time that all of them took.
+fn timed(andante: &Andante, url: &str, count: usize) -> Duration {
+    let (clock, left, proxy) = (Clock::start(), AtomicUsize::new(count), andante.proxy());
+    let work = || {
+        while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            assert_eq!(Client::get(proxy, url).status(), 200);
+        }
+    };
+    let begun = clock.now();
+    thread::scope(|scope| (0..12).for_each(|_| drop(scope.spawn(work))));
+    clock.now().since(begun)
+}
+
+/// The rate of the limit that refusals have taught.
+fn learned_rate(status: &Value) -> Option<f64> {
+    let limits = lane(status)["limits"].as_array()?;
+    limits.iter().find(|limit| limit["source"] == "learned")?["per_second"].as_f64()
+}
+
+#[test]
+fn a_limit_raised_by_a_reload_ends_what_refusals_have_taught() {
+    let mock = Mock::start(&["--limit", "20/s", "--dialect", "none"]);
+    let andante = Reloading::start(&rule(mock.address(), "limits = '40/s'"));
+    timed(&andante.andante, &mock.url("/"), 150);
+    assert!(learned_rate(&andante.andante.status()).is_some(), "the API has refused");
+    mock.control("PUT", "limit", "400/s");
+    andante.reload(&rule(mock.address(), "limits = '200/s'"));
+    // 400 requests take 2 s at the configured rate, and more than 10 s at the one before.
+    let took = timed(&andante.andante, &mock.url("/"), 400);
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn a_limit_raised_at_a_restart_ends_what_refusals_have_taught() {
+    let mock = Mock::start(&["--limit", "20/s", "--dialect", "none"]);
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("limits.redb");
+    let serve = |limit: &str| {
+        let limit = format!("{}={limit}", mock.address());
+        Andante::serve(&["--state", state.to_str().unwrap(), "--limit", &limit])
+    };
+    let mut before = serve("40/s");
+    timed(&before, &mock.url("/"), 150);
+    assert!(learned_rate(&before.status()).is_some(), "the API has refused");
+    before.signal(Signal::TERM);
+    assert!(before.ended().success());
+    let mut same = serve("40/s");
+    timed(&same, &mock.url("/"), 1);
+    assert!(learned_rate(&same.status()).is_some(), "the configured limit is the same");
+    same.signal(Signal::TERM);
+    assert!(same.ended().success());
+    mock.control("PUT", "limit", "400/s");
+    let took = timed(&serve("200/s"), &mock.url("/"), 400);
+    assert!(took < Duration::from_secs(6), "{took:?}");
 }

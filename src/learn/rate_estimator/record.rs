@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RateEstimator, belief::Belief, crowd::Crowd, grounds::Held, seconds};
+use super::{RateEstimator, belief::Belief, configured::is_raised, crowd::Crowd, grounds::Held, seconds};
 use crate::clock::Instant;
 
 /// The estimator, as it is stored.
@@ -12,6 +12,9 @@ pub(in crate::learn) struct EstimatorRecord {
     rate: Option<RateRecord>,
     /// Concurrency limit, if it is certain.
     at_once: Option<u32>,
+    /// Configured rate under which both were learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configured: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,11 +39,18 @@ impl RateEstimator {
             rising: belief.is_rising(),
             held: self.held,
         });
-        EstimatorRecord { rate, at_once: self.crowd.cap().filter(|_| self.crowd.is_certain()) }
+        let at_once = self.crowd.cap().filter(|_| self.crowd.is_certain());
+        let knows = rate.is_some() || at_once.is_some();
+        let configured = self.configured.filter(|rate| knows && rate.is_finite());
+        EstimatorRecord { rate, at_once, configured }
     }
 
-    /// Applies the estimates of `record` from `now` on.
+    /// Applies the estimates of `record` from `now` on, unless the configured rate was raised since.
     pub(in crate::learn) fn restore(&mut self, record: &EstimatorRecord, now: Instant) {
+        self.seen = seconds(now);
+        if is_raised(record.configured, self.configured.filter(|rate| rate.is_finite())) {
+            return;
+        }
         let valid = |rate: &RateRecord| [rate.rate, rate.span].iter().all(|value| value.is_finite() && *value > 0.0);
         if let Some(RateRecord { rate, span, count, rising, held }) = record.rate.filter(valid) {
             let begin = if rising { Belief::at_least } else { Belief::of_window };
@@ -50,6 +60,5 @@ impl RateEstimator {
         if let Some(most) = record.at_once {
             (self.refused, self.crowd) = (true, Crowd::known(most));
         }
-        self.seen = seconds(now);
     }
 }
