@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     coalesce::{connected, counts_saved, held},
+    lifecycle::pass,
     support::{Andante, Client, Message, Upstream},
 };
 
@@ -196,6 +197,7 @@ fn an_answer_without_a_length_goes_on_for_the_worker_that_comes_back() {
     let mut leaving = ask();
     assert!(!leaving.bytes(20).is_empty());
     leaving.reset();
+    pass(Duration::from_millis(6500));
     andante.wait_for(|status| status["lanes"][0]["in_flight"] == 0);
     let answer = ask().answer();
     assert_eq!((answer.status(), answer.text().as_str()), (201, "{}"));
