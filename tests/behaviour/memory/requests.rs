@@ -89,11 +89,10 @@ fn long_heads_of_waiting_http1_requests_stay_below_the_bound() {
             })
             .collect();
         thread::park_timeout(Duration::from_millis(500));
-        let refusals: Vec<_> =
-            held.iter().filter_map(answer).filter(|answer| answer.starts_with("http/1.1 503 ")).collect();
-        assert!(!refusals.is_empty(), "more than the client's part waits");
-        for words in ["proxy_internal_error", "max-memory", "\r\nretry-after: 1\r\n"] {
-            assert!(refusals.iter().all(|refusal| refusal.contains(words)), "{words}: {}", refusals[0]);
+        // The others are read once there is room for them.
+        for answer in held.iter().filter_map(answer) {
+            let is_refusal = answer.starts_with("http/1.1 503 ") && answer.contains("max-memory");
+            assert!(answer.starts_with("http/1.1 200 ") || is_refusal, "{answer}");
         }
     });
 }
