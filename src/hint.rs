@@ -30,7 +30,7 @@ use http::{
 };
 
 pub use self::{
-    body::{StreamBeginning, StreamProgress},
+    body::{StreamBeginning, StreamProgress, is_event_stream},
     glance::Glance,
     model::{Bucket, Cause, Dialect, Hint, Hopeless, Signal, Strength, may_refuse},
 };

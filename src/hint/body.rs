@@ -20,7 +20,7 @@ use super::{
     coding::{Coding, MAX_BODY_BYTES},
     evidence::Evidence,
     glance::Glance,
-    retry_after,
+    retry_after, text as field_text,
     time::Now,
 };
 
@@ -51,7 +51,7 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>,
     if refusing {
         refuse(status, body, now, evidence);
     } else if status == StatusCode::OK && served::may_complain(body.as_bytes()) {
-        if is_stream(headers) {
+        if is_event_stream(field_text(headers, &CONTENT_TYPE).unwrap_or_default()) {
             stream::read(body, now, evidence);
         } else if body.starts_with(['{', '['])
             && let Ok(json) = serde_json::from_str::<Value>(body)
@@ -94,10 +94,9 @@ fn refuse(status: StatusCode, body: &str, now: Now, evidence: &mut Evidence) {
     }
 }
 
-/// Returns whether the body is a stream of events (server-sent events).
-fn is_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
-    kind.get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
+/// Returns whether a `Content-Type` is that of server-sent events.
+pub fn is_event_stream(content_type: &str) -> bool {
+    content_type.get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// Returns whether `body` may say something in an answer with this status. Does not parse the body.
@@ -139,10 +138,7 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
 
 /// Returns whether the answer is a readable stream of events, whose first event may be a refusal.
 pub(super) fn is_readable_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
-    let kind = glance.kind().as_bytes().get(..EVENT_STREAM.len());
-    status == StatusCode::OK
-        && glance.coding.is_readable()
-        && kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
+    status == StatusCode::OK && glance.coding.is_readable() && is_event_stream(glance.kind())
 }
 
 /// Returns whether the answer is that to a query of GraphQL, and its length is unknown before its end. Most GraphQL

@@ -13,7 +13,7 @@ use hyper::body::Bytes;
 use serde::Serialize;
 
 pub(super) use self::series::LaneSeries;
-use self::series::{LanePoint, LaneTrace, TotalPoint, TotalSeries, percentiles};
+use self::series::{Counts, LanePoint, LaneTrace, TotalPoint, TotalSeries, percentiles};
 use super::stream::event;
 use crate::{
     admin::{
@@ -100,9 +100,10 @@ impl History {
             })
             .collect();
         for point in points.values() {
-            total.waiting += u64::from(point.waiting);
-            total.sent += u64::from(point.sent);
-            total.refused_by_api += u64::from(point.refused_by_api);
+            // Some refusals are of no lane: they are counted in `total` already.
+            total.counts.waiting += point.counts.waiting;
+            total.counts.sent += point.counts.sent;
+            total.counts.refused_by_api += point.counts.refused_by_api;
             total.paused += u32::from(point.paused);
         }
         push(&mut self.totals, total);
@@ -176,14 +177,14 @@ fn merge(one: &mut LaneActivity, other: &LaneActivity) {
 
 /// Activity of a lane since `before`, or since its beginning if it is new.
 fn point(now: &LaneActivity, before: Option<&LaneActivity>) -> LanePoint {
-    let since = |count: fn(&LaneActivity) -> u64| {
-        u32::try_from(count(now).saturating_sub(before.map_or(0, count))).unwrap_or(u32::MAX)
-    };
+    let since = |count: fn(&LaneActivity) -> u64| growth(count(now), before.map_or(0, count));
     LanePoint {
-        waiting: u32::try_from(now.waiting).unwrap_or(u32::MAX),
-        sent: since(|lane| lane.sent),
-        refused: since(|lane| lane.refused),
-        refused_by_api: since(|lane| lane.refused_by_api),
+        counts: Counts {
+            waiting: u32::try_from(now.waiting).unwrap_or(u32::MAX),
+            sent: since(|lane| lane.sent),
+            refused: since(|lane| lane.refused),
+            refused_by_api: since(|lane| lane.refused_by_api),
+        },
         paused: now.paused || since(|lane| lane.pauses) > 0,
         limit: now.per_second.map(|pace| pace as f32),
         waits: None,
@@ -193,11 +194,16 @@ fn point(now: &LaneActivity, before: Option<&LaneActivity>) -> LanePoint {
 /// Requests that ended since `before`, in the ways that no lane counts.
 fn total(now: &Requests, before: &Requests) -> TotalPoint {
     TotalPoint {
-        refused: now.refused.saturating_sub(before.refused),
-        failed: now.failed.saturating_sub(before.failed),
-        left: now.left.saturating_sub(before.left),
-        ..TotalPoint::default()
+        counts: Counts { refused: growth(now.refused, before.refused), ..Counts::default() },
+        failed: growth(now.failed, before.failed),
+        left: growth(now.left, before.left),
+        paused: 0,
     }
+}
+
+/// Growth of a count since the sample before.
+fn growth(now: u64, before: u64) -> u32 {
+    u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -63,11 +63,11 @@ function problems(status, now) {
 function operation({ config, fleet, state, access_log: log, draining, unmatched_rules: unmatched }) {
   const standing = STANDINGS[fleet?.standing] ?? (fleet?.problem ? [WARN, "The store is in trouble"] : null);
   return [
-    ...(standing ? [{ level: standing[0], words: standing[1], detail: fleet.problem, hint: "andante goes on asking it; `store-down` says what leaves meanwhile" }] : []),
-    ...(state?.problem ? [{ level: BAD, words: "What is sent is not written down", detail: state.problem, hint: "After a restart limits may be exceeded" }] : []),
-    ...config.problems.map((problem) => ({ level: BAD, words: "The changed configuration was not taken over", detail: problem, hint: "The one before still holds" })),
+    ...(standing ? [{ level: standing[0], words: standing[1], detail: fleet.problem, hint: "andante keeps trying; `store-down` decides which requests leave meanwhile" }] : []),
+    ...(state?.problem ? [{ level: BAD, words: "The state file cannot be written", detail: state.problem, hint: "A restart now loses the counts of sent requests, and limits may be exceeded" }] : []),
+    ...config.problems.map((problem) => ({ level: BAD, words: "Reload failed", detail: problem, hint: "The previous configuration stays in force" })),
     ...(log?.problem ? [{ level: WARN, words: "The access log cannot be written", detail: `${log.problem}; ${number(log.lost_total)} lines are lost` }] : []),
-    ...(draining ? [{ level: WARN, words: "andante drains", detail: "it takes nothing new, and ends" }] : []),
+    ...(draining ? [{ level: WARN, words: "andante is draining", detail: "it accepts no new connections, and exits when the queue is empty" }] : []),
     ...unmatched.map((rule) => ({ level: NOTE, words: `No request has matched the rule ${rule} so far`, detail: null })),
   ];
 }
@@ -90,14 +90,14 @@ function incidents({ incidents }) {
   }));
 }
 
-/** Requests that did not get what they came for. */
+/** Requests without a good answer. */
 function losses() {
   const of = (name) => count(name) && `${number(count(name))} ${span()}`;
   const refusing = traces().filter(([, trace]) => trace.refused.length).map(([name]) => name.slice(name.lastIndexOf(" ") + 1));
   return [
     { level: BAD, words: "Requests failed", detail: of("failed"), hint: "The lanes' last errors say why" },
-    { level: BAD, words: "andante refused requests", detail: of("refused"), hint: "They would have waited for longer than they may (max-wait), or the queue was full (max-waiting)" },
-    { level: BAD, words: "Clients left before their answers", detail: of("left"), hint: "A longer time-out of theirs, or fewer requests at once" },
+    { level: BAD, words: "andante refused requests", detail: of("refused"), hint: "Their wait would exceed max-wait, or the queue was full (max-waiting)" },
+    { level: BAD, words: "Clients left before their answers", detail: of("left"), hint: "Raise the clients' time-outs, or send fewer requests at once" },
     { level: WARN, words: "An API refused requests", detail: of("refused_by_api"), hint: refusing.length ? `They were to ${[...new Set(refusing)].slice(0, 3).join(", ")}` : null },
   ].filter(({ detail }) => detail);
 }

@@ -6,6 +6,7 @@ use http::{
 };
 
 use crate::{
+    hint,
     lane::Usage,
     limit::Unit,
     policy::{UsagePlace, UsageSource},
@@ -55,7 +56,7 @@ impl UsageReader {
         let of = |name| fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = of(CONTENT_TYPE).to_ascii_lowercase();
         let plain = matches!(of(CONTENT_ENCODING), "" | "identity");
-        let streams = kind.starts_with("text/event-stream");
+        let streams = hint::is_event_stream(&kind);
         let readable = plain && (kind.contains("json") || streams);
         let (mut said, mut members) = (Vec::new(), Vec::new());
         for UsageSource { unit, place } in sources {

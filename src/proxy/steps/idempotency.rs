@@ -15,7 +15,7 @@ use std::{
 };
 
 use http::{
-    HeaderMap, Response, StatusCode,
+    Response, StatusCode,
     header::{CONTENT_TYPE, SET_COOKIE, UPGRADE},
     response,
 };
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    hint,
     lane::order::Turn,
     metrics::Saving,
     proxy::{
@@ -47,8 +48,6 @@ use crate::{
         sharing::Key,
     },
 };
-
-const EVENT_STREAM: &str = "text/event-stream";
 
 /// Hash of the client's credentials and fields, the target and the key, if `call` is to be sent once.
 pub(super) fn key(call: &Call) -> Option<Key> {
@@ -162,7 +161,9 @@ where
     // If the answer came before the whole body was sent, there is no fingerprint to compare other requests with.
     let for_all = is_result(&head) && !varies(&head.headers) && place.call().body.fingerprint().is_some();
     let kept = for_all && keep.is_for(head.status);
-    let is_stream = is_event_stream(&head.headers);
+    // An event stream may have no end.
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_stream = kind.is_some_and(hint::is_event_stream);
     let shared = SharedBody::new(body.size_hint(), place.memory().clone(), exchange.charge());
     place.answered(KeyedAnswer {
         head,
@@ -183,12 +184,6 @@ where
     // An answer that is not kept is dropped before a request can see that it is over.
     drop(place);
     shared.finish(end);
-}
-
-/// Returns whether the answer may have no end.
-fn is_event_stream(fields: &HeaderMap) -> bool {
-    let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.trim_start().get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// Waits for the answer of the call `shared`; `None` if it has no answer for `call`.

@@ -9,15 +9,21 @@ use crate::admin::detail::WaitBucket;
 /// The shares of requests whose longest wait is shown: the median, the 95th and the 99th percentile.
 const PERCENTILES: [f64; 3] = [0.5, 0.95, 0.99];
 
-/// Sample of a lane: counts since the sample before, and state at its end.
+/// Requests in one sample: those that wait at its end, and the others since the sample before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct LanePoint {
+pub(super) struct Counts {
     pub(super) waiting: u32,
     pub(super) sent: u32,
     /// Requests refused by andante.
     pub(super) refused: u32,
     /// Requests refused by the API.
     pub(super) refused_by_api: u32,
+}
+
+/// Sample of a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct LanePoint {
+    pub(super) counts: Counts,
     /// True if the lane paused at some time.
     pub(super) paused: bool,
     /// Requests per second that may leave at most.
@@ -29,23 +35,27 @@ pub(super) struct LanePoint {
 /// Sample of all lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TotalPoint {
-    pub(super) waiting: u64,
-    pub(super) sent: u64,
-    pub(super) refused: u64,
-    pub(super) refused_by_api: u64,
-    pub(super) failed: u64,
-    pub(super) left: u64,
+    pub(super) counts: Counts,
+    pub(super) failed: u32,
+    pub(super) left: u32,
     /// Lanes that paused.
     pub(super) paused: u32,
 }
 
-/// A lane over time: a value each sample, the oldest first.
+/// Counts over time: a value each sample, the oldest first.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(in crate::admin::live) struct LaneSeries {
+struct CountSeries {
     waiting: Vec<u32>,
     sent: Vec<u32>,
     refused: Vec<u32>,
     refused_by_api: Vec<u32>,
+}
+
+/// A lane over time.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(in crate::admin::live) struct LaneSeries {
+    #[serde(flatten)]
+    counts: CountSeries,
     /// 1 where it paused.
     paused: Vec<u8>,
     limit: Vec<Option<f32>>,
@@ -57,12 +67,10 @@ pub(in crate::admin::live) struct LaneSeries {
 /// All lanes together over time.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct TotalSeries {
-    waiting: Vec<u64>,
-    sent: Vec<u64>,
-    refused: Vec<u64>,
-    refused_by_api: Vec<u64>,
-    failed: Vec<u64>,
-    left: Vec<u64>,
+    #[serde(flatten)]
+    counts: CountSeries,
+    failed: Vec<u32>,
+    left: Vec<u32>,
     paused: Vec<u32>,
 }
 
@@ -83,7 +91,18 @@ pub(super) struct LaneTrace {
 impl LanePoint {
     /// Returns true if there is nothing to show.
     pub(super) fn is_quiet(&self) -> bool {
-        self.waiting == 0 && self.sent == 0 && self.refused == 0 && self.refused_by_api == 0 && !self.paused
+        self.counts == Counts::default() && !self.paused
+    }
+}
+
+// === impl CountSeries ===
+
+impl CountSeries {
+    fn push(&mut self, counts: Counts) {
+        self.waiting.push(counts.waiting);
+        self.sent.push(counts.sent);
+        self.refused.push(counts.refused);
+        self.refused_by_api.push(counts.refused_by_api);
     }
 }
 
@@ -93,10 +112,7 @@ impl<'a> FromIterator<&'a LanePoint> for LaneSeries {
     fn from_iter<T: IntoIterator<Item = &'a LanePoint>>(points: T) -> Self {
         let mut series = Self::default();
         for point in points {
-            series.waiting.push(point.waiting);
-            series.sent.push(point.sent);
-            series.refused.push(point.refused);
-            series.refused_by_api.push(point.refused_by_api);
+            series.counts.push(point.counts);
             series.paused.push(point.paused.into());
             series.limit.push(point.limit);
             series.p50.push(point.waits.map(|waits| waits[0]));
@@ -113,10 +129,7 @@ impl<'a> FromIterator<&'a TotalPoint> for TotalSeries {
     fn from_iter<T: IntoIterator<Item = &'a TotalPoint>>(points: T) -> Self {
         let mut series = Self::default();
         for point in points {
-            series.waiting.push(point.waiting);
-            series.sent.push(point.sent);
-            series.refused.push(point.refused);
-            series.refused_by_api.push(point.refused_by_api);
+            series.counts.push(point.counts);
             series.failed.push(point.failed);
             series.left.push(point.left);
             series.paused.push(point.paused);
@@ -132,10 +145,10 @@ impl<'a> FromIterator<(u64, &'a LanePoint)> for LaneTrace {
     fn from_iter<T: IntoIterator<Item = (u64, &'a LanePoint)>>(points: T) -> Self {
         let mut trace = Self::default();
         for (number, point) in points {
-            trace.sent.push(point.sent);
+            trace.sent.push(point.counts.sent);
             trace.limit = point.limit;
             trace.paused.extend(point.paused.then_some(number));
-            let refused = point.refused.saturating_add(point.refused_by_api);
+            let refused = point.counts.refused.saturating_add(point.counts.refused_by_api);
             trace.refused.extend((refused > 0).then_some((number, refused)));
         }
         trace
