@@ -20,9 +20,10 @@ impl<T> State<T> {
         held
     }
 
-    /// The instant until which nothing leaves, because of an operator or because another process still sends.
+    /// The instant until which nothing leaves, because of an operator, because another process still sends, or because
+    /// this process ends.
     pub(super) fn held_until(&self, now: Instant) -> Option<Instant> {
-        if self.awaits_predecessor() { Some(Instant::FAR) } else { self.paused_until(now) }
+        if self.awaits_predecessor() || self.has_ended(now) { Some(Instant::FAR) } else { self.paused_until(now) }
     }
 
     /// End of an operator's pause.

@@ -142,6 +142,11 @@ impl<T> State<T> {
         self.refuse_late(now);
     }
 
+    /// Returns whether the process has ended. A request that left now would be cut off, and would still count at the API.
+    pub(super) fn has_ended(&self, now: Instant) -> bool {
+        self.lateness.ends.is_some_and(|end| end <= now)
+    }
+
     /// Removes a request whose deadline has passed, and says when a request like it would be allowed to wait. `None` if
     /// it no longer waits.
     pub(in crate::lane) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {

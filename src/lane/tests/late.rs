@@ -367,3 +367,17 @@ async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() 
     let apart = times[times.len() - 1].saturating_sub(times[0]);
     assert!(apart.abs_diff(secs(times.len() as u64 - 1)) <= secs(1), "{times:?}");
 }
+
+/// A place that becomes free when the process ends is given to nobody: the API would count a request that is cut off.
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_once_the_process_has_ended() {
+    let world = World::new("in-flight 1");
+    let first = world.permit().await;
+    let mut second = patient(&world, secs(60));
+    world.lane.ends_at(world.clock.now() + secs(1));
+    tokio::time::sleep(secs(1)).await;
+    drop(first);
+    let answered = tokio::time::timeout(secs(30), &mut second).await;
+    assert!(answered.is_err(), "{answered:?}");
+    assert!(matches!(world.lane.admit(ask(kind())), Admission::Wait(_)));
+}
