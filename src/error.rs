@@ -8,5 +8,5 @@ pub(crate) use self::causes::beginning;
 pub use self::{
     causes::{BoxError, in_one_line, io_error, is_exhaustion},
     facts::{Blame, ErrorFacts, MORE_DESCRIPTORS, ProblemType, Retryable},
-    kind::{Error, Obstacle},
+    kind::Error,
 };

@@ -16,28 +16,29 @@
 //! [`error::Error`] covers every failure on that way; [`admin`] and [`metrics`] show it all. [`mock`] is an API that
 //! really enforces its limit. The map of the modules is in `docs/architecture.md`.
 
+pub use andante_clock as clock;
+pub use andante_fleet as fleet;
+pub use andante_hint as hint;
+pub use andante_lane as lane;
+pub use andante_learn as learn;
+pub use andante_limit as limit;
+pub use andante_metrics as metrics;
+pub use andante_policy as policy;
+pub use andante_trace as trace;
+
 pub mod admin;
 pub mod app;
 pub mod batch;
 pub mod ca;
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod dial;
 pub mod error;
-pub mod fleet;
-pub mod hint;
-pub mod lane;
-pub mod learn;
-pub mod limit;
 pub mod listen;
 pub mod memory;
-pub mod metrics;
 pub mod mock;
 pub mod otlp;
 pub mod plan;
-pub mod policy;
 pub mod proxy;
 pub mod store;
 pub mod tls;
-pub mod trace;

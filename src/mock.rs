@@ -5,10 +5,7 @@
 
 mod api;
 mod control;
-mod counter;
-mod dialect;
 mod intervals;
-mod limiter;
 mod options;
 mod pages;
 mod requests;
@@ -18,12 +15,11 @@ mod socket;
 mod stats;
 mod timeline;
 
+pub use andante_limiter::{CounterDecision, CountingWindow, Facts, Limiter, MockCaller, MockDialect};
+
 pub use self::{
     api::Api,
-    counter::{CounterDecision, CountingWindow},
-    dialect::{Facts, MockDialect},
     intervals::Intervals,
-    limiter::{Limiter, MockCaller},
     options::{Options, Percent},
     socket::listen,
     stats::Stats,

@@ -3,15 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use super::causes::BoxError;
-
-/// What lets nothing leave for a time, although limits may have room.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// What it is.
-    pub what: String,
-    /// What to do about it, if anything but waiting helps.
-    pub hint: Option<&'static str>,
-}
+use crate::lane::Obstacle;
 
 /// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
 #[derive(Debug, thiserror::Error)]

@@ -286,8 +286,7 @@ impl Book {
     }
 
     /// Returns true if each pool's sums equal those of its rows.
-    #[cfg(test)]
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         self.pools.values().all(TokenPool::is_sound)
     }
 }

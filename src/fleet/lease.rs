@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+
 use super::{
     book::LATEST,
     words::{micros, stretched},
 };
-use crate::clock::Instant;
 
 /// Right of a member to spend its tokens until an instant, and rules for spending without the store. All lanes read one
 /// lease.

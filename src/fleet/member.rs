@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::{
     lease::Lease,
     words::{CallAge, Entry, Epoch, Extent, MemberId, Pause, PoolGrant, Reply, Sync, Terms, micros},
 };
-use crate::clock::Instant;
 
 /// A process among those that share budgets.
 #[derive(Debug)]
@@ -187,14 +188,12 @@ impl Member {
     }
 
     /// Increases the number of the next call by `calls`.
-    #[cfg(test)]
-    pub(crate) fn skip(&mut self, calls: u64) {
+    pub fn skip(&mut self, calls: u64) {
         self.seq += calls;
     }
 
     /// Acts as if the member had received changes of pauses up to `known`.
-    #[cfg(test)]
-    pub(crate) fn skip_pauses(&mut self, known: u64) {
+    pub fn skip_pauses(&mut self, known: u64) {
         self.pauses_known = known;
     }
 

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
 use parking_lot::Mutex;
 
 use super::words::{Pause, PauseCause, micros};
-use crate::clock::Instant;
 
 /// A pause that an API has asked this member for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use andante_clock::Instant;
 
 /// Maximum of a level in the current stretch of time and in the one before.
 #[derive(Clone, Copy, Debug)]

@@ -3,13 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
 use smallvec::SmallVec;
 
 use super::{
     refresh::refresh_from,
     words::{Entry, Micros, PoolGrant},
 };
-use crate::clock::Instant;
 
 /// Limits that an API reports for one lane.
 #[derive(Debug)]

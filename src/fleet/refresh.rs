@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use andante_clock::{Instant, nanos};
+
 use super::stock::ShareNeed;
-use crate::clock::{Instant, nanos};
 
 /// Interval of reports on limits that are used or wanted.
 const REFRESH: Duration = Duration::from_millis(1250);

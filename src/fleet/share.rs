@@ -6,6 +6,8 @@ mod opening;
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+
 use super::{
     peak::Peak,
     refresh::{Refresh, next_refresh},
@@ -13,7 +15,6 @@ use super::{
     strain::Strain,
     words::PoolGrant,
 };
-use crate::clock::Instant;
 
 /// A member's share of one limit.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use andante_clock::Instant;
 
 /// Time in which requests waited for tokens, in the current stretch of time and in the one before.
 #[derive(Clone, Copy, Debug)]

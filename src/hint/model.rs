@@ -116,10 +116,9 @@ pub struct Bucket {
     pub refills: bool,
 }
 
-#[cfg(test)]
 impl Bucket {
     /// A budget of requests: `remaining` of `limit` are left until the reset.
-    pub(crate) fn of_requests(limit: f64, remaining: f64, reset: Duration) -> Self {
+    pub fn of_requests(limit: f64, remaining: f64, reset: Duration) -> Self {
         let (limit, remaining, reset) = (Some(limit), Some(remaining), Some(reset));
         Self { name: None, requests: true, limit, remaining, reset, window: None, coarse: false, refills: false }
     }

@@ -16,9 +16,9 @@ const MAX_BUDGETS: u64 = 1024 * 1024;
 
 /// Bounds that all lanes of a process share.
 #[derive(Debug)]
-pub(in crate::lane) struct Capacity {
+pub(crate) struct Capacity {
     /// Lanes of one rule.
-    pub(in crate::lane) lanes: usize,
+    pub(crate) lanes: usize,
     /// Budgets of all lanes.
     budgets: usize,
     open: AtomicUsize,
@@ -28,7 +28,7 @@ pub(in crate::lane) struct Capacity {
 
 /// The number of one lane's budgets, as part of the process's total.
 #[derive(Debug, Default)]
-pub(in crate::lane) struct OpenBudgets {
+pub(crate) struct OpenBudgets {
     capacity: Arc<Capacity>,
     count: usize,
 }
@@ -37,7 +37,7 @@ pub(in crate::lane) struct OpenBudgets {
 
 impl Capacity {
     /// The capacity of a process that may take `bytes`.
-    pub(in crate::lane) fn of_memory(bytes: u64) -> Self {
+    pub(crate) fn of_memory(bytes: u64) -> Self {
         let (lanes, budgets) = (bytes / PART / LANE_BYTES, bytes / PART / BUDGET_BYTES);
         Self {
             lanes: lanes.min(MAX_LANES) as usize,
@@ -48,7 +48,7 @@ impl Capacity {
     }
 
     /// Returns the number of budgets that were forgotten for others since the last call.
-    pub(in crate::lane) fn take_forgotten(&self) -> usize {
+    pub(crate) fn take_forgotten(&self) -> usize {
         self.forgotten.swap(0, Ordering::Relaxed)
     }
 }
@@ -64,23 +64,23 @@ impl Default for Capacity {
 
 impl OpenBudgets {
     /// An empty count for a lane of a process with this `capacity`.
-    pub(in crate::lane) fn within(capacity: Arc<Capacity>) -> Self {
+    pub(crate) fn within(capacity: Arc<Capacity>) -> Self {
         Self { capacity, count: 0 }
     }
 
     /// Returns whether a new budget should replace an old one.
-    pub(in crate::lane) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.capacity.open.load(Ordering::Relaxed) >= self.capacity.budgets
     }
 
     /// Sets the number of the lane's budgets.
-    pub(in crate::lane) fn set(&mut self, count: usize) {
+    pub(crate) fn set(&mut self, count: usize) {
         let before = std::mem::replace(&mut self.count, count);
         self.capacity.open.fetch_add(count.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Records a forgotten budget whose limits may still have counted something.
-    pub(in crate::lane) fn forgot(&self) {
+    pub(crate) fn forgot(&self) {
         self.capacity.forgotten.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -3,9 +3,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use andante_clock::Instant;
 use parking_lot::Mutex;
-
-use crate::clock::Instant;
 
 /// The departures of one lane.
 #[derive(Debug, Default)]

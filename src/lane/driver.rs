@@ -18,12 +18,18 @@ mod view;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use andante_clock::{Clock, Instant};
+use andante_learn::AnswerReport;
+use andante_limit::Unit;
+use andante_metrics::RuleMetrics;
+use andante_order::QueuePlace;
+use andante_policy::{Policy, RenamedRules, Rules};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-pub use self::keeping::KeepRequest;
-pub(in crate::lane) use self::{keeping::KeptLane, merge::Departing};
+pub use self::{keeping::KeepRequest, obstacle::Obstacle};
+pub(crate) use self::{keeping::KeptLane, merge::Departing};
 use self::{
     log::log_changes,
     permit::{Dismissal, Outcome},
@@ -36,18 +42,10 @@ pub use self::{
     symptoms::UpstreamFailure,
 };
 use crate::{
-    clock::{Clock, Instant},
-    lane::{
-        capacity::Capacity,
-        journal::Journal,
-        order::QueuePlace,
-        request::{AdmitRequest, Refusal},
-        state::{Decision, Displaced, Effects, End, Grant, NarrowerRules, SharedNames, Slot, State, Timer, Usage},
-    },
-    learn::AnswerReport,
-    limit::Unit,
-    metrics::RuleMetrics,
-    policy::{Policy, RenamedRules, Rules},
+    capacity::Capacity,
+    journal::Journal,
+    request::{AdmitRequest, Refusal},
+    state::{Decision, Displaced, Effects, End, Grant, NarrowerRules, SharedNames, Slot, State, Timer, Usage},
 };
 
 /// The queue and the limits of one budget, under one policy.

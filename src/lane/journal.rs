@@ -2,12 +2,9 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_learn::{LearnedChange, Reason};
 use parking_lot::Mutex;
-
-use crate::{
-    clock::Instant,
-    learn::{LearnedChange, Reason},
-};
 
 /// The journal of all lanes.
 #[derive(Debug, Default)]

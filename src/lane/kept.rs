@@ -6,17 +6,15 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_limit::Gap;
+use andante_policy::{Origin, Policy, Rules};
 use parking_lot::Mutex;
 
 use super::{
     Lane,
     driver::{KeepRequest, KeptLane},
     state::{LaneRecord, Past},
-};
-use crate::{
-    clock::Instant,
-    limit::Gap,
-    policy::{Origin, Policy, Rules},
 };
 
 /// Stored records of lanes that no request has asked for since the start. Also holds the channel through which open

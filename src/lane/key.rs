@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, sync::Arc};
 
-use crate::policy::{Origin, Rules};
+use andante_policy::{Origin, Rules};
 
 /// The key of a request. Borrowed from it, so that finding a lane allocates nothing.
 #[derive(Clone, Copy, Debug)]

@@ -25,12 +25,10 @@ use super::{
     request::AddedRule,
     state::{Inheritance, SharedNames},
 };
-use crate::{
-    clock::{Clock, Instant},
-    limit::Unit,
-    metrics::{Metrics, RuleMetrics},
-    policy::{Origin, Policy, RenamedRules, Rules},
-};
+use andante_clock::{Clock, Instant};
+use andante_limit::Unit;
+use andante_metrics::{Metrics, RuleMetrics};
+use andante_policy::{Origin, Policy, RenamedRules, Rules};
 use parking_lot::{Mutex, RwLock};
 
 /// All lanes.

@@ -6,13 +6,16 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_learn::RouteKey;
+use andante_limit::Cost;
+use andante_policy::Policy;
 use prometheus::IntCounter;
 
 use super::{
     order::{Claim, Turn},
     snapshot::NarrowUsage,
 };
-use crate::{clock::Instant, learn::RouteKey, limit::Cost, policy::Policy};
 
 /// Inputs of a request that asks a lane for a slot.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use andante_clock::Instant;
 
 /// Number of whole seconds that are remembered.
 const SECONDS: usize = 10;

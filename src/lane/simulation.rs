@@ -3,16 +3,15 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_learn::{AnswerReport, RouteKey};
+use andante_limit::Cost;
+use andante_policy::Policy;
+
 use super::{
     order::{Claim, Turn},
     request::AdmitRequest,
     state::{Decision, Effects, End, Slot, State, Timer},
-};
-use crate::{
-    clock::Instant,
-    learn::{AnswerReport, RouteKey},
-    limit::Cost,
-    policy::Policy,
 };
 
 /// A request to a simulated lane.

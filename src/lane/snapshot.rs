@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    clock::Instant,
-    lane::{order::WaitingFlow, send_rate::SendRate},
-    learn::{GradientGrounds, Grounds, OwnLimit, QuotaSnapshot, Reason},
-    limit::{CalendarUsage, LimitUsage, ShareUsage, Sum},
-};
+use andante_clock::Instant;
+use andante_learn::{GradientGrounds, Grounds, OwnLimit, QuotaSnapshot, Reason};
+use andante_limit::{CalendarUsage, LimitUsage, ShareUsage, Sum};
+use andante_order::WaitingFlow;
+
+use crate::send_rate::SendRate;
 
 /// Counters of a lane.
 #[derive(Clone, Debug, Default)]

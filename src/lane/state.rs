@@ -32,6 +32,13 @@ mod view;
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_hint::{Cause, Signal};
+use andante_learn::{AnswerReport, Changes, Learned, Observation, RouteKey};
+use andante_limit::{Budget, Untold};
+use andante_order::{Next, Queue, QueuePlace, Taken};
+use andante_policy::{Policy, Trust};
+
 pub use self::{bottleneck::Bottleneck, record::Past, usual::Usage};
 use self::{
     effects::Grants,
@@ -59,17 +66,7 @@ pub(super) use self::{
     slot::Slot,
 };
 use super::snapshot::LaneStats;
-use crate::{
-    clock::Instant,
-    hint::{Cause, Signal},
-    lane::{
-        capacity::Capacity,
-        order::{Next, Queue, QueuePlace, Taken},
-    },
-    learn::{AnswerReport, Changes, Learned, Observation, RouteKey},
-    limit::{Budget, Untold},
-    policy::{Policy, Trust},
-};
+use crate::capacity::Capacity;
 
 /// A lane's state. `T` is the handle through which a waiting request receives its slot.
 pub(super) struct State<T> {

@@ -20,6 +20,12 @@ mod steering;
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::{Clock, Instant};
+use andante_hint as hint;
+use andante_learn::{AnswerReport, RouteKey};
+use andante_limit::{Cost, Limits, MarginSpec};
+use andante_metrics::Metrics;
+use andante_policy::{Origin, Policy, Rules, Scheme};
 use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -27,14 +33,6 @@ use tokio::task::JoinHandle;
 use super::{
     Admission, AdmitRequest, Lane, Lanes, Permit, Refusal,
     order::{Claim, ClientId, Turn},
-};
-use crate::{
-    clock::{Clock, Instant},
-    hint,
-    learn::{AnswerReport, RouteKey},
-    limit::{Cost, Limits, MarginSpec},
-    metrics::Metrics,
-    policy::{Origin, Policy, Rules, Scheme},
 };
 
 // === the world: an API that counts, and workers that ask ===

@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
 use parking_lot::Mutex;
-
-use crate::clock::Instant;
 
 /// Refusals of one lane that its limits do not explain.
 #[derive(Debug)]

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_hint::Bucket;
+use andante_limit::{Cost, LONGEST_PACE, Seq};
+use andante_policy::Spend;
+
 use super::window_estimator::Return;
-use crate::{
-    clock::Instant,
-    hint::Bucket,
-    limit::{Cost, LONGEST_PACE, Seq},
-    policy::Spend,
-};
 
 /// Remaining amount of one quota.
 #[derive(Clone, Debug)]

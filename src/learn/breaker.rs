@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use andante_clock::Instant;
 
 /// Outcomes of the last requests to an upstream.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,9 @@
 //! Forgets what answers have taught, while requests are in flight.
 
+use andante_limit::Budget;
+use andante_policy::Policy;
+
 use super::Learned;
-use crate::{limit::Budget, policy::Policy};
 
 impl Learned {
     /// Resets everything learned except the count of requests in flight. Removes learned limits from `budget`.

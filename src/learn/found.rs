@@ -1,10 +1,9 @@
 //! Limits learned from refusals: added to the lane's limits, and reported with their evidence.
 
+use andante_clock::Instant;
+use andante_limit::{Budget, LimitSpec, LimitUsage, Source};
+
 use super::{Changes, Grounds, Learned, LearnedChange, OwnLimit, RouteKey};
-use crate::{
-    clock::Instant,
-    limit::{Budget, LimitSpec, LimitUsage, Source},
-};
 
 /// Relative change from which a learned limit is logged again.
 const NEWS: f64 = 0.1;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_limit::Seq;
 use serde::{Deserialize, Serialize};
-
-use crate::{clock::Instant, limit::Seq};
 
 /// Why a gate is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

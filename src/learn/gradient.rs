@@ -29,8 +29,9 @@ mod tests;
 
 use std::{fmt, time::Duration};
 
+use andante_limit::Seq;
+
 use self::{cohort::Cohort, mean::Mean};
-use crate::limit::Seq;
 
 /// The limit, and the measurements behind it.
 #[derive(Clone, Debug)]

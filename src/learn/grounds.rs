@@ -2,9 +2,8 @@
 
 use std::{cmp::Ordering, fmt, iter, time::Duration};
 
+use andante_hint::Dialect;
 use serde::{Deserialize, Serialize};
-
-use crate::hint::Dialect;
 
 /// Evidence for a learned limit.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,6 +6,9 @@ mod own;
 
 use std::{collections::HashMap, fmt, time::Duration};
 
+use andante_clock::Instant;
+use andante_limit::Seq;
+
 use self::{
     evidence::{RefusalCounts, Suspicion},
     own::GroupPace,
@@ -16,7 +19,6 @@ use super::{
     rate_estimator::{AnsweredRequest, ApiRefusal, RateEstimator},
     route_key::RouteName,
 };
-use crate::{clock::Instant, limit::Seq};
 
 /// Refusal counts of all groups, and the groups that turned out to have limits of their own.
 #[derive(Clone, Default)]

@@ -2,7 +2,7 @@
 
 use std::{array, collections::VecDeque};
 
-use crate::clock::Instant;
+use andante_clock::Instant;
 
 /// Send times of requests that count, numbered from the first on.
 ///

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_hint::{Cause, Hint};
+use andante_limit::{Charge, LimitSpec};
 use smallvec::SmallVec;
 
 use super::{
     Reason, RouteKey, RouteName,
     grounds::{Grounds, OwnGroup, OwnLimit},
-};
-use crate::{
-    clock::Instant,
-    hint::{Cause, Hint},
-    limit::{Charge, LimitSpec},
 };
 
 /// Content of an answer, as far as a lane is concerned.

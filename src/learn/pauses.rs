@@ -1,12 +1,11 @@
 //! Pauses that the API asks for, as the members of a fleet tell each other. Pauses that one member concludes from
 //! failures, or from refusals that name no time, are not shared.
 
+use andante_clock::Instant;
+use andante_fleet::{AskedPause, PauseCause};
+use andante_limit::Scope;
+
 use super::{Changes, Learned, LearnedChange, Reason};
-use crate::{
-    clock::Instant,
-    fleet::{AskedPause, PauseCause},
-    limit::Scope,
-};
 
 impl Reason {
     /// Cause of the pause for other members, if the API has asked for it.

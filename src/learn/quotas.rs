@@ -9,6 +9,10 @@ mod trust;
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_hint::{Bucket, Cause};
+use andante_limit::{Budget, Charge, Cost, LimitSpec, Scope, Seq, Source};
+use andante_policy::Spend;
 use smallvec::SmallVec;
 
 use self::{
@@ -18,12 +22,6 @@ use self::{
 use super::{
     Grounds, Observation, Reason, RouteKey, allowance::Allowance, ledger::SentLog, scopes::Scopes,
     window_estimator::WindowEstimator,
-};
-use crate::{
-    clock::Instant,
-    hint::{Bucket, Cause},
-    limit::{Budget, Charge, Cost, LimitSpec, Scope, Seq, Source},
-    policy::Spend,
 };
 
 /// All quotas that one API reports, and the quotas that each kind of request draws on.

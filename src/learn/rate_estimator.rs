@@ -19,6 +19,9 @@ mod windows;
 
 use std::{num::NonZeroU32, time::Duration};
 
+use andante_clock::Instant;
+use andante_limit::{LimitSpec, Rate, Seq};
+
 pub(super) use self::record::EstimatorRecord;
 use self::{
     belief::Belief,
@@ -29,11 +32,7 @@ use self::{
     latency::Latency,
     reopening::{Ends, Penalty, WindowEnd},
 };
-use crate::{
-    clock::Instant,
-    learn::grounds::Basis,
-    limit::{LimitSpec, Rate, Seq},
-};
+use crate::grounds::Basis;
 
 /// Knowledge learned from refusals. Times are seconds since the clock's start.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,10 @@
 //! Quotas that an API reports are not stored, because its next answer reports them again. A pause for a quota is
 //! stored.
 
+use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{Learned, Reason, rate_estimator::EstimatorRecord};
-use crate::clock::Instant;
 
 /// Learned state, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_hint::{Cause, Hint, Signal, Strength};
+use andante_limit::{Budget, Charge, Seq};
+use andante_policy::Trust;
+
 use super::{
     AnswerReport, BAN, CROWDED, Changes, FIRST_PAUSE, LONGEST_PAUSE, Learned, LearnedChange, Observation, Reason,
     RouteKey, SHORTEST_PAUSE, answered, quotas::Claims, rate_estimator::ApiRefusal, wait,
-};
-use crate::{
-    clock::Instant,
-    hint::{Cause, Hint, Signal, Strength},
-    limit::{Budget, Charge, Seq},
-    policy::Trust,
 };
 
 impl Learned {

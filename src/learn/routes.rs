@@ -2,8 +2,10 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use andante_clock::Instant;
+use andante_limit::Seq;
+
 use super::RouteKey;
-use crate::{clock::Instant, limit::Seq};
 
 /// Kinds of requests that pause.
 #[derive(Clone, Debug, Default)]

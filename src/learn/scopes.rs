@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 
+use andante_limit::Scope;
+
 use super::RouteKey;
-use crate::limit::Scope;
 
 /// Known scopes of the kinds of requests.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,9 @@
 //! Learning from requests that are served, and from upstream failures.
 
+use andante_clock::Instant;
+use andante_limit::Seq;
+
 use super::{Changes, Learned, LearnedChange, Observation, Reason, answered};
-use crate::{clock::Instant, limit::Seq};
 
 impl Learned {
     /// Ends a pause, and limits how many queued requests leave at once.

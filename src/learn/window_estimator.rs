@@ -8,9 +8,11 @@ mod tests;
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_hint::Bucket;
+
 use self::lengths::{LATE, SECOND, at_most, is_all, round, tolerance, usual_within, whole_within};
 use super::ledger::SentLog;
-use crate::{clock::Instant, hint::Bucket};
 
 /// Estimate of the length of one quota's window.
 #[derive(Clone, Debug, Default)]

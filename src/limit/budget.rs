@@ -16,6 +16,8 @@ mod usage;
 
 use std::{num::NonZeroU32, time::Duration};
 
+use andante_clock::Instant;
+
 pub use self::{
     afterwards::Afterwards,
     forecast::Rates,
@@ -36,7 +38,6 @@ use super::{
     charge::{Charge, Scope, Seq, Source},
     history::SpendHistory,
 };
-use crate::clock::Instant;
 
 /// Requests keep their distance for this long after a refusal.
 const DISTANT: Duration = Duration::from_secs(600);

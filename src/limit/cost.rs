@@ -2,8 +2,9 @@
 
 mod text;
 
+use andante_clock::nanos;
+
 use super::{Amount, LimitSpec, Unit, lesser};
-use crate::clock::nanos;
 
 /// Amount of each unit that a request takes: requests, nearly always one, and other units that its rule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -315,7 +316,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Limits;
+    use crate::Limits;
 
     fn unit(name: &str) -> Unit {
         Unit::named(name).unwrap()

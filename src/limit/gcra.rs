@@ -9,6 +9,7 @@ mod tests;
 
 use std::{cell::Cell, num::NonZeroU32, time::Duration};
 
+use andante_clock::Instant;
 use governor::{
     Quota, RateLimiter, clock,
     middleware::NoOpMiddleware,
@@ -17,7 +18,6 @@ use governor::{
 };
 
 use super::{Amount, LONGEST_PACE, LimitSpec};
-use crate::clock::Instant;
 
 /// Slots that were due at most this long ago are still handed out one by one to waiting requests. Timers are about 1 ms
 /// late, a busy machine's several; a longer burst would be more than an API expects of even spacing.
@@ -289,7 +289,7 @@ fn quota(limit: &LimitSpec) -> Quota {
 }
 
 fn nanos(of: Duration) -> u64 {
-    crate::clock::nanos(of)
+    andante_clock::nanos(of)
 }
 
 // === impl Tat ===

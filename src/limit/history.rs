@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
 use smallvec::SmallVec;
 
 use super::{Amount, Seq};
-use crate::clock::Instant;
 
 /// When the units of one lane were taken.
 #[derive(Clone, Debug, Default)]

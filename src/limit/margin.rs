@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
+use andante_clock::{Instant, nanos};
 use serde::{Deserialize, Serialize};
-
-use crate::clock::{Instant, nanos};
 
 /// Width of the margin for jitter on the way to the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,11 @@ mod suggest;
 
 use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
+use andante_clock as clock;
+
 use self::suggest::suggest_rate;
 pub(super) use self::suggest::{hint as suggest, suggest_in_flight, suggest_same};
 use super::Unit;
-use crate::clock;
 
 /// A rate of at most `count` units per `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -299,7 +300,7 @@ fn parse_window(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Limits;
+    use crate::Limits;
 
     #[test]
     fn every_form_of_the_contract_is_read() {

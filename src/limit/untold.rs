@@ -2,8 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+
 use super::{Amount, Charge, Seq, Unit, UsualAmount};
-use crate::clock::Instant;
 
 /// In-flight requests with pending usage on one budget.
 #[derive(Debug, Default)]
@@ -128,7 +129,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Cost, Scope};
+    use crate::{Cost, Scope};
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -20,12 +20,12 @@ mod tests;
 
 use std::{collections::VecDeque, time::Duration};
 
+use andante_clock::Instant;
 use smallvec::SmallVec;
 
 use self::bucket::UnitBucket;
 pub(super) use self::{lingering::Lingering, record::WindowEntry};
 use super::{Amount, LimitSpec, Seq};
-use crate::clock::Instant;
 
 /// Maximum number of buckets per window: 10 KiB of memory for a limit in full use.
 const BUCKETS: u32 = 256;

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use andante_trace::TraceContext;
 use prometheus::{
     Opts, Result,
     core::{Atomic as _, AtomicF64, Metric, MetricVec, MetricVecBuilder},
@@ -17,7 +18,6 @@ use prometheus::{
 };
 
 use super::exemplars::{Exemplar, Exemplars};
-use crate::trace::TraceContext;
 
 /// A histogram of durations.
 #[derive(Clone, Debug)]

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use andante_trace::TraceContext;
 use parking_lot::Mutex;
-
-use crate::trace::TraceContext;
 
 /// The last example of each bucket.
 #[derive(Debug, Default)]

@@ -80,7 +80,7 @@ impl MetricVecBuilder for OfWaits {
 mod tests {
     use std::time::Duration;
 
-    use crate::metrics::Metrics;
+    use crate::Metrics;
 
     #[test]
     fn what_got_a_slot_is_under_way_until_it_ends() {

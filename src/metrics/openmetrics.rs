@@ -91,10 +91,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use crate::{
-        metrics::{CallOutcome, Metrics},
-        trace::TraceContext,
-    };
+    use crate::{CallOutcome, Metrics};
+    use andante_trace::TraceContext;
 
     #[test]
     fn counters_lose_their_suffix_and_bounds_are_floats() {

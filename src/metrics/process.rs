@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use andante_clock as clock;
 use prometheus::{
     Gauge, Opts,
     core::{Collector, Desc},
@@ -11,8 +12,6 @@ use rustix::{
     param::{clock_ticks_per_second, page_size},
     process::{Resource, getrlimit},
 };
-
-use crate::clock;
 
 /// Name and help text of each metric, in the order of [`values`].
 const NAMES: [[&str; 2]; 7] = [

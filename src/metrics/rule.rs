@@ -356,7 +356,7 @@ mod tests {
         for (at, outcome) in CallOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, at);
         }
-        let metrics = crate::metrics::Metrics::new();
+        let metrics = crate::Metrics::new();
         let rule = metrics.rule("api");
         rule.count(CallOutcome::Rejected);
         assert_eq!(rule.counted(CallOutcome::Rejected), 1);
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn answers_are_known_by_code_and_waits_by_length() {
-        let metrics = crate::metrics::Metrics::new();
+        let metrics = crate::Metrics::new();
         let rule = metrics.rule("api");
         for code in [200, 200, 404, 999] {
             rule.answered(StatusCode::from_u16(code).unwrap());

@@ -2,11 +2,11 @@
 
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
+use andante_limiter::Limiter;
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use super::{
-    limiter::Limiter,
     options::Options,
     server,
     shared::{ApiState, LimiterBooks},

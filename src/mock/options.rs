@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use super::{counter::CountingWindow, dialect::MockDialect, limiter::Limiter};
+use super::{CountingWindow, Limiter, MockDialect};
 use crate::limit::Rate;
 
 /// How an [`Api`](super::Api) behaves.

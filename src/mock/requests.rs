@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use andante_limiter::{Facts, MockCaller};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONNECTION};
 use http_body_util::{BodyExt, Full};
@@ -9,8 +10,6 @@ use hyper::body::Incoming;
 
 use super::{
     control::{Down, How},
-    dialect::Facts,
-    limiter::MockCaller,
     pages,
     shared::{ApiState, ConnectionState, LimiterBooks, respond},
 };

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::atomic::AtomicBool, time::SystemTime};
 
+use andante_limiter::Limiter;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
@@ -10,7 +11,6 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     control::{Down, Script},
-    limiter::Limiter,
     options::Options,
     stats::{Stats, StatsRecorder},
 };

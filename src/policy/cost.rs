@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::limit::{Cost, Unit};
+use andante_limit::{Cost, Unit};
 
 /// Costs of a request under a rule: `input-tokens=length, output-tokens=body:max_tokens, points=3`.
 #[derive(Clone, Debug, PartialEq, Eq)]

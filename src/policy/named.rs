@@ -81,7 +81,7 @@ fn stricter(one: Https, other: Https) -> Https {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Scheme;
+    use crate::Scheme;
 
     fn origin(host: &str) -> Origin {
         Origin::parse(Scheme::Https, host, Some(443)).unwrap()

@@ -59,7 +59,7 @@ fn is_without_name(rule: &Policy, added: &Added) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Limits;
+    use andante_limit::Limits;
 
     /// Rules of these names, methods and limits.
     fn rules(of: &[(&str, &str, &str)]) -> Rules {

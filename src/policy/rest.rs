@@ -3,8 +3,9 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
+use andante_limit::{Afterwards, CalendarLimit, LimitSpec, lesser};
+
 use super::{added::Added, rule::Policy};
-use crate::limit::{Afterwards, CalendarLimit, LimitSpec, lesser};
 
 // === impl Policy ===
 
@@ -49,10 +50,8 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        limit::{self, Limits},
-        policy::Reserve,
-    };
+    use crate::Reserve;
+    use andante_limit::{self as limit, Limits};
 
     fn policy(limits: &str, percent: u8) -> Policy {
         let mut limits: Limits = limits.parse().unwrap();

@@ -2,6 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use andante_limit::{
+    Afterwards, Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit,
+};
+
 use super::{
     added::{Added, KeyPart},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
@@ -12,7 +16,6 @@ use super::{
     turns::Turns,
     usage::UsageSource,
 };
-use crate::limit::{Afterwards, Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
 /// Handling of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

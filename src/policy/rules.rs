@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use andante_limit as limit;
+
 use super::{Added, HostPattern, Https, Origin, Policy, Scheme};
-use crate::limit;
 
 /// All rules, in the order in which they were written.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::limit::Unit;
+use andante_limit::Unit;
 
 /// Place that reports the usage of a unit: `output-tokens=completion_tokens`, `points=header:x-points`.
 #[derive(Clone, Debug, PartialEq, Eq)]

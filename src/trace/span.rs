@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use andante_clock::Instant;
+
 use super::context::{SpanId, TraceContext};
-use crate::{clock::Instant, error::beginning};
 
 /// A timed step of a request, for export.
 #[derive(Clone, Debug)]
@@ -74,8 +75,8 @@ impl Span {
         if let Value::Text(text) = &mut value
             && text.len() > MAX_TEXT_BYTES
         {
-            let end = beginning(text, MAX_TEXT_BYTES).len();
-            text.to_mut().truncate(end);
+            let end = (0..=MAX_TEXT_BYTES).rev().find(|at| text.is_char_boundary(*at));
+            text.to_mut().truncate(end.unwrap_or_default());
         }
         self.attributes.push((name, value));
     }
@@ -122,7 +123,7 @@ impl From<f64> for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Sampler, Tracer};
+    use crate::{Sampler, Tracer};
 
     #[test]
     fn a_long_text_is_cut_between_characters() {

@@ -58,7 +58,8 @@ impl Tracer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::Instant, trace::SpanKind};
+    use crate::SpanKind;
+    use andante_clock::Instant;
 
     #[test]
     fn any_capacity_is_taken() {

@@ -6,9 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every file below `src/`, by its path there.
+/// Every file below `src/`, by its path there, as if all packages were modules of one: `limit/lib.rs` is `limit.rs`, and
+/// what it calls `crate::Budget` is `crate::limit::Budget`.
 pub(crate) fn sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    let packages: Vec<String> = names
+        .filter(|folder| folder.join("Cargo.toml").exists())
+        .map(|folder| folder.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
     let (mut folders, mut files) = (vec![root.clone()], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -17,13 +23,25 @@ pub(crate) fn sources() -> Vec<(PathBuf, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).unwrap();
-                files.push((path.strip_prefix(&root).unwrap().to_owned(), text));
+                files.push(as_module(path.strip_prefix(&root).unwrap(), &text, &packages));
             }
         }
     }
     assert!(files.len() > 5, "no sources found");
     files.sort();
     files
+}
+
+/// A file of a package as a module of the whole. Packages have a folder below `src/` with their manifest.
+fn as_module(path: &Path, text: &str, packages: &[String]) -> (PathBuf, String) {
+    let package = path.iter().next().unwrap().to_str().unwrap();
+    let is_in_package = packages.iter().any(|name| name == package);
+    let own = if is_in_package { format!("crate::{package}::") } else { "crate::".to_owned() };
+    let text = packages.iter().fold(text.replace("crate::", &own), |text, name| {
+        text.replace(&format!("andante_{name}"), &format!("crate::{name}"))
+    });
+    let is_root = is_in_package && path == Path::new(package).join("lib.rs");
+    (if is_root { Path::new(package).with_extension("rs") } else { path.to_owned() }, text)
 }
 
 /// Every path that begins with `root::`, in imports and in the middle of code; groups in braces are taken apart.

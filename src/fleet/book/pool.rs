@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::fleet::words::{Entry, MemberId, Micros};
+use crate::words::{Entry, MemberId, Micros};
 
 /// A single limit of one lane.
 #[derive(Clone, Debug)]
@@ -231,7 +231,6 @@ impl TokenPool {
         own.min(supply)
     }
 
-    #[cfg(test)]
     pub(super) fn is_sound(&self) -> bool {
         let lent: i64 = self.rows.values().map(|row| i64::from(row.holds)).sum();
         let demand: u64 = self.rows.values().map(|row| u64::from(row.demand)).sum();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fleet::{CallAge, Terms};
+use crate::{CallAge, Terms};
 
 const S: Micros = 1_000_000;
 const LEASE: Micros = 10 * S;

@@ -1,7 +1,9 @@
 //! Tokens that a member would use.
 
+use andante_clock::Instant;
+
 use super::{LARGE, Share};
-use crate::{clock::Instant, fleet::Stock};
+use crate::Stock;
 
 /// Upper bound of a reported demand, as a multiple of the current use.
 const MOST_TIMES: f64 = 20.0;

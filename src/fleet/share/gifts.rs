@@ -1,7 +1,9 @@
 //! Tokens that a member gives back to the store for other members.
 
+use andante_clock::Instant;
+
 use super::{FEW, Share};
-use crate::{clock::Instant, fleet::Stock};
+use crate::Stock;
 
 /// Free tokens are worth a call of their own from `1 / WORTH` of the held ones on.
 const WORTH: u32 = 32;

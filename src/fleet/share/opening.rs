@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::Share;
-use crate::clock::Instant;
 
 /// How often, and for how long, a store is asked that should give out by now. Afterwards other members have the tokens.
 const OPENING: Duration = Duration::from_millis(250);

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{known, refusal, served};
-use crate::hint::{
+use crate::{
     Strength,
     evidence::Evidence,
     time::{self, Now},

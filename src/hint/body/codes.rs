@@ -1,6 +1,6 @@
 //! Codes by which APIs name their refusals.
 
-use crate::hint::{Cause, Hopeless, Strength, evidence::Evidence};
+use crate::{Cause, Hopeless, Strength, evidence::Evidence};
 
 /// Judges `code`, if it is known: `ThrottlingException`, `com.amazonaws#Throttling`, `RATE_LIMITED`,
 /// `https://iana.org/assignments/http-problem-types#quota-exceeded`. `strength` says how sure the place of the code is.

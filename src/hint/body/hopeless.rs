@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::hint::{
+use crate::{
     Hopeless, Strength, count,
     evidence::Evidence,
     time::{self, Now},

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{codes, known, text};
-use crate::hint::{
+use crate::{
     Strength, count,
     evidence::{self, Evidence, ReportedBudget},
     time::{self, Now},

@@ -9,7 +9,7 @@ use super::{
     codes::{self, Code},
     known, refusal, text, words,
 };
-use crate::hint::{
+use crate::{
     Dialect, Strength,
     evidence::{Evidence, ReportedBudget},
     time::{self, Now},

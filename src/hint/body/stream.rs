@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{codes::Code, refusal};
-use crate::hint::{Strength, coding::Decoder, evidence::Evidence, glance::Glance, time::Now};
+use crate::{Strength, coding::Decoder, evidence::Evidence, glance::Glance, time::Now};
 
 /// Beginning of a stream.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use super::{
     codes, hopeless, known,
     words::{complains, is_too_many_at_once},
 };
-use crate::hint::{
+use crate::{
     Cause, Hopeless, Strength, count,
     evidence::Evidence,
     time::{self, Now, When},

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::Value;
 
-use crate::hint::{Answer, Hint, Signal, read, time_of_day};
+use crate::{Answer, Hint, Signal, read, time_of_day};
 
 const CASES: &str = include_str!("dialects.jsonl");
 

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use andante_clock::{assert_linear, cpu_time_of};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::NOON;
-use crate::{
-    clock::{assert_linear, cpu_time_of},
-    hint::{Answer, Glance, StreamBeginning, read, wants_body},
-};
+use crate::{Answer, Glance, StreamBeginning, read, wants_body};
 
 /// Size of a head in bytes. The bound is ten times what the test profile takes for it, and a tenth of what a pass over
 /// all pairs would take.

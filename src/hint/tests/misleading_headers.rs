@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{hint, wait};
-use crate::hint::{Cause, Signal, wants_body};
+use crate::{Cause, Signal, wants_body};
 
 #[test]
 fn one_name_has_many_encodings() {

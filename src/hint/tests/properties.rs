@@ -1,6 +1,6 @@
 //! No answer causes a panic, a wait beyond the cap, a negative value, or a value that is no number.
 //!
-//! `PROPTEST_CASES=10000000 cargo test --release --lib nothing_that_is_said` reads more answers than usual.
+//! `PROPTEST_CASES=10000000 cargo test --release -p andante-hint nothing_that_is_said` reads more answers than usual.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::NOON;
-use crate::hint::{Answer, Hint, Hopeless, Signal, read, time::CAP, wants_body};
+use crate::{Answer, Hint, Hopeless, Signal, read, time::CAP, wants_body};
 
 /// Generated answer.
 #[derive(Clone, Debug)]

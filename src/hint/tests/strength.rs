@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::hint;
-use crate::hint::{Cause, Hint, Hopeless, Strength};
+use crate::{Cause, Hint, Hopeless, Strength};
 
 /// Strength of a refusal, and whether something was done.
 fn refused(answer: &str) -> Option<(Strength, bool)> {

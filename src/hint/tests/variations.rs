@@ -6,7 +6,7 @@ mod examined;
 mod vendors;
 
 use super::hint;
-use crate::hint::Signal::{self, Backoff, Banned, Exhausted, Informational, Ok, Throttled};
+use crate::Signal::{self, Backoff, Banned, Exhausted, Informational, Ok, Throttled};
 
 type Expected = (Signal, Option<f64>, [Option<f64>; 3]);
 

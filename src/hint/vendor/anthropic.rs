@@ -1,6 +1,6 @@
 //! Reads the claims of a subscription: `anthropic-ratelimit-unified-5h-status`, `…-reset`, `…-utilization`.
 
-use crate::hint::{
+use crate::{
     Dialect, count,
     evidence::{self, Evidence, ReportedBudget},
     fields::Fields,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::hint::{
+use crate::{
     Dialect, count,
     evidence::{Evidence, ReportedBudget},
     fields::Fields,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::hint::{
+use crate::{
     Dialect, count,
     evidence::{self, Evidence, ReportedBudget},
     fields::Fields,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::hint::{
+use crate::{
     Dialect, count,
     evidence::{Evidence, ReportedBudget},
     fields::Fields,

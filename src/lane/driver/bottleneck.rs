@@ -1,7 +1,7 @@
 //! The limit that delays a request most, for traces.
 
 use super::Lane;
-use crate::lane::{request::AdmitRequest, state::Bottleneck};
+use crate::{request::AdmitRequest, state::Bottleneck};
 
 impl Lane {
     /// The bottleneck of a waiting request that asked with `ask`.

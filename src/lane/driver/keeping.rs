@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::Lane;
-use crate::lane::state::{LaneRecord, OriginRecord, Past, State};
+use crate::state::{LaneRecord, OriginRecord, Past, State};
 
 /// Requests of lanes to the state's writer.
 #[derive(Debug)]
@@ -20,18 +20,18 @@ pub enum KeepRequest {
 }
 
 /// A lane's place in the store.
-pub(in crate::lane) struct KeptLane {
+pub(crate) struct KeptLane {
     /// Name of the lane in the store, even if its rule is renamed later.
-    pub(in crate::lane) id: Arc<str>,
+    pub(crate) id: Arc<str>,
     /// Where the lane's first request went.
-    pub(in crate::lane) origin: OriginRecord,
+    pub(crate) origin: OriginRecord,
     /// The channel through which it asks for blocks of its long quotas.
-    pub(in crate::lane) requests: mpsc::Sender<KeepRequest>,
+    pub(crate) requests: mpsc::Sender<KeepRequest>,
 }
 
 impl Lane {
     /// Restores this new lane from its stored record.
-    pub(in crate::lane) fn restored(mut self, kept: KeptLane, record: Option<&LaneRecord>, past: Past) -> Self {
+    pub(crate) fn restored(mut self, kept: KeptLane, record: Option<&LaneRecord>, past: Past) -> Self {
         let state = State::restored(self.policy.clone(), self.clock.now(), self.clock.epoch(), record, past);
         let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
         (shared.state, shared.kept) = (Mutex::new(state), Some(kept));
@@ -39,13 +39,13 @@ impl Lane {
     }
 
     /// The lane's name in the store, if it is persisted.
-    pub(in crate::lane) fn kept_as(&self) -> Option<&Arc<str>> {
+    pub(crate) fn kept_as(&self) -> Option<&Arc<str>> {
         self.shared.kept.as_ref().map(|kept| &kept.id)
     }
 
     /// The lane's record; `None` if nothing has changed, unless it is wanted `anyway`. With `last`, nothing will leave
     /// any more.
-    pub(in crate::lane) fn record(&self, anyway: bool, last: bool) -> Option<LaneRecord> {
+    pub(crate) fn record(&self, anyway: bool, last: bool) -> Option<LaneRecord> {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
         let origin = self.shared.kept.as_ref().map(|kept| kept.origin.clone());
@@ -55,7 +55,7 @@ impl Lane {
     }
 
     /// Records that the last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
-    pub(in crate::lane) fn written(self: &Arc<Self>, fully: bool) {
+    pub(crate) fn written(self: &Arc<Self>, fully: bool) {
         self.tell(|state, _| state.written(fully));
     }
 

@@ -1,12 +1,10 @@
 //! Reports a lane's learned changes, once each, in the log and in the journal; also refusals that it cannot explain.
 
+use andante_learn::{Changes, LearnedChange, Reason};
 use tracing::{info, warn};
 
 use super::Lane;
-use crate::{
-    lane::{journal, unexplained::Episodes},
-    learn::{Changes, LearnedChange, Reason},
-};
+use crate::{journal, unexplained::Episodes};
 
 /// A pause longer than this is worth a warning.
 const LONG: std::time::Duration = std::time::Duration::from_secs(900);

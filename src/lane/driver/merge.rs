@@ -2,16 +2,14 @@
 
 use std::{mem, sync::Arc};
 
+use andante_clock::Instant;
 use tokio::sync::oneshot;
 
 use super::{GrantSender, Lane, Waiting, permit::Dismissal};
-use crate::{
-    clock::Instant,
-    lane::state::{Inheritance, Moving, Parting},
-};
+use crate::state::{Inheritance, Moving, Parting};
 
 /// Waiting requests to a port that have no lane at the moment, and what their lane has sent so far.
-pub(in crate::lane) struct Departing {
+pub(crate) struct Departing {
     inheritance: Inheritance,
     waiting: Vec<Moving<GrantSender>>,
     port: u16,
@@ -20,7 +18,7 @@ pub(in crate::lane) struct Departing {
 impl Lane {
     /// Takes over from `other`: requests sent there count here, its pauses hold here, and its waiting requests wait
     /// here. Must be called on a tokio runtime, which drives the lane while requests wait.
-    pub(in crate::lane) fn inherit(self: &Arc<Self>, other: &Arc<Self>) {
+    pub(crate) fn inherit(self: &Arc<Self>, other: &Arc<Self>) {
         // Takes one lock after the other: two lanes must not wait for each other.
         let mut legacy = other.tell(|state, now| state.bequeathed(now));
         self.tell(|state, now| state.inherited(now, &legacy));
@@ -29,7 +27,7 @@ impl Lane {
 
     /// Removes the requests to this port, which get a lane of their own at `now`. The new lane has to call
     /// [`take_in`](Self::take_in).
-    pub(in crate::lane) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
+    pub(crate) fn departing(self: &Arc<Self>, port: u16, now: Instant) -> Departing {
         let parting = self.parting(now);
         self.tell(|state, _| {
             let (inheritance, waiting) = (state.parts(parting), state.departing(|one| one == port));
@@ -39,14 +37,14 @@ impl Lane {
 
     /// Takes in what departs from another lane: requests sent there count here as well, its pauses hold here, and its
     /// waiting requests wait here.
-    pub(in crate::lane) fn take_in(self: &Arc<Self>, departing: Departing) {
+    pub(crate) fn take_in(self: &Arc<Self>, departing: Departing) {
         let Departing { inheritance, waiting, port } = departing;
         self.begin_with(&inheritance, port);
         waiting.into_iter().for_each(|moving| self.adopt(moving));
     }
 
     /// The state for lanes opened later for ports of its host that have another rule from `now` on.
-    pub(in crate::lane) fn bequest(self: &Arc<Self>, now: Instant) -> Inheritance {
+    pub(crate) fn bequest(self: &Arc<Self>, now: Instant) -> Inheritance {
         let parting = self.parting(now);
         self.tell(|state, _| state.bequest(parting))
     }
@@ -56,12 +54,12 @@ impl Lane {
     }
 
     /// Starts this lane for requests to this port from the state that their former lane has `left`.
-    pub(in crate::lane) fn begin_with(self: &Arc<Self>, left: &Inheritance, port: u16) {
+    pub(crate) fn begin_with(self: &Arc<Self>, left: &Inheritance, port: u16) {
         self.tell(|state, now| state.departed(now, left, port));
     }
 
     /// Ports that requests have gone to.
-    pub(in crate::lane) fn ports(&self) -> Vec<u16> {
+    pub(crate) fn ports(&self) -> Vec<u16> {
         self.shared.state.lock().ports().to_vec()
     }
 

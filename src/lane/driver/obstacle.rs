@@ -1,11 +1,18 @@
 //! Block reasons other than used-up limits, for clients that are refused because of them.
 
+use andante_learn::Reason;
+
 use super::Lane;
-use crate::{
-    error::Obstacle,
-    lane::{Refusal, journal::why},
-    learn::Reason,
-};
+use crate::{Refusal, journal::why};
+
+/// What lets nothing leave for a time, although limits may have room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is.
+    pub what: String,
+    /// What to do about it, if anything but waiting helps.
+    pub hint: Option<&'static str>,
+}
 
 impl Lane {
     /// The block reason, other than used-up limits, behind this `refusal`.

@@ -8,17 +8,15 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_learn::AnswerReport;
+use andante_order::{QueuePlace, Turn};
 use tokio::sync::oneshot;
 
 use super::Lane;
 use crate::{
-    clock::Instant,
-    lane::{
-        order::{QueuePlace, Turn},
-        request::{AdmitRequest, Refusal},
-        state::{End, Slot, Usage},
-    },
-    learn::AnswerReport,
+    request::{AdmitRequest, Refusal},
+    state::{End, Slot, Usage},
 };
 
 /// The right to send one request now, settled with the outcome.
@@ -64,7 +62,7 @@ pub enum Admission {
 pub struct Waiting {
     pub(super) lane: Arc<Lane>,
     pub(super) place: QueuePlace,
-    pub(in crate::lane) grant: oneshot::Receiver<Box<Outcome>>,
+    pub(crate) grant: oneshot::Receiver<Box<Outcome>>,
     /// True if the lane has decided on it.
     pub(super) answered: bool,
     /// When the slot is expected to mature.
@@ -74,11 +72,11 @@ pub struct Waiting {
 }
 
 /// The outcome of a ticket. Boxed when handed over: while the request waits, there is no room for it.
-pub(in crate::lane) type Outcome = Result<Permit, Dismissal>;
+pub(crate) type Outcome = Result<Permit, Dismissal>;
 
 /// Why a request no longer stands in a queue.
 #[derive(Debug)]
-pub(in crate::lane) enum Dismissal {
+pub(crate) enum Dismissal {
     /// It is refused.
     Refused(Refusal),
     /// The request waits in another lane, which has absorbed its own.

@@ -5,17 +5,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use andante_clock::Instant;
+use andante_fleet::{Entry, Lease, Pause, PoolGrant, RunningPauses};
+use andante_limit::ShareReport;
+use andante_policy::Policy;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::Lane;
-use crate::{
-    clock::Instant,
-    fleet::{Entry, Lease, Pause, PoolGrant, RunningPauses},
-    lane::state::{SharedNames, State},
-    limit::ShareReport,
-    policy::Policy,
-};
+use crate::state::{SharedNames, State};
 
 /// The connection of this process' lanes to the store, for limits shared with other processes.
 #[derive(Clone, Debug)]
@@ -82,7 +80,7 @@ impl Lane {
     }
 
     /// Changes the lane's names in the store, if it is shared.
-    pub(in crate::lane) fn share_as(&self, names: SharedNames) {
+    pub(crate) fn share_as(&self, names: SharedNames) {
         self.shared.sharing.iter().for_each(|shared| *shared.names.lock() = names.clone());
     }
 

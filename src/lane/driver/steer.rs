@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_order::Claim;
+
 use super::Lane;
-use crate::{
-    clock::Instant,
-    lane::{journal, order::Claim, state::State},
-};
+use crate::{journal, state::State};
 
 impl Lane {
     /// Pauses the lane for `length`, or until [`Self::resume`]. Waiting requests keep their places.
@@ -15,7 +15,7 @@ impl Lane {
     }
 
     /// Pauses the lane until a time that is `length` from now.
-    pub(in crate::lane) fn pause_until(self: &Arc<Self>, until: Instant, length: Option<Duration>) {
+    pub(crate) fn pause_until(self: &Arc<Self>, until: Instant, length: Option<Duration>) {
         self.tell(|state, _| state.hold(until));
         self.note(journal::paused(length));
     }

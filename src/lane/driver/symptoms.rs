@@ -1,14 +1,12 @@
 //! Diagnostics of problems that pacing cannot solve: clients that give up, and refusals although we keep our limits.
 
+use andante_clock::Instant;
 use parking_lot::Mutex;
 
 use super::Lane;
 use crate::{
-    clock::Instant,
-    lane::{
-        departures::Departures,
-        unexplained::{Episodes, UnexplainedRefusals},
-    },
+    departures::Departures,
+    unexplained::{Episodes, UnexplainedRefusals},
 };
 
 /// The diagnostics of one lane.

@@ -2,16 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_metrics::RuleMetrics;
+use andante_policy::Policy;
+
 use super::Lane;
 use crate::{
-    clock::Instant,
-    lane::{
-        request::{AdmitRequest, Preview},
-        snapshot::{LaneActivity, QueueStatus, Snapshot},
-        state::Memory,
-    },
-    metrics::RuleMetrics,
-    policy::Policy,
+    request::{AdmitRequest, Preview},
+    snapshot::{LaneActivity, QueueStatus, Snapshot},
+    state::Memory,
 };
 
 impl Lane {
@@ -91,7 +90,7 @@ impl Lane {
 
     /// Returns whether a request waits although a slot has matured.
     #[cfg(test)]
-    pub(in crate::lane) fn loses_slots(&self) -> bool {
+    pub(crate) fn loses_slots(&self) -> bool {
         let now = self.clock.now();
         let mut state = self.shared.state.lock();
         state.waiting() > 0 && state.next_slot(now) <= now
@@ -99,12 +98,12 @@ impl Lane {
 
     /// Number of waiting tickets moved from class to class one by one.
     #[cfg(test)]
-    pub(in crate::lane) fn moved(&self) -> usize {
+    pub(crate) fn moved(&self) -> usize {
         self.shared.state.lock().moved()
     }
 
     /// State that would be lost if this lane were forgotten.
-    pub(in crate::lane) fn memory(&self, paused: Option<Instant>) -> Memory {
+    pub(crate) fn memory(&self, paused: Option<Instant>) -> Memory {
         let now = self.clock.now();
         self.shared.state.lock().memory(now, paused)
     }

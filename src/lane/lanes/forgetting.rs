@@ -2,13 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use andante_clock::Instant;
 use tracing::warn;
 
 use super::{FEW, Lanes, OpenLane};
-use crate::{
-    clock::Instant,
-    lane::{Lane, key::LaneKey, state::Memory},
-};
+use crate::{Lane, key::LaneKey, state::Memory};
 
 /// This many lanes of a rule are kept for what they have learned, if as many fit. Beyond that, the least recently used
 /// ones that do not pause are forgotten first.

@@ -7,18 +7,16 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::{Clock, Instant};
+use andante_limit::Gap;
+use andante_policy::Rules;
 use parking_lot::Mutex;
 
 use super::Lanes;
 use crate::{
-    clock::{Clock, Instant},
-    lane::{
-        Lane,
-        kept::{self, KeptLanes},
-        state::LaneRecord,
-    },
-    limit::Gap,
-    policy::Rules,
+    Lane,
+    kept::{self, KeptLanes},
+    state::LaneRecord,
 };
 
 /// Lanes that an earlier process still has, by their names in the store, with their last known records.

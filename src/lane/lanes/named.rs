@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use andante_policy::{Origin, Policy, Rules, Scheme};
+
 use super::Lanes;
-use crate::{
-    lane::{Lane, key::RequestKey},
-    policy::{Origin, Policy, Rules, Scheme},
-};
+use crate::{Lane, key::RequestKey};
 
 // === impl Lanes ===
 

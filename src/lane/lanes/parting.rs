@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{
-    clock::Instant,
-    lane::{Lane, driver::Departing},
-    policy::{Origin, Rules},
-};
+use andante_clock::Instant;
+use andante_policy::{Origin, Rules};
+
+use crate::{Lane, driver::Departing};
 
 /// The requests that move `now` from `lane` to lanes of other ports of its host. Under `rules`, those ports have a rule
 /// other than that of `origin`, which `lane` keeps. O(waiting), if `rules` distinguish the ports.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_order::{Bands, QueuePlace, Turn};
 use smallvec::SmallVec;
 
 use super::{
@@ -13,17 +15,11 @@ use super::{
     slot::Leaving,
     slow::Counted,
 };
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{Bands, QueuePlace, Turn},
-        request::{AdmitRequest, PreviewDecision, Refusal},
-    },
-};
+use crate::request::{AdmitRequest, PreviewDecision, Refusal};
 
 impl<T> State<T> {
     /// Decides on a request that asks for a slot.
-    pub(in crate::lane) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
+    pub(crate) fn asked(&mut self, now: Instant, ask: &AdmitRequest) -> Decision {
         if self.is_given() {
             return Decision::Refuse(Refusal::HandedOver);
         }
@@ -57,13 +53,7 @@ impl<T> State<T> {
     }
 
     /// Enqueues the request that accepts this `offer`.
-    pub(in crate::lane) fn enqueued(
-        &mut self,
-        now: Instant,
-        ask: &AdmitRequest,
-        offer: QueueOffer,
-        ticket: T,
-    ) -> QueuePlace {
+    pub(crate) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> QueuePlace {
         let QueueOffer { line, mut drawn, .. } = offer;
         // The answer will report amounts that the request has not declared.
         let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };

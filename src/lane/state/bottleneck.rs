@@ -1,12 +1,11 @@
 //! The limit that delays a request most, for traces.
 
+use andante_clock::Instant;
+use andante_learn::Reason;
+use andante_limit::{CalendarUsage, LimitUsage};
+
 use super::State;
-use crate::{
-    clock::Instant,
-    lane::{request::AdmitRequest, snapshot::NarrowUsage},
-    learn::Reason,
-    limit::{CalendarUsage, LimitUsage},
-};
+use crate::{request::AdmitRequest, snapshot::NarrowUsage};
 
 /// The limit that delays a request most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ struct Usage {
 impl<T> State<T> {
     /// The bottleneck of a waiting request that asked with `ask`: a pause, or the limit with the highest usage.
     /// O(limits): the queue is not examined.
-    pub(in crate::lane) fn bottleneck(&mut self, now: Instant, ask: &AdmitRequest) -> Bottleneck {
+    pub(crate) fn bottleneck(&mut self, now: Instant, ask: &AdmitRequest) -> Bottleneck {
         if let Some(reason) = self.pause_of(now, ask) {
             return self.whole_lane(format!("pause ({reason})"));
         }
@@ -43,7 +42,7 @@ impl<T> State<T> {
     }
 
     /// A bottleneck that is no single rule's limit.
-    pub(in crate::lane) fn whole_lane(&self, limit: String) -> Bottleneck {
+    pub(crate) fn whole_lane(&self, limit: String) -> Bottleneck {
         Bottleneck { rule: self.policy.name.to_string(), limit }
     }
 

@@ -2,40 +2,42 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_learn::Changes;
 use smallvec::SmallVec;
 
 use super::{Slot, State, full::Displaced, narrow::Drawn, turn::LineKey};
-use crate::{clock::Instant, lane::request::Refusal, learn::Changes};
+use crate::request::Refusal;
 
 /// Work for the driver after events. `T` is the handle through which a waiting request receives its slot.
 #[must_use = "slots that nobody gets are lost"]
-pub(in crate::lane) struct Effects<T> {
+pub(crate) struct Effects<T> {
     /// Slots to hand over.
-    pub(in crate::lane) grants: Grants<T>,
+    pub(crate) grants: Grants<T>,
     /// Requests removed from the queue, with their refusals.
-    pub(in crate::lane) displaced: Vec<Displaced<T>>,
-    pub(in crate::lane) timer: Timer,
+    pub(crate) displaced: Vec<Displaced<T>>,
+    pub(crate) timer: Timer,
     /// The next block of a long quota is to be written down.
-    pub(in crate::lane) block: bool,
+    pub(crate) block: bool,
     /// The store is to be called.
-    pub(in crate::lane) calls: bool,
+    pub(crate) calls: bool,
     /// Learned changes, for the log.
-    pub(in crate::lane) changes: Changes,
+    pub(crate) changes: Changes,
 }
 
 /// Usually few at once: each slot matures at an instant of its own.
-pub(in crate::lane) type Grants<T> = SmallVec<[Grant<T>; 2]>;
+pub(crate) type Grants<T> = SmallVec<[Grant<T>; 2]>;
 
 /// A slot for a request that has waited.
-pub(in crate::lane) struct Grant<T> {
-    pub(in crate::lane) ticket: T,
-    pub(in crate::lane) slot: Box<Slot>,
-    pub(in crate::lane) waited: Duration,
+pub(crate) struct Grant<T> {
+    pub(crate) ticket: T,
+    pub(crate) slot: Box<Slot>,
+    pub(crate) waited: Duration,
 }
 
 /// The change to the lane's only timer. When it fires, the state is [woken](super::State::woken).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::lane) enum Timer {
+pub(crate) enum Timer {
     /// The timer stays as it is, set or not.
     Keep,
     /// The timer was not set, and has to fire at this instant.
@@ -45,7 +47,7 @@ pub(in crate::lane) enum Timer {
 }
 
 /// The decision on a request that asks for a slot.
-pub(in crate::lane) enum Decision {
+pub(crate) enum Decision {
     /// The request leaves now.
     Send(Box<Slot>),
     /// The request may [join the queue](super::State::enqueued).
@@ -55,13 +57,13 @@ pub(in crate::lane) enum Decision {
 }
 
 /// A place in the queue offered to a request: valid while the lock is held.
-pub(in crate::lane) struct QueueOffer {
+pub(crate) struct QueueOffer {
     pub(super) line: LineKey,
     pub(super) drawn: Option<Box<Drawn>>,
     /// When the slot is expected to mature.
-    pub(in crate::lane) expected: Instant,
+    pub(crate) expected: Instant,
     /// Number of requests expected to leave before it.
-    pub(in crate::lane) ahead: u32,
+    pub(crate) ahead: u32,
 }
 
 /// While no request waits, a timer that fires within this time stays set.
@@ -71,7 +73,7 @@ const DOZE: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
     /// Handles the timer, which was due at `due`, or at `now` if it was told to [ring](Timer::Ring).
-    pub(in crate::lane) fn woken(&mut self, now: Instant, due: Instant) -> Effects<T> {
+    pub(crate) fn woken(&mut self, now: Instant, due: Instant) -> Effects<T> {
         let mut grants = Grants::new();
         self.refuse_late(now);
         let next = self.give(now, due, &mut grants).min(self.next_look());
@@ -82,7 +84,7 @@ impl<T> State<T> {
 
     /// Returns whether events since the last effects may have caused any. While no request waits, hardly any event
     /// does.
-    pub(in crate::lane) fn has_effects(&self) -> bool {
+    pub(crate) fn has_effects(&self) -> bool {
         !self.queue.is_empty()
             || self.next_wakeup.is_some()
             || !self.changes.is_empty()
@@ -93,7 +95,7 @@ impl<T> State<T> {
 
     /// Returns the effects of the events since the last call: grants matured slots, and sets the timer for the next
     /// slot.
-    pub(in crate::lane) fn effects(&mut self, now: Instant) -> Effects<T> {
+    pub(crate) fn effects(&mut self, now: Instant) -> Effects<T> {
         let (mut grants, mut timer) = (Grants::new(), Timer::Keep);
         self.refuse_late(now);
         if !self.queue.is_empty() {

@@ -2,7 +2,7 @@
 
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::lane) enum End {
+pub(crate) enum End {
     /// The request was never sent.
     Unsent,
     /// The request was sent, and no answer will come.

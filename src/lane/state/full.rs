@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_limit::Unit;
+use andante_order::{QueuePlace, Taken, Turn, Waits};
+
 use super::{
     State, WaitingRequest,
     narrow::Drawn,
@@ -9,19 +13,12 @@ use super::{
     room::WaitingRoom,
     turn::line_of,
 };
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{QueuePlace, Taken, Turn, Waits},
-        request::{AdmitRequest, Refusal},
-    },
-    limit::Unit,
-};
+use crate::request::{AdmitRequest, Refusal};
 
 /// An evicted request, and the reason.
-pub(in crate::lane) struct Displaced<T> {
-    pub(in crate::lane) ticket: T,
-    pub(in crate::lane) refusal: Refusal,
+pub(crate) struct Displaced<T> {
+    pub(crate) ticket: T,
+    pub(crate) refusal: Refusal,
 }
 
 /// When other requests arrive, requests that wait for sub-limits keep at most 1/`OF_OTHERS` of a full lane.
@@ -117,7 +114,7 @@ impl<T> State<T> {
     }
 
     /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: evicts the request
-    /// chosen by [`Queue::gives_way`](crate::lane::order::Queue::gives_way).
+    /// chosen by [`Queue::gives_way`](andante_order::Queue::gives_way).
     pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest, drawn: Option<&Drawn>) {
         for room in Self::rooms(drawn) {
             if self.is_full(room)

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::{LaneRecord, State};
-use crate::clock::Instant;
 
 /// Which of two processes sends the requests of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,18 +23,18 @@ pub(super) enum Handover {
 impl<T> State<T> {
     /// Marks the lane as still served by another process. Requests wait until
     /// [`predecessor_ended`](Self::predecessor_ended).
-    pub(in crate::lane) fn await_predecessor(&mut self) {
+    pub(crate) fn await_predecessor(&mut self) {
         self.handover = Handover::Awaited;
     }
 
     /// Returns whether another process still sends for this lane.
-    pub(in crate::lane) fn awaits_predecessor(&self) -> bool {
+    pub(crate) fn awaits_predecessor(&self) -> bool {
         self.handover == Handover::Awaited
     }
 
     /// Counts everything that the previous process has sent, as recorded in `other`. Requests leave again once the lane
     /// is [released](Self::predecessor_ended).
-    pub(in crate::lane) fn inherits(&mut self, now: Instant, other: &mut Self) {
+    pub(crate) fn inherits(&mut self, now: Instant, other: &mut Self) {
         if self.fleet.is_some() {
             // This process keeps its own share of the fleet's budget.
             let inheritance = other.inheritance(now);
@@ -47,14 +48,14 @@ impl<T> State<T> {
     }
 
     /// Records that the previous process sends nothing more for this lane.
-    pub(in crate::lane) fn predecessor_ended(&mut self) {
+    pub(crate) fn predecessor_ended(&mut self) {
         self.handover = Handover::Ours;
         (self.rechecks, self.unwritten) = (true, true);
     }
 
     /// Hands the lane to the next process, and returns its record. Returns `None` while requests wait or are in flight.
     /// Without a limit on in-flight requests, it waits for them at most `patience` after the queue has emptied.
-    pub(in crate::lane) fn hand_over(&mut self, now: Instant, patience: Duration) -> Option<LaneRecord> {
+    pub(crate) fn hand_over(&mut self, now: Instant, patience: Duration) -> Option<LaneRecord> {
         if self.awaits_predecessor() {
             return None;
         }
@@ -74,7 +75,7 @@ impl<T> State<T> {
     }
 
     /// Returns whether the next process has this lane.
-    pub(in crate::lane) fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         self.handover == Handover::Given
     }
 }

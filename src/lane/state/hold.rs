@@ -1,11 +1,13 @@
 //! Pauses that an operator makes.
 
+use andante_clock::Instant;
+
 use super::State;
-use crate::{clock::Instant, lane::snapshot::OperatorPause};
+use crate::snapshot::OperatorPause;
 
 impl<T> State<T> {
     /// Pauses the lane until `until` or until it is [released](Self::release). Waiting requests keep their places.
-    pub(in crate::lane) fn hold(&mut self, until: Instant) {
+    pub(crate) fn hold(&mut self, until: Instant) {
         self.held = Some(until);
         self.stats.pauses += 1;
         self.rechecks = true;
@@ -13,7 +15,7 @@ impl<T> State<T> {
     }
 
     /// Ends an operator's pause. Returns whether there was one.
-    pub(in crate::lane) fn release(&mut self, now: Instant) -> bool {
+    pub(crate) fn release(&mut self, now: Instant) -> bool {
         self.rechecks = true;
         let held = self.paused_until(now).is_some();
         self.held = None;
@@ -32,7 +34,7 @@ impl<T> State<T> {
     }
 
     /// The operator's pause, for display.
-    pub(in crate::lane) fn held(&self, now: Instant) -> Option<OperatorPause> {
+    pub(crate) fn held(&self, now: Instant) -> Option<OperatorPause> {
         let until = self.paused_until(now)?;
         Some(OperatorPause { remaining: (until != Instant::FAR).then(|| until.since(now)) })
     }

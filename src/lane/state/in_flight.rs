@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{
-    clock::Instant,
-    hint::Cause,
-    learn::{AnswerReport, GradientGrounds, GradientLimit},
-    limit::{InFlightLimit, Seq},
-};
+use andante_clock::Instant;
+use andante_hint::Cause;
+use andante_learn::{AnswerReport, GradientGrounds, GradientLimit};
+use andante_limit::{InFlightLimit, Seq};
 
 /// The number of in-flight requests that draw on a budget, and the limit on it.
 #[derive(Debug)]

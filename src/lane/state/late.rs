@@ -9,6 +9,11 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_learn::{Learned, RouteKey};
+use andante_limit::{Budget, Cost, Sum, Unit};
+use andante_order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, TurnOf, WaitingStrand};
+
 use self::turns::{LateRequest, in_turn};
 use super::{
     State, WaitingRequest,
@@ -17,15 +22,7 @@ use super::{
     predict::{Asking, opens},
     turn::{LineKey, line_of},
 };
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, TurnOf, WaitingStrand},
-        request::{AdmitRequest, PreviewDecision, Refusal},
-    },
-    learn::{Learned, RouteKey},
-    limit::{Budget, Cost, Sum, Unit},
-};
+use crate::request::{AdmitRequest, PreviewDecision, Refusal};
 
 /// State of the deadline sweep.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,7 +134,7 @@ impl<T> State<T> {
     }
 
     /// The process ends at this instant: requests that certainly leave later are refused now.
-    pub(in crate::lane) fn ends_at(&mut self, now: Instant, at: Instant) {
+    pub(crate) fn ends_at(&mut self, now: Instant, at: Instant) {
         self.lateness = Lateness { delayed: true, looked: None, ends: Some(at) };
         self.refuse_late(now);
     }
@@ -149,7 +146,7 @@ impl<T> State<T> {
 
     /// Removes a request whose deadline has passed, and says when a request like it would be allowed to wait. `None` if
     /// it no longer waits.
-    pub(in crate::lane) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {
+    pub(crate) fn gave_up(&mut self, now: Instant, place: QueuePlace) -> Option<Refusal> {
         let place = self.place_of(place);
         let turn = place.turn();
         let Taken { claim, cost, ticket } = self.take_out(place)?;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::State;
-use crate::clock::Instant;
 
 /// State that a lane would lose if it were forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::lane) enum Memory {
+pub(crate) enum Memory {
     /// Requests wait or are in flight, or an operator or a fleet relies on the lane.
     Owed,
     /// Requests that count in the window of a configured limit or of a narrower rule; the instant is that of the last
@@ -26,7 +27,7 @@ pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 
 impl<T> State<T> {
     /// The state that forgetting this lane would lose, given that a new lane is `paused` until then.
-    pub(in crate::lane) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
+    pub(crate) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
         let returns = &self.returns;
         self.narrow.forget_idle(u32::MAX, now, |number| returns.names(number));
         let held = self.held_until(now).is_some_and(|until| Some(until) != paused);

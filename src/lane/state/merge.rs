@@ -2,22 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_learn::{LearnedRecord, RouteKey};
+use andante_limit::{Budget, Cost};
+use andante_order::{Claim, QueuePlace, Taken, Turn};
 use smallvec::SmallVec;
 
 use super::{State, WaitingRequest, narrow::LeftBudget, numbers, turn::line_of};
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{Claim, QueuePlace, Taken, Turn},
-        request::Draws,
-    },
-    learn::{LearnedRecord, RouteKey},
-    limit::{Budget, Cost},
-};
+use crate::request::Draws;
 
 /// A lane's sent requests and limits, for another lane that some of its requests move to.
 #[derive(Clone)]
-pub(in crate::lane) struct Inheritance {
+pub(crate) struct Inheritance {
     budget: Budget,
     narrow: Vec<LeftBudget>,
     learned: LearnedRecord,
@@ -32,27 +28,27 @@ pub(super) type Partings = SmallVec<[Parting; 1]>;
 
 /// The instant of a lane's parting, and a number that distinguishes lanes parting at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::lane) struct Parting {
-    pub(in crate::lane) at: Instant,
-    pub(in crate::lane) lane: usize,
+pub(crate) struct Parting {
+    pub(crate) at: Instant,
+    pub(crate) lane: usize,
 }
 
 /// More ports of one host are not distinguished, and more partings are not remembered.
 const MOST: usize = 16;
 
 /// State that a lane hands to its successor.
-pub(in crate::lane) struct Legacy<T> {
+pub(crate) struct Legacy<T> {
     inheritance: Inheritance,
     ports: Ports,
     /// Pools whose end the store has not received yet.
     ended: Vec<Arc<str>>,
     /// Waiting requests in order of arrival.
-    pub(in crate::lane) waiting: Vec<Moving<T>>,
+    pub(crate) waiting: Vec<Moving<T>>,
 }
 
 /// A waiting request between two lanes.
-pub(in crate::lane) struct Moving<T> {
-    pub(in crate::lane) grant: T,
+pub(crate) struct Moving<T> {
+    pub(crate) grant: T,
     claim: Claim,
     cost: Cost,
     kind: RouteKey,
@@ -66,20 +62,20 @@ pub(in crate::lane) struct Moving<T> {
 impl<T> State<T> {
     /// Hands this lane's state to its successor at `now`. No request waits here any more: two queues would send at
     /// twice the pace.
-    pub(in crate::lane) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
+    pub(crate) fn bequeathed(&mut self, now: Instant) -> Legacy<T> {
         let (inheritance, ports) = (self.inheritance(now), self.ports.clone());
         let waiting = self.departing(|_| true);
         Legacy { inheritance, ports, ended: self.portion_bequeathed(), waiting }
     }
 
     /// Ports that requests have gone to.
-    pub(in crate::lane) fn ports(&self) -> &[u16] {
+    pub(crate) fn ports(&self) -> &[u16] {
         &self.ports
     }
 
     /// Removes and returns the waiting requests for `wanted` ports, in order of arrival. From now on, requests for
     /// these ports belong to another lane.
-    pub(in crate::lane) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
+    pub(crate) fn departing(&mut self, wanted: impl Fn(u16) -> bool) -> Vec<Moving<T>> {
         self.rechecks = true;
         self.ports.retain(|port| !wanted(*port));
         let places = self.queue.places(|_, ticket| wanted(ticket.port));
@@ -101,13 +97,13 @@ impl<T> State<T> {
     }
 
     /// The state of this lane when requests to some ports get lanes of their own: for lanes that are opened later.
-    pub(in crate::lane) fn bequest(&mut self, parting: Parting) -> Inheritance {
+    pub(crate) fn bequest(&mut self, parting: Parting) -> Inheritance {
         // An operator's pause applies to existing lanes, and only those are resumed.
         Inheritance { held: None, ..self.parts(parting) }
     }
 
     /// Returns the state that a lane for some of this lane's ports has to know.
-    pub(in crate::lane) fn parts(&mut self, parting: Parting) -> Inheritance {
+    pub(crate) fn parts(&mut self, parting: Parting) -> Inheritance {
         self.has_parted(parting);
         self.inheritance(parting.at)
     }
@@ -139,20 +135,20 @@ impl<T> State<T> {
     }
 
     /// Takes over the requests to this port that asked another lane before `now`.
-    pub(in crate::lane) fn departed(&mut self, now: Instant, other: &Inheritance, port: u16) {
+    pub(crate) fn departed(&mut self, now: Instant, other: &Inheritance, port: u16) {
         self.absorbed(now, other);
         self.goes_to(port);
     }
 
     /// Takes over from the lane that has left this `legacy`, from `now` on.
-    pub(in crate::lane) fn inherited(&mut self, now: Instant, legacy: &Legacy<T>) {
+    pub(crate) fn inherited(&mut self, now: Instant, legacy: &Legacy<T>) {
         self.absorbed(now, &legacy.inheritance);
         legacy.ports.iter().for_each(|port| self.goes_to(*port));
         self.portion_inherited(&legacy.ended);
     }
 
     /// Enqueues a request that has waited in another lane.
-    pub(in crate::lane) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
+    pub(crate) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);
         let Self { narrow, returns, budget, .. } = self;

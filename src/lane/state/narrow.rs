@@ -12,6 +12,11 @@ mod view;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_learn::{AnswerReport, RouteKey};
+use andante_limit::{Budget, Charge, Cost, Scope, Sum, Unit, Untold};
+use andante_order::{Ahead, Backlog, Claim, Map, Slab};
+use andante_policy::Policy;
 use smallvec::SmallVec;
 
 pub(super) use self::{held_up::HeldUp, rules::LeftBudget};
@@ -19,22 +24,15 @@ use self::{
     held_up::{HeldAt, Holders},
     record::StoredBudget,
 };
-pub(in crate::lane) use self::{record::NarrowRecord, rules::NarrowerRules};
+pub(crate) use self::{record::NarrowRecord, rules::NarrowerRules};
 use super::{
     End,
     in_flight::InFlight,
     usual::{Usual, set_outstanding},
 };
 use crate::{
-    clock::Instant,
-    lane::{
-        capacity::{Capacity, OpenBudgets},
-        order::{Ahead, Backlog, Claim, Map, Slab},
-        request::Draw,
-    },
-    learn::{AnswerReport, RouteKey},
-    limit::{Budget, Charge, Cost, Scope, Sum, Unit, Untold},
-    policy::Policy,
+    capacity::{Capacity, OpenBudgets},
+    request::Draw,
 };
 
 /// The sub-limits that were drawn on lately.
@@ -84,8 +82,8 @@ pub(super) struct NarrowBudget {
 
 /// The sub-limits on which one request draws, and the amounts taken from them.
 #[derive(Debug)]
-pub(in crate::lane) struct Drawn {
-    pub(in crate::lane) draws: Arc<[Draw]>,
+pub(crate) struct Drawn {
+    pub(crate) draws: Arc<[Draw]>,
     numbers: SmallVec<[u32; 2]>,
     charges: SmallVec<[Charge; 2]>,
     holders: Holders,

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_learn::{Learned, RouteKey};
+use andante_limit::{Cost, Scope, Unit};
+use andante_order::{Ahead, Turn};
 use smallvec::SmallVec;
 
 use super::{
@@ -12,15 +16,7 @@ use super::{
     turn::{LineKey, line_of},
     usual::unsaid_mean,
 };
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{Ahead, Turn},
-        request::{AdmitRequest, Preview, PreviewDecision, Refusal},
-    },
-    learn::{Learned, RouteKey},
-    limit::{Cost, Scope, Unit},
-};
+use crate::request::{AdmitRequest, Preview, PreviewDecision, Refusal};
 
 /// A request that asks, with the inputs of its admission decision: the cost taken for it, its class, and its
 /// sub-limits.
@@ -81,7 +77,7 @@ impl<T> State<T> {
     }
 
     /// The decision on a request that asked now, without a lasting effect.
-    pub(in crate::lane) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
+    pub(crate) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
         let (trial, promised) = (self.narrow.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = &self.consider(now, ask);
         let decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });

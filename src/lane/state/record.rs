@@ -2,37 +2,35 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_learn::LearnedRecord;
+use andante_limit::{Budget, BudgetRecord, Gap, MarginSpec};
+use andante_policy::{Origin, Policy, Scheme, Trust};
 use serde::{Deserialize, Serialize};
 
 use super::{State, narrow::NarrowRecord};
-use crate::{
-    clock::Instant,
-    learn::LearnedRecord,
-    limit::{Budget, BudgetRecord, Gap, MarginSpec},
-    policy::{Origin, Policy, Scheme, Trust},
-};
 
 /// A lane as it is stored. The queue is not stored: waiting requests ended with their connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(in crate::lane) struct LaneRecord {
-    pub(in crate::lane) budget: BudgetRecord,
-    pub(in crate::lane) learned: LearnedRecord,
+pub(crate) struct LaneRecord {
+    pub(crate) budget: BudgetRecord,
+    pub(crate) learned: LearnedRecord,
     /// Until this instant, the lane may have sent anything: its record could not be read, and no request has asked for
     /// the lane since.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::lane) lost: Option<Instant>,
+    pub(crate) lost: Option<Instant>,
     /// Sub-limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::lane) narrow: Vec<NarrowRecord>,
+    pub(crate) narrow: Vec<NarrowRecord>,
     /// Where the lane's first request went: finds the rule that applies to it now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::lane) origin: Option<OriginRecord>,
+    pub(crate) origin: Option<OriginRecord>,
 }
 
 /// Where a request went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::lane) struct OriginRecord {
+pub(crate) struct OriginRecord {
     tls: bool,
     /// With the port.
     authority: String,
@@ -51,7 +49,7 @@ pub struct Past {
 
 impl LaneRecord {
     /// Returns whether a lane that begins with this record at `now` would do the same as one that begins empty.
-    pub(in crate::lane) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
+    pub(crate) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
         let narrow = self.narrow.iter().all(|record| record.is_over(restored_at, now, epoch));
@@ -67,7 +65,7 @@ impl From<&Origin> for OriginRecord {
 
 impl OriginRecord {
     /// Parses the origin; `None` if andante did not write it.
-    pub(in crate::lane) fn to_origin(&self) -> Option<Origin> {
+    pub(crate) fn to_origin(&self) -> Option<Origin> {
         Origin::parse(if self.tls { Scheme::Https } else { Scheme::Http }, &self.authority, None).ok()
     }
 }
@@ -75,7 +73,7 @@ impl OriginRecord {
 impl<T> State<T> {
     /// Restores a lane from the `record` of an earlier process; `None` if there is none, or it is `lost`. A `gap` in
     /// its memory counts as fully used.
-    pub(in crate::lane) fn restored(
+    pub(crate) fn restored(
         policy: Arc<Policy>,
         now: Instant,
         epoch: Duration,
@@ -113,28 +111,28 @@ impl<T> State<T> {
     }
 
     /// The lane's record. With `last`, nothing will leave any more.
-    pub(in crate::lane) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
+    pub(crate) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
         let (budget, learned) = (self.budget.record(now, last), self.learned.record(now));
         LaneRecord { budget, learned, narrow: self.narrow.record(now, last), ..LaneRecord::default() }
     }
 
     /// Records that the last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
-    pub(in crate::lane) fn written(&mut self, fully: bool) {
+    pub(crate) fn written(&mut self, fully: bool) {
         self.unwritten |= !fully;
         self.budget.written();
         self.rechecks = true;
     }
 
     /// From now on, units of long quotas are spent without being stored first.
-    pub(in crate::lane) fn unkept(&mut self) {
+    pub(crate) fn unkept(&mut self) {
         self.kept = false;
         self.budget.set_kept(false);
         self.rechecks = true;
     }
 
     /// Returns whether a new lane would behave differently from this one once it has been idle for a while.
-    pub(in crate::lane) fn is_worth_keeping(&self) -> bool {
+    pub(crate) fn is_worth_keeping(&self) -> bool {
         !self.policy.limits.is_empty()
             || !self.policy.calendar.is_empty()
             || !self.learned.is_blank()
@@ -142,12 +140,12 @@ impl<T> State<T> {
     }
 
     /// Returns whether an event has happened that the store does not have yet.
-    pub(in crate::lane) fn is_unwritten(&self) -> bool {
+    pub(crate) fn is_unwritten(&self) -> bool {
         self.unwritten
     }
 
     /// Takes the request to store the next block of a long quota. True once for each block.
-    pub(in crate::lane) fn asks_for_block(&mut self) -> bool {
+    pub(crate) fn asks_for_block(&mut self) -> bool {
         self.budget.asks_for_block()
     }
 }

@@ -1,14 +1,13 @@
 //! Reservations for requests whose usage is known only from the answer.
 
+use andante_clock::Instant;
+use andante_limit::{Budget, Cost, Unit, Untold, UsualAmount};
+use andante_policy::Policy;
+
 use super::{
     State,
     narrow::{Drawn, Narrow},
     usual::{Usual, usual_of},
-};
-use crate::{
-    clock::Instant,
-    limit::{Budget, Cost, Unit, Untold, UsualAmount},
-    policy::Policy,
 };
 
 /// Inputs of a reservation.

@@ -7,13 +7,11 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_order::{ClientId, Map, Urgency};
 use smallvec::SmallVec;
 
 use super::{room::WaitingRoom, turn::LineKey};
-use crate::{
-    clock::Instant,
-    lane::order::{ClientId, Map, Urgency},
-};
 
 /// The promised returns; nearly always none.
 #[derive(Clone, Debug, Default)]

@@ -2,22 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_fleet::{AskedPause, Entry, FORGOTTEN, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses};
+use andante_learn::LearnedChange;
+use andante_limit::{Part, ShareReport, Source, Unit};
+use andante_order::Queue;
+
 use super::{State, WaitingRequest, turn::LineKey, usual::unsaid_mean};
-use crate::{
-    clock::Instant,
-    fleet::{AskedPause, Entry, FORGOTTEN, Lease, Pause, PoolGrant, Portion, ReportedLimits, SharedPauses},
-    lane::order::Queue,
-    learn::LearnedChange,
-    limit::{Part, ShareReport, Source, Unit},
-};
 
 /// The names by which the store knows a lane.
 #[derive(Clone, Debug, Default)]
-pub(in crate::lane) struct SharedNames {
+pub(crate) struct SharedNames {
     /// Name of its limits.
-    pub(in crate::lane) pools: Arc<str>,
+    pub(crate) pools: Arc<str>,
     /// Name of its pauses.
-    pub(in crate::lane) pauses: Arc<str>,
+    pub(crate) pauses: Arc<str>,
 }
 
 /// A shorter pause may be meant only for the refused client, as most APIs can announce only whole seconds.
@@ -58,7 +57,7 @@ impl SharedMemory {
 
 impl<T> State<T> {
     /// Shares the lane's configured limits from now on: nothing leaves without a granted token.
-    pub(in crate::lane) fn share(&mut self, now: Instant, lease: Lease) {
+    pub(crate) fn share(&mut self, now: Instant, lease: Lease) {
         self.fleet = Some(Box::new(SharedMemory { lease: lease.clone(), ..SharedMemory::default() }));
         self.budget.share(lease);
         self.budget.share_in_flight(now, self.policy.shared_in_flight());
@@ -66,14 +65,14 @@ impl<T> State<T> {
     }
 
     /// Takes the reasons to call the store. True once for each reason.
-    pub(in crate::lane) fn calls(&mut self) -> bool {
+    pub(crate) fn calls(&mut self) -> bool {
         let memory = self.fleet.as_mut().is_some_and(|fleet| fleet.pauses.calls() | fleet.portion.calls());
         self.budget.calls() || memory
     }
 
     /// The report of this lane, under its `names`, for the next call. With `reports`, it lists everything that the lane
     /// holds.
-    pub(in crate::lane) fn speak(&mut self, now: Instant, names: &SharedNames, reports: bool) -> ShareReport {
+    pub(crate) fn speak(&mut self, now: Instant, names: &SharedNames, reports: bool) -> ShareReport {
         self.rechecks = true;
         let Self { budget, queue, policy, usual, .. } = self;
         let waits = |unit| backlog(queue, unit, unsaid_mean(policy, usual, unit));
@@ -148,7 +147,7 @@ impl<T> State<T> {
     }
 
     /// Applies the store's grants.
-    pub(in crate::lane) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
+    pub(crate) fn given<'a>(&mut self, now: Instant, given: impl Iterator<Item = (&'a Entry, &'a PoolGrant)>) {
         let mut fleet = self.fleet.take();
         let mut word = None;
         let given = given.inspect(|(entry, grant)| match &mut fleet {
@@ -170,7 +169,7 @@ impl<T> State<T> {
     }
 
     /// Handles a call without a reply from the store.
-    pub(in crate::lane) fn unheard(&mut self, now: Instant, entries: &[Entry]) {
+    pub(crate) fn unheard(&mut self, now: Instant, entries: &[Entry]) {
         self.budget.unheard(now, entries);
         if let Some(fleet) = &mut self.fleet {
             fleet.pauses.unheard();
@@ -181,7 +180,7 @@ impl<T> State<T> {
     }
 
     /// Handles a `pause` of `budget` reported by the store; an empty name means the whole lane.
-    pub(in crate::lane) fn told_of_pause(&mut self, now: Instant, budget: &str, pause: &Pause) {
+    pub(crate) fn told_of_pause(&mut self, now: Instant, budget: &str, pause: &Pause) {
         let Some(SharedMemory { pauses, .. }) = self.fleet.as_deref_mut() else { return };
         if budget == FORGOTTEN {
             return self.told_to_forget();
@@ -228,7 +227,7 @@ impl<T> State<T> {
     }
 
     /// Returns everything that was held to the store.
-    pub(in crate::lane) fn lose_shares(&mut self, now: Instant) {
+    pub(crate) fn lose_shares(&mut self, now: Instant) {
         self.budget.lose_shares(now);
         if let Some(SharedMemory { pauses, portion, .. }) = self.fleet.as_deref_mut() {
             pauses.lost();
@@ -238,19 +237,19 @@ impl<T> State<T> {
     }
 
     /// Handles the store's request for a call because of `pool`. Returns whether `pool` belongs to this lane.
-    pub(in crate::lane) fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
+    pub(crate) fn hinted(&mut self, now: Instant, pool: &str, turn: bool) -> bool {
         let ours = self.budget.hinted(now, pool, turn);
         self.rechecks |= ours;
         ours
     }
 
     /// Records that the lease is valid again, or is over.
-    pub(in crate::lane) fn leased(&mut self) {
+    pub(crate) fn leased(&mut self) {
         self.rechecks = true;
     }
 
     /// Everything that the lane holds, for the store that this process leaves: nothing leaves any more.
-    pub(in crate::lane) fn leave(&mut self, now: Instant) -> Vec<Entry> {
+    pub(crate) fn leave(&mut self, now: Instant) -> Vec<Entry> {
         self.budget.leave(now)
     }
 }
@@ -264,11 +263,9 @@ fn backlog<T>(queue: &Queue<LineKey, WaitingRequest<T>>, unit: Unit, unsaid: f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        lane::order::{Claim, Turn},
-        learn::RouteKey,
-        limit::{Cost, Scope},
-    };
+    use andante_learn::RouteKey;
+    use andante_limit::{Cost, Scope};
+    use andante_order::{Claim, Turn};
 
     #[test]
     fn one_that_says_little_does_not_hide_what_others_need() {

@@ -1,26 +1,26 @@
 //! The right to send a request.
 
+use andante_clock::Instant;
+use andante_learn::RouteKey;
+use andante_limit::{Charge, Cost, Scope};
+use andante_order::Claim;
+
 use super::narrow::Drawn;
-use crate::{
-    clock::Instant,
-    lane::{order::Claim, request::Draws},
-    learn::RouteKey,
-    limit::{Charge, Cost, Scope},
-};
+use crate::request::Draws;
 
 /// The right to send one request now. Boxed, because it passes through many hands.
 #[derive(Debug)]
-pub(in crate::lane) struct Slot {
-    pub(in crate::lane) charge: Charge,
-    pub(in crate::lane) kind: RouteKey,
+pub(crate) struct Slot {
+    pub(crate) charge: Charge,
+    pub(crate) kind: RouteKey,
     /// Identity of the request that got the slot.
-    pub(in crate::lane) claim: Claim,
+    pub(crate) claim: Claim,
     /// Number of requests in flight when the slot was given, including this one.
     pub(super) crowd: u32,
     /// The port that its request goes to.
-    pub(in crate::lane) port: u16,
+    pub(crate) port: u16,
     /// True if the lease of the shared limits was valid at that time: the request may be sent under no other lease.
-    pub(in crate::lane) leased: bool,
+    pub(crate) leased: bool,
     /// The sub-limits that the request draws on, and its charges.
     pub(super) drawn: Option<Box<Drawn>>,
 }
@@ -43,12 +43,12 @@ pub(super) struct Leaving<'a> {
 
 impl Slot {
     /// The sub-limits that the request draws on.
-    pub(in crate::lane) fn draws(&self) -> Draws {
+    pub(crate) fn draws(&self) -> Draws {
         self.drawn.as_ref().map(|drawn| drawn.draws.clone())
     }
 
     /// Moves the slot out, for its next owner.
-    pub(in crate::lane) fn take(&mut self) -> Self {
+    pub(crate) fn take(&mut self) -> Self {
         Self { drawn: self.drawn.take(), ..*self }
     }
 }

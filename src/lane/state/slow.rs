@@ -1,6 +1,9 @@
 //! Requests that wait for another limit in addition to their turn in the lane. Such requests delay others only as fast
 //! as that limit admits them.
 
+use andante_clock::Instant;
+use andante_limit::{Budget, Source, Unit};
+use andante_order::{Ahead, Claim, Meanwhile, Queue, Waits};
 use smallvec::SmallVec;
 
 use super::{
@@ -9,14 +12,7 @@ use super::{
     turn::LineKey,
     usual::unsaid_mean,
 };
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{Ahead, Claim, Meanwhile, Queue, Waits},
-        request::AdmitRequest,
-    },
-    limit::{Budget, Source, Unit},
-};
+use crate::request::AdmitRequest;
 
 /// Waiting requests blocked by sub-limits, and by units other than requests.
 pub(super) struct SlowGroups {

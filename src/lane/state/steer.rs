@@ -1,13 +1,10 @@
 //! Operators' actions on waiting requests, and on learned limits.
 
+use andante_clock::Instant;
+use andante_order::{Claim, QueuePlace, Taken, Turn, Urgency, WaitingStrand};
+
 use super::{State, full::Displaced, numbers, turn::line_of};
-use crate::{
-    clock::Instant,
-    lane::{
-        order::{Claim, QueuePlace, Taken, Turn, Urgency, WaitingStrand},
-        request::Refusal,
-    },
-};
+use crate::request::Refusal;
 
 /// A request that an operator has moved to the front.
 pub(super) struct LetFirst {
@@ -19,7 +16,7 @@ pub(super) struct LetFirst {
 
 impl<T> State<T> {
     /// Drops the waiting requests that are `wanted`. Returns how many there were.
-    pub(in crate::lane) fn drop_waiting(&mut self, wanted: impl Fn(&Claim) -> bool) -> usize {
+    pub(crate) fn drop_waiting(&mut self, wanted: impl Fn(&Claim) -> bool) -> usize {
         let before = self.displaced.len();
         for place in self.queue.places(|claim, _| wanted(claim)) {
             if let Some(taken) = self.take_out(place) {
@@ -32,7 +29,7 @@ impl<T> State<T> {
 
     /// Gives the oldest of the `wanted` requests the highest urgency, in front of all that have not been sent before.
     /// Returns whether there is one.
-    pub(in crate::lane) fn let_first(&mut self, wanted: impl Fn(&Claim) -> bool) -> bool {
+    pub(crate) fn let_first(&mut self, wanted: impl Fn(&Claim) -> bool) -> bool {
         let Some(before) = self.queue.places(|claim, _| wanted(claim)).into_iter().next() else { return false };
         let Some(Taken { claim, cost, mut ticket }) = self.take_out(before) else { return false };
         let claim = Claim { urgency: Urgency::MOST, ..claim };
@@ -52,7 +49,7 @@ impl<T> State<T> {
     }
 
     /// Gives the identities of the waiting requests the weights that `weigh` returns.
-    pub(in crate::lane) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
+    pub(crate) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
         if !self.queue.is_empty() {
             self.queue.reweigh_all(weigh);
             for WaitingStrand { claim, tickets, .. } in self.queue.strands() {
@@ -69,7 +66,7 @@ impl<T> State<T> {
     }
 
     /// Forgets what was learned from answers. Sent requests still count, and configured limits hold.
-    pub(in crate::lane) fn forget_learned(&mut self, now: Instant) {
+    pub(crate) fn forget_learned(&mut self, now: Instant) {
         self.forget();
         self.share_forgetting(now);
     }

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_learn::{Learned, RouteKey};
+use andante_limit::{Budget, Cost, Scope, Unit};
+use andante_order::{Hold, Next, TicketRules};
+use andante_policy::Trust;
+
 use super::{
     BATCH, State, WaitingRequest,
     narrow::{Drawn, Narrow},
     reserving::{Reserving, Sources},
     usual::set_outstanding,
-};
-use crate::{
-    clock::Instant,
-    lane::order::{Hold, Next, TicketRules},
-    learn::{Learned, RouteKey},
-    limit::{Budget, Cost, Scope, Unit},
-    policy::Trust,
 };
 
 /// Key of a class: waiting requests blocked by the same learned limits share a class.
@@ -52,7 +51,7 @@ const SORTING: Duration = Duration::from_millis(100);
 
 impl<T> State<T> {
     /// When the next slot matures for the waiting requests, or for a typical request if none waits.
-    pub(in crate::lane) fn next_slot(&mut self, now: Instant) -> Instant {
+    pub(crate) fn next_slot(&mut self, now: Instant) -> Instant {
         if self.queue.is_empty() {
             let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
             return self.earliest(now, &Cost::MIN, &usual);

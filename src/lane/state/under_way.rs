@@ -1,11 +1,13 @@
 //! In-flight requests: their number, and how they end.
 
+use andante_clock::Instant;
+use andante_limit::Charge;
+
 use super::{End, Slot, State};
-use crate::{clock::Instant, limit::Charge};
 
 impl<T> State<T> {
     /// Records a request that could not be sent, broke off, or timed out.
-    pub(in crate::lane) fn broke(&mut self, now: Instant, slot: &Slot) {
+    pub(crate) fn broke(&mut self, now: Instant, slot: &Slot) {
         self.changed(slot);
         let Charge { seq, scope, .. } = slot.charge;
         if !scope.is_apart() {
@@ -19,7 +21,7 @@ impl<T> State<T> {
     }
 
     /// Records that a request has ended.
-    pub(in crate::lane) fn settled(&mut self, now: Instant, slot: &mut Slot, end: End) {
+    pub(crate) fn settled(&mut self, now: Instant, slot: &mut Slot, end: End) {
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
+use andante_clock::Instant;
+use andante_limit::{Cost, Unit};
 use smallvec::SmallVec;
 
 use super::{
     End, Slot, State, numbers,
     usual::{Usage, Usual, usual_of},
-};
-use crate::{
-    clock::Instant,
-    limit::{Cost, Unit},
 };
 
 /// A reported usage is believed up to this many times the smallest window of its unit. Real answers may use several
@@ -19,7 +17,7 @@ const WINDOWS: u32 = 4;
 
 impl<T> State<T> {
     /// Applies the usage that the answer to this slot's request reported.
-    pub(in crate::lane) fn used(&mut self, now: Instant, slot: &mut Slot, usage: &Usage) {
+    pub(crate) fn used(&mut self, now: Instant, slot: &mut Slot, usage: &Usage) {
         for &(unit, said) in &usage.said {
             let used = said.min(self.most(slot, unit));
             let lasted = self.untold_since(slot, unit).map(|left| now.since(left));
@@ -102,7 +100,7 @@ impl<T> State<T> {
 
     /// The estimated use of `unit` for a request with a body of this many bytes: the amount per byte that suffices for
     /// 95 of 100 requests. `None` before an answer has reported it.
-    pub(in crate::lane) fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
+    pub(crate) fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
         usual_of(&self.usual, unit, None)?.of_length(bytes)
     }
 

@@ -2,11 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    clock::Instant,
-    limit::{Budget, Unit, Untold, UsualAmount, enough_for_most, put},
-    policy::Policy,
-};
+use andante_clock::Instant;
+use andante_limit::{Budget, Unit, Untold, UsualAmount, enough_for_most, put};
+use andante_policy::Policy;
 
 /// Usage reported by an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

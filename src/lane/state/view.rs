@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
+use andante_clock::Instant;
+use andante_limit::{Cost, Source, Unit};
+
 use super::{State, predict::opens, turn::LineKey, usual::unsaid_mean};
-use crate::{
-    clock::Instant,
-    lane::snapshot::{Forecast, LaneActivity, Outlook, Snapshot},
-    limit::{Cost, Source, Unit},
-};
+use crate::snapshot::{Forecast, LaneActivity, Outlook, Snapshot};
 
 /// Number of waiting flows shown.
 const FLOWS: usize = 5;
 
 impl<T> State<T> {
     /// A snapshot of the lane called `host`.
-    pub(in crate::lane) fn snapshot(&mut self, now: Instant, host: Arc<str>) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, now: Instant, host: Arc<str>) -> Snapshot {
         let limits = self.budget.usage(now);
         let next_slot = self.next_slot(now);
         let Outlook { gate, next_slot, drain } = Outlook::new(Forecast {
@@ -52,7 +51,7 @@ impl<T> State<T> {
     }
 
     /// The counts that are sampled every few seconds.
-    pub(in crate::lane) fn activity(&self, now: Instant) -> LaneActivity {
+    pub(crate) fn activity(&self, now: Instant) -> LaneActivity {
         LaneActivity {
             waiting: self.queue.len(),
             sent: self.stats.sent,

@@ -1,7 +1,9 @@
 //! Temporary limits: predictions for waiting requests count the limits that follow.
 
+use andante_limit::Afterwards;
+
 use super::*;
-use crate::{lane::Waiting, limit::Afterwards};
+use crate::Waiting;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

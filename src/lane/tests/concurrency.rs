@@ -1,9 +1,11 @@
 //! `in-flight = "auto"` with servers that work on a few requests at once.
 
+use andante_hint::Hint;
+use andante_limit::InFlightLimit;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::*;
-use crate::{hint::Hint, lane::request::Draw, limit::InFlightLimit};
+use crate::request::Draw;
 
 /// Sends `asks` together to a server with `workers` that take 100 ms each; one request in a thousand is refused.
 /// Returns the time taken, and the mean number of requests waiting in the server at an arrival.

@@ -8,11 +8,11 @@ mod unsaid;
 
 use std::ops::Range;
 
+use andante_limit::{Unit, settle};
+use andante_order::ClientId;
+
 use super::*;
-use crate::{
-    lane::{Usage, order::ClientId},
-    limit::{Unit, settle},
-};
+use crate::Usage;
 
 fn metered(limits: &str) -> World {
     World::with(limits, |policy| {

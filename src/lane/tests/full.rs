@@ -1,14 +1,11 @@
 //! A full queue: the newest request of the longest flow among the least urgent is evicted. A more urgent request, or
 //! one of a shorter flow, takes its place.
 
+use andante_order::{FlowId, Urgency, Weight};
+use andante_policy::Added;
+
 use super::*;
-use crate::{
-    lane::{
-        Draw, Draws, Waiting,
-        order::{FlowId, Urgency, Weight},
-    },
-    policy::Added,
-};
+use crate::{Draw, Draws, Waiting};
 
 /// A lane with one slot a second, whose first slot is taken, and room for `most` waiting requests.
 async fn full(most: usize) -> World {
@@ -238,7 +235,7 @@ async fn full_of_others(limits: &str) -> (World, Vec<Waiting>) {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_narrower_budgets_alone_does_not_keep_others_out() {
-    let tokens = crate::limit::Unit::named("tokens").unwrap();
+    let tokens = andante_limit::Unit::named("tokens").unwrap();
     for (limits, cost) in [("10/s", Cost::MIN), ("10/s, 1000 tokens/min", Cost::MIN.with(tokens, 500))] {
         let (world, mut others) = full_of_others(limits).await;
         // Room for a quarter of eight, and one for each client.

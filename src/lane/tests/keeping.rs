@@ -2,20 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::{Clock, Instant};
+use andante_hint::{self as hint, Hint};
+use andante_learn::{AnswerReport, RouteKey};
+use andante_metrics::Metrics;
+use andante_policy::{Added, Origin, Policy, Rules, Scheme, Trust};
 use http::{HeaderMap, StatusCode};
 
 use super::{World, ask, kind, ms};
 use crate::{
-    clock::{Clock, Instant},
-    hint::{self, Hint},
-    lane::{
-        Admission, AdmitRequest, Draw, KeptLanes, Lane, Lanes, Past, UnreadLane,
-        state::{Decision, State},
-        write_down,
-    },
-    learn::{AnswerReport, RouteKey},
-    metrics::Metrics,
-    policy::{Added, Origin, Policy, Rules, Scheme, Trust},
+    Admission, AdmitRequest, Draw, KeptLanes, Lane, Lanes, Past, UnreadLane,
+    state::{Decision, State},
+    write_down,
 };
 
 /// Lanes of any host, without limits.

@@ -2,13 +2,12 @@
 
 mod coming_back;
 
+use andante_limit::{Unit, settle};
+use andante_order::Urgency;
 use http::{HeaderMap, HeaderName};
 
 use super::{narrow::refuse, *};
-use crate::{
-    lane::{Waiting, order::Urgency},
-    limit::{Unit, settle},
-};
+use crate::Waiting;
 
 fn secs(of: u64) -> Duration {
     Duration::from_secs(of)

@@ -17,18 +17,16 @@ mod trial;
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use andante_clock::Instant;
+use andante_hint::{self as hint, Hint};
+use andante_learn::{AnswerReport, RouteKey};
+use andante_limiter::CountingWindow;
+use andante_policy::Policy;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use self::trial::Trial;
 use super::{World, ask, kind, ms};
-use crate::{
-    clock::Instant,
-    hint::{self, Hint},
-    lane::{Admission, Permit, Waiting},
-    learn::{AnswerReport, RouteKey},
-    mock::CountingWindow,
-    policy::Policy,
-};
+use crate::{Admission, Permit, Waiting};
 
 /// The time of day at which tests begin: not on a whole second, so that whole seconds are rounded.
 const MORNING: Duration = Duration::from_millis(1_790_000_000_370);

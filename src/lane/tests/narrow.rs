@@ -5,19 +5,18 @@ mod several;
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_hint as hint;
+use andante_learn::AnswerReport;
+use andante_limit::{Limits, MarginSpec, Unit};
+use andante_order::Claim;
+use andante_policy::{Added, Policy};
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::{World, ask, kind, ms, permitted, random::worst_window, watch_for_lost_slots};
-use crate::{
-    clock::Instant,
-    hint,
-    lane::{Admission, AdmitRequest, Draw, Draws, Lane, Permit, order::Claim},
-    learn::AnswerReport,
-    limit::{Limits, MarginSpec, Unit},
-    policy::{Added, Policy},
-};
+use crate::{Admission, AdmitRequest, Draw, Draws, Lane, Permit};
 
 /// A rule for some of the lane's requests.
 fn rule(name: &str, limits: &str, change: impl FnOnce(&mut Policy)) -> Arc<Policy> {
@@ -362,7 +361,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn flows_share_a_narrower_budget_by_their_weights() {
-    use crate::lane::order::{Claim, FlowId, Weight};
+    use andante_order::{Claim, FlowId, Weight};
 
     let world = World::new("100/s");
     let search = draws(&[(1, &rule("search", "5/s", |_| {}))]);

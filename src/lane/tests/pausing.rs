@@ -1,7 +1,7 @@
 //! Pauses that an operator makes.
 
 use super::*;
-use crate::lane::OperatorPause;
+use crate::OperatorPause;
 
 fn secs(of: u64) -> Duration {
     Duration::from_secs(of)

@@ -5,14 +5,11 @@ mod overlapping;
 
 use std::{num::NonZeroU16, ops::Range};
 
+use andante_limit::{Unit, settle};
+use andante_order::{FlowId, Urgency, Weight};
+
 use super::*;
-use crate::{
-    lane::{
-        order::{FlowId, Urgency, Weight},
-        request::{Draw, Draws, PreviewDecision},
-    },
-    limit::{Unit, settle},
-};
+use crate::request::{Draw, Draws, PreviewDecision};
 
 /// Resources that a request waits for, in addition to its host's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

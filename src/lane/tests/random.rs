@@ -2,16 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::{Clock, Instant};
+use andante_learn::AnswerReport;
+use andante_limit::{Budget, Cost, LimitSpec, Limits, MarginSpec, Scope};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::{World, ask, kind, ms, watch_for_lost_slots};
-use crate::{
-    clock::{Clock, Instant},
-    lane::{Admission, AdmitRequest, Lane},
-    learn::AnswerReport,
-    limit::{Budget, Cost, LimitSpec, Limits, MarginSpec, Scope},
-};
+use crate::{Admission, AdmitRequest, Lane};
 
 /// The most cost that any window of length `per`, open at its beginning, contains.
 pub(super) fn worst_window(arrivals: &mut [(Instant, u32)], per: Duration) -> u32 {

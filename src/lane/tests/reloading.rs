@@ -2,8 +2,9 @@
 
 mod narrower;
 
+use andante_policy::Trust;
+
 use super::*;
-use crate::policy::Trust;
 
 fn rules(of: &[(&str, &str, &str)]) -> Rules {
     let rule = |(name, host, limits): &(&str, &str, &str)| {
@@ -30,7 +31,7 @@ fn send(mut permit: Permit) {
     permit.answered(&AnswerReport::SERVED, Instant::START);
 }
 
-fn waits(lane: &Arc<Lane>) -> crate::lane::Waiting {
+fn waits(lane: &Arc<Lane>) -> crate::Waiting {
     match lane.admit(ask(kind())) {
         Admission::Wait(waiting) => waiting,
         Admission::Send(_) => panic!("it has a slot"),
@@ -203,9 +204,9 @@ async fn random_reloads_under_load_break_no_window() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_is_renamed_is_the_same_limit_to_the_store_unless_ports_have_limits_of_their_own() {
     let pools = async |before: &[(&str, &str, &str)], after: &[(&str, &str, &str)]| {
-        let lease = crate::fleet::Lease::default();
+        let lease = andante_fleet::Lease::default();
         let (wakes, _listening) = tokio::sync::mpsc::unbounded_channel();
-        let lanes = Lanes::new(rules(before), Metrics::new(), Clock::start()).sharing(crate::lane::Sharing::new(
+        let lanes = Lanes::new(rules(before), Metrics::new(), Clock::start()).sharing(crate::Sharing::new(
             "redis://store".into(),
             lease.clone(),
             wakes,

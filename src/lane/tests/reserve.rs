@@ -3,21 +3,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::{Clock, Instant};
+use andante_learn::AnswerReport;
+use andante_limit::{Cost, Limits, MarginSpec, Unit, settle};
+use andante_metrics::Metrics;
+use andante_order::{Claim, Urgency};
+use andante_policy::{Origin, Policy, Reserve, Rules, Scheme};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::{World, ask, kind, ms, permitted, random::worst_window, watch_for_lost_slots};
-use crate::{
-    clock::{Clock, Instant},
-    lane::{
-        Admission, AdmitRequest, Draw, Draws, Lane, Lanes, Permit, Refusal,
-        order::{Claim, Urgency},
-    },
-    learn::AnswerReport,
-    limit::{Cost, Limits, MarginSpec, Unit, settle},
-    metrics::Metrics,
-    policy::{Origin, Policy, Reserve, Rules, Scheme},
-};
+use crate::{Admission, AdmitRequest, Draw, Draws, Lane, Lanes, Permit, Refusal};
 
 /// The rule, with a tenth of its limits reserved.
 fn reserving(limits: &str) -> Policy {

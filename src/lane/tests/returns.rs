@@ -1,10 +1,10 @@
 //! Refused clients that return at their `Retry-After`.
 
+use andante_order::Urgency;
+use andante_policy::Added;
+
 use super::*;
-use crate::{
-    lane::{Draw, Draws, PreviewDecision, order::Urgency},
-    policy::Added,
-};
+use crate::{Draw, Draws, PreviewDecision};
 
 /// Sends a client's request again and again until it gets its slot, each time at its `Retry-After`. Returns the number
 /// of refusals.

@@ -1,7 +1,8 @@
 //! Operators' actions on waiting requests, and on learned limits.
 
+use andante_order::Weight;
+
 use super::*;
-use crate::lane::order::Weight;
 
 /// A request of this client.
 fn ask_of(client: u8) -> AdmitRequest {

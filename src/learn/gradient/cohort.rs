@@ -1,7 +1,8 @@
 //! Requests that left one after the other, with their response times.
 
+use andante_limit::Seq;
+
 use super::mean::Mean;
-use crate::limit::Seq;
 
 /// A cohort, which is complete once its requests have ended. If twice as many others have left meanwhile, a tenth may
 /// be missing. If four times as many have left, nearly half may be missing, so that hanging requests block nothing.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use andante_clock::Instant;
 
 /// Counts for the most recent groups. Older answers count less.
 #[derive(Clone, Default)]

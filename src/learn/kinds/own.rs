@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_limit::Seq;
+
 use crate::{
-    clock::Instant,
-    learn::{
-        Changes, LearnedChange, Reason,
-        found::is_news,
-        gate::Gate,
-        grounds::{OwnGroup, OwnLimit},
-        rate_estimator::{AnsweredRequest, ApiRefusal, RateEstimator},
-    },
-    limit::Seq,
+    Changes, LearnedChange, Reason,
+    found::is_news,
+    gate::Gate,
+    grounds::{OwnGroup, OwnLimit},
+    rate_estimator::{AnsweredRequest, ApiRefusal, RateEstimator},
 };
 
 /// State of one group.

@@ -3,12 +3,11 @@
 
 use std::{fmt::Write as _, str::FromStr, time::Duration};
 
+use andante_fleet::LONGEST_WORD;
+use andante_limit::Budget;
+
 use super::{Quotas, quota::Quota};
-use crate::{
-    fleet::LONGEST_WORD,
-    learn::{Learned, window_estimator::Return},
-    limit::Budget,
-};
+use crate::{Learned, window_estimator::Return};
 
 /// A member's finding about one quota of requests.
 #[derive(Clone, Debug, PartialEq)]

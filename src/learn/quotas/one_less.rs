@@ -6,7 +6,8 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use crate::{clock::Instant, hint::Bucket};
+use andante_clock::Instant;
+use andante_hint::Bucket;
 
 /// Evidence from nearly unused windows, on whether one more request is left than reported.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,10 @@ mod silence;
 
 use std::{num::NonZeroU32, time::Duration};
 
+use andante_clock::Instant;
+use andante_hint::{Bucket, Cause, Dialect};
+use andante_limit::{Budget, Charge, LimitSpec, Rate, Seq, Source, Unit};
+use andante_policy::Spend;
 use smallvec::SmallVec;
 
 use self::{
@@ -22,14 +26,8 @@ use super::{
     trust::{CountChange, Credibility, QuotaClaim},
 };
 use crate::{
-    clock::Instant,
-    hint::{Bucket, Cause, Dialect},
-    learn::{
-        Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::SentLog,
-        window_estimator::WindowEstimator,
-    },
-    limit::{Budget, Charge, LimitSpec, Rate, Seq, Source, Unit},
-    policy::Spend,
+    Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::SentLog,
+    window_estimator::WindowEstimator,
 };
 
 /// Share of a limit that other senders may use without being noticed.

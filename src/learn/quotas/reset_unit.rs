@@ -2,7 +2,8 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use crate::{clock::Instant, hint::Bucket};
+use andante_clock::Instant;
+use andante_hint::Bucket;
 
 /// Seconds or milliseconds. Some APIs use milliseconds without saying so (Tiendanube): their reset comes nearer a
 /// thousand times faster than time passes.

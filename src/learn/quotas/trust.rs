@@ -2,10 +2,9 @@
 
 use std::{cmp::Ordering, time::Duration};
 
-use crate::{
-    clock::Instant,
-    learn::{grounds::Agreement, ledger::SentLog},
-};
+use andante_clock::Instant;
+
+use crate::{grounds::Agreement, ledger::SentLog};
 
 /// Trust in the numbers of one quota: they are believed while there is more evidence for them than against.
 #[derive(Clone, Debug)]

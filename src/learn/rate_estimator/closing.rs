@@ -1,7 +1,8 @@
 //! A pause after a refusal, and the time of the next probe.
 
+use andante_limit::Seq;
+
 use super::{AnsweredRequest, ApiRefusal, Cycle, Latency, seconds, windows::USUAL};
-use crate::limit::Seq;
 
 /// State of a pause. Times are in seconds.
 #[derive(Clone, Debug)]
@@ -158,7 +159,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::Instant;
+    use andante_clock::Instant;
 
     /// Refusal `at` seconds after the clock's start, of a request that left 50 ms before.
     fn begun(at: f64) -> Closing {

@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{learn::grounds::AtOnceGrounds, limit::Seq};
+use andante_limit::Seq;
+
+use crate::grounds::AtOnceGrounds;
 
 /// A bound on unanswered requests: one for the start, and one if the API refuses more.
 #[derive(Clone, Debug)]

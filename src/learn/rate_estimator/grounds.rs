@@ -1,12 +1,10 @@
 //! Evidence for the learned rate and the learned concurrency limit.
 
+use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{RateEstimator, UNLIMITED, seconds};
-use crate::{
-    clock::Instant,
-    learn::grounds::{Basis, Grounds, Lowered, RateGrounds},
-};
+use crate::grounds::{Basis, Grounds, Lowered, RateGrounds};
 
 /// Origin of the estimate, and the refusals that have lowered it since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,7 +24,7 @@ impl Held {
 
 impl RateEstimator {
     /// Evidence for the learned rate; `None` without a learned rate.
-    pub(in crate::learn) fn rate_grounds(&self, now: Instant) -> Option<Grounds> {
+    pub(crate) fn rate_grounds(&self, now: Instant) -> Option<Grounds> {
         let (belief, now) = (self.belief.as_ref()?, seconds(now));
         let Held { basis, lowered } = self.held;
         let is_known = belief.rate(now) < UNLIMITED && (self.configured.is_none() || self.refused);
@@ -35,12 +33,12 @@ impl RateEstimator {
     }
 
     /// Returns true if the rate was learned, or is a lower bound that is still being raised.
-    pub(in crate::learn) fn guesses(&self) -> bool {
+    pub(crate) fn guesses(&self) -> bool {
         self.belief.as_ref().is_some_and(|belief| belief.is_rising() || self.configured.is_none())
     }
 
     /// Evidence for the learned concurrency limit; `None` without one.
-    pub(in crate::learn) fn at_once_grounds(&self) -> Option<Grounds> {
+    pub(crate) fn at_once_grounds(&self) -> Option<Grounds> {
         self.crowd.grounds().map(Grounds::AtOnce)
     }
 }
@@ -50,7 +48,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::learn::rate_estimator::{AnsweredRequest, ApiRefusal};
+    use crate::rate_estimator::{AnsweredRequest, ApiRefusal};
 
     /// Sends a request every 10 ms for `seconds`, each answered 4 ms later. The first `most` of each ten seconds are
     /// served.

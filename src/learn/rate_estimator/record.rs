@@ -1,14 +1,14 @@
 //! Knowledge from refusals, as it is stored: the estimates without their evidence.
 
+use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{RateEstimator, belief::Belief, configured::is_raised, crowd::Crowd, grounds::Held, seconds};
-use crate::clock::Instant;
 
 /// The estimator, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(in crate::learn) struct EstimatorRecord {
+pub(crate) struct EstimatorRecord {
     rate: Option<RateRecord>,
     /// Concurrency limit, if it is certain.
     at_once: Option<u32>,
@@ -29,7 +29,7 @@ struct RateRecord {
 
 impl RateEstimator {
     /// Record of the estimates at `now`.
-    pub(in crate::learn) fn record(&self, now: Instant) -> EstimatorRecord {
+    pub(crate) fn record(&self, now: Instant) -> EstimatorRecord {
         // An estimate that was never logged is only the configured rate, or faster than matters.
         let belief = self.belief.as_ref().filter(|_| self.told.is_some());
         let rate = belief.map(|belief| RateRecord {
@@ -46,7 +46,7 @@ impl RateEstimator {
     }
 
     /// Applies the estimates of `record` from `now` on, unless the configured rate was raised since.
-    pub(in crate::learn) fn restore(&mut self, record: &EstimatorRecord, now: Instant) {
+    pub(crate) fn restore(&mut self, record: &EstimatorRecord, now: Instant) {
         self.seen = seconds(now);
         if is_raised(record.configured, self.configured.filter(|rate| rate.is_finite())) {
             return;

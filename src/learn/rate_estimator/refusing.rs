@@ -1,12 +1,13 @@
 //! Interpretation of a refusal, and the pause after it.
 
+use andante_limit::Seq;
+
 use super::{
     AnsweredRequest, ApiRefusal, Cycle, RateEstimator,
     closing::{BRIEF, Closing},
     reopening::KEPT,
     seconds,
 };
-use crate::limit::Seq;
 
 /// Meaning of a refusal for the estimated rate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +107,7 @@ impl RateEstimator {
 
     /// Records a pause that an API asks for before it has served anything. A long wait says nothing about concurrency:
     /// it may announce an outage in which some requests are served.
-    pub(in crate::learn) fn unproven(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) {
+    pub(crate) fn unproven(&mut self, answered: AnsweredRequest, refusal: ApiRefusal) {
         if refusal.wait.is_none_or(|wait| wait.as_secs_f64() > BRIEF) {
             return;
         }
@@ -173,10 +174,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        clock::Instant,
-        learn::rate_estimator::{MovingShare, belief::Belief},
-    };
+    use crate::rate_estimator::{MovingShare, belief::Belief};
+    use andante_clock::Instant;
 
     /// Answer to the request with this number: one leaves every 50 ms, and is answered 10 ms later.
     fn answered(number: u64) -> AnsweredRequest {

@@ -7,7 +7,7 @@ use super::{
     grounds::Held,
     windows::{self, ROUNDED},
 };
-use crate::learn::grounds::Basis;
+use crate::grounds::Basis;
 
 /// Effect of the end of a pause on the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,24 +3,25 @@
 
 use std::time::Duration;
 
+use andante_hint::Bucket;
+
 use super::{Return, SLIDES, Shape, WindowEstimator};
-use crate::hint::Bucket;
 
 impl WindowEstimator {
     /// Window length and way of replenishment, if they were seen here: by a start, or by the refill of a bucket.
-    pub(in crate::learn) fn seen_here(&self) -> Option<(Duration, Return)> {
+    pub(crate) fn seen_here(&self) -> Option<(Duration, Return)> {
         let seen = self.fresh || self.of_fleet.is_none() && self.refills();
         self.known.filter(|_| seen && !self.documented).map(|known| (known, self.returns()))
     }
 
     /// Returns true if another member of the fleet has seen another length than the one assumed here without evidence.
-    pub(in crate::learn) fn is_contradicted_by(&self, window: Duration, returns: Return) -> bool {
+    pub(crate) fn is_contradicted_by(&self, window: Duration, returns: Return) -> bool {
         let news = self.of_fleet != Some((window, returns)) && self.seen_here().is_none();
         news && self.known.is_some_and(|known| known.abs_diff(window) > known / 10)
     }
 
     /// Applies a report of another member, unless the window was seen here, too. The next `bucket` will say more.
-    pub(in crate::learn) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
+    pub(crate) fn told_by_fleet(&mut self, window: Duration, returns: Return, bucket: &Bucket) {
         if self.seen_here().is_some() {
             return;
         }
@@ -41,7 +42,7 @@ impl WindowEstimator {
     }
 
     /// Records that the fleet reports nothing about the window, or no longer does.
-    pub(in crate::learn) fn told_by_nobody(&mut self) {
+    pub(crate) fn told_by_nobody(&mut self) {
         self.of_fleet = None;
     }
 }

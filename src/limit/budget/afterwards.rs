@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::{Budget, holding};
 use crate::{
-    clock::Instant,
-    limit::{
-        Amount, CalendarLimit, Cost, LimitSpec, MarginSpec, Unit,
-        charge::{Scope, Seq, Source},
-    },
+    Amount, CalendarLimit, Cost, LimitSpec, MarginSpec, Unit,
+    charge::{Scope, Seq, Source},
 };
 
 /// Configuration that holds from an instant on.
@@ -170,7 +169,7 @@ impl Following {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Limits;
+    use crate::Limits;
 
     #[test]
     fn requests_of_several_scopes_do_not_make_each_other_count_anew() {

@@ -2,15 +2,13 @@
 
 use std::{cmp::Reverse, time::Duration};
 
+use andante_clock::Instant;
 use smallvec::SmallVec;
 
 use super::{Budget, Limit, counting, holding};
 use crate::{
-    clock::Instant,
-    limit::{
-        Amount, CalendarCount, Cost, LimitSpec, Margin, Unit,
-        charge::{Scope, Source},
-    },
+    Amount, CalendarCount, Cost, LimitSpec, Margin, Unit,
+    charge::{Scope, Source},
 };
 
 /// Rate of each limit in units per second, with its source.

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::{Budget, Limit};
-use crate::{
-    clock::Instant,
-    limit::{Cost, Unit, charge::Source},
-};
+use crate::{Cost, Unit, charge::Source};
 
 impl Budget {
     /// Longest delay of requests that wastes at most two requests' capacity. Even spacing: until the next slot but one,

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::Budget;
-use crate::{
-    clock::Instant,
-    limit::{Cost, Source},
-};
+use crate::{Cost, Source};
 
 impl Budget {
     /// Records that the API refused a request of `cost` sent at `sent`. If no other sender can have used up the limit,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_fleet::Share;
+
 use super::super::{
     Amount, Gcra, LONGEST_PACE, LimitSpec, Margin, Window,
     charge::{Seq, Source},
 };
-use crate::{clock::Instant, fleet::Share};
 
 /// A single limit: even spacing, and the promise about every window.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Budget, Limit, Source};
-use crate::limit::{Amount, LimitSpec, Unit, lesser};
+use crate::{Amount, LimitSpec, Unit, lesser};
 
 /// A process's part of the quotas that an API reports.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::{Budget, Limit};
-use crate::{
-    clock::Instant,
-    limit::{Amount, CalendarCount, CalendarLimit, Gcra, LimitSpec, MarginSpec, Seq, Source, Unit},
-};
+use crate::{Amount, CalendarCount, CalendarLimit, Gcra, LimitSpec, MarginSpec, Seq, Source, Unit};
 
 impl Budget {
     /// Replaces the configured limits by `limits` and the margin for jitter by `margin`, from `now` on.

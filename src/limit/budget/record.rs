@@ -5,20 +5,18 @@ mod tests;
 
 use std::time::Duration;
 
+use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Limit};
 use crate::{
-    clock::Instant,
-    limit::{
-        Amount, CalendarCount, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
-        ahead::{self, LONG, WrittenAhead},
-        calendar::CalendarRecord,
-        history::SpendHistory,
-        lesser,
-        margin::MarginRecord,
-        window::WindowEntry,
-    },
+    Amount, CalendarCount, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
+    ahead::{self, LONG, WrittenAhead},
+    calendar::CalendarRecord,
+    history::SpendHistory,
+    lesser,
+    margin::MarginRecord,
+    window::WindowEntry,
 };
 
 /// A budget as it is stored, without learned limits.
@@ -261,7 +259,7 @@ impl Limit {
         LimitRecord {
             unit,
             count: rate.count,
-            per: crate::clock::nanos(rate.per),
+            per: andante_clock::nanos(rate.per),
             burst,
             strict,
             tat: self.gcra.tat(),

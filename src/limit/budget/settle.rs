@@ -1,10 +1,9 @@
 //! Settles charges once responses have reported the usage.
 
+use andante_clock::Instant;
+
 use super::Budget;
-use crate::{
-    clock::Instant,
-    limit::{Amount, Charge, Unit, lesser},
-};
+use crate::{Amount, Charge, Unit, lesser};
 
 impl Budget {
     /// Settles a `charge` of this budget: its response reported by `now` that the request used `used` of `unit`.

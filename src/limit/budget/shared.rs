@@ -11,15 +11,13 @@ mod tests;
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, micros};
 use smallvec::SmallVec;
 
 use self::in_flight::SharedInFlight;
 use super::{Budget, Limit};
-use crate::{
-    clock::Instant,
-    fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, micros},
-    limit::{Amount, Cost, Gcra, LimitSpec, Margin, Scope, Source, Unit, Window},
-};
+use crate::{Amount, Cost, Gcra, LimitSpec, Margin, Scope, Source, Unit, Window};
 
 /// The fleet's side of a budget.
 #[derive(Clone, Debug)]

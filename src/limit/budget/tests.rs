@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::{LONGEST_PACE, Limits};
+use crate::{LONGEST_PACE, Limits};
 
 const ONE: Cost = Cost::MIN;
 
@@ -17,7 +17,7 @@ fn at(ms: u64) -> Instant {
 
 fn specs(text: &str) -> Vec<LimitSpec> {
     let mut limits = if text.is_empty() { Vec::new() } else { text.parse::<Limits>().unwrap().limits };
-    crate::limit::settle(&mut limits);
+    crate::settle(&mut limits);
     limits
 }
 
@@ -197,7 +197,7 @@ fn any_limits() -> impl Strategy<Value = Vec<LimitSpec>> {
     };
     [one("1s"), one("2s"), one("10s"), one("2h")].prop_map(|limits| {
         let mut limits: Vec<LimitSpec> = limits.into_iter().flatten().map(|text| text.parse().unwrap()).collect();
-        crate::limit::settle(&mut limits);
+        crate::settle(&mut limits);
         limits
     })
 }

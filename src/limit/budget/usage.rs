@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::{Budget, Limit, ShareUsage, part::part_in};
-use crate::{
-    clock::Instant,
-    limit::{LimitSpec, Source, Unit},
-};
+use crate::{LimitSpec, Source, Unit};
 
 /// A window as long as a sample of the page's charts, or shorter: its limit bounds each sample.
 const SHORT_WINDOW: Duration = Duration::from_secs(5);

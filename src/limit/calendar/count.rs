@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use andante_clock::{Instant, nanos};
 use serde::{Deserialize, Serialize};
 
 use super::{CalendarLimit, Period};
-use crate::{
-    clock::{Instant, nanos},
-    limit::{Amount, Seq, Unit},
-};
+use crate::{Amount, Seq, Unit};
 
 /// Maximum difference between the API's clock and ours, in nanoseconds. Requests this close to a renewal count on both
 /// sides of it. No units are lost by that: the rest of a limit can still be used right after.
@@ -71,7 +69,7 @@ struct PeriodCount {
 
 impl CalendarCount {
     /// Unit that the limit counts.
-    pub(in crate::limit) fn unit(&self) -> Unit {
+    pub(crate) fn unit(&self) -> Unit {
         self.limit.unit
     }
 

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    clock::Instant,
-    limit::{Amount, Limits},
-};
+use crate::{Amount, Limits};
 
 fn limit(text: &str) -> CalendarLimit {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error:?}"))

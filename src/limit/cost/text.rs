@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::Cost;
-use crate::limit::{SpecError, Unit};
+use crate::{SpecError, Unit};
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ mod odd;
 mod tokens;
 
 use self::clauses::{Clause, Windowless, clauses, windowless};
-pub(in crate::limit) use self::odd::hint;
+pub(crate) use self::odd::hint;
 use super::parse_count;
 
 /// Words for the absence of a limit.
@@ -15,7 +15,7 @@ const NO_LIMIT: [&str; 6] = ["unlimited", "none", "off", "no", "0", "infinite"];
 const BEHIND: [(&str, &str); 2] = [("burst", "10/s burst 20"), ("strict", "10/s strict")];
 
 /// Suggests what to write instead of `text`.
-pub(in crate::limit) fn suggest(text: &str) -> String {
+pub(crate) fn suggest(text: &str) -> String {
     let lower = text.trim().to_ascii_lowercase();
     if NO_LIMIT.contains(&&*lower) {
         return "leave the limit out: then only what the API says and refuses counts".to_owned();
@@ -36,7 +36,7 @@ pub(in crate::limit) fn suggest(text: &str) -> String {
 }
 
 /// Suggests the notation of `text`, if all of it is understood.
-pub(in crate::limit) fn suggest_same(text: &str) -> Option<String> {
+pub(crate) fn suggest_same(text: &str) -> Option<String> {
     let limits: Vec<String> = clauses(text)?.iter().map(Clause::to_string).collect();
     let several = if limits.len() > 1 { ": commas stand between limits" } else { "" };
     Some(format!("write \"{}\"{several}", limits.join(",")))
@@ -53,7 +53,7 @@ pub(super) fn suggest_rate(text: &str) -> String {
 }
 
 /// Suggests the notation if `text` is a number of concurrent requests in other words; `None` otherwise.
-pub(in crate::limit) fn suggest_in_flight(text: &str) -> Option<String> {
+pub(crate) fn suggest_in_flight(text: &str) -> Option<String> {
     let [at_once @ Clause::InFlight(_)] = &clauses(text)?[..] else { return None };
     let is_ours = text.trim().strip_prefix("in-flight ").is_some_and(|count| parse_count(count).is_ok());
     (!is_ours).then(|| format!("write \"{at_once}\""))

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+
 use super::Seq;
-use crate::clock::Instant;
 
 /// Units that were taken one after the other and leave the window together.
 #[derive(Clone, Debug)]

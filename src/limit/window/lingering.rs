@@ -2,12 +2,13 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use andante_clock::Instant;
+
 use super::Window;
-use crate::clock::Instant;
 
 /// Units that count no more for this process, but may still count for members with a shorter way to the API.
 #[derive(Clone, Debug, Default)]
-pub(in crate::limit) struct Lingering {
+pub(crate) struct Lingering {
     /// Time that a unit lingers after it left.
     time: Duration,
     /// Numbers of units, each with the end of its lingering, earliest first.
@@ -49,12 +50,12 @@ impl Window {
 
 impl Lingering {
     /// Sets how long units that leave from now on linger.
-    pub(in crate::limit) fn last_for(&mut self, time: Duration) {
+    pub(crate) fn last_for(&mut self, time: Duration) {
         self.time = time;
     }
 
     /// Number of units that linger at `now`.
-    pub(in crate::limit) fn count(&mut self, now: Instant) -> u32 {
+    pub(crate) fn count(&mut self, now: Instant) -> u32 {
         while self.units.front().is_some_and(|(_, until)| *until <= now) {
             self.units.pop_front();
         }
@@ -62,12 +63,12 @@ impl Lingering {
     }
 
     /// When the first unit stops lingering.
-    pub(in crate::limit) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.units.front().map(|(_, until)| *until)
     }
 
     /// Adds units that left the window at `left`.
-    pub(in crate::limit) fn add(&mut self, units: u32, left: Instant) {
+    pub(crate) fn add(&mut self, units: u32, left: Instant) {
         if units > 0 {
             self.units.push_back((units, left + self.time));
         }
@@ -76,7 +77,7 @@ impl Lingering {
     /// Reuses `units`, newest first. Any unit would be safe, because this process's next request arrives later than the
     /// unit did. But with the oldest first, steady traffic would always leave a unit that has just left, and none to
     /// give away.
-    pub(in crate::limit) fn take(&mut self, mut units: u32) {
+    pub(crate) fn take(&mut self, mut units: u32) {
         while let Some((newest, until)) = self.units.back_mut().filter(|_| units > 0) {
             self.reused_until = self.reused_until.max(*until);
             let used = units.min(*newest);
@@ -99,7 +100,7 @@ impl Lingering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Amount;
+    use crate::Amount;
 
     /// The window ends at W + min(sent + J, answered) for this process, and the shortest way later for others.
     #[test]

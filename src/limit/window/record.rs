@@ -2,29 +2,27 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{UnitBucket, Window};
-use crate::{
-    clock::Instant,
-    limit::{Amount, Seq},
-};
+use crate::{Amount, Seq};
 
 /// Units that leave the window together: their number, when the last was sent, and when it was answered. `None` for
 /// events that had not happened yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::limit) struct WindowEntry(u32, Option<Instant>, Option<Instant>);
+pub(crate) struct WindowEntry(u32, Option<Instant>, Option<Instant>);
 
 impl Window {
     /// Units that count at `now`, by bucket.
-    pub(in crate::limit) fn record(&mut self, now: Instant, margin: Duration) -> Vec<WindowEntry> {
+    pub(crate) fn record(&mut self, now: Instant, margin: Duration) -> Vec<WindowEntry> {
         self.forget(now, margin);
         self.buckets.iter().filter(|bucket| bucket.used > 0).map(UnitBucket::record).collect()
     }
 
     /// Counts the units of `record`, numbered from `next` on. Responses to requests that were in flight will not
     /// arrive: the API counted such a request at most `late` after it was sent.
-    pub(in crate::limit) fn restore(&mut self, record: &[WindowEntry], now: Instant, late: Duration, next: &mut Seq) {
+    pub(crate) fn restore(&mut self, record: &[WindowEntry], now: Instant, late: Duration, next: &mut Seq) {
         for &WindowEntry(units, sent, answered) in record {
             let Some(cost) = Amount::new(units) else { continue };
             let sent = sent.map_or(now, |sent| sent.min(now));

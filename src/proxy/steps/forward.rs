@@ -19,6 +19,7 @@ use super::{
     retry::{
         self,
         attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
+        policy::{reason_of_answer, reason_of_error},
         replay::{self, ReplayRequest},
     },
     wait,
@@ -131,7 +132,7 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     if let Some(why) = hint.hopeless {
         answer::log_hopeless(&route, &exchange, &hint, why, parts.status);
     }
-    let reason = replay.as_ref().and_then(|replay| RetryReason::of_answer(&hint, parts.status, replay, &route.lane));
+    let reason = replay.as_ref().and_then(|replay| reason_of_answer(&hint, parts.status, replay, &route.lane));
     let mut answer = Response::from_parts(parts, ResponseBody::Upstream(body));
     let Some(reason) = reason else { return Ok(AttemptOutcome::Done(answer)) };
     if !answer::hold(&exchange, &mut answer).await {
@@ -162,7 +163,7 @@ fn failed(
     replay: Option<ReplayRequest>,
     error: Error,
 ) -> Result<AttemptOutcome, Error> {
-    match replay.and_then(|replay| Some((RetryReason::of_error(&error, &replay)?, replay))) {
+    match replay.and_then(|replay| Some((reason_of_error(&error, &replay)?, replay))) {
         Some((reason, replay)) => {
             let failed = FailedAttempt { context: context(), replay, reason, retry_after: None, last: Err(error) };
             Ok(AttemptOutcome::Failed(Box::new(failed)))

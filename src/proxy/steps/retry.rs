@@ -23,7 +23,7 @@ use tracing::debug;
 
 use self::{
     attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
-    policy::REFUSALS,
+    policy::{REFUSALS, back_off, gives_up, is_budgeted, waits},
 };
 use crate::{
     clock::Instant,
@@ -81,17 +81,17 @@ where
             Ok(answer) => format!("it answered {}", answer.status()),
             Err(error) => error.with_causes(),
         });
-        let asked = retry_after.filter(|_| reason.waits()).unwrap_or_default();
-        let pause = reason.back_off(tries, fastrand::f64()).max(asked);
+        let asked = retry_after.filter(|_| waits(reason)).unwrap_or_default();
+        let pause = back_off(reason, tries, fastrand::f64()).max(asked);
         let left = deadline.since(clock.now());
-        let back_off = pause.max(lane.closed_for());
+        let reopens_in = pause.max(lane.closed_for());
         let spent = lane.policy().retry.and_then(|retry| retry.tries).is_some_and(|most| tries >= most.get());
         let in_vain = tries >= REFUSALS && lane.served() - others > tries.into();
         if spent
             || in_vain
-            || reason.gives_up(tries, &route)
-            || back_off > left
-            || (reason.is_budgeted() && !lane.may_retry())
+            || gives_up(reason, tries, &route)
+            || reopens_in > left
+            || (is_budgeted(reason) && !lane.may_retry())
         {
             return settle(&exchange, last);
         }
@@ -100,7 +100,7 @@ where
             let began = clock.now();
             let until = began + pause;
             progress.enter_until(Phase::Waiting, patience_ends(deadline, until));
-            exchange.awaits_slot(clock.now() + back_off);
+            exchange.awaits_slot(clock.now() + reopens_in);
             clock.sleep_until(until).await;
             exchange.stats.waited(pause);
             lane.metrics().backed_off(reason, pause);

@@ -1,7 +1,7 @@
 //! Variations of bodies.
 
 use super::{GO, NONE, bucket, check, counts};
-use crate::hint::Signal::{Backoff, Exhausted, FatalQuota, Ok, Throttled};
+use crate::Signal::{Backoff, Exhausted, FatalQuota, Ok, Throttled};
 
 #[test]
 fn bodies_may_be_broken_or_cut_in_the_middle_of_a_letter() {

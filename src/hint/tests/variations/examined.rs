@@ -6,7 +6,7 @@
 
 use http::HeaderValue;
 
-use crate::hint::{
+use crate::{
     Answer, read,
     tests::{NOON, parts},
     wants_body,

@@ -1,7 +1,7 @@
 //! Fields that one vendor alone sends.
 
 use super::{GO, NONE, bucket, check, counts};
-use crate::hint::Signal::{Backoff, Exhausted, FatalQuota, Ok, Slow, Throttled};
+use crate::Signal::{Backoff, Exhausted, FatalQuota, Ok, Slow, Throttled};
 
 #[test]
 fn names_and_values_of_their_own_are_read() {

@@ -3,12 +3,11 @@
 
 use std::collections::HashMap;
 
+use andante_clock::Instant;
+use andante_limit::{Budget, Source, Sum, Unit};
+use andante_order::{InTurn, Map, Taken, TurnOf, by_flow};
+
 use super::super::{State, WaitingRequest, predict::opens, slow::SlowGroups, turn::line_of};
-use crate::{
-    clock::Instant,
-    lane::order::{InTurn, Map, Taken, TurnOf, by_flow},
-    limit::{Budget, Source, Sum, Unit},
-};
 
 /// A request refused because it would be late.
 pub(super) struct LateRequest<T> {

@@ -2,67 +2,66 @@
 
 use std::sync::Arc;
 
+use andante_clock::Instant;
+use andante_limit::{Amount, Cost, Unit};
+use andante_order::Waits;
+
 use super::{Drawn, Narrow};
-use crate::{
-    clock::Instant,
-    lane::order::Waits,
-    limit::{Amount, Cost, Unit},
-};
 
 impl Narrow {
     /// Name of a budget's rule, which refusals report as the cause of the wait.
-    pub(in crate::lane::state) fn rule_name(&self, number: u32) -> &Arc<str> {
+    pub(in crate::state) fn rule_name(&self, number: u32) -> &Arc<str> {
         &self.budgets[number].rule.name
     }
 
     /// Name of the rule whose limits allow the least of `unit`, among these budgets.
-    pub(in crate::lane::state) fn rule_of(&self, numbers: &[u32], unit: Unit) -> Option<&Arc<str>> {
+    pub(in crate::state) fn rule_of(&self, numbers: &[u32], unit: Unit) -> Option<&Arc<str>> {
         self.strictest(numbers, unit).map(|(number, _)| self.rule_name(number))
     }
 
     /// When the request that has drawn on these budgets left, if its use of `unit` is still unknown.
-    pub(in crate::lane::state) fn untold_since(&mut self, drawn: &Drawn, unit: Unit) -> Option<Instant> {
+    pub(in crate::state) fn untold_since(&mut self, drawn: &Drawn, unit: Unit) -> Option<Instant> {
         let mut since = None;
         self.each(drawn, |narrow, charge| since = since.or(narrow.untold.left(charge.seq, unit)));
         since
     }
 
     /// The budget among these whose limits allow the least of `unit`, and that amount.
-    pub(in crate::lane::state) fn strictest(&self, numbers: &[u32], unit: Unit) -> Option<(u32, Amount)> {
+    pub(in crate::state) fn strictest(&self, numbers: &[u32], unit: Unit) -> Option<(u32, Amount)> {
         let least = numbers.iter().filter_map(|number| Some((*number, self.budgets[*number].rule.least_of(unit)?)));
         least.min_by_key(|(_, least)| *least)
     }
 
     /// Number of in-flight requests that draw on a budget and whose use of `unit` is still unknown.
-    pub(in crate::lane::state) fn untold(&self, number: u32, unit: Unit) -> usize {
+    pub(in crate::state) fn untold(&self, number: u32, unit: Unit) -> usize {
         self.budgets[number].untold.count(unit)
     }
 
     /// This process's due part of `unit` of a budget, if the budget is shared with others.
-    pub(in crate::lane::state) fn due_part(&self, number: u32, unit: Unit) -> Option<f64> {
+    pub(in crate::state) fn due_part(&self, number: u32, unit: Unit) -> Option<f64> {
         self.budgets[number].budget.due_part(unit)
     }
 
     /// Amount of `unit` left in a budget.
-    pub(in crate::lane::state) fn room(&mut self, number: u32, unit: Unit, now: Instant) -> Option<u32> {
+    pub(in crate::state) fn room(&mut self, number: u32, unit: Unit, now: Instant) -> Option<u32> {
         self.budgets[number].budget.room(unit, now)
     }
 
     /// Number of requests waiting for a budget, and the most that may.
-    pub(in crate::lane::state) fn places(&self, number: u32) -> (usize, usize) {
+    pub(in crate::state) fn places(&self, number: u32) -> (usize, usize) {
         let narrow = &self.budgets[number];
         (narrow.waiting as usize, narrow.rule.max_waiting)
     }
 
     /// Number of requests that wait only for a budget's next slots, and the number of such slots per second.
-    pub(in crate::lane::state) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
+    pub(in crate::state) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
         let narrow = &self.budgets[number];
         let next = narrow.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
         (next, narrow.budget.slowest(Unit::REQUESTS))
     }
 
     /// When a budget's next slot matures; [`Instant::FAR`] if an answer must come first.
-    pub(in crate::lane::state) fn next_slot(&mut self, number: u32, now: Instant) -> Instant {
+    pub(in crate::state) fn next_slot(&mut self, number: u32, now: Instant) -> Instant {
         self.budgets[number].earliest(now, Cost::MIN)
     }
 }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use andante_clock::Instant;
+
 use super::{Narrow, NarrowBudget, record::StoredBudget};
 use crate::{
-    clock::Instant,
-    lane::{
-        capacity::{Capacity, OpenBudgets},
-        state::memory::REMEMBERED,
-    },
+    capacity::{Capacity, OpenBudgets},
+    state::memory::REMEMBERED,
 };
 
 /// Number of budgets compared when one has to be forgotten, as in an approximated least-recently-used cache.
@@ -18,14 +17,14 @@ const SAMPLES: u32 = 16;
 
 impl Narrow {
     /// Counts these budgets together with those of all lanes from now on.
-    pub(in crate::lane::state) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
+    pub(in crate::state) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
         self.open = OpenBudgets::within(capacity);
         self.open.set(self.budgets.len());
     }
 
     /// Forgets budgets that remember nothing, among the next `looks` of them. Keeps budgets for which `named` returns
     /// that another part still refers to their numbers.
-    pub(in crate::lane::state) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
+    pub(in crate::state) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
         let end = self.budgets.end();
         for _ in 0..looks.min(end) {
             self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
@@ -43,7 +42,7 @@ impl Narrow {
     /// that only this lane knows. The lane itself counts requests outside the reserve.
     ///
     /// Call after [`forget_idle`](Self::forget_idle) of all budgets.
-    pub(in crate::lane::state) fn last_counted(&mut self, now: Instant) -> Option<Instant> {
+    pub(in crate::state) fn last_counted(&mut self, now: Instant) -> Option<Instant> {
         self.forget_stored(now);
         let own = self.budgets.iter().filter(|(_, narrow)| !narrow.rule.is_besides_reserve());
         let own = own.map(|(_, narrow)| narrow.budget.last());

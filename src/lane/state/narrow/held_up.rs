@@ -1,22 +1,20 @@
 //! Requests that wait for several budgets. Such requests leave no faster than the slowest budget admits them. At the
 //! faster budgets, and in the lane, they delay others only at that pace.
 
+use andante_limit::{Cost, Unit};
+use andante_order::{Claim, Map, Turn, Waits};
 use smallvec::SmallVec;
 
 use super::{Drawn, Narrow, NarrowBudget};
-use crate::{
-    lane::order::{Claim, Map, Turn, Waits},
-    limit::{Cost, Unit},
-};
 
 /// Requests waiting in one place that slower budgets elsewhere block.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::lane::state) struct HeldUp {
+pub(in crate::state) struct HeldUp {
     /// Number of requests.
-    pub(in crate::lane::state) requests: u64,
+    pub(in crate::state) requests: u64,
     /// Number of blocking budgets, and in `pace` the sum of their rates in millionths of a request per second.
-    pub(in crate::lane::state) budgets: u64,
-    pub(in crate::lane::state) pace: u64,
+    pub(in crate::state) budgets: u64,
+    pub(in crate::state) pace: u64,
 }
 
 /// A waiting request's place, and the budget that blocks it there.
@@ -40,7 +38,7 @@ const BOUNDLESS: u64 = 1_000_000_000_000;
 
 impl Narrow {
     /// Adds a waiting request of this cost.
-    pub(in crate::lane::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost, turn: Turn) {
+    pub(in crate::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         drawn.holders = self.holders(&drawn.numbers);
         for held in &drawn.holders.0 {
             let requests = self.held.entry(*held).or_default();
@@ -63,7 +61,7 @@ impl Narrow {
     }
 
     /// Removes a request that waits no more.
-    pub(in crate::lane::state) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost, turn: Turn) {
+    pub(in crate::state) fn dequeued(&mut self, drawn: &Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         for held in &drawn.holders.0 {
             let requests = self.held.get_mut(held).expect("it waits");
             *requests -= 1;
@@ -91,20 +89,20 @@ impl Narrow {
     }
 
     /// Applies new weights of `claim`, which waits for these budgets.
-    pub(in crate::lane::state) fn reweigh(&mut self, drawn: &Drawn, claim: &Claim) {
+    pub(in crate::state) fn reweigh(&mut self, drawn: &Drawn, claim: &Claim) {
         for number in &drawn.numbers {
             self.budgets[*number].backlog.iter_mut().for_each(|backlog| backlog.reweigh(claim));
         }
     }
 
     /// Requests in the lane that sub-limits block.
-    pub(in crate::lane::state) fn held_up(&self) -> HeldUp {
+    pub(in crate::state) fn held_up(&self) -> HeldUp {
         self.held_up
     }
 
     /// For each of these budgets: the requests per second that it admits, and the requests in its queue that others
     /// block.
-    pub(in crate::lane::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
+    pub(in crate::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
         drawn.numbers.iter().map(|number| {
             let narrow = &self.budgets[*number];
             (narrow.pace() as f64 / 1e6, narrow.held_up)

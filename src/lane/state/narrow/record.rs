@@ -2,19 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_limit::{Budget, BudgetRecord, MarginSpec};
+use andante_policy::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::{Narrow, NarrowBudget};
-use crate::{
-    clock::Instant,
-    limit::{Budget, BudgetRecord, MarginSpec},
-    policy::Policy,
-};
 
 /// A sub-limit as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(in crate::lane) struct NarrowRecord {
+pub(crate) struct NarrowRecord {
     /// Key among the lane's sub-limits.
     key: u64,
     budget: BudgetRecord,
@@ -40,7 +38,7 @@ fn lasts(rule: &Policy) -> bool {
 
 impl NarrowRecord {
     /// Returns whether a budget restored from this record at `restored_at` counts nothing `now`.
-    pub(in crate::lane::state) fn is_over(&self, restored_at: Instant, now: Instant, epoch: Duration) -> bool {
+    pub(in crate::state) fn is_over(&self, restored_at: Instant, now: Instant, epoch: Duration) -> bool {
         Budget::restored(&self.budget, MarginSpec::Auto, None, restored_at, epoch).is_idle(now)
     }
 }
@@ -58,12 +56,12 @@ impl StoredBudget {
 
 impl Narrow {
     /// Returns whether any of these budgets is worth storing.
-    pub(in crate::lane::state) fn is_lasting(&self) -> bool {
+    pub(in crate::state) fn is_lasting(&self) -> bool {
         !self.stored.is_empty() || self.budgets.iter().any(|(_, narrow)| lasts(&narrow.rule))
     }
 
     /// The records to be stored.
-    pub(in crate::lane::state) fn record(&mut self, now: Instant, last: bool) -> Vec<NarrowRecord> {
+    pub(in crate::state) fn record(&mut self, now: Instant, last: bool) -> Vec<NarrowRecord> {
         let lasting = self.budgets.iter_mut().filter(|narrow| lasts(&narrow.rule));
         let drawn_on = lasting.map(|narrow| {
             let NarrowBudget { key, budget, .. } = &mut **narrow;
@@ -79,13 +77,7 @@ impl Narrow {
     }
 
     /// Continues from these `records`. After a process that was killed, they lack the last second before its end.
-    pub(in crate::lane::state) fn restore(
-        &mut self,
-        records: &[NarrowRecord],
-        now: Instant,
-        epoch: Duration,
-        killed: bool,
-    ) {
+    pub(in crate::state) fn restore(&mut self, records: &[NarrowRecord], now: Instant, epoch: Duration, killed: bool) {
         let restored = records.iter().map(|NarrowRecord { key, budget }| {
             let mut budget = Budget::restored(budget, MarginSpec::Auto, None, now, epoch);
             if killed {
@@ -100,7 +92,7 @@ impl Narrow {
 
     /// Continues from the budgets of the previous process, restored as `other`. Short windows count as used up by
     /// `now`.
-    pub(in crate::lane::state) fn inherits(&mut self, other: &mut Self, now: Instant, epoch: Duration) {
+    pub(in crate::state) fn inherits(&mut self, other: &mut Self, now: Instant, epoch: Duration) {
         self.unknown_until = Some(now);
         self.stored.append(&mut other.stored);
         let opened: Vec<_> = self.budgets.iter().map(|(_, narrow)| (narrow.key, narrow.rule.clone())).collect();

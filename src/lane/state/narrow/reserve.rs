@@ -1,8 +1,10 @@
-//! The budget of requests outside the [reserve](crate::policy::Reserve). Everything that a lane sent before it had a
+//! The budget of requests outside the [reserve](andante_policy::Reserve). Everything that a lane sent before it had a
 //! reserve counts in it, because the urgent part of it is unknown.
 
+use andante_clock::Instant;
+use andante_limit::Budget;
+
 use super::Narrow;
-use crate::{clock::Instant, limit::Budget};
 
 impl Narrow {
     /// Turns the new `budget` into that of requests outside the reserve, for a lane whose own budget is `own`. A budget
@@ -20,7 +22,7 @@ impl Narrow {
     }
 
     /// Counts requests that `other` has sent `since` then in this lane from now on.
-    pub(in crate::lane::state) fn absorbed(&mut self, other: &Budget, since: Instant, now: Instant) {
+    pub(in crate::state) fn absorbed(&mut self, other: &Budget, since: Instant, now: Instant) {
         let reserves = self.budgets.iter_mut().filter(|narrow| narrow.rule.is_besides_reserve());
         reserves.for_each(|narrow| narrow.budget.absorb(other, since, now));
     }

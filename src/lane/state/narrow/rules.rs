@@ -3,17 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_limit::Budget;
+use andante_policy::{Policy, RenamedRules, Rules};
+
 use super::{Narrow, NarrowBudget};
-use crate::{
-    clock::Instant,
-    lane::request::Draw,
-    limit::Budget,
-    policy::{Policy, RenamedRules, Rules},
-};
+use crate::request::Draw;
 
 /// The rules for some of a lane's requests.
 #[derive(Clone, Debug)]
-pub(in crate::lane) struct NarrowerRules {
+pub(crate) struct NarrowerRules {
     rules: Arc<Rules>,
     renamed: RenamedRules,
     /// The rule for requests outside the reserve.
@@ -22,7 +21,7 @@ pub(in crate::lane) struct NarrowerRules {
 
 /// A budget that another lane hands to this one.
 #[derive(Clone, Debug)]
-pub(in crate::lane::state) struct LeftBudget {
+pub(in crate::state) struct LeftBudget {
     key: u64,
     rule: Arc<Policy>,
     budget: Budget,
@@ -37,7 +36,7 @@ fn gone(was: &Policy) -> Arc<Policy> {
 
 impl NarrowerRules {
     /// Combines the narrower rules of `rules`, the names that changed, and the rule besides the reserve of `policy`.
-    pub(in crate::lane) fn new(rules: Arc<Rules>, renamed: RenamedRules, policy: &Policy) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>, renamed: RenamedRules, policy: &Policy) -> Self {
         Self { rules, renamed, rest: policy.besides_reserve() }
     }
 
@@ -73,7 +72,7 @@ impl NarrowBudget {
 
 impl Narrow {
     /// Returns whether a rule of this name holds since the last reload, or is the rule besides a reserve.
-    pub(in crate::lane::state) fn has_rule(&self, name: &str) -> bool {
+    pub(in crate::state) fn has_rule(&self, name: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| {
             let narrower = rules.rules.iter().filter(|rule| rule.added.is_some());
             narrower.chain(rules.rest.as_ref()).any(|rule| *rule.name == *name)
@@ -121,7 +120,7 @@ impl Narrow {
 
     /// Applies these rules from now on, and keeps the budgets; `own` is the lane's budget. Returns the numbers of the
     /// budgets that have changed.
-    pub(in crate::lane::state) fn reconfigured(
+    pub(in crate::state) fn reconfigured(
         &mut self,
         now: Instant,
         epoch: Duration,
@@ -185,7 +184,7 @@ impl Narrow {
     }
 
     /// The budgets, for the lane's successor. The lane's own budget counts requests outside the reserve.
-    pub(in crate::lane::state) fn left(&self) -> Vec<LeftBudget> {
+    pub(in crate::state) fn left(&self) -> Vec<LeftBudget> {
         let budgets = self.budgets.iter().map(|(_, narrow)| narrow).filter(|narrow| !narrow.rule.is_besides_reserve());
         let left = |narrow: &NarrowBudget| LeftBudget {
             key: narrow.key,
@@ -196,7 +195,7 @@ impl Narrow {
     }
 
     /// Counts the amounts that another lane has taken from these budgets `since` then.
-    pub(in crate::lane::state) fn taken_over(
+    pub(in crate::state) fn taken_over(
         &mut self,
         left: &[LeftBudget],
         since: Instant,

@@ -2,15 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use andante_clock::Instant;
+
 use super::{Narrow, NarrowBudget};
-use crate::{
-    clock::Instant,
-    lane::{request::Draw, snapshot::NarrowUsage},
-};
+use crate::{request::Draw, snapshot::NarrowUsage};
 
 impl Narrow {
     /// Usage of the budgets, summed per rule and sorted by rule name. O(budgets).
-    pub(in crate::lane::state) fn usage(&mut self, now: Instant) -> Vec<NarrowUsage> {
+    pub(in crate::state) fn usage(&mut self, now: Instant) -> Vec<NarrowUsage> {
         let mut rules: BTreeMap<Arc<str>, (NarrowUsage, u32)> = BTreeMap::new();
         let mut most: BTreeMap<Arc<str>, u32> = BTreeMap::new();
         for (number, narrow) in self.budgets.iter() {
@@ -36,7 +35,7 @@ impl Narrow {
     }
 
     /// Usage of the budget of this `draw`.
-    pub(in crate::lane::state) fn usage_of(&mut self, draw: &Draw, now: Instant) -> NarrowUsage {
+    pub(in crate::state) fn usage_of(&mut self, draw: &Draw, now: Instant) -> NarrowUsage {
         let mut usage = NarrowUsage::none(draw.rule.name.clone());
         if let Some(number) = self.ids.get(&self.key_of(draw)) {
             let narrow = &mut self.budgets[*number];

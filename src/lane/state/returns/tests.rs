@@ -1,5 +1,7 @@
+use andante_learn::RouteKey;
+use andante_limit::Scope;
+
 use super::*;
-use crate::{learn::RouteKey, limit::Scope};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,10 +1,9 @@
 //! Answers that last longer than others: they will have used more.
 
+use andante_policy::Added;
+
 use super::*;
-use crate::{
-    lane::{Draw, Draws},
-    policy::Added,
-};
+use crate::{Draw, Draws};
 
 /// Of 16 answers every second one takes 10 tokens and a second, the others 490 and ten: 250 in the mean, and 4,000 in
 /// all.

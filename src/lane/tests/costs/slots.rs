@@ -1,7 +1,8 @@
 //! Slots are shared by requests, whatever else these take.
 
+use andante_order::Urgency;
+
 use super::*;
-use crate::lane::order::Urgency;
 
 fn client(number: u8) -> Claim {
     Claim { client: ClientId::of([10, 0, 0, number].into()), ..Claim::USUAL }

@@ -1,7 +1,7 @@
 //! Requests that do not declare their use of a unit, because only their answers report it.
 
 use super::*;
-use crate::lane::request::{Draw, Draws};
+use crate::request::{Draw, Draws};
 
 /// A second's output tokens for each request; answers report that they use 100.
 async fn used_to(world: &World) -> Unit {

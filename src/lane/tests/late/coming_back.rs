@@ -1,7 +1,7 @@
 //! `Retry-After` for requests that wait without success: the time when a similar request would succeed.
 
 use super::*;
-use crate::lane::{Draw, Draws};
+use crate::{Draw, Draws};
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_is_told_when_one_like_it_would_be_let_wait() {

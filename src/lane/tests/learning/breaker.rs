@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_learn::Reason;
 use parking_lot::Mutex;
 
 use super::{LATENCY, SERVED, World, ms, s};
-use crate::{lane::Admission, learn::Reason};
+use crate::Admission;
 
 /// How an upstream fails.
 #[derive(Clone, Copy, Debug, PartialEq)]

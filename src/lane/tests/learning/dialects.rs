@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use andante_limiter::{CountingWindow, MockDialect};
+
 use super::{Trial, ms, print_trials, s};
-use crate::mock::{CountingWindow, MockDialect};
 
 /// Dialects that report the rest of the limit on every answer: no refusal is needed.
 const TELL: &[&str] = &[
@@ -225,7 +226,7 @@ fn every_dialect_is_in_one_of_the_tables() {
             || name == "concurrency-503"
     };
     let missing =
-        crate::mock::MockDialect::value_variants().iter().map(ToString::to_string).filter(|name| !listed(name));
+        andante_limiter::MockDialect::value_variants().iter().map(ToString::to_string).filter(|name| !listed(name));
     assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
 }
 

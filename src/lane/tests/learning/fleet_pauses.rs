@@ -1,13 +1,11 @@
 //! Pauses shared by the members of a fleet: what a member reports of an answer, and how the others apply it.
 
+use andante_fleet::{Lease, Pause, PauseCause, PoolGrant};
+use andante_learn::Reason;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::{
-    fleet::{Lease, Pause, PauseCause, PoolGrant},
-    lane::{Lane, Sharing, state::SharedNames},
-    learn::Reason,
-};
+use crate::{Lane, Sharing, state::SharedNames};
 use std::sync::Arc;
 
 /// A lane without limits that one member has, and the store's side of it.

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use andante_learn::{Reason, RouteKey};
+use andante_limit::Source;
+use andante_policy::{Spend, Trust};
+
 use super::{CannedAnswer, LATENCY, SERVED, World, kind, ms, s};
-use crate::{
-    lane::{Admission, Permit},
-    learn::{Reason, RouteKey},
-    limit::Source,
-    policy::{Spend, Trust},
-};
+use crate::{Admission, Permit};
 
 /// 100 per 10 seconds, `$left` of them left, in a window that has just begun.
 macro_rules! left {

@@ -6,15 +6,13 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use andante_clock::Instant;
+use andante_hint as hint;
+use andante_learn::{AnswerReport, RouteKey};
 use http::HeaderMap;
 
 use super::{CannedAnswer, LATENCY, MORNING, SERVED, World, ms, s};
-use crate::{
-    clock::Instant,
-    hint,
-    lane::{Admission, Permit},
-    learn::{AnswerReport, RouteKey},
-};
+use crate::{Admission, Permit};
 
 /// A GitHub resource: a window that begins with its first request, and a quota of points for it.
 struct Resource {

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use andante_learn::Reason;
 use parking_lot::Mutex;
 
 use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, ms, s, waits};
-use crate::{
-    lane::{Admission, Lane},
-    learn::Reason,
-};
+use crate::{Admission, Lane};
 use std::time::Duration;
 
 const SLOW_DOWN: CannedAnswer<'static> = (429, &[("retry-after", "5")]);
@@ -198,7 +196,7 @@ async fn a_pause_that_is_over_does_not_hide_that_nothing_is_left() {
     );
     world.call(said).await;
     tokio::time::sleep(s(3)).await;
-    let ask = crate::lane::AdmitRequest { deadline: world.clock.now() + s(10), ..super::ask(super::kind()) };
+    let ask = crate::AdmitRequest { deadline: world.clock.now() + s(10), ..super::ask(super::kind()) };
     let refused = matches!(world.lane.admit(ask), Admission::Refuse(_));
     let next = world.lane.snapshot().next_slot;
     assert!(refused, "let in to wait for 10 s; closed for {:?}, the next slot in {next:?}", world.lane.closed_for());

@@ -2,17 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_hint::{Bucket, Cause, Dialect, Hint, Signal, Strength};
+use andante_learn::{AnswerReport, Learned, Observation, Reason};
+use andante_limit::{Budget, Charge, Cost, MarginSpec};
+use andante_policy::{Policy, Spend, Trust};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::{super::random::worst_window, World, kind, ms};
-use crate::{
-    clock::Instant,
-    hint::{Bucket, Cause, Dialect, Hint, Signal, Strength},
-    learn::{AnswerReport, Learned, Observation, Reason},
-    limit::{Budget, Charge, Cost, MarginSpec},
-    policy::{Policy, Spend, Trust},
-};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

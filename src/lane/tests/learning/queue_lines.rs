@@ -1,7 +1,7 @@
 //! Classes of requests that different limits block: their cost, and the number of requests ahead of each.
 
 use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, ask, get, s, waits};
-use crate::lane::{Admission, AdmitRequest};
+use crate::{Admission, AdmitRequest};
 
 /// An API that announces two budgets in turn, for requests of one kind.
 #[tokio::test(start_paused = true)]

@@ -5,13 +5,12 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_learn::{AnswerReport, RouteKey};
+use andante_policy::Spend;
+
 use super::{super::random::worst_window, World, get, ms, s};
-use crate::{
-    clock::Instant,
-    lane::{Admission, Permit, QueueStatus, Waiting},
-    learn::{AnswerReport, RouteKey},
-    policy::Spend,
-};
+use crate::{Admission, Permit, QueueStatus, Waiting};
 
 /// Kinds, answers, departures, recalls and time in any order: no slot is lost, and in the end every request is served.
 #[test]
@@ -46,7 +45,7 @@ fn story(seed: u64, overtaking: bool) {
     runtime.block_on(async {
         let limits = ["", "10/s", "30/s burst 5, 500/min", "20/s strict", "600/s, in-flight 7", "1000/min burst 1000"];
         let limits = limits[rng.usize(..limits.len())];
-        let change = |policy: &mut crate::policy::Policy| {
+        let change = |policy: &mut andante_policy::Policy| {
             policy.max_wait = Duration::MAX;
             policy.spend = [Spend::Even, Spend::Mostly, Spend::Greedy][rng.usize(..3)];
             policy.breaker = rng.bool();

@@ -1,10 +1,9 @@
 //! Reach of an API's announcements: the kinds of requests that they limit, and those that they do not.
 
+use andante_learn::RouteKey;
+
 use super::{CannedAnswer, FOREVER, LATENCY, SERVED, World, get, ms, s, waits};
-use crate::{
-    lane::{Admission, Permit},
-    learn::RouteKey,
-};
+use crate::{Admission, Permit};
 
 const ROOM: CannedAnswer<'static> = (429, &[("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "60")]);
 

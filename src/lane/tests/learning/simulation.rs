@@ -20,6 +20,8 @@ mod recorded_limiters;
 mod tells;
 mod world;
 
+use andante_clock::Instant;
+
 use self::{
     clients::{Andante, Careful, Client},
     fleet::Fleet,
@@ -27,7 +29,6 @@ use self::{
     world::{Outcome, World},
 };
 use super::MORNING;
-use crate::clock::Instant;
 
 /// Runs both clients in the same world: andante's outcome, what it has learned, and the careful workers' outcome.
 fn compare(world: &World, seed: u64) -> (Outcome, String, Outcome) {

@@ -6,20 +6,19 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use andante_clock::{Clock, Instant};
+use andante_hint::{self as hint, Cause};
+use andante_learn::{AnswerReport, RouteKey};
+use andante_limit::{LimitSpec, Rate};
+use andante_limiter::{CountingWindow, Facts, Limiter, MockCaller, MockDialect};
+use andante_metrics::Metrics;
+use andante_order::Turn;
+use andante_policy::Policy;
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
 
 use super::{ask, ms};
-use crate::{
-    clock::{Clock, Instant},
-    hint::{self, Cause},
-    lane::{Admission, AdmitRequest, Lane, order::Turn},
-    learn::{AnswerReport, RouteKey},
-    limit::{LimitSpec, Rate},
-    metrics::Metrics,
-    mock::{CountingWindow, Facts, Limiter, MockCaller, MockDialect},
-    policy::Policy,
-};
+use crate::{Admission, AdmitRequest, Lane};
 
 /// An API that announces its limit.
 struct Api {

@@ -1,10 +1,9 @@
 //! Requests that need several sub-limits, while others use up each of these.
 
+use andante_limit::{Cost, Unit, settle};
+use andante_order::{ClientId, FlowId, Urgency};
+
 use super::*;
-use crate::{
-    lane::order::{ClientId, FlowId, Urgency},
-    limit::{Cost, Unit, settle},
-};
 
 /// Two budgets that others use up are never open at the same instant.
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,9 @@
 //! Changes of narrower rules, and of their hosts' own rules.
 
+use andante_policy::Added;
+
 use super::*;
-use crate::{
-    lane::{Draw, Draws},
-    policy::Added,
-};
+use crate::{Draw, Draws};
 
 /// The host's rule, for these ports, and narrower rules: name, method and limits of each.
 fn with(ports: &[&str], narrower: &[(&str, &str, &str)]) -> Rules {

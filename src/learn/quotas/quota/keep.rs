@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_limit::{Budget, LimitSpec, Source};
 use smallvec::SmallVec;
 
 use super::Quota;
-use crate::{
-    clock::Instant,
-    learn::Observation,
-    limit::{Budget, LimitSpec, Source},
-};
+use crate::Observation;
 
 /// Minimum time before a change is logged again.
 const NEWS: Duration = Duration::from_secs(60);
@@ -71,7 +69,7 @@ impl Quota {
     }
 
     /// Stops enforcing the quota.
-    pub(in crate::learn::quotas) fn dismiss(&mut self, budget: &mut Budget) {
+    pub(in crate::quotas) fn dismiss(&mut self, budget: &mut Budget) {
         self.kept = false;
         budget.unlearn(Source::Advertised(self.id));
     }

@@ -1,6 +1,8 @@
 //! The window that other senders had begun before our first request.
 
-use crate::{clock::Instant, learn::window_estimator::APART};
+use andante_clock::Instant;
+
+use crate::window_estimator::APART;
 
 /// End of a window that other senders have begun. Requests sent in it from here count until that end, as the API says,
 /// and not for a whole window.

@@ -10,11 +10,13 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::{clock::Instant, learn::ledger::SentLog};
+use andante_clock::Instant;
+
+use crate::ledger::SentLog;
 
 /// Test whether a quota is a token bucket, and the refill rate of the bucket.
 #[derive(Clone, Debug, Default)]
-pub(in crate::learn::quotas) struct Refill {
+pub(in crate::quotas) struct Refill {
     phase: Phase,
     /// End of the time in which the quota is taken to be a window, without another test.
     calm_until: Option<Instant>,
@@ -116,17 +118,17 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 impl Refill {
     /// Returns true if the quota is known to be a token bucket.
-    pub(in crate::learn::quotas) fn is_found(&self) -> bool {
+    pub(in crate::quotas) fn is_found(&self) -> bool {
         matches!(self.phase, Phase::Found(_))
     }
 
     /// Returns true if the test began just now: a quota that looks like a window may still be a bucket.
-    pub(in crate::learn::quotas) fn is_new(&self, now: Instant) -> bool {
+    pub(in crate::quotas) fn is_new(&self, now: Instant) -> bool {
         self.begun.is_some_and(|begun| now.since(begun) < KEPT)
     }
 
     /// Returns true if the quota is known to be a window, so that no test is due.
-    pub(in crate::learn::quotas) fn is_calm(&self, now: Instant) -> bool {
+    pub(in crate::quotas) fn is_calm(&self, now: Instant) -> bool {
         self.calm_until.is_some_and(|until| now < until)
     }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_limit::{Budget, LONGEST_PACE, LimitSpec, Source};
+use andante_policy::Spend;
+
 use super::{Quota, spec as spec_of};
-use crate::{
-    clock::Instant,
-    learn::Observation,
-    limit::{Budget, LONGEST_PACE, LimitSpec, Source},
-    policy::Spend,
-};
+use crate::Observation;
 
 /// Windows, and maximum time, of even pacing after a refusal although our own count had room.
 const EVEN_WINDOWS: u32 = 3;

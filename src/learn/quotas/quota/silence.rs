@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_limit::{Budget, Source};
+
 use super::{Born, Quota, Refill};
-use crate::{
-    clock::Instant,
-    limit::{Budget, Source},
-};
 
 /// Silence, in windows, after which a quota is dormant while answers report others of its name.
 const SILENT: f64 = 1.2;
@@ -17,19 +16,19 @@ const RARE: Duration = Duration::from_secs(600);
 
 impl Quota {
     /// Returns true if the quota is silent for long.
-    pub(in crate::learn::quotas) fn is_silent(&self, now: Instant) -> bool {
+    pub(in crate::quotas) fn is_silent(&self, now: Instant) -> bool {
         let window = self.window_estimator.known().map_or(SILENT_AT_LEAST, |window| window.mul_f64(SILENT));
         self.common && now.since(self.heard) > window.saturating_mul(1 << self.woken.min(10))
     }
 
     /// Marks the quota as dormant: no kind of request draws on it any more, as far as is known.
-    pub(in crate::learn::quotas) fn sleep(&mut self, budget: &mut Budget) {
+    pub(in crate::quotas) fn sleep(&mut self, budget: &mut Budget) {
         (self.dormant, self.common, self.kept) = (true, false, false);
         budget.unlearn(Source::Advertised(self.id));
     }
 
     /// Wakes a dormant quota that is reported again. Requests sent meanwhile may draw on it.
-    pub(in crate::learn::quotas) fn wake(&mut self, born: impl FnOnce(u8) -> Born) {
+    pub(in crate::quotas) fn wake(&mut self, born: impl FnOnce(u8) -> Born) {
         if !std::mem::take(&mut self.dormant) {
             return;
         }
@@ -41,7 +40,7 @@ impl Quota {
 
     /// Time to remember a silent quota. A quota that only refusals report is seldom reported, so it is remembered for
     /// longer.
-    pub(in crate::learn::quotas) fn remembered(&self) -> Duration {
+    pub(in crate::quotas) fn remembered(&self) -> Duration {
         let window = self.window.or(self.window_estimator.known()).unwrap_or_default();
         if self.common || self.dormant { window * 3 } else { (window * 20).max(RARE) }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::{Cost, Limits, Scope, settle};
+use crate::{Cost, Limits, Scope, settle};
 
 const ONE: Cost = Cost::MIN;
 /// 2026-01-01T00:00Z.

@@ -7,12 +7,11 @@ mod tests;
 
 use std::{num::NonZeroU32, time::Duration};
 
+use andante_clock::Instant;
+use andante_fleet::{Entry, Lease, Peak, Share, ShareNeed, Stock, micros, stretched};
+
 use super::{Budget, Limit, ShareReport, ShareUsage, duration, way};
-use crate::{
-    clock::Instant,
-    fleet::{Entry, Lease, Peak, Share, ShareNeed, Stock, micros, stretched},
-    limit::{Margin, Unit, window::Lingering},
-};
+use crate::{Margin, Unit, window::Lingering};
 
 /// This process's share of an in-flight limit.
 #[derive(Clone, Debug)]

@@ -2,12 +2,11 @@
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_fleet::{Entry, Lease, Share, Stock, micros, stretched};
+
 use super::{Limit, ShareUsage, duration, way};
-use crate::{
-    clock::Instant,
-    fleet::{Entry, Lease, Share, Stock, micros, stretched},
-    limit::{Amount, LONGEST_PACE, LimitSpec, Margin, Unit},
-};
+use crate::{Amount, LONGEST_PACE, LimitSpec, Margin, Unit};
 
 // === impl Limit ===
 
@@ -47,7 +46,7 @@ impl Limit {
     }
 
     /// When a request with `ahead` units before it would leave if only the window counted, and none left before `from`.
-    pub(in crate::limit::budget) fn project(
+    pub(in crate::budget) fn project(
         &mut self,
         now: Instant,
         from: Instant,
@@ -147,7 +146,7 @@ impl Limit {
         Some((entry, free))
     }
 
-    pub(in crate::limit::budget) fn share_usage(&mut self, now: Instant, margin: Duration) -> Option<ShareUsage> {
+    pub(in crate::budget) fn share_usage(&mut self, now: Instant, margin: Duration) -> Option<ShareUsage> {
         let used = self.window.used(now, margin);
         let share = self.share.as_ref()?;
         let given = share.given();

@@ -6,7 +6,7 @@ mod fleet;
 use std::{str::FromStr, time::Duration};
 
 use self::fleet::{Fleet, Load, Outcome, Shape, Taken};
-use crate::limit::{LimitSpec, settle};
+use crate::{LimitSpec, settle};
 
 /// Parses a shape such as `members=1000 lanes=10000 limit=2/s`, based on `shape`. Words after a limit apply to that
 /// limit.
@@ -60,7 +60,7 @@ fn range(text: &str) -> (u32, u32) {
 }
 
 /// Prints a line for each shape of
-/// `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release --lib a_large_fleet -- --nocapture`.
+/// `SCALE='members=1000 lanes=10000 each=20 limit=2/s seconds=60; members=…' cargo test --release -p andante-limit a_large_fleet -- --nocapture`.
 /// `load` is relative to all limits together; the default is as much as there is.
 #[test]
 fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {

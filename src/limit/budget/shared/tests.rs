@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use super::*;
-use crate::{
-    fleet::{Book, Division, Epoch, Extent, Floor, Member, MemberId, Reply, ReplyOutcome, StoreDown, Sync, Terms},
-    limit::{LimitSpec, MarginSpec, Scope},
+use andante_fleet::{
+    Book, Division, Epoch, Extent, Floor, Member, MemberId, Reply, ReplyOutcome, StoreDown, Sync, Terms,
 };
+
+use super::*;
+use crate::{LimitSpec, MarginSpec, Scope};
 
 struct World {
     book: Book,
@@ -192,7 +193,7 @@ fn two_limits_with_one_window_have_a_pool_each_in_whatever_order_they_are_writte
             world.now = world.now + ms(1000);
         }
         let usage = world.members[0].1.usage(world.now);
-        let held = |usage: &crate::limit::LimitUsage| (usage.spec.rate.count.get(), usage.share.unwrap().held);
+        let held = |usage: &crate::LimitUsage| (usage.spec.rate.count.get(), usage.share.unwrap().held);
         // A single member gets all of each limit.
         assert!(usage.iter().map(held).all(|(count, held)| count == held), "{limits}: {usage:?}");
     }

@@ -4,7 +4,7 @@
 use std::{fmt, num::NonZeroU32, time::Duration};
 
 use super::tokens::{Number, Token, tokens};
-use crate::limit::{
+use crate::{
     Unit,
     spec::{Rate, UNITS},
 };

@@ -1,7 +1,7 @@
 //! Limits that are almost understood: the hint says what is uncertain, and what to write.
 
 use super::{suggest, suggest_same};
-use crate::limit::{
+use crate::{
     LimitSpec,
     spec::{UNITS, read_rate},
 };
@@ -15,7 +15,7 @@ const EACH: [&str; 14] = [
 const NUMBERS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 /// Suggests what to write instead of `text`, which is no limit.
-pub(in crate::limit) fn hint(text: &str) -> String {
+pub(crate) fn hint(text: &str) -> String {
     two_readings(text)
         .or_else(|| negative(text))
         .or_else(|| of_each(text))
@@ -90,7 +90,7 @@ const LIKELY_SLIP: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {
-    use crate::limit::Limits;
+    use crate::Limits;
 
     #[test]
     fn a_limit_with_one_slip_is_told_what_to_write() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::limit::Limits;
+use crate::Limits;
 
 fn limits(text: &str) -> Limits {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -179,7 +179,7 @@ fn how_many_at_once_is_understood_as_people_write_it() {
 /// A place that takes one rate of requests gets no other suggestion.
 #[test]
 fn one_rate_is_suggested_where_one_is_read() {
-    use crate::limit::Rate;
+    use crate::Rate;
     let hint = |text: &str| text.parse::<Rate>().unwrap_err().hint().to_owned();
     assert_eq!("10 req/s".parse::<Rate>().unwrap(), "10/s".parse().unwrap());
     assert_eq!("600 / 15 min".parse::<Rate>().unwrap(), "600/15min".parse().unwrap());

@@ -2,6 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use andante_clock::Instant;
+use andante_hint::{self as hint, Cause};
+use andante_learn::{AnswerReport, LearnedChange, RouteKey};
+use andante_limit::{Cost, Limits};
+use andante_order::{Claim, Turn};
+use andante_policy::Policy;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{
@@ -10,16 +16,8 @@ use super::{
     world::{Answer, WORKERS, World, seconds},
 };
 use crate::{
-    clock::Instant,
-    hint::{self, Cause},
-    lane::{
-        AdmitRequest,
-        order::{Claim, Turn},
-        state::{Decision, Effects, End, Slot, State, Timer},
-    },
-    learn::{AnswerReport, LearnedChange, RouteKey},
-    limit::{Cost, Limits},
-    policy::Policy,
+    AdmitRequest,
+    state::{Decision, Effects, End, Slot, State, Timer},
 };
 
 /// The client between the workers and the API.

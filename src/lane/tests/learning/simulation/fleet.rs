@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_fleet::{
+    Book, Division, Entry, Extent, Lease, Member, MemberId, Pause, Reply, ReplyOutcome, StoreDown, Sync, Terms, WakeUp,
+    micros,
+};
+use andante_order::Turn;
+
 use super::{
     clients::{Andante, Client},
     dice::Dice,
     world::{Answer, World},
 };
-use crate::{
-    clock::Instant,
-    fleet::{
-        Book, Division, Entry, Extent, Lease, Member, MemberId, Pause, Reply, ReplyOutcome, StoreDown, Sync, Terms,
-        WakeUp, micros,
-    },
-    lane::{order::Turn, state::SharedNames},
-};
+use crate::state::SharedNames;
 
 /// Lanes of several processes, which workers ask in turn.
 pub(super) struct Fleet {

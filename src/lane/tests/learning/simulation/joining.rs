@@ -1,5 +1,7 @@
 //! An andante that joins a fleet while the others use all that an API reports.
 
+use andante_clock::Instant;
+
 use super::{
     fleet::Fleet,
     late,
@@ -8,7 +10,6 @@ use super::{
     variable,
     world::World,
 };
-use crate::clock::Instant;
 
 /// The joining member sees no window begin: the others report the window's length. Requests that they sent from their
 /// larger parts before it joined still count for a window. So it has at least half of its part in the first one.

@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_order::Turn;
+
 use super::{
     MORNING,
     clients::Client,
@@ -16,7 +19,6 @@ use super::{
     limiter::Limiter,
     tells::{Tells, Wait},
 };
-use crate::{clock::Instant, lane::order::Turn};
 
 /// Number of workers.
 pub(super) const WORKERS: usize = 64;

@@ -15,6 +15,11 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_fleet::{
+    Division, Floor, Lease, Member, MemberId, Micros, Reply, SharedPauses, StoreDown, Sync, Terms, micros,
+};
+
 pub(super) use self::fault::{Fault, Wrong};
 use self::{
     paused::Pauses,
@@ -22,11 +27,7 @@ use self::{
     stores::{Place, Stores},
     streams::Streams,
 };
-use crate::{
-    clock::Instant,
-    fleet::{Division, Floor, Lease, Member, MemberId, Micros, Reply, SharedPauses, StoreDown, Sync, Terms, micros},
-    limit::{Budget, Charge, LimitSpec, MarginSpec, Unit},
-};
+use crate::{Budget, Charge, LimitSpec, MarginSpec, Unit};
 
 #[derive(Debug)]
 enum Event {

@@ -1,10 +1,9 @@
 //! Members that share an in-flight limit, and the book that all of them call.
 
+use andante_fleet::{Book, Division, Extent, Member, MemberId, Micros, ReplyOutcome, StoreDown, Terms, WakeUp};
+
 use super::*;
-use crate::{
-    fleet::{Book, Division, Extent, Member, MemberId, Micros, ReplyOutcome, StoreDown, Terms, WakeUp},
-    limit::MarginSpec,
-};
+use crate::MarginSpec;
 
 struct World {
     book: Book,

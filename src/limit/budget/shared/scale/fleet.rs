@@ -12,16 +12,15 @@ use std::{
     time::Duration,
 };
 
+use andante_clock::Instant;
+use andante_fleet::{
+    Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync, Terms,
+    WakeUp, micros,
+};
+
 use self::api::CountedWindow;
 pub(super) use self::outcome::Outcome;
-use crate::{
-    clock::Instant,
-    fleet::{
-        Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync,
-        Terms, WakeUp, micros,
-    },
-    limit::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, UsualAmount},
-};
+use crate::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, UsualAmount};
 
 /// Parameters of a simulation.
 #[derive(Clone)]

@@ -1,7 +1,8 @@
 //! Faults in a history, and rules that can be left out.
 
+use andante_fleet::Micros;
+
 use super::{S, World};
-use crate::fleet::Micros;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Pauses in a history: an API refuses one process, and every process obeys what the store has said about that.
 
+use andante_fleet::{AskedPause, Micros, Pause, PauseCause, Sync};
+
 use super::{Event, Fault, MS, Process, S, World, Wrong};
-use crate::fleet::{AskedPause, Micros, Pause, PauseCause, Sync};
 
 /// True pauses, by the global clock.
 #[derive(Default)]

@@ -1,11 +1,10 @@
 //! A process of a fleet, with its own clock.
 
+use andante_clock::Instant;
+use andante_fleet::{Entry, Lease, Member, Micros, SharedPauses};
+
 use super::Place;
-use crate::{
-    clock::Instant,
-    fleet::{Entry, Lease, Member, Micros, SharedPauses},
-    limit::{Budget, Cost, Unit},
-};
+use crate::{Budget, Cost, Unit};
 
 /// A process of the fleet.
 pub(super) struct Process {

@@ -1,7 +1,8 @@
 //! The active store, and the one before it, which may continue to answer.
 
+use andante_fleet::{Book, Micros, Reply, Sync, WakeUp};
+
 use super::{LEASE, S, World, Wrong};
-use crate::fleet::{Book, Micros, Reply, Sync, WakeUp};
 
 /// Store that a process reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

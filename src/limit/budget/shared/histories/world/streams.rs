@@ -4,11 +4,10 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use andante_clock::Instant;
+use andante_fleet::{Lease, MemberId, Micros};
+
 use super::{Event, MS, S, World};
-use crate::{
-    clock::Instant,
-    fleet::{Lease, MemberId, Micros},
-};
 
 /// Name of the limit in the store.
 pub(super) const POOL: &str = "api\nhost\nin-flight";

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use andante_clock::Instant;
+use andante_fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync, WakeUp};
+
 use super::{Event, Fault, LEASE, MS, Place, S, World, Wrong, streams::POOL};
-use crate::{
-    clock::Instant,
-    fleet::{Extent, Micros, Mode, Reply, ReplyOutcome, Sync, WakeUp},
-    limit::Scope,
-};
+use crate::Scope;
 
 /// Name of the lane in the store.
 const LANE: &str = "api\nhost";

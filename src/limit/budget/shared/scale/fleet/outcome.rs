@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::fleet::Micros;
+use andante_fleet::Micros;
 
 /// Result of a run.
 pub(in super::super) struct Outcome {

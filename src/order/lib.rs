@@ -1,0 +1,25 @@
+//! The order in which waiting requests get their slots.
+//!
+//! The most urgent requests come first, with a small share for each lower urgency. At equal urgency each client, and
+//! each flow of a client, gets its share. Within a flow the order is that of arrival.
+
+mod backlog;
+mod bands;
+mod claim;
+mod fair;
+mod in_turn;
+mod inflow;
+mod queue;
+mod ranking;
+mod slab;
+mod sorted_set;
+#[cfg(test)]
+mod tests;
+
+pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
+pub use bands::Bands;
+pub use claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight};
+pub use in_turn::{InTurn, TurnOf, by_flow};
+pub use queue::CREDIT;
+pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingStrand};
+pub use slab::{Map, Mix, Slab};
