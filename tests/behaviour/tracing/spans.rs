@@ -299,20 +299,28 @@ fn a_gateway_address_is_traced_by_its_own_url_and_the_apis() {
 }
 
 #[test]
-fn what_a_preset_reads_of_a_models_usage_is_in_the_try() {
-    let collector = Collector::start();
-    let body = r#"{"model":"m","usage":{"input_tokens":25,"output_tokens":15}}"#;
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
-    let upstream = Upstream::always(head + body);
-    let toml = format!(
-        "otlp = '{}'\n[[rule]]\nhost = '{}'\npreset = 'anthropic'\nlimits = '1000/s'\n",
-        collector.url(),
-        upstream.address()
-    );
-    let andante = Andante::with_environment_and_config("OTEL_BSP_SCHEDULE_DELAY", "10", &toml);
-    assert_eq!(get(&andante, &upstream.url("/v1/messages"), "").status(), 200);
-    let spans = collector.wait_for_spans(2);
-    let client = attributes(&of_kind(&spans, SpanKind::Client)[0].attributes);
-    let used = (client["gen_ai.usage.input_tokens"].as_str(), client["gen_ai.usage.output_tokens"].as_str());
-    assert_eq!(used, ("25", "15"));
+fn usage_that_a_preset_reads_is_an_attribute_of_the_try() {
+    // By the providers' references: Anthropic's messages, OpenAI's chat completions and responses.
+    for (preset, usage) in [
+        ("anthropic", r#""input_tokens":25,"output_tokens":15"#),
+        ("openai", r#""prompt_tokens":25,"completion_tokens":15,"total_tokens":40"#),
+        ("openai", r#""input_tokens":25,"input_tokens_details":{"cached_tokens":0},"output_tokens":15,"total_tokens":40"#),
+    ] {
+        let collector = Collector::start();
+        let body = format!(r#"{{"model":"m","usage":{{{usage}}}}}"#);
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        let upstream = Upstream::always(head + &body);
+        let toml = format!(
+            "otlp = '{}'\n[[rule]]\nhost = '{}'\npreset = '{preset}'\nlimits = '1000/s'\n",
+            collector.url(),
+            upstream.address()
+        );
+        let andante = Andante::with_environment_and_config("OTEL_BSP_SCHEDULE_DELAY", "10", &toml);
+        assert_eq!(get(&andante, &upstream.url("/v1/messages"), "").status(), 200);
+        let spans = collector.wait_for_spans(2);
+        let client = attributes(&of_kind(&spans, SpanKind::Client)[0].attributes);
+        let used = (client["gen_ai.usage.input_tokens"].as_str(), client["gen_ai.usage.output_tokens"].as_str());
+        assert_eq!(used, ("25", "15"), "{usage}");
+    }
 }
