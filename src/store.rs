@@ -7,6 +7,7 @@
 mod disk;
 mod file;
 mod ledger;
+#[cfg(test)]
 mod memory;
 mod stamp;
 
@@ -14,16 +15,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(test)]
-pub(crate) use self::disk::faulty::FaultyFile;
 pub(crate) use self::file::sync_name;
 pub use self::{
     disk::Disk,
     file::{Aside, OpenError, Opened, StateFile},
-    ledger::{InMemoryLedger, Ledger, LedgerError, RedisLedger, StoreHint},
-    memory::InMemory,
+    ledger::{Ledger, LedgerError, RedisLedger, StoreHint},
     stamp::{Reading, Stamp},
 };
+#[cfg(test)]
+pub(crate) use self::{disk::faulty::FaultyFile, ledger::InMemoryLedger, memory::InMemory};
 use crate::{clock::Instant, limit::Gap};
 
 /// A place that persists lanes.

@@ -11,10 +11,7 @@ use std::{
 
 use andante_clock::Instant;
 
-use super::{
-    book::LATEST,
-    words::{micros, stretched},
-};
+use super::words::{RESPONSE_LATENESS, micros, stretched};
 
 /// Right of a member to spend its tokens until an instant, and rules for spending without the store. All lanes read one
 /// lease.
@@ -144,7 +141,9 @@ impl Lease {
     pub fn opens(&self, per: Duration) -> Instant {
         match self.clocks.asks.load(Ordering::Relaxed) {
             0 => Instant::START,
-            until => Instant::from_nanos(until) + Duration::from_micros((stretched(micros(per)) + LATEST) as u64),
+            until => {
+                Instant::from_nanos(until) + Duration::from_micros((stretched(micros(per)) + RESPONSE_LATENESS) as u64)
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 //! place: in the store's pool, free at a member, spent at a member, or withheld. Pure: calls go in with their time,
 //! replies come out.
 
-mod book;
 mod lease;
 mod member;
 mod pauses;
@@ -15,7 +14,6 @@ mod strain;
 mod words;
 
 pub use self::{
-    book::Book,
     lease::{Floor, Lease, StoreDown},
     member::{Member, Mode, ReplyOutcome},
     pauses::{AskedPause, FORGOTTEN, RunningPauses, SharedPauses},
@@ -24,7 +22,7 @@ pub use self::{
     share::Share,
     stock::{ShareNeed, Stock},
     words::{
-        CallAge, Division, Entry, Epoch, Extent, LONGEST_WORD, MemberId, Micros, Pause, PauseCause, PoolGrant, Reply,
-        Sync, Terms, WakeUp, micros, stretched,
+        CallAge, Division, Entry, Epoch, Extent, LONGEST_PAUSE, LONGEST_WORD, MemberId, Micros, Pause, PauseCause,
+        PoolGrant, RESPONSE_LATENESS, Reply, Sync, Terms, WakeUp, micros, stretched,
     },
 };

@@ -236,10 +236,12 @@ impl PoolGrant {
     }
 }
 
+/// A response may be late by this much, in microseconds, beyond what members know of.
+pub const RESPONSE_LATENESS: Micros = 2_000_000;
 /// Maximum length of a word, in bytes.
 pub const LONGEST_WORD: usize = 1000;
 /// Maximum length of a pause, whatever an API asks for: after a day the pause is decided again.
-pub(super) const LONGEST_PAUSE: Micros = 86_400_000_000;
+pub const LONGEST_PAUSE: Micros = 86_400_000_000;
 /// Numbers in scripts are exact below this value.
 const EXACT: u64 = 1 << 53;
 /// Clock rates differ by at most `1 / DRIFT`.

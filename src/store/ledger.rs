@@ -1,5 +1,6 @@
 //! The place where the members of a fleet meet: the port, and its implementations.
 
+#[cfg(test)]
 mod in_memory;
 mod redis;
 #[cfg(test)]
@@ -7,7 +8,9 @@ mod tests;
 
 use tokio::sync::mpsc;
 
-pub use self::{in_memory::InMemoryLedger, redis::RedisLedger};
+#[cfg(test)]
+pub(crate) use self::in_memory::InMemoryLedger;
+pub use self::redis::RedisLedger;
 use crate::fleet::{MemberId, Reply, Sync};
 
 /// A store that executes the calls of members, one after the other.

@@ -6,7 +6,7 @@ use super::{Batch, Header, Store, StoreError, Stored};
 
 /// Keeps everything in memory.
 #[derive(Clone, Debug, Default)]
-pub struct InMemory {
+pub(crate) struct InMemory {
     header: Option<Header>,
     lanes: BTreeMap<String, Vec<u8>>,
 }

@@ -14,7 +14,7 @@ use sources::{expand, paths_of, sources, without_tests, without_text};
 /// its own row, and from lower layers: so there are no circles.
 const LAYERS: &[(&str, &[&str])] = &[
     ("words", &["clock", "memory", "trace", "metrics"]),
-    ("pure", &["fleet", "limit", "hint", "policy", "learn", "order"]),
+    ("pure", &["fleet", "fleet_model", "limit", "hint", "policy", "learn", "order"]),
     ("lane", &["limiter", "lane", "plan", "error"]),
     ("config", &["config"]),
     ("ports", &["store", "listen", "ca", "tls", "dial", "otlp"]),

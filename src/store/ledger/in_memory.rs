@@ -1,19 +1,20 @@
-//! A ledger in this process: for tests, and for several andantes in one process.
+//! A ledger in this process: for tests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use andante_fleet_model::Book;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::{HINTS, Ledger, LedgerError, StoreHint};
 use crate::{
     clock::Clock,
-    fleet::{Book, MemberId, Reply, Sync, WakeUp, micros},
+    fleet::{MemberId, Reply, Sync, WakeUp, micros},
 };
 
 /// A ledger in this process. Clones share the same data.
 #[derive(Clone, Debug)]
-pub struct InMemoryLedger {
+pub(crate) struct InMemoryLedger {
     clock: Clock,
     shared: Arc<Mutex<LedgerState>>,
 }
@@ -30,22 +31,16 @@ struct LedgerState {
 
 impl InMemoryLedger {
     /// An empty ledger.
-    pub fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self { clock, shared: Arc::default() }
     }
 
     /// A ledger whose operator declares that no member holds anything.
-    pub fn declared_new(clock: Clock, lease: i64) -> Self {
+    pub(crate) fn declared_new(clock: Clock, lease: i64) -> Self {
         let ledger = Self::new(clock);
         ledger.shared.lock().book =
             Book::declared_new("0", micros(clock.now().since(crate::clock::Instant::START)), lease, 1);
         ledger
-    }
-
-    /// Forgets everything.
-    pub fn forget(&self) {
-        let mut shared = self.shared.lock();
-        (shared.book, shared.run) = (Book::default(), shared.run + 1);
     }
 }
 

@@ -1,4 +1,4 @@
--- One call of a member: src/fleet/book.rs in Lua, and a test holds both to the same replies. Comes after server.lua.
+-- One call of a member: src/fleet_model/lib.rs in Lua, and a test holds both to the same replies. Comes after server.lua.
 --
 -- KEYS[1]  the ledger: one hash without an expiry, so that the epoch and the tokens are lost together or not at all
 -- KEYS[2]  members by the end of their leases. What is beside the ledger may be lost: tokens then move later, never twice.

@@ -16,8 +16,9 @@ use proptest::prelude::*;
 use self::server::Server;
 use super::{Ledger as _, RedisLedger, redis::read};
 use crate::fleet::{
-    Book, CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, Reply, Sync, Terms, WakeUp,
+    CallAge, Division, Entry, Epoch, Extent, MemberId, Micros, Pause, PauseCause, Reply, Sync, Terms, WakeUp,
 };
+use andante_fleet_model::Book;
 
 /// A generator that gives the same numbers in every run.
 struct Dice(u64);

@@ -304,7 +304,10 @@ fn usage_that_a_preset_reads_is_an_attribute_of_the_try() {
     for (preset, usage) in [
         ("anthropic", r#""input_tokens":25,"output_tokens":15"#),
         ("openai", r#""prompt_tokens":25,"completion_tokens":15,"total_tokens":40"#),
-        ("openai", r#""input_tokens":25,"input_tokens_details":{"cached_tokens":0},"output_tokens":15,"total_tokens":40"#),
+        (
+            "openai",
+            r#""input_tokens":25,"input_tokens_details":{"cached_tokens":0},"output_tokens":15,"total_tokens":40"#,
+        ),
     ] {
         let collector = Collector::start();
         let body = format!(r#"{{"model":"m","usage":{{{usage}}}}}"#);

@@ -2,9 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use andante_fleet::{
-    Book, Division, Epoch, Extent, Floor, Member, MemberId, Reply, ReplyOutcome, StoreDown, Sync, Terms,
-};
+use andante_fleet::{Division, Epoch, Extent, Floor, Member, MemberId, Reply, ReplyOutcome, StoreDown, Sync, Terms};
+use andante_fleet_model::Book;
 
 use super::*;
 use crate::{LimitSpec, MarginSpec, Scope};

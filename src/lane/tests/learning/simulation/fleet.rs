@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use andante_clock::Instant;
 use andante_fleet::{
-    Book, Division, Entry, Extent, Lease, Member, MemberId, Pause, Reply, ReplyOutcome, StoreDown, Sync, Terms, WakeUp,
+    Division, Entry, Extent, Lease, Member, MemberId, Pause, Reply, ReplyOutcome, StoreDown, Sync, Terms, WakeUp,
     micros,
 };
+use andante_fleet_model::Book;
 use andante_order::Turn;
 
 use super::{

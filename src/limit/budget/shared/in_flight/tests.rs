@@ -1,6 +1,7 @@
 //! Members that share an in-flight limit, and the book that all of them call.
 
-use andante_fleet::{Book, Division, Extent, Member, MemberId, Micros, ReplyOutcome, StoreDown, Terms, WakeUp};
+use andante_fleet::{Division, Extent, Member, MemberId, Micros, ReplyOutcome, StoreDown, Terms, WakeUp};
+use andante_fleet_model::Book;
 
 use super::*;
 use crate::MarginSpec;

@@ -14,9 +14,10 @@ use std::{
 
 use andante_clock::Instant;
 use andante_fleet::{
-    Book, Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync, Terms,
+    Division, Entry, Extent, Lease, Member, MemberId, Micros, Mode, Reply, ReplyOutcome, StoreDown, Sync, Terms,
     WakeUp, micros,
 };
+use andante_fleet_model::Book;
 
 use self::api::CountedWindow;
 pub(super) use self::outcome::Outcome;

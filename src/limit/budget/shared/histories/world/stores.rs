@@ -1,6 +1,7 @@
 //! The active store, and the one before it, which may continue to answer.
 
-use andante_fleet::{Book, Micros, Reply, Sync, WakeUp};
+use andante_fleet::{Micros, Reply, Sync, WakeUp};
+use andante_fleet_model::Book;
 
 use super::{LEASE, S, World, Wrong};
 

@@ -1,7 +1,7 @@
 //! Assigns the tokens of a pool to members, and tells members to come for them.
 
 use super::pool::TokenPool;
-use crate::words::{Entry, MemberId, Micros, PoolGrant, WakeUp};
+use andante_fleet::{Entry, MemberId, Micros, PoolGrant, WakeUp};
 
 /// Minimum time between two hints to a member that its turn has come, or to all that a member wants tokens.
 const PATIENCE: Micros = 300_000;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{CallAge, Terms};
+use andante_fleet::{CallAge, Terms};
 
 const S: Micros = 1_000_000;
 const LEASE: Micros = 10 * S;

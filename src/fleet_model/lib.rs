@@ -13,7 +13,9 @@ use std::{
 };
 
 use self::{pauses::PauseBook, pool::TokenPool};
-use super::words::{Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, Reply, Sync, WakeUp, stretched};
+use andante_fleet::{
+    Division, Entry, Epoch, Extent, MemberId, Micros, PoolGrant, RESPONSE_LATENESS, Reply, Sync, WakeUp, stretched,
+};
 
 /// State of a store.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +68,6 @@ const UNKNOWN: Micros = 400_000;
 const ON_THE_WAY: Micros = 100_000;
 /// The store lets a lease end later than the member does.
 const GUARD: Micros = 500_000;
-/// A response may be late by this much beyond what members know of.
-pub(super) const LATEST: Micros = 2_000_000;
 /// Maximum number of expired members that one call handles.
 const SOME: usize = 8;
 
@@ -214,7 +214,7 @@ impl Book {
             let Some(row) = pool.drop_row(member) else { continue };
             let free = now + stretched(pool.per) + row.settle + GUARD;
             // Unreported tokens may be the same as the withheld ones.
-            let opens = claims_until + stretched(pool.per) + LATEST;
+            let opens = claims_until + stretched(pool.per) + RESPONSE_LATENESS;
             pool.withhold(row.holds, if now < opens { free.max(opens) } else { free });
         }
     }
@@ -258,7 +258,7 @@ impl Book {
         pool.mature(now);
         // For an in-flight limit, `per` is the longest response time: members may be configured differently.
         pool.per = pool.per.max(entry.per);
-        pool.open = now >= claims_until + stretched(pool.per) + LATEST;
+        pool.open = now >= claims_until + stretched(pool.per) + RESPONSE_LATENESS;
         pool.hear(member, entry, claims);
         if let Some(ready) = entry.ends {
             pools.remove(&entry.pool);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::words::{LONGEST_PAUSE, Micros, Pause, PauseCause};
+use andante_fleet::{LONGEST_PAUSE, Micros, Pause, PauseCause};
 
 /// All pauses, and the order in which they were reported.
 #[derive(Clone, Debug, Default)]

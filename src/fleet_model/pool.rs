@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::words::{Entry, MemberId, Micros};
+use andante_fleet::{Entry, MemberId, Micros};
 
 /// A single limit of one lane.
 #[derive(Clone, Debug)]
