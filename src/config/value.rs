@@ -30,7 +30,8 @@ use super::{
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, RefusedAnswer, RuleCost, UsageSource,
+        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, RefusedAnswer, RuleCost, ShareLevel,
+        UsageSource,
     },
 };
 
@@ -84,6 +85,15 @@ pub(super) const SHARE: Grammar<AssignedWeight> = Grammar {
     expected: "NAME=WEIGHT, the weight from 1 to 65535",
     example: "\"live=10\" for a flow, or \"10.1.0.0/16=2\" for clients",
     read: share,
+};
+pub(super) const SHARE_LEVEL: Grammar<ShareLevel> = Grammar {
+    expected: "a level of sharing",
+    example: "\"client\" or \"flow\"",
+    read: |text| match text {
+        "client" => Ok(ShareLevel::Client),
+        "flow" => Ok(ShareLevel::Flow),
+        _ => Err(ParseHint::default()),
+    },
 };
 pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };

@@ -19,18 +19,41 @@ pub struct FlowId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Weight(pub NonZeroU16);
 
+/// The levels at which requests of one urgency share the slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Levels {
+    /// Clients share, and below them the flows of each client.
+    #[default]
+    ClientThenFlow,
+    /// Flows of one name share, and below them the clients of each flow.
+    FlowThenClient,
+    /// Clients share; the requests of a client leave in order.
+    Client,
+    /// Flows of one name share; the requests of a flow leave in order.
+    Flow,
+}
+
+/// A member of the upper level: a client or a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Sharer([u64; 2]);
+
+/// Identity of a flow queue: the claim without its weights.
+pub(super) type Claimed = (u8, u8, [u64; 2], u64);
+
 /// Identity of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The request's urgency.
     pub urgency: Urgency,
+    /// The levels at which the request's slots are shared.
+    pub levels: Levels,
     /// The request's client.
     pub client: ClientId,
     /// The request's flow among the client's flows.
     pub flow: FlowId,
-    /// The client's weight among all clients.
+    /// The client's weight among the clients of its level.
     pub client_weight: Weight,
-    /// The flow's weight among the client's flows.
+    /// The flow's weight among the flows of its level.
     pub flow_weight: Weight,
 }
 
@@ -110,9 +133,11 @@ impl ClientId {
         }
     }
 
-    /// The address as one number, for a hash.
-    pub(super) fn get(self) -> [u64; 2] {
-        self.0
+    /// The address in 64 bits: exact for IPv4 addresses and networks. Two IPv6 addresses are the same only if they are
+    /// made so, and then share one place below their flow.
+    fn folded(self) -> u64 {
+        let Self([high, low]) = self;
+        high.rotate_left(32) ^ low
     }
 
     fn is_network(self) -> bool {
@@ -131,6 +156,13 @@ impl fmt::Debug for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+// === impl Sharer ===
+
+impl Sharer {
+    /// First half of a flow: no address of a client begins with it, as these are multicast (RFC 4291 §2.7).
+    const FLOW: u64 = u64::MAX;
 }
 
 // === impl FlowId ===
@@ -159,11 +191,59 @@ impl Claim {
     /// The identity of a request that declares nothing.
     pub const USUAL: Self = Self {
         urgency: Urgency::USUAL,
+        levels: Levels::ClientThenFlow,
         client: ClientId::NONE,
         flow: FlowId(0),
         client_weight: Weight::ONE,
         flow_weight: Weight::ONE,
     };
+
+    /// The member of the upper level to which the request belongs.
+    pub(super) fn upper(&self) -> Sharer {
+        match self.levels {
+            Levels::ClientThenFlow | Levels::Client => Sharer(self.client.0),
+            Levels::FlowThenClient | Levels::Flow => Sharer([Sharer::FLOW, self.flow.0]),
+        }
+    }
+
+    /// The member of the lower level to which the request belongs. A level that does not share has one member.
+    pub(super) fn lower(&self) -> u64 {
+        match self.levels {
+            Levels::ClientThenFlow => self.flow.0,
+            Levels::FlowThenClient => self.client.folded(),
+            Levels::Client | Levels::Flow => 0,
+        }
+    }
+
+    /// Returns whether requests of the same upper member leave in order, whatever their flow or client.
+    pub(super) fn is_in_order(&self) -> bool {
+        matches!(self.levels, Levels::Client | Levels::Flow)
+    }
+
+    /// Weights of the request's members in the upper and the lower level.
+    pub(super) fn weights(&self) -> (Weight, Weight) {
+        match self.levels {
+            Levels::ClientThenFlow => (self.client_weight, self.flow_weight),
+            Levels::FlowThenClient => (self.flow_weight, self.client_weight),
+            Levels::Client => (self.client_weight, Weight::ONE),
+            Levels::Flow => (self.flow_weight, Weight::ONE),
+        }
+    }
+
+    /// The claim with these weights in the upper and the lower level.
+    pub(super) fn with_weights(self, upper: Weight, lower: Weight) -> Self {
+        match self.levels {
+            Levels::ClientThenFlow => Self { client_weight: upper, flow_weight: lower, ..self },
+            Levels::FlowThenClient => Self { flow_weight: upper, client_weight: lower, ..self },
+            Levels::Client => Self { client_weight: upper, ..self },
+            Levels::Flow => Self { flow_weight: upper, ..self },
+        }
+    }
+
+    /// The claim without its weights.
+    pub(super) fn claimed(&self) -> Claimed {
+        (self.urgency.get(), self.levels as u8, self.client.0, self.flow.0)
+    }
 }
 
 impl Default for Claim {

@@ -10,15 +10,40 @@ use super::{
     reserve::Reserve,
 };
 
-/// Permissions for urgent requests, and weights of clients and flows.
+/// Permissions for urgent requests, and the shares of clients and flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
     /// Networks that may use an urgency above the default; `None` for all.
     pub urgent: Option<Vec<IpNet>>,
+    /// The levels at which waiting requests of one urgency share the slots.
+    pub share_by: ShareBy,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
     /// Share that is reserved for urgent requests.
     pub reserve: Option<Reserve>,
+}
+
+/// Levels at which waiting requests of one urgency share the slots, the upper one first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareBy {
+    /// Clients share, and below them the flows of each client.
+    #[default]
+    ClientThenFlow,
+    /// Flows of one name share, whichever clients they are from, and below them the clients of each flow.
+    FlowThenClient,
+    /// Clients share; the requests of a client leave in order.
+    Client,
+    /// Flows of one name share; the requests of a flow leave in order.
+    Flow,
+}
+
+/// A level of [`ShareBy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareLevel {
+    /// Clients.
+    Client,
+    /// Flows.
+    Flow,
 }
 
 /// The weight of a network or a flow.
@@ -79,6 +104,42 @@ impl Turns {
 
 fn holds(network: &IpNet, address: IpAddr) -> bool {
     network.contains(&address.to_canonical())
+}
+
+// === impl ShareBy ===
+
+impl ShareBy {
+    /// All orders of sharing.
+    const ALL: [Self; 4] = [Self::ClientThenFlow, Self::FlowThenClient, Self::Client, Self::Flow];
+
+    /// The order of sharing by these levels, the upper one first; `None` if there are none, or one is there twice.
+    pub fn of(levels: &[ShareLevel]) -> Option<Self> {
+        Self::ALL.into_iter().find(|share_by| share_by.levels() == levels)
+    }
+
+    /// The levels, the upper one first.
+    pub fn levels(self) -> &'static [ShareLevel] {
+        match self {
+            Self::ClientThenFlow => &[ShareLevel::Client, ShareLevel::Flow],
+            Self::FlowThenClient => &[ShareLevel::Flow, ShareLevel::Client],
+            Self::Client => &[ShareLevel::Client],
+            Self::Flow => &[ShareLevel::Flow],
+        }
+    }
+
+    /// Returns whether this level shares.
+    pub fn includes(self, level: ShareLevel) -> bool {
+        self.levels().contains(&level)
+    }
+}
+
+impl fmt::Display for ShareLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Flow => "flow",
+        })
+    }
 }
 
 // === impl AssignedWeight ===

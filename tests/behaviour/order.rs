@@ -142,6 +142,72 @@ fn flows_share_by_their_weights() {
     assert!((17..=19).contains(&live), "{live} of 24 at three to one");
 }
 
+/// The part of the next 24 slots that a batch on one machine gets beside an equal batch on three, under a rule with
+/// these keys.
+fn part_of_the_batch_on_one_machine(rule: &str) -> usize {
+    let (upstream, andante) = busy(rule);
+    let send = |source: u8, name: &str| {
+        send(&andante, &upstream, source, &format!("/{name}"), &format!("Andante-Flow: {name}\r\n"))
+    };
+    let _both: Vec<_> =
+        (0..18).flat_map(|_| [send(1, "wide"), send(2, "wide"), send(3, "wide"), send(4, "narrow")]).collect();
+    wait_for(&andante, 60);
+    let before = upstream.requests().len();
+    let all = upstream.wait_for(before + 24);
+    all[before..before + 24].iter().filter(|request| request.target() == "/narrow").count()
+}
+
+#[test]
+fn batch_on_three_machines_gets_three_times_the_slots_by_default() {
+    let narrow = part_of_the_batch_on_one_machine("");
+    assert!((5..=7).contains(&narrow), "{narrow} of 24 for one of four clients");
+}
+
+#[test]
+fn batch_on_three_machines_gets_as_much_as_one_on_one_machine_if_flows_share_first() {
+    for share_by in ["[\"flow\", \"client\"]", "[\"flow\"]", "\"flow\""] {
+        let narrow = part_of_the_batch_on_one_machine(&format!("share-by = {share_by}"));
+        assert!((11..=13).contains(&narrow), "{narrow} of 24 for one of two flows, share-by = {share_by}");
+    }
+}
+
+#[test]
+fn machines_of_a_batch_share_its_part() {
+    let (upstream, andante) = busy("share-by = [\"flow\", \"client\"]");
+    let send = |source: u8, path: &str, name: &str| {
+        send(&andante, &upstream, source, path, &format!("Andante-Flow: {name}\r\n"))
+    };
+    // The other machines of the batch have queued all of theirs before it asks.
+    let _first: Vec<_> = (0..30).map(|_| send(1, "/flood", "batch")).collect();
+    wait_for(&andante, 25);
+    let _rest: Vec<_> = (0..10).flat_map(|_| [send(2, "/late", "batch"), send(1, "/other", "other")]).collect();
+    wait_for(&andante, 40);
+    let before = upstream.requests().len();
+    let all = upstream.wait_for(before + 16);
+    let count = |path: &str| all[before..before + 16].iter().filter(|request| request.target() == path).count();
+    let counts = [count("/flood"), count("/late"), count("/other")];
+    for (count, range) in counts.iter().zip([3..=5, 3..=5, 7..=9]) {
+        assert!(range.contains(count), "{counts:?} of 16, at a quarter, a quarter and a half");
+    }
+}
+
+#[test]
+fn flows_of_a_client_leave_in_order_of_arrival_if_only_clients_share() {
+    let (upstream, andante) = busy("share-by = \"client\"");
+    let named = |path: &str, name: &str| send(&andante, &upstream, 1, path, &format!("Andante-Flow: {name}\r\n"));
+    let _first: Vec<_> = (0..15).map(|_| named("/first", "a")).collect();
+    wait_for(&andante, 12);
+    let _second: Vec<_> = (0..5).map(|_| named("/second", "b")).collect();
+    wait_for(&andante, 12);
+    let other = send(&andante, &upstream, 2, "/other", "");
+    let order = order(&upstream, "/second", 22);
+    assert!(order.iter().all(|target| target != "/first"), "{order:?}");
+    drop(other);
+    let all: Vec<String> = upstream.requests().iter().map(|request| request.target()).collect();
+    let other = all.iter().position(|target| target == "/other").unwrap();
+    assert!(all[other + 1..].iter().any(|target| target == "/first"), "the other client has its share: {all:?}");
+}
+
 #[test]
 fn what_costs_more_takes_more_and_what_costs_too_much_is_refused() {
     let (upstream, andante) = busy("");

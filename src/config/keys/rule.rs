@@ -16,7 +16,8 @@ use crate::{
     },
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost, UsageSource,
+        AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost, ShareLevel,
+        UsageSource,
     },
 };
 
@@ -130,6 +131,13 @@ pub(in crate::config) const URGENT: Key<IpNet> = Key::new(
     "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
 )
 .otherwise("all clients");
+pub(in crate::config) const SHARE_BY: Key<ShareLevel> = Key::new(
+    "share-by",
+    value::SHARE_LEVEL,
+    OneOrList("list of `\"client\"` and `\"flow\"`"),
+    "who shares the slots: clients and then the flows of each, or flows and then the clients of each",
+)
+.default("[\"client\", \"flow\"]");
 pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
     "weights",
     value::SHARE,
@@ -295,6 +303,7 @@ pub(in crate::config) const RULE: Section = Section {
         MAX_WAITING.entry,
         PATIENCE.entry,
         URGENT.entry,
+        SHARE_BY.entry,
         WEIGHTS.entry,
         RESERVE.entry,
         CACHE.entry,

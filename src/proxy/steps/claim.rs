@@ -7,10 +7,10 @@ use crate::{
     error::Error,
     lane::{
         AddedRule,
-        order::{Claim, ClientId, FlowId, Urgency, Weight},
+        order::{Claim, ClientId, FlowId, Levels, Urgency, Weight},
     },
     limit::{Cost, Unit},
-    policy::{AssignedWeight, ClientIdentity, Policy, ShareOf, TooSmall, Turns},
+    policy::{AssignedWeight, ClientIdentity, Policy, ShareBy, ShareOf, TooSmall, Turns},
     proxy::{context::Proxy, message::priority, session::Requester, steps::keyed_hash},
 };
 
@@ -37,7 +37,16 @@ pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) ->
 /// Claim of a request that states nothing.
 pub(super) fn usual(Requester { address, client }: Requester, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
-    Claim { client, client_weight, ..Claim::USUAL }
+    Claim { client, client_weight, levels: levels(policy.turns.share_by), ..Claim::USUAL }
+}
+
+fn levels(share_by: ShareBy) -> Levels {
+    match share_by {
+        ShareBy::ClientThenFlow => Levels::ClientThenFlow,
+        ShareBy::FlowThenClient => Levels::FlowThenClient,
+        ShareBy::Client => Levels::Client,
+        ShareBy::Flow => Levels::Flow,
+    }
 }
 
 impl Proxy {
@@ -164,6 +173,23 @@ mod tests {
         assert_eq!(urgency("u=0", only("10.1.0.0/16")), 0);
         assert_eq!(urgency("u=0", only("10.2.0.0/16")), 3);
         assert_eq!(urgency("u=7", only("10.2.0.0/16")), 7);
+    }
+
+    #[test]
+    fn levels_are_those_of_the_rule_with_and_without_fields() {
+        for (share_by, levels) in [
+            (ShareBy::ClientThenFlow, Levels::ClientThenFlow),
+            (ShareBy::FlowThenClient, Levels::FlowThenClient),
+            (ShareBy::Client, Levels::Client),
+            (ShareBy::Flow, Levels::Flow),
+        ] {
+            let turns = Turns { share_by, ..Turns::default() };
+            let claims = [claim(&[], turns.clone()), claim(&[("andante-flow", "batch")], turns.clone())];
+            assert_eq!(claims.map(|claim| claim.levels), [levels; 2]);
+            // A client's address and its flow's name are the same under all of them.
+            let by_default = claim(&[("andante-flow", "batch")], Turns::default());
+            assert_eq!((claims[1].client, claims[1].flow), (by_default.client, by_default.flow));
+        }
     }
 
     #[test]

@@ -1,0 +1,62 @@
+//! Claims about the order of waiting requests.
+
+use super::{load, problems};
+use crate::policy::ShareBy;
+
+fn share_by(text: &str) -> ShareBy {
+    load(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\nshare-by = {text}"))
+        .rules
+        .iter()
+        .next()
+        .unwrap()
+        .turns
+        .share_by
+}
+
+#[test]
+fn slots_are_shared_by_clients_and_flows_in_either_order_or_by_one_of_them() {
+    assert_eq!(
+        load("[[rule]]\nhost = 'a'\nlimits = '10/s'").rules.iter().next().unwrap().turns.share_by,
+        ShareBy::ClientThenFlow
+    );
+    for (text, expected) in [
+        ("['client', 'flow']", ShareBy::ClientThenFlow),
+        ("['flow', 'client']", ShareBy::FlowThenClient),
+        ("['client']", ShareBy::Client),
+        ("'client'", ShareBy::Client),
+        ("['flow']", ShareBy::Flow),
+        ("'flow'", ShareBy::Flow),
+    ] {
+        assert_eq!(share_by(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn other_levels_are_errors_that_say_what_to_write() {
+    let rule = |text: &str| problems(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\nshare-by = {text}"));
+    for (text, what) in [
+        ("[]", "write [\"client\", \"flow\"], [\"flow\", \"client\"], [\"client\"] or [\"flow\"]"),
+        ("['flow', 'flow']", "expected one or two levels, each of them once"),
+        ("['flow', 'client', 'flow']", "expected one or two levels, each of them once"),
+        ("['flow', 'host']", "expected a level of sharing, found \"host\""),
+        ("'flows'", "expected a level of sharing, found \"flows\""),
+        ("true", "expected a level of sharing"),
+    ] {
+        let told = rule(text);
+        assert!(told.contains(what), "{text}: {told}");
+    }
+    assert!(!rule("['flow', 'host']").contains("each of them once"), "one mistake is one problem");
+    let some =
+        "[[rule]]\nhost = 'a'\nlimits = '10/s'\n[[rule]]\nhost = 'a'\npath = '/b'\nlimits = '5/s'\nshare-by = 'flow'";
+    assert!(problems(some).contains("`share-by` is a matter of a whole host"));
+}
+
+#[test]
+fn weight_of_a_level_that_does_not_share_is_reported() {
+    let rule = |text: &str| problems(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\n{text}"));
+    let told = rule("share-by = 'client'\nweights = ['live=3', '10.1.0.0/16=2']");
+    assert!(told.contains("this weight has no effect: `share-by` does not name \"flow\""), "{told}");
+    assert_eq!(told.matches("has no effect").count(), 1, "{told}");
+    assert!(rule("share-by = 'flow'\nweights = ['10.1.0.0/16=2']").contains("does not name \"client\""));
+    assert_eq!(rule("share-by = ['flow', 'client']\nweights = ['live=3', '10.1.0.0/16=2']"), "");
+}
