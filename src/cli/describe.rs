@@ -123,10 +123,11 @@ pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
 /// The settings for the order of requests, as far as a rule has them, by their keys.
 pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
     let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
+    let urgency = turns.urgency.map(|urgency| ("urgency", format!("{urgency} for requests that do not say")));
     let share_by = (turns.share_by != ShareBy::default()).then(|| ("share-by", listed(turns.share_by.levels(), "")));
     let weights = (!turns.weights.is_empty()).then(|| ("weights", listed(&turns.weights, "none")));
     let reserve = turns.reserve.map(|reserve| ("reserve", format!("{reserve} of each limit for urgency 0 and 1")));
-    urgent.into_iter().chain(share_by).chain(weights).chain(reserve).collect()
+    urgent.into_iter().chain(urgency).chain(share_by).chain(weights).chain(reserve).collect()
 }
 
 /// The settings for sharing between requests, as far as a rule has them, by their keys.

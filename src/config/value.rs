@@ -86,6 +86,14 @@ pub(super) const SHARE: Grammar<AssignedWeight> = Grammar {
     example: "\"live=10\" for a flow, or \"10.1.0.0/16=2\" for clients",
     read: share,
 };
+pub(super) const URGENCY: Grammar<u8> = Grammar {
+    expected: "an urgency from 0 to 7",
+    example: "1",
+    read: |text| {
+        let urgency = text.parse().map_err(|_| ParseHint::default())?;
+        (0..=7).contains(&urgency).then_some(urgency).ok_or_else(ParseHint::default)
+    },
+};
 pub(super) const SHARE_LEVEL: Grammar<ShareLevel> = Grammar {
     expected: "a level of sharing",
     example: "\"client\" or \"flow\"",

@@ -15,6 +15,8 @@ use super::{
 pub struct Turns {
     /// Networks that may use an urgency above the default; `None` for all.
     pub urgent: Option<Vec<IpNet>>,
+    /// Urgency of requests that state none, from 0 to 7 (RFC 9218 §4.1).
+    pub urgency: Option<u8>,
     /// The levels at which waiting requests of one urgency share the slots.
     pub share_by: ShareBy,
     /// The weights of clients and of flows; all others have 1.

@@ -130,6 +130,80 @@ fn only_those_whom_the_rule_names_may_be_urgent() {
     assert!(upstream.requests().iter().all(|request| request.target() != "/pushy"));
 }
 
+/// Urgencies of the requests that wait, in the order of their clients 127.0.0.1, 127.0.0.2 and so on.
+fn urgencies(andante: &Andante, waiting: u64) -> Vec<u64> {
+    wait_for(andante, waiting);
+    let mut flows = andante.status()["lanes"][0]["flows"].as_array().unwrap().clone();
+    flows.sort_by_key(|flow| flow["client"].as_str().unwrap().to_owned());
+    flows.iter().map(|flow| flow["urgency"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn request_that_says_nothing_has_the_urgency_of_its_rule() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let rule = |more: &str| {
+        let rule = format!("identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"1/min\"]\n{more}\n");
+        let andante = Andante::with_config(&rule);
+        assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
+        andante
+    };
+    let fields = ["", "Priority: u=0\r\n", "Priority: u=2\r\n", "Priority: u=3\r\n", "Priority: u=7, i\r\n"];
+    for (more, expected) in [
+        ("urgency = 5", [5, 0, 2, 3, 7]),
+        ("urgency = 5\nurgent = [\"10.0.0.1\"]", [5, 5, 5, 3, 7]),
+        ("urgency = 1\nurgent = [\"10.0.0.1\"]", [1, 1, 2, 3, 7]),
+        ("urgent = [\"10.0.0.1\"]", [3, 3, 3, 3, 7]),
+    ] {
+        let andante = rule(more);
+        let _all: Vec<_> =
+            (1..).zip(fields).map(|(source, fields)| send(&andante, &upstream, source, "/", fields)).collect();
+        assert_eq!(urgencies(&andante, 5), expected, "{more}");
+    }
+}
+
+#[test]
+fn request_for_a_path_has_the_urgency_of_the_rule_for_it() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"1/min\"]\nurgency = 5\n\
+         [[rule]]\nhost = \"{host}\"\npath = \"/chat/*\"\nurgency = 1\n\
+         [[rule]]\nhost = \"{host}\"\nmethod = \"GET\"\nurgency = 4\n"
+    ));
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
+    let mut waiting = vec![
+        send(&andante, &upstream, 1, "/chat/7", ""),
+        send(&andante, &upstream, 2, "/batch", ""),
+        send(&andante, &upstream, 3, "/chat/7", "Priority: u=6\r\n"),
+    ];
+    // A gateway address names the same path.
+    let mut gateway = Client::connect_from(4, andante.proxy());
+    gateway.send(format!("GET /http://{host}/chat/8 HTTP/1.1\r\nHost: {}\r\n\r\n", andante.proxy()));
+    let mut post = Client::connect_from(5, andante.proxy());
+    post.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n", upstream.url("/batch")));
+    waiting.extend([gateway, post]);
+    assert_eq!(urgencies(&andante, 5), [1, 4, 6, 1, 5]);
+}
+
+#[test]
+fn urgent_by_its_rule_leaves_in_the_next_slot() {
+    let (upstream, andante) = {
+        let upstream = Upstream::ok();
+        let host = upstream.address();
+        let andante = Andante::with_config(&format!(
+            "[[rule]]\nhost = \"{host}\"\nlimits = [\"20/s\"]\n[[rule]]\nhost = \"{host}\"\npath = \"/chat\"\nurgency = 0\n"
+        ));
+        (upstream, andante)
+    };
+    let _flood: Vec<_> = (0..40).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();
+    wait_for(&andante, 30);
+    let before = upstream.requests().len();
+    assert_eq!(send(&andante, &upstream, 1, "/chat", "").answer().status(), 200);
+    let place = upstream.requests().iter().position(|request| request.target() == "/chat").unwrap();
+    assert!(place <= before + 2, "{place}, where {before} had left when it was sent");
+}
+
 #[test]
 fn flows_share_by_their_weights() {
     let (upstream, andante) = busy("weights = [\"live=3\"]");

@@ -131,6 +131,14 @@ pub(in crate::config) const URGENT: Key<IpNet> = Key::new(
     "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
 )
 .otherwise("all clients");
+pub(in crate::config) const URGENCY: Key<u8> = Key::new(
+    "urgency",
+    value::URGENCY,
+    Number("number from 0 to 7"),
+    "how urgent requests are that do not say so themselves (`Priority`); 0 is first",
+)
+.otherwise("3; for some requests, that of the host's own rule")
+.purpose();
 pub(in crate::config) const SHARE_BY: Key<ShareLevel> = Key::new(
     "share-by",
     value::SHARE_LEVEL,
@@ -303,6 +311,7 @@ pub(in crate::config) const RULE: Section = Section {
         MAX_WAITING.entry,
         PATIENCE.entry,
         URGENT.entry,
+        URGENCY.entry,
         SHARE_BY.entry,
         WEIGHTS.entry,
         RESERVE.entry,

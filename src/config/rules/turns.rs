@@ -13,6 +13,7 @@ use crate::{
 /// Reads who may be urgent, and how clients and flows share.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Turns {
     let urgent = values(reader.several(table, &keys::URGENT));
+    let urgency = reader.one(table, &keys::URGENCY).map(|urgency| urgency.value);
     let share_by = share_by(reader, table);
     let weights = reader.several(table, &keys::WEIGHTS);
     for weight in weights.iter().flat_map(|weights| &weights.value) {
@@ -20,7 +21,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Turns {
     }
     let weights = values(weights).unwrap_or_default();
     let reserve = reader.one(table, &keys::RESERVE).and_then(|reserve| reserve.value);
-    Turns { urgent, share_by, weights, reserve }
+    Turns { urgent, urgency, share_by, weights, reserve }
 }
 
 fn share_by<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> ShareBy {

@@ -60,3 +60,28 @@ fn weight_of_a_level_that_does_not_share_is_reported() {
     assert!(rule("share-by = 'flow'\nweights = ['10.1.0.0/16=2']").contains("does not name \"client\""));
     assert_eq!(rule("share-by = ['flow', 'client']\nweights = ['live=3', '10.1.0.0/16=2']"), "");
 }
+
+#[test]
+fn urgency_is_a_number_from_0_to_7_also_for_some_requests() {
+    let config = load(
+        "[[rule]]\nhost = 'a'\nlimits = '10/s'\nurgency = 5\n[[rule]]\nhost = 'a'\npath = '/chat/*'\nurgency = 0\n\
+         [[rule]]\nhost = 'b'\nlimits = '10/s'",
+    );
+    let urgencies: Vec<_> = config.rules.iter().map(|rule| rule.turns.urgency).collect();
+    assert_eq!(urgencies, [Some(5), Some(0), None]);
+    for wrong in ["8", "-1", "1.5", "'high'", "''"] {
+        let told = problems(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\nurgency = {wrong}"));
+        assert!(told.contains("expected an urgency from 0 to 7"), "{wrong}: {told}");
+    }
+    assert_eq!(problems("[[rule]]\nhost = 'a'\nurgency = 1"), "", "the rule has a purpose");
+}
+
+#[test]
+fn reserve_of_a_rule_whose_requests_are_all_urgent_is_reported() {
+    let rule =
+        |urgency| problems(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\nreserve = '10%'\nurgency = {urgency}"));
+    assert!(
+        rule(1).contains("the reserve is for requests of urgency 0 and 1, which all requests have by `urgency = 1`")
+    );
+    assert_eq!(rule(2), "");
+}

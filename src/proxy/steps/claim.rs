@@ -16,15 +16,13 @@ use crate::{
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
 const COST: HeaderName = HeaderName::from_static("andante-cost");
-/// Most urgent value that every client may set.
+/// Most urgent value that every client may set, whatever its rule says.
 const FREE: u8 = 3;
 
 /// Claim of the request with these fields, which comes from `requester`.
 pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) -> Claim {
     let (turns, usual) = (&policy.turns, usual(requester, policy));
-    let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
-    let urgency =
-        if urgency.get() < FREE && !turns.may_be_urgent(requester.address) { Urgency::USUAL } else { urgency };
+    let urgency = urgency(fields, requester, turns, usual.urgency);
     let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
     Claim {
         urgency,
@@ -37,7 +35,16 @@ pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) ->
 /// Claim of a request that states nothing.
 pub(super) fn usual(Requester { address, client }: Requester, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
-    Claim { client, client_weight, levels: levels(policy.turns.share_by), ..Claim::USUAL }
+    let urgency = policy.turns.urgency.and_then(Urgency::new).unwrap_or_default();
+    Claim { urgency, client, client_weight, levels: levels(policy.turns.share_by), ..Claim::USUAL }
+}
+
+/// Urgency of the request with these fields: what it states if it may, or else `usual`. Every client may set [`FREE`] and
+/// less urgent values, and those that are no more urgent than `usual`.
+pub(super) fn urgency(fields: &HeaderMap, requester: Requester, turns: &Turns, usual: Urgency) -> Urgency {
+    let stated = priority::urgency(fields).and_then(Urgency::new);
+    let may = |urgency: &Urgency| urgency.get() >= FREE.min(usual.get()) || turns.may_be_urgent(requester.address);
+    stated.filter(may).unwrap_or(usual)
 }
 
 fn levels(share_by: ShareBy) -> Levels {
