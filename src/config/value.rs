@@ -30,8 +30,8 @@ use super::{
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, RefusedAnswer, RuleCost, ShareLevel,
-        UsageSource,
+        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, FlowOrder, HostPattern, RefusedAnswer, RuleCost,
+        ShareLevel, UsageSource,
     },
 };
 
@@ -93,6 +93,11 @@ pub(super) const URGENCY: Grammar<u8> = Grammar {
         let urgency = text.parse().map_err(|_| ParseHint::default())?;
         (0..=7).contains(&urgency).then_some(urgency).ok_or_else(ParseHint::default)
     },
+};
+pub(super) const FLOW_ORDER: Grammar<FlowOrder> = Grammar {
+    expected: "an order of flows",
+    example: "\"fair\", \"first-come\" or \"rank\"",
+    read: |text| FlowOrder::ALL.into_iter().find(|order| order.as_str() == text).ok_or_else(ParseHint::default),
 };
 pub(super) const SHARE_LEVEL: Grammar<ShareLevel> = Grammar {
     expected: "a level of sharing",

@@ -18,7 +18,7 @@ pub use self::{
 };
 use super::{
     bands::Bands,
-    claim::{Claim, Claimed, FlowId, Levels, Sharer, Turn, Urgency, Weight},
+    claim::{Claim, Claimed, FlowId, FlowRank, Levels, Sharer, Turn, Urgency, Weight},
     slab::Map,
 };
 
@@ -114,13 +114,17 @@ impl Backlog {
     pub fn resolve(&self, claim: Claim) -> Claim {
         let Some(band) = self.bands[band(&claim)].as_ref() else { return claim };
         let client = band.clients.get(&claim.upper());
+        // Beyond them, names have no rank either: a client's names cost no time.
         let exact = match claim.levels {
             Levels::ClientThenFlow | Levels::Client => {
                 client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.claimed()))
             }
             Levels::FlowThenClient | Levels::Flow => band.clients.len() < EXACT || client.is_some(),
+            // Nothing is remembered of the names.
+            Levels::InOrder => true,
         };
-        if exact { claim } else { Claim { flow: FlowId(claim.flow.0 % EXACT as u64), ..claim } }
+        let shared = || Claim { flow: FlowId(claim.flow.0 % EXACT as u64), rank: FlowRank::LAST, ..claim };
+        if exact { claim } else { shared() }
     }
 
     /// `claim` with the weights that its client and its flow have here, if tickets of them wait.

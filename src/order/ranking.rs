@@ -10,7 +10,7 @@ pub(super) use self::turns::Turns;
 
 use super::{
     bands::Bands,
-    claim::{Claim, Comes, Sharer, Urgency, Weight},
+    claim::{Claim, Comes, FlowRank, Sharer, Urgency, Weight},
     fair::{Fair, FairMember, Forgotten, Members, Share},
     slab::{Map, Mix, Slab},
     sorted_set::SortedSet,
@@ -63,8 +63,8 @@ struct Client {
     share: Share,
 }
 
-/// A flow of a client: a member of the lower level. The 64 bytes of a flow are the smallest allocation step: each of ten thousand wait points
-/// remembers some dozens.
+/// A flow of a client: a member of the lower level. Each of ten thousand wait points remembers some dozens, so its size
+/// matters.
 #[derive(Debug)]
 struct Flow {
     member: FairMember,
@@ -73,12 +73,16 @@ struct Flow {
     client: u32,
     /// The first of its flow queues, by the key of its first ticket; [`NONE`] if it has none.
     first: u32,
-    first_key: u64,
+    first_key: StrandKey,
     /// Further flow queues, in the same order; `None` if there never were any.
-    others: Option<Box<SortedSet<(u64, u32)>>>,
+    others: Option<Box<SortedSet<(StrandKey, u32)>>>,
 }
 
+/// Place of a flow queue in its flow: its rank, then the key of its first ticket.
+type StrandKey = (FlowRank, u64);
+
 const NONE: u32 = u32::MAX;
+const NO_KEY: StrandKey = (FlowRank::LAST, 0);
 /// The most clients, or flows, that are found without a map.
 const FEW: usize = 64;
 
@@ -116,7 +120,7 @@ impl Ranking {
         let flow = &mut self.flows[at.flow];
         over.expect(cost);
         client.share.expect(cost);
-        flow.insert(key, strand);
+        flow.insert((claim.rank, key), strand);
         if !flow.member.is_active() {
             client.share.reweigh(at.flow, &mut flow.member, lower);
             client.share.activate(at.flow, &mut flow.member, comes);
@@ -129,28 +133,28 @@ impl Ranking {
     }
 
     /// Removes a flow queue that no longer stands here.
-    pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
+    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, strand: u32, key: u64) {
         let flow = &mut self.flows[at.flow];
-        flow.remove(key, strand);
+        flow.remove((claim.rank, key), strand);
         if flow.first != NONE {
             return;
         }
         let client = &mut self.clients[at.client];
         client.share.deactivate(at.flow, &mut flow.member);
         if client.share.is_idle() {
-            let over = share_of(&mut self.shares, urgency);
+            let over = share_of(&mut self.shares, claim.urgency);
             over.deactivate(at.client, &mut client.member);
             if over.is_idle() {
-                self.bands.leave(urgency);
+                self.bands.leave(claim.urgency);
             }
         }
     }
 
     /// Replaces the key `old` of the flow queue's first ticket by `new`.
-    pub(super) fn rekey(&mut self, at: RankedAt, strand: u32, old: u64, new: u64) {
+    pub(super) fn rekey(&mut self, at: RankedAt, rank: FlowRank, strand: u32, old: u64, new: u64) {
         let flow = &mut self.flows[at.flow];
-        flow.remove(old, strand);
-        flow.insert(new, strand);
+        flow.remove((rank, old), strand);
+        flow.insert((rank, new), strand);
     }
 
     /// Applies new weights of `claim`, also to waiting tickets.
@@ -279,14 +283,14 @@ impl Ranking {
 
 impl Flow {
     fn new((client, name): FlowKey, member: FairMember) -> Self {
-        Self { member, name, client, first: NONE, first_key: 0, others: None }
+        Self { member, name, client, first: NONE, first_key: NO_KEY, others: None }
     }
 
     fn key(&self) -> FlowKey {
         (self.client, self.name)
     }
 
-    fn insert(&mut self, mut key: u64, mut strand: u32) {
+    fn insert(&mut self, mut key: StrandKey, mut strand: u32) {
         if self.first == NONE {
             (self.first_key, self.first) = (key, strand);
             return;
@@ -298,7 +302,7 @@ impl Flow {
         self.others.get_or_insert_default().insert((key, strand));
     }
 
-    fn remove(&mut self, key: u64, strand: u32) {
+    fn remove(&mut self, key: StrandKey, strand: u32) {
         if self.first != strand {
             let removed = self.others.as_mut().is_some_and(|others| others.remove(&(key, strand)));
             return debug_assert!(removed, "a strand stands where it was put");
@@ -307,7 +311,7 @@ impl Flow {
         if let Some((next, others)) = next.zip(self.others.as_mut()) {
             others.remove(&next);
         }
-        (self.first_key, self.first) = next.unwrap_or((0, NONE));
+        (self.first_key, self.first) = next.unwrap_or((NO_KEY, NONE));
     }
 }
 

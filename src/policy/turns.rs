@@ -19,6 +19,8 @@ pub struct Turns {
     pub urgency: Option<u8>,
     /// The levels at which waiting requests of one urgency share the slots.
     pub share_by: ShareBy,
+    /// The order of flows at their level.
+    pub flow_order: FlowOrder,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
     /// Share that is reserved for urgent requests.
@@ -37,6 +39,18 @@ pub enum ShareBy {
     Client,
     /// Flows of one name share; the requests of a flow leave in order.
     Flow,
+}
+
+/// The order of flows at their level of [`ShareBy`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowOrder {
+    /// Flows share the slots by their weights.
+    #[default]
+    Fair,
+    /// Requests of all flows leave as they come.
+    FirstCome,
+    /// The flow with the lowest rank is first, then the flow that is due first, then requests as they come.
+    Rank,
 }
 
 /// A level of [`ShareBy`].
@@ -83,6 +97,15 @@ pub enum BadShare {
 // === impl Turns ===
 
 impl Turns {
+    /// Returns whether the members of this level share the slots by their weights. Flows in order do not share, and
+    /// neither do the clients below them.
+    pub fn shares(&self, level: ShareLevel) -> bool {
+        let levels = self.share_by.levels().iter();
+        let mut sharing =
+            levels.take_while(|level| **level == ShareLevel::Client || self.flow_order == FlowOrder::Fair);
+        sharing.any(|sharing| *sharing == level)
+    }
+
     /// Returns whether the client at `address` may use an urgency above the default.
     pub fn may_be_urgent(&self, address: IpAddr) -> bool {
         self.urgent.as_ref().is_none_or(|networks| networks.iter().any(|network| holds(network, address)))
@@ -128,10 +151,21 @@ impl ShareBy {
             Self::Flow => &[ShareLevel::Flow],
         }
     }
+}
 
-    /// Returns whether this level shares.
-    pub fn includes(self, level: ShareLevel) -> bool {
-        self.levels().contains(&level)
+// === impl FlowOrder ===
+
+impl FlowOrder {
+    /// All orders.
+    pub const ALL: [Self; 3] = [Self::Fair, Self::FirstCome, Self::Rank];
+
+    /// The value in a rule.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::FirstCome => "first-come",
+            Self::Rank => "rank",
+        }
     }
 }
 

@@ -130,6 +130,78 @@ fn only_those_whom_the_rule_names_may_be_urgent() {
     assert!(upstream.requests().iter().all(|request| request.target() != "/pushy"));
 }
 
+/// The paths in the order in which they left from the first `second` on, under a rule with these keys: a client queues
+/// 12 requests for `/first`, two others queue 4 each for `/second` after it, and a fourth one of its own flow.
+fn order_of_two_batches(rule: &str, first: &str, second: &str) -> Vec<String> {
+    let (upstream, andante) = busy(rule);
+    let field = |flow: &str| format!("Andante-Flow: {flow}\r\n");
+    let mut waiting: Vec<_> = (0..15).map(|_| send(&andante, &upstream, 1, "/first", &field(first))).collect();
+    wait_for(&andante, 12);
+    waiting.extend((0..8).map(|n| send(&andante, &upstream, 2 + n % 2, "/second", &field(second))));
+    wait_for(&andante, 15);
+    waiting.push(send(&andante, &upstream, 4, "/unnamed", ""));
+    order(&upstream, "/second", 1 + 15 + 8 + 1)
+}
+
+#[test]
+fn flow_of_the_lowest_rank_is_finished_before_the_next_begins() {
+    for (first, second) in [
+        ("nightly;rank=2", "hourly;rank=1"),
+        ("nightly", "hourly;rank=9"),
+        ("nightly;rank=1;due=@1764500000", "hourly;rank=1;due=@1764400000"),
+        ("nightly", "hourly;due=1764400000"),
+    ] {
+        let order = order_of_two_batches("share-by = [\"flow\", \"client\"]\nflow-order = \"rank\"", first, second);
+        let last = order.iter().rposition(|path| path == "/second").unwrap();
+        // One of the first batch may have left while the second came.
+        let between = order[..last].iter().filter(|path| *path != "/second").count();
+        assert!(between <= 1 && order.len() > last + 1, "{first}, {second}: {order:?}");
+        let unnamed = order.iter().position(|path| path == "/unnamed").unwrap();
+        let ranked = first.contains("rank");
+        assert!(!ranked || order[unnamed..].iter().all(|path| path != "/first"), "an unranked one is last: {order:?}");
+    }
+}
+
+#[test]
+fn first_flow_is_finished_before_the_next_begins_if_the_first_comes_first() {
+    let rule = "share-by = [\"flow\", \"client\"]\nflow-order = \"first-come\"";
+    let order = order_of_two_batches(rule, "nightly;rank=2", "hourly;rank=1");
+    assert!(order.iter().all(|path| path != "/first"), "{order:?}");
+}
+
+#[test]
+fn clients_share_the_slots_whatever_ranks_they_state() {
+    let (upstream, andante) = busy("flow-order = \"rank\"");
+    let send = |source: u8, path: &str, flow: &str| {
+        send(&andante, &upstream, source, path, &format!("Andante-Flow: {flow}\r\n"))
+    };
+    let _waiting: Vec<_> = (0..20)
+        .flat_map(|_| [send(1, "/last", "a;rank=8"), send(1, "/first", "b;rank=7"), send(2, "/other", "c;rank=9")])
+        .collect();
+    wait_for(&andante, 50);
+    let before = upstream.requests().len();
+    let all = upstream.wait_for(before + 16);
+    let count = |path: &str| all[before..before + 16].iter().filter(|request| request.target() == path).count();
+    let counts = ["/last", "/first", "/other"].map(count);
+    assert!(counts[0] == 0 && (7..=9).contains(&counts[1]), "{counts:?} of 16");
+}
+
+#[test]
+fn rank_is_no_part_of_the_name_of_a_flow() {
+    for rule in ["", "flow-order = \"rank\"", "share-by = [\"flow\", \"client\"]"] {
+        let (upstream, andante) = busy(rule);
+        let _waiting: Vec<_> = (0..5)
+            .flat_map(|_| ["nightly", "nightly;rank=2", "nightly;rank=9;due=@1764400000"])
+            .map(|flow| send(&andante, &upstream, 1, "/", &format!("Andante-Flow: {flow}\r\n")))
+            .collect();
+        wait_for(&andante, 8);
+        let flows = andante.status()["lanes"][0]["flows"].clone();
+        let names: std::collections::HashSet<_> =
+            flows.as_array().unwrap().iter().map(|flow| flow["flow"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(names.len(), 1, "{rule}: {flows}");
+    }
+}
+
 /// Urgencies of the requests that wait, in the order of their clients 127.0.0.1, 127.0.0.2 and so on.
 fn urgencies(andante: &Andante, waiting: u64) -> Vec<u64> {
     wait_for(andante, waiting);

@@ -16,8 +16,8 @@ use crate::{
     },
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost, ShareLevel,
-        UsageSource,
+        AssignedWeight, FlowOrder, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost,
+        ShareLevel, UsageSource,
     },
 };
 
@@ -146,6 +146,13 @@ pub(in crate::config) const SHARE_BY: Key<ShareLevel> = Key::new(
     "who shares the slots: clients and then the flows of each, or flows and then the clients of each",
 )
 .default("[\"client\", \"flow\"]");
+pub(in crate::config) const FLOW_ORDER: Key<FlowOrder> = Key::new(
+    "flow-order",
+    value::FLOW_ORDER,
+    Words(&["fair", "first-come", "rank"]),
+    "whether flows share the slots, or leave as their requests come, or by the ranks that they state in `Andante-Flow`",
+)
+.default("\"fair\"");
 pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
     "weights",
     value::SHARE,
@@ -313,6 +320,7 @@ pub(in crate::config) const RULE: Section = Section {
         URGENT.entry,
         URGENCY.entry,
         SHARE_BY.entry,
+        FLOW_ORDER.entry,
         WEIGHTS.entry,
         RESERVE.entry,
         CACHE.entry,

@@ -11,7 +11,7 @@ use crate::{
 
 /// Keys that only a rule for a whole host has: they concern the way to the host, the order of requests, or the
 /// use of answers.
-const OF_HOSTS: [&str; 29] = [
+const OF_HOSTS: [&str; 30] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
@@ -19,6 +19,7 @@ const OF_HOSTS: [&str; 29] = [
     keys::REFUSED.entry.name,
     keys::URGENT.entry.name,
     keys::SHARE_BY.entry.name,
+    keys::FLOW_ORDER.entry.name,
     keys::WEIGHTS.entry.name,
     keys::RESERVE.entry.name,
     keys::CACHE.entry.name,

@@ -15,13 +15,14 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Turns {
     let urgent = values(reader.several(table, &keys::URGENT));
     let urgency = reader.one(table, &keys::URGENCY).map(|urgency| urgency.value);
     let share_by = share_by(reader, table);
+    let flow_order = reader.one(table, &keys::FLOW_ORDER).map(|order| order.value).unwrap_or_default();
     let weights = reader.several(table, &keys::WEIGHTS);
-    for weight in weights.iter().flat_map(|weights| &weights.value) {
-        reader.problems.extend(unused(weight, share_by));
-    }
-    let weights = values(weights).unwrap_or_default();
     let reserve = reader.one(table, &keys::RESERVE).and_then(|reserve| reserve.value);
-    Turns { urgent, urgency, share_by, weights, reserve }
+    let turns = Turns { urgent, urgency, share_by, flow_order, weights: Vec::new(), reserve };
+    for weight in weights.iter().flat_map(|weights| &weights.value) {
+        reader.problems.extend(unused(weight, &turns));
+    }
+    Turns { weights: values(weights).unwrap_or_default(), ..turns }
 }
 
 fn share_by<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> ShareBy {
@@ -40,12 +41,12 @@ fn share_by<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> ShareBy {
 }
 
 /// Reports a weight of a level that does not share.
-fn unused(weight: &Spanned<AssignedWeight>, share_by: ShareBy) -> Option<Diagnostic> {
+fn unused(weight: &Spanned<AssignedWeight>, turns: &Turns) -> Option<Diagnostic> {
     let (level, name) = match weight.value.of {
-        ShareOf::Clients(_) => (ShareLevel::Client, "client"),
-        ShareOf::Flow(_) => (ShareLevel::Flow, "flow"),
+        ShareOf::Clients(_) => (ShareLevel::Client, "clients"),
+        ShareOf::Flow(_) => (ShareLevel::Flow, "flows"),
     };
-    let what = format!("this weight has no effect: `share-by` does not name \"{name}\"");
-    let hint = format!("add \"{name}\" to `share-by`, or leave the weight out");
-    (!share_by.includes(level)).then(|| Diagnostic::warning(weight, what, hint))
+    let what = format!("this weight has no effect: by `share-by` and `flow-order`, {name} do not share");
+    let hint = "leave it out, or see docs/fairness.md for the levels that share";
+    (!turns.shares(level)).then(|| Diagnostic::warning(weight, what, hint))
 }

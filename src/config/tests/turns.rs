@@ -1,7 +1,7 @@
 //! Claims about the order of waiting requests.
 
 use super::{load, problems};
-use crate::policy::ShareBy;
+use crate::policy::{FlowOrder, ShareBy};
 
 fn share_by(text: &str) -> ShareBy {
     load(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\nshare-by = {text}"))
@@ -55,10 +55,30 @@ fn other_levels_are_errors_that_say_what_to_write() {
 fn weight_of_a_level_that_does_not_share_is_reported() {
     let rule = |text: &str| problems(&format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\n{text}"));
     let told = rule("share-by = 'client'\nweights = ['live=3', '10.1.0.0/16=2']");
-    assert!(told.contains("this weight has no effect: `share-by` does not name \"flow\""), "{told}");
+    assert!(told.contains("by `share-by` and `flow-order`, flows do not share"), "{told}");
     assert_eq!(told.matches("has no effect").count(), 1, "{told}");
-    assert!(rule("share-by = 'flow'\nweights = ['10.1.0.0/16=2']").contains("does not name \"client\""));
+    assert!(rule("share-by = 'flow'\nweights = ['10.1.0.0/16=2']").contains("clients do not share"));
     assert_eq!(rule("share-by = ['flow', 'client']\nweights = ['live=3', '10.1.0.0/16=2']"), "");
+    let told = rule("flow-order = 'rank'\nweights = ['live=3', '10.1.0.0/16=2']");
+    assert_eq!((told.matches("flows do not share").count(), told.matches("has no effect").count()), (1, 1), "{told}");
+    let told = rule("share-by = ['flow', 'client']\nflow-order = 'first-come'\nweights = ['live=3', '10.1.0.0/16=2']");
+    assert_eq!(told.matches("has no effect").count(), 2, "clients do not share below flows in order: {told}");
+}
+
+#[test]
+fn flows_are_in_one_of_three_orders() {
+    let rule = |text: &str| format!("[[rule]]\nhost = 'a'\nlimits = '10/s'\n{text}");
+    let order = |text: &str| load(&rule(text)).rules.iter().next().unwrap().turns.flow_order;
+    assert_eq!(order(""), FlowOrder::Fair);
+    assert_eq!(order("flow-order = 'fair'"), FlowOrder::Fair);
+    assert_eq!(order("flow-order = 'first-come'"), FlowOrder::FirstCome);
+    assert_eq!(order("flow-order = 'rank'"), FlowOrder::Rank);
+    for wrong in ["'ranks'", "['rank']", "1"] {
+        let told = problems(&rule(&format!("flow-order = {wrong}")));
+        assert!(told.contains("expected an order of flows"), "{wrong}: {told}");
+    }
+    let some = rule("[[rule]]\nhost = 'a'\npath = '/b'\nlimits = '5/s'\nflow-order = 'rank'");
+    assert!(problems(&some).contains("`flow-order` is a matter of a whole host"));
 }
 
 #[test]

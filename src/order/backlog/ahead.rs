@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     bands::Bands,
-    claim::{Claim, Comes, Urgency},
+    claim::{Claim, Comes, FlowRank, Urgency},
     ranking::{Ranking, Turns},
 };
 
@@ -150,7 +150,10 @@ impl ClientBacklog {
     fn ahead(&self, claim: &Claim, cost: f64, contest: Contest, turns: &Turns<'_>) -> Portion {
         let mut before = Portion::default();
         if claim.is_in_order() {
-            before.add(&self.waiting, contest, 1.0);
+            let all = claim.rank == FlowRank::LAST;
+            let flows = self.flows.values().filter(|flow| !all && flow.claim.rank <= claim.rank);
+            let of_flows = flows.map(|flow| &flow.waiting);
+            all.then_some(&self.waiting).into_iter().chain(of_flows).for_each(|of| before.add(of, contest, 1.0));
             return before;
         }
         if let Some(flow) = self.flows.get(&claim.claimed()) {

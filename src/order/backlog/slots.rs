@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     bands::Bands,
-    claim::{Claim, Comes, Urgency, Weight},
+    claim::{Claim, Comes, FlowRank, Urgency, Weight},
     fair::Standing,
     ranking::{Ranking, Turns},
 };
@@ -51,7 +51,7 @@ impl Backlog {
             let levels = Portions::of(clients().map(of_member), band.clients.len(), &of_bands[index]);
             if let Some(client) = band.clients.get(&claim.upper()) {
                 before = match claim.is_in_order() {
-                    true => levels.requests(&client.waiting, client.weight),
+                    true => client.slots_in_order(claim, &levels),
                     false => client.slots_ahead(claim, cost, &levels, &turns),
                 };
             }
@@ -142,6 +142,18 @@ impl Backlog {
 // === impl ClientBacklog ===
 
 impl ClientBacklog {
+    /// Number of this client's requests that leave before one of `claim` if flows of a lower or the same rank do.
+    fn slots_in_order(&self, claim: &Claim, levels: &Portions) -> f64 {
+        let all = levels.requests(&self.waiting, self.weight);
+        if claim.rank == FlowRank::LAST {
+            return all;
+        }
+        let flows = || self.flows.values().filter(|flow| flow.claim.rank <= claim.rank);
+        // The lower ranks have all that is admitted, until nothing of them waits.
+        let most = Portions(levels.amounts(&self.waiting, self.weight));
+        flows().map(|flow| most.requests(&flow.waiting, Weight::ONE)).sum::<f64>().min(all)
+    }
+
     /// Number of this client's requests that leave before one of `claim`, if its part of what is admitted follows from
     /// `levels`.
     fn slots_ahead(&self, claim: &Claim, cost: f64, levels: &Portions, turns: &Turns<'_>) -> f64 {

@@ -38,7 +38,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let (mut elsewhere, mut of_client) = (0, false);
         for (_, strand) in self.strands.iter().filter(|(_, strand)| !is_parked(strand)) {
             elsewhere += 1;
-            of_client |= strand.claim.upper() == claim.upper();
+            of_client |= strand.claim.client == claim.client;
         }
         if elsewhere >= most || of_client {
             return None;

@@ -164,9 +164,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         line.strands -= 1;
         self.keep_no_more(strand_id);
         if spot == NONE {
-            self.front.remove(ranked, claim.urgency, strand_id, key);
+            self.front.remove(ranked, &claim, strand_id, key);
         } else {
-            self.spots[spot].remove(ranked, claim.urgency, strand_id, key);
+            self.spots[spot].remove(ranked, &claim, strand_id, key);
             if self.spots[spot].parked == 0 {
                 self.reopen(spot);
             } else {
@@ -230,12 +230,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Makes another ticket the first of a flow queue, instead of the one with the key `old`.
     fn set_first(&mut self, strand: u32, id: u32, old: u64) {
         self.strands[strand].first = id;
-        let Strand { ranked, spot, .. } = self.strands[strand];
+        let Strand { claim: Claim { rank, .. }, ranked, spot, .. } = self.strands[strand];
         let new = self.tickets[id].key;
         if spot == NONE {
-            self.front.rekey(ranked, strand, old, new);
+            self.front.rekey(ranked, rank, strand, old, new);
         } else {
-            self.spots[spot].ranking().rekey(ranked, strand, old, new);
+            self.spots[spot].ranking().rekey(ranked, rank, strand, old, new);
             self.recheck_for(spot, self.tickets[id].cost);
         }
     }

@@ -3,13 +3,18 @@
 use andante_limit::Cost;
 use proptest::prelude::*;
 
-use super::{Departure, Limits, S, World, claim, numbers, weight};
-use crate::{Claim, ClientId, FlowId, Levels, Turn};
+use super::{Departure, Limits, S, World, claim, numbers, urgent, weight};
+use crate::{Claim, ClientId, FlowId, FlowRank, Levels, Turn};
 
-const LEVELS: [Levels; 4] = [Levels::ClientThenFlow, Levels::FlowThenClient, Levels::Client, Levels::Flow];
+const LEVELS: [Levels; 5] =
+    [Levels::ClientThenFlow, Levels::FlowThenClient, Levels::Client, Levels::Flow, Levels::InOrder];
 
 fn shared_by(levels: Levels, client: u8, flow: u64) -> Claim {
     Claim { levels, ..claim(client, flow) }
+}
+
+fn ranked(levels: Levels, client: u8, flow: u64, rank: u16) -> Claim {
+    Claim { rank: FlowRank::new(Some(rank), None), ..shared_by(levels, client, flow) }
 }
 
 /// Numbers of departures of each of these clients and flows.
@@ -69,6 +74,61 @@ fn one_level_serves_its_members_in_order_of_arrival_and_retries_first() {
 }
 
 #[test]
+fn lower_rank_is_finished_before_the_next_begins_and_retries_are_first_in_their_flow() {
+    let mut world = World::new(Limits::every(1));
+    let [late, soon, unranked] = [2, 1, u16::MAX].map(|rank| match rank {
+        u16::MAX => shared_by(Levels::InOrder, 1, 9),
+        rank => ranked(Levels::InOrder, 1, rank.into(), rank),
+    });
+    for claim in [unranked, late, late, soon] {
+        world.add(0, claim);
+    }
+    // Another client of the first flow comes later.
+    world.add(0, ranked(Levels::InOrder, 2, 1, 1));
+    world.add_with(0, late, 1, Turn::Resent);
+    world.add_with(0, soon, 1, Turn::Resent);
+    assert_eq!(numbers(&world.run(S)), [7, 4, 5, 6, 2, 3, 1]);
+}
+
+#[test]
+fn clients_share_whatever_the_ranks_of_their_flows_are() {
+    let mut world = World::new(Limits::every(1));
+    for _ in 0..100 {
+        world.add(0, ranked(Levels::Client, 1, 1, 5));
+        world.add(0, ranked(Levels::Client, 1, 2, 4));
+        world.add(0, ranked(Levels::Client, 2, 3, 9));
+    }
+    let left = world.run(100);
+    assert_eq!(counts(&left, [(1, 1), (1, 2), (2, 3)]), [0, 50, 50]);
+}
+
+#[test]
+fn rank_orders_flows_of_one_urgency_alone() {
+    let mut world = World::new(Limits::every(1));
+    for _ in 0..200 {
+        world.add(0, urgent(3, ranked(Levels::InOrder, 1, 1, 9)));
+        world.add(0, urgent(5, ranked(Levels::InOrder, 1, 2, 0)));
+    }
+    // The lower urgency has its guaranteed share, one in 21.
+    let counts = counts(&world.run(105), [(1, 1), (1, 2)]);
+    assert!(counts[1].abs_diff(5) <= 1, "{counts:?}");
+}
+
+/// Flows that wait for a limit of their own are ordered there, too.
+#[test]
+fn lower_rank_is_first_at_a_limit_of_some_requests() {
+    let mut world = World::new(Limits::every(1).with_line(1, 10));
+    for _ in 0..20 {
+        world.add(1, ranked(Levels::InOrder, 1, 1, 2));
+        world.add(1, ranked(Levels::InOrder, 2, 2, 1));
+        world.add(0, ranked(Levels::InOrder, 3, 3, 3));
+    }
+    let left = world.run(150);
+    let counts = counts(&left, [(1, 1), (2, 2), (3, 3)]);
+    assert!(counts[0] <= 1 && counts[1].abs_diff(15) <= 1 && counts[2] == 20, "{counts:?}");
+}
+
+#[test]
 fn names_beyond_256_share_places_if_flows_share_first() {
     for levels in [Levels::FlowThenClient, Levels::Flow] {
         let mut world = World::new(Limits::every(1));
@@ -109,11 +169,15 @@ proptest! {
         levels in proptest::sample::select(LEVELS.to_vec()),
     ) {
         let mut world = World::new(Limits::every(1));
+        let by_flow = |client, flow| match levels {
+            Levels::Client | Levels::InOrder => ranked(levels, client, flow, flow as u16),
+            _ => shared_by(levels, client, flow),
+        };
         for (client, flow) in others {
-            world.add(0, shared_by(levels, client, flow));
+            world.add(0, by_flow(client, flow));
         }
         world.run(served);
-        let claim = shared_by(levels, of.0, of.1);
+        let claim = by_flow(of.0, of.1);
         let ahead = world.queue.ahead(&claim, &Cost::MIN).requests();
         world.add(0, claim);
         let number = world.number;
@@ -125,7 +189,7 @@ proptest! {
     /// A reload may change the levels while requests wait.
     #[test]
     fn requests_of_all_levels_wait_together_and_all_leave(
-        steps in proptest::collection::vec((0usize..4, 1u8..5, 1u64..5, 0u8..4, 1u16..4), 1..300),
+        steps in proptest::collection::vec((0usize..5, 1u8..5, 1u64..5, 0u8..4, 1u16..4), 1..300),
     ) {
         let mut world = World::new(Limits::every(1).with_line(1, 3));
         let (mut places, mut gone) = (Vec::new(), 0);
@@ -133,7 +197,7 @@ proptest! {
             let claim = Claim {
                 client_weight: weight(*heavy),
                 flow_weight: weight(4 - *heavy),
-                ..shared_by(LEVELS[*levels], *client, *flow)
+                ..ranked(LEVELS[*levels], *client, *flow, *heavy)
             };
             match action {
                 0 => gone += usize::from(world.step(world.now + 1).is_some()),
