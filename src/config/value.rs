@@ -9,6 +9,7 @@ mod host;
 pub(super) mod log_filter;
 pub(super) mod otlp;
 pub(super) mod preset;
+pub(super) mod turns;
 pub(super) mod upstream;
 
 use std::{
@@ -30,8 +31,7 @@ use super::{
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, FlowOrder, HostPattern, RefusedAnswer, RuleCost,
-        ShareLevel, UsageSource,
+        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, RefusedAnswer, RuleCost, UsageSource,
     },
 };
 
@@ -85,28 +85,6 @@ pub(super) const SHARE: Grammar<AssignedWeight> = Grammar {
     expected: "NAME=WEIGHT, the weight from 1 to 65535",
     example: "\"live=10\" for a flow, or \"10.1.0.0/16=2\" for clients",
     read: share,
-};
-pub(super) const URGENCY: Grammar<u8> = Grammar {
-    expected: "an urgency from 0 to 7",
-    example: "1",
-    read: |text| {
-        let urgency = text.parse().map_err(|_| ParseHint::default())?;
-        (0..=7).contains(&urgency).then_some(urgency).ok_or_else(ParseHint::default)
-    },
-};
-pub(super) const FLOW_ORDER: Grammar<FlowOrder> = Grammar {
-    expected: "an order of flows",
-    example: "\"fair\", \"first-come\" or \"rank\"",
-    read: |text| FlowOrder::ALL.into_iter().find(|order| order.as_str() == text).ok_or_else(ParseHint::default),
-};
-pub(super) const SHARE_LEVEL: Grammar<ShareLevel> = Grammar {
-    expected: "a level of sharing",
-    example: "\"client\" or \"flow\"",
-    read: |text| match text {
-        "client" => Ok(ShareLevel::Client),
-        "flow" => Ok(ShareLevel::Flow),
-        _ => Err(ParseHint::default()),
-    },
 };
 pub(super) const DURATION: Grammar<Duration> =
     Grammar { expected: "a duration", example: "\"30s\", \"20ms\" or \"1m30s\"", read: length };

@@ -12,7 +12,7 @@ use crate::{
     config::value::{
         self, added, answers,
         preset::{self, Preset},
-        upstream,
+        turns, upstream,
     },
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
@@ -133,7 +133,7 @@ pub(in crate::config) const URGENT: Key<IpNet> = Key::new(
 .otherwise("all clients");
 pub(in crate::config) const URGENCY: Key<u8> = Key::new(
     "urgency",
-    value::URGENCY,
+    turns::URGENCY,
     Number("number from 0 to 7"),
     "how urgent requests are that do not say so themselves (`Priority`); 0 is first",
 )
@@ -141,14 +141,14 @@ pub(in crate::config) const URGENCY: Key<u8> = Key::new(
 .purpose();
 pub(in crate::config) const SHARE_BY: Key<ShareLevel> = Key::new(
     "share-by",
-    value::SHARE_LEVEL,
+    turns::SHARE_LEVEL,
     OneOrList("list of `\"client\"` and `\"flow\"`"),
     "who shares the slots: clients and then the flows of each, or flows and then the clients of each",
 )
 .default("[\"client\", \"flow\"]");
 pub(in crate::config) const FLOW_ORDER: Key<FlowOrder> = Key::new(
     "flow-order",
-    value::FLOW_ORDER,
+    turns::FLOW_ORDER,
     Words(&["fair", "first-come", "rank"]),
     "whether flows share the slots, or leave as their requests come, or by the ranks that they state in `Andante-Flow`",
 )
