@@ -8,7 +8,7 @@ use crate::{
     fleet::{Floor, StoreDown},
     limit::{LimitSpec, MarginSpec},
     memory,
-    policy::{Added, Egress, Gateway, Https, Parent, Policy, RetryPolicy, RuleTimeouts, Turns},
+    policy::{Added, Egress, FlowOrder, Gateway, Https, Parent, Policy, RetryPolicy, RuleTimeouts, ShareBy, Turns},
 };
 
 /// Retries: `off`; `on, with bodies up to 64 KiB`.
@@ -123,9 +123,13 @@ pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
 /// The settings for the order of requests, as far as a rule has them, by their keys.
 pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
     let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
+    let urgency = turns.urgency.map(|urgency| ("urgency", format!("{urgency} for requests that do not say")));
+    let share_by = (turns.share_by != ShareBy::default()).then(|| ("share-by", listed(turns.share_by.levels(), "")));
+    let flow_order = Some(turns.flow_order).filter(|order| *order != FlowOrder::Fair);
+    let flow_order = flow_order.map(|order| ("flow-order", order.as_str().to_owned()));
     let weights = (!turns.weights.is_empty()).then(|| ("weights", listed(&turns.weights, "none")));
     let reserve = turns.reserve.map(|reserve| ("reserve", format!("{reserve} of each limit for urgency 0 and 1")));
-    urgent.into_iter().chain(weights).chain(reserve).collect()
+    urgent.into_iter().chain(urgency).chain(share_by).chain(flow_order).chain(weights).chain(reserve).collect()
 }
 
 /// The settings for sharing between requests, as far as a rule has them, by their keys.

@@ -7,6 +7,7 @@ mod fleet;
 mod preset;
 mod refused;
 mod reserve;
+mod turns;
 mod units;
 mod waits;
 
@@ -233,9 +234,7 @@ impl RawRule {
         policy.refused = refused::read(reader, table);
         let waits = waits::read(reader, table, &mut policy);
         policy.learns_patience = reader.one(table, &keys::PATIENCE).is_some_and(|patience| patience.value);
-        policy.turns.urgent = values(reader.several(table, &keys::URGENT));
-        policy.turns.weights = values(reader.several(table, &keys::WEIGHTS)).unwrap_or_default();
-        policy.turns.reserve = reader.one(table, &keys::RESERVE).and_then(|reserve| reserve.value);
+        policy.turns = turns::read(reader, table);
         sharing(reader, table, &mut policy);
         policy.include_usage = include_usage(reader, table, &policy);
         let margin = reader.one(table, &keys::MARGIN);

@@ -17,6 +17,7 @@ mod presets;
 mod reserve;
 mod schema;
 mod sources;
+mod turns;
 mod upstreams;
 
 fn file(text: &str) -> Sources {

@@ -9,6 +9,7 @@ mod host;
 pub(super) mod log_filter;
 pub(super) mod otlp;
 pub(super) mod preset;
+pub(super) mod turns;
 pub(super) mod upstream;
 
 use std::{

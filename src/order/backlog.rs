@@ -18,7 +18,7 @@ pub use self::{
 };
 use super::{
     bands::Bands,
-    claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight},
+    claim::{Claim, Claimed, FlowId, FlowRank, Levels, Sharer, Turn, Urgency, Weight},
     slab::Map,
 };
 
@@ -37,7 +37,7 @@ pub struct Backlog {
 /// query until the queue is half as full.
 #[derive(Debug)]
 struct Sizes {
-    by_size: [BTreeSet<(ClientSize, ClientId)>; Urgency::COUNT],
+    by_size: [BTreeSet<(ClientSize, Sharer)>; Urgency::COUNT],
     until: u64,
 }
 
@@ -58,9 +58,10 @@ struct WeightedBacklog(u64);
 #[derive(Debug, Default)]
 struct Band {
     waiting: Waiting,
-    clients: Map<ClientId, ClientBacklog>,
+    clients: Map<Sharer, ClientBacklog>,
 }
 
+/// The backlog of a member of the upper level.
 #[derive(Debug)]
 struct ClientBacklog {
     waiting: Waiting,
@@ -69,17 +70,19 @@ struct ClientBacklog {
     /// The number of its latest ticket.
     latest: u64,
     weight: Weight,
-    flows: Map<FlowId, Flow>,
+    flows: Map<Claimed, Flow>,
 }
 
+/// The backlog of one flow of one client.
 #[derive(Debug)]
 struct Flow {
+    /// The identity of its latest ticket.
+    claim: Claim,
     waiting: Waiting,
     tickets: u32,
     new: u32,
     /// The number of its latest ticket.
     latest: u64,
-    weight: Weight,
 }
 
 /// A flow that waits.
@@ -109,17 +112,27 @@ impl FlowId {
 impl Backlog {
     /// `claim` as it counts here: beyond `EXACT` names, flows are merged, so that names cost no memory.
     pub fn resolve(&self, claim: Claim) -> Claim {
-        let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
-        let exact = client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.flow));
-        if exact { claim } else { Claim { flow: FlowId(claim.flow.0 % EXACT as u64), ..claim } }
+        let Some(band) = self.bands[band(&claim)].as_ref() else { return claim };
+        let client = band.clients.get(&claim.upper());
+        // Beyond them, names have no rank either: a client's names cost no time.
+        let exact = match claim.levels {
+            Levels::ClientThenFlow | Levels::Client => {
+                client.is_none_or(|client| client.flows.len() < EXACT || client.flows.contains_key(&claim.claimed()))
+            }
+            Levels::FlowThenClient | Levels::Flow => band.clients.len() < EXACT || client.is_some(),
+            // Nothing is remembered of the names.
+            Levels::InOrder => true,
+        };
+        let shared = || Claim { flow: FlowId(claim.flow.0 % EXACT as u64), rank: FlowRank::LAST, ..claim };
+        if exact { claim } else { shared() }
     }
 
     /// `claim` with the weights that its client and its flow have here, if tickets of them wait.
     pub(super) fn with_known_weights(&self, claim: Claim) -> Claim {
-        let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.client));
-        let client_weight = client.map_or(claim.client_weight, |client| client.weight);
-        let flow = client.and_then(|client| client.flows.get(&claim.flow));
-        Claim { client_weight, flow_weight: flow.map_or(claim.flow_weight, |flow| flow.weight), ..claim }
+        let client = self.bands[band(&claim)].as_ref().and_then(|band| band.clients.get(&claim.upper()));
+        let flow = client.and_then(|client| client.flows.get(&claim.claimed()));
+        let (upper, lower) = claim.weights();
+        claim.with_weights(client.map_or(upper, |client| client.weight), flow.map_or(lower, Flow::weight))
     }
 
     /// Adds a waiting ticket of this cost. Returns whether a weight has changed.
@@ -134,10 +147,11 @@ impl Backlog {
         self.added += 1;
         let number = self.added;
         let band = self.bands[band(claim)].get_or_insert_default();
-        let client = band.clients.entry(claim.client).or_insert_with(|| ClientBacklog::new(claim.client_weight));
-        let flow = client.flows.entry(claim.flow).or_insert_with(|| Flow::new(claim.flow_weight));
-        let before = (client.weight, flow.weight);
-        (client.weight, flow.weight) = (claim.client_weight, claim.flow_weight);
+        let (weight, _) = claim.weights();
+        let client = band.clients.entry(claim.upper()).or_insert_with(|| ClientBacklog::new(weight));
+        let flow = client.flows.entry(claim.claimed()).or_insert_with(|| Flow::new(*claim));
+        let before = (client.weight, flow.weight());
+        (client.weight, flow.claim) = (weight, *claim);
         flow.tickets += 1;
         (flow.latest, client.latest) = (number, number);
         for new in [&mut flow.new, &mut client.new] {
@@ -146,16 +160,16 @@ impl Backlog {
         for waiting in [&mut flow.waiting, &mut client.waiting, &mut band.waiting, &mut self.waiting] {
             waiting.add(cost, waits);
         }
-        before != (client.weight, flow.weight)
+        before != claim.weights()
     }
 
     /// Applies new weights of `claim`, which has waiting tickets.
     pub fn reweigh(&mut self, claim: &Claim) {
         let before = self.size_of(claim);
         let band = self.bands[band(claim)].as_mut();
-        if let Some(client) = band.and_then(|band| band.clients.get_mut(&claim.client)) {
-            client.weight = claim.client_weight;
-            client.flows.get_mut(&claim.flow).into_iter().for_each(|flow| flow.weight = claim.flow_weight);
+        if let Some(client) = band.and_then(|band| band.clients.get_mut(&claim.upper())) {
+            client.weight = claim.weights().0;
+            client.flows.get_mut(&claim.claimed()).into_iter().for_each(|flow| flow.claim = *claim);
         }
         self.resized(claim, before);
     }
@@ -170,8 +184,8 @@ impl Backlog {
 
     fn discount(&mut self, claim: &Claim, cost: &Cost, waits: Waits, turn: Turn) {
         let band = self.bands[band(claim)].as_mut().expect("a ticket of it waits");
-        let client = band.clients.get_mut(&claim.client).expect("a ticket of it waits");
-        let flow = client.flows.get_mut(&claim.flow).expect("a ticket of it waits");
+        let client = band.clients.get_mut(&claim.upper()).expect("a ticket of it waits");
+        let flow = client.flows.get_mut(&claim.claimed()).expect("a ticket of it waits");
         flow.tickets -= 1;
         for new in [&mut flow.new, &mut client.new] {
             *new -= u32::from(turn == Turn::New);
@@ -180,9 +194,9 @@ impl Backlog {
             waiting.subtract(cost, waits);
         }
         if flow.tickets == 0 {
-            client.flows.remove(&claim.flow);
+            client.flows.remove(&claim.claimed());
             if client.flows.is_empty() {
-                band.clients.remove(&claim.client);
+                band.clients.remove(&claim.upper());
             }
         }
     }
@@ -219,27 +233,24 @@ impl Backlog {
         self.sizes = Some(sizes);
         let (number, size, id) = largest?;
         let is_equal = number == own;
-        let is_own = is_equal && id == claim.client;
+        let is_own = is_equal && id == claim.upper();
         let clients = &self.bands[number].as_ref()?.clients;
-        let own = is_equal.then(|| clients.get(&claim.client)).flatten();
-        if is_equal
-            && !is_own
-            && size.backlog <= WeightedBacklog::with(own.map(|own| &own.waiting), cost, claim.client_weight)
-        {
+        let own = is_equal.then(|| clients.get(&claim.upper())).flatten();
+        let (upper, lower) = claim.weights();
+        if is_equal && !is_own && size.backlog <= WeightedBacklog::with(own.map(|own| &own.waiting), cost, upper) {
             return None;
         }
         let client = &clients[&id];
         let flows = client.flows.iter().filter(|(_, flow)| flow.new > 0);
-        let sizes = flows.map(|(id, flow)| (WeightedBacklog::of(&flow.waiting, flow.weight), *id, flow));
+        let sizes = flows.map(|(id, flow)| (WeightedBacklog::of(&flow.waiting, flow.weight()), *id, flow));
         let (size, flow, of_flow) = sizes.max_by_key(|(size, _, flow)| (*size, flow.latest))?;
         if is_own {
-            let own = client.flows.get(&claim.flow).map(|flow| &flow.waiting);
-            if flow == claim.flow || size <= WeightedBacklog::with(own, cost, claim.flow_weight) {
+            let own = client.flows.get(&claim.claimed()).map(|flow| &flow.waiting);
+            if flow == claim.claimed() || size <= WeightedBacklog::with(own, cost, lower) {
                 return None;
             }
         }
-        let urgency = Urgency::new(number as u8)?;
-        Some(Claim { urgency, client: id, flow, client_weight: client.weight, flow_weight: of_flow.weight })
+        Some(of_flow.claim.with_weights(client.weight, of_flow.weight()))
     }
 
     fn sizes(&self) -> Sizes {
@@ -253,7 +264,7 @@ impl Backlog {
     /// Backlog size of the client of `claim`, if sizes are kept and a ticket of the client may be evicted.
     fn size_of(&self, claim: &Claim) -> Option<ClientSize> {
         self.sizes.as_ref()?;
-        self.bands[band(claim)].as_ref()?.clients.get(&claim.client)?.size()
+        self.bands[band(claim)].as_ref()?.clients.get(&claim.upper())?.size()
     }
 
     /// Updates the size of the client of `claim`, which was `before`.
@@ -261,26 +272,19 @@ impl Backlog {
         let now = self.size_of(claim);
         if let Some(Sizes { by_size, .. }) = &mut self.sizes {
             let of_band = &mut by_size[band(claim)];
-            before.map(|size| of_band.remove(&(size, claim.client)));
-            now.map(|size| of_band.insert((size, claim.client)));
+            before.map(|size| of_band.remove(&(size, claim.upper())));
+            now.map(|size| of_band.insert((size, claim.upper())));
         }
     }
 
     /// The flows with the most waiting requests, at most `most` of them.
     pub(super) fn longest(&self, most: usize) -> Vec<WaitingFlow> {
         let mut flows = Vec::new();
-        for (number, band) in (0..).zip(&self.bands) {
-            let Some((urgency, band)) = Urgency::new(number).zip(band.as_ref()) else { continue };
-            for (&id, client) in &band.clients {
-                flows.extend(client.flows.iter().map(|(&flow, of_flow)| WaitingFlow {
-                    claim: Claim {
-                        urgency,
-                        client: id,
-                        flow,
-                        client_weight: client.weight,
-                        flow_weight: of_flow.weight,
-                    },
-                    waiting: of_flow.tickets,
+        for band in self.bands.iter().flatten() {
+            for client in band.clients.values() {
+                flows.extend(client.flows.values().map(|flow| WaitingFlow {
+                    claim: flow.claim.with_weights(client.weight, flow.weight()),
+                    waiting: flow.tickets,
                 }));
                 if flows.len() > 16 * most {
                     keep_longest(&mut flows, most);
@@ -309,8 +313,12 @@ impl ClientBacklog {
 // === impl Flow ===
 
 impl Flow {
-    fn new(weight: Weight) -> Self {
-        Self { waiting: Waiting::default(), tickets: 0, new: 0, latest: 0, weight }
+    fn new(claim: Claim) -> Self {
+        Self { claim, waiting: Waiting::default(), tickets: 0, new: 0, latest: 0 }
+    }
+
+    fn weight(&self) -> Weight {
+        self.claim.weights().1
     }
 }
 

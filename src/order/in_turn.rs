@@ -4,7 +4,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
-    claim::{Claim, ClientId, FlowId},
+    claim::{Claim, Claimed, Sharer},
     slab::Map,
 };
 
@@ -65,13 +65,16 @@ impl<I: Iterator> InTurn<I> {
     /// The order of the waiting requests of one urgency's flows; each flow has one sequence. A client may be owed up to
     /// `owed` turns.
     pub fn new(flows: impl IntoIterator<Item = (Claim, I)>, owed: f64) -> Self {
-        let (mut clients, mut ids) = (Shares::default(), Map::<ClientId, usize>::default());
+        let (mut clients, mut ids) = (Shares::default(), Map::<Sharer, usize>::default());
         for (number, (claim, items)) in flows.into_iter().enumerate() {
+            let (upper, lower) = claim.weights();
             let id = *ids
-                .entry(claim.client)
-                .or_insert_with(|| clients.join(claim.client_weight.get(), Shares::<FlowTickets<I>>::default()));
-            let flow = FlowTickets { number: number as u32, leeway: 0.0, items };
-            clients.members[id].1.join(claim.flow_weight.get(), flow);
+                .entry(claim.upper())
+                .or_insert_with(|| clients.join(upper.get(), Shares::<FlowTickets<I>>::default()));
+            // Flows that do not share may leave in any order among themselves.
+            let leeway = if claim.is_in_order() { f64::INFINITY } else { 0.0 };
+            let flow = FlowTickets { number: number as u32, leeway, items };
+            clients.members[id].1.join(lower.get(), flow);
         }
         let alone = clients.members.len() < 2;
         for (weight, flows) in &mut clients.members {
@@ -81,7 +84,8 @@ impl<I: Iterator> InTurn<I> {
             let few = flows.members.len() < 2;
             for (weight, flow) in &mut flows.members {
                 let among_flows = if few { 0.0 } else { client * BOTH_ENDS * flows.weights as f64 / *weight as f64 };
-                flow.leeway = among_clients + among_flows;
+                let shares = few || flow.leeway == 0.0;
+                flow.leeway = if shares { among_clients + among_flows } else { f64::INFINITY };
             }
         }
         Self { clients }
@@ -101,9 +105,9 @@ impl<I: Iterator> InTurn<I> {
 
 /// Groups items by flow, in the order of their flows' first items.
 pub fn by_flow<T>(items: impl IntoIterator<Item = (Claim, T)>) -> impl Iterator<Item = (Claim, Vec<T>)> {
-    let (mut flows, mut ids) = (Vec::new(), Map::<(ClientId, FlowId), usize>::default());
+    let (mut flows, mut ids) = (Vec::new(), Map::<Claimed, usize>::default());
     for (claim, item) in items {
-        let id = *ids.entry((claim.client, claim.flow)).or_insert_with(|| {
+        let id = *ids.entry(claim.claimed()).or_insert_with(|| {
             flows.push((claim, Vec::new()));
             flows.len() - 1
         });
@@ -171,7 +175,7 @@ mod tests {
     use std::num::NonZeroU16;
 
     use super::*;
-    use crate::Weight;
+    use crate::{ClientId, FlowId, Levels, Weight};
 
     fn claim(client: u8, flow: u64, weight: u16) -> Claim {
         let weight = Weight(NonZeroU16::new(weight).unwrap());
@@ -222,5 +226,13 @@ mod tests {
         // A client has half of the turns, and a flow of the first client a quarter. A cost of its own corresponds to
         // two turns, or to four.
         assert_eq!(leeways, [4.0 + 8.0, 4.0 + 8.0, 4.0]);
+    }
+    #[test]
+    fn request_of_a_client_whose_flows_do_not_share_may_leave_at_any_time_among_them() {
+        let of = |client, flow| Claim { levels: Levels::Client, ..claim(client, flow, 1) };
+        let flows = vec![(of(1, 1), vec![()]), (of(1, 2), vec![()]), (of(2, 1), vec![()])];
+        let mut in_turn = InTurn::new(flows.into_iter().map(|(claim, items)| (claim, items.into_iter())), 0.0);
+        let leeways: Vec<_> = std::iter::from_fn(|| in_turn.next_turn().map(|next| next.leeway)).collect();
+        assert_eq!(leeways, [f64::INFINITY, f64::INFINITY, 4.0]);
     }
 }

@@ -1,7 +1,8 @@
 //! The order in which waiting requests get their slots.
 //!
 //! The most urgent requests come first, with a small share for each lower urgency. At equal urgency each client, and
-//! each flow of a client, gets its share. Within a flow the order is that of arrival.
+//! each flow of a client, gets its share. Within a flow the order is that of arrival. Other [`Levels`] share among flows
+//! first, or at one level only: a `Client` in this package is a member of the upper level, and a `Flow` of the lower one.
 
 mod backlog;
 mod bands;
@@ -18,7 +19,7 @@ mod tests;
 
 pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
 pub use bands::Bands;
-pub use claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight};
+pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Turn, Urgency, Weight};
 pub use in_turn::{InTurn, TurnOf, by_flow};
 pub use queue::CREDIT;
 pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingStrand};

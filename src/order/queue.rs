@@ -33,13 +33,12 @@ use andante_limit::Cost;
 
 pub use self::links::WaitingStrand;
 use self::{
-    links::claimed,
     records::{Line, Spot, SpotState, Strand, Ticket},
     sets::Sets,
 };
 use super::{
     backlog::{Backlog, Waits},
-    claim::{Claim, Comes, Turn, Urgency},
+    claim::{Claim, Claimed, Comes, Turn, Urgency},
     inflow::Inflow,
     ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
@@ -136,9 +135,6 @@ pub struct Queue<K, T> {
     /// Number of wait points with a reserved slot: usually 0, and then none is checked.
     kept: u32,
 }
-
-/// Identity of a flow queue within a class and a set of budgets.
-type Claimed = (u8, [u64; 2], u64);
 
 /// Result of checking the first ticket of a flow queue.
 enum HeadFinding<K> {
@@ -365,7 +361,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Applies the changed weights of a claim. O(flow queues + wait points), and seldom.
     fn reweigh(&mut self, claim: &Claim) {
         self.front.reweigh(claim);
-        for strand in self.strands.iter_mut().filter(|strand| claimed(&strand.claim) == claimed(claim)) {
+        for strand in self.strands.iter_mut().filter(|strand| strand.claim.claimed() == claim.claimed()) {
             strand.claim = *claim;
         }
         for spot in self.spots.iter_mut() {

@@ -1,4 +1,4 @@
-//! The order of flow queues in one place: by urgency, then by client, then by flow, then by arrival.
+//! The order of flow queues in one place: by urgency, then by the two levels of their claims, then by arrival.
 
 mod turns;
 
@@ -10,7 +10,7 @@ pub(super) use self::turns::Turns;
 
 use super::{
     bands::Bands,
-    claim::{Claim, ClientId, Comes, FlowId, Urgency, Weight},
+    claim::{Claim, Comes, FlowRank, Sharer, Urgency, Weight},
     fair::{Fair, FairMember, Forgotten, Members, Share},
     slab::{Map, Mix, Slab},
     sorted_set::SortedSet,
@@ -43,9 +43,9 @@ struct Numbers {
     flows: Map<FlowKey, u32>,
 }
 
-type ClientKey = (Urgency, ClientId);
-/// The number of its client, and its own name.
-type FlowKey = (u32, FlowId);
+type ClientKey = (Urgency, Sharer);
+/// The number of its client, and its own name in the lower level.
+type FlowKey = (u32, u64);
 
 /// The client and the flow of a flow queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct RankedAt {
     flow: u32,
 }
 
-/// A client at one urgency.
+/// A client at one urgency: a member of the upper level.
 #[derive(Debug)]
 struct Client {
     key: ClientKey,
@@ -63,22 +63,26 @@ struct Client {
     share: Share,
 }
 
-/// A flow of a client. The 64 bytes of a flow are the smallest allocation step: each of ten thousand wait points
-/// remembers some dozens.
+/// A flow of a client: a member of the lower level. Each of ten thousand wait points remembers some dozens, so its size
+/// matters.
 #[derive(Debug)]
 struct Flow {
     member: FairMember,
-    name: FlowId,
+    name: u64,
     /// The number of its client.
     client: u32,
     /// The first of its flow queues, by the key of its first ticket; [`NONE`] if it has none.
     first: u32,
-    first_key: u64,
+    first_key: StrandKey,
     /// Further flow queues, in the same order; `None` if there never were any.
-    others: Option<Box<SortedSet<(u64, u32)>>>,
+    others: Option<Box<SortedSet<(StrandKey, u32)>>>,
 }
 
+/// Place of a flow queue in its flow: its rank, then the key of its first ticket.
+type StrandKey = (FlowRank, u64);
+
 const NONE: u32 = u32::MAX;
+const NO_KEY: StrandKey = (FlowRank::LAST, 0);
 /// The most clients, or flows, that are found without a map.
 const FEW: usize = 64;
 
@@ -110,55 +114,57 @@ impl Ranking {
     pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
         self.bands.enter(claim.urgency, cost, comes);
+        let (upper, lower) = claim.weights();
         let over = share_of(&mut self.shares, claim.urgency);
         let client = &mut self.clients[at.client];
         let flow = &mut self.flows[at.flow];
         over.expect(cost);
         client.share.expect(cost);
-        flow.insert(key, strand);
+        flow.insert((claim.rank, key), strand);
         if !flow.member.is_active() {
-            client.share.reweigh(at.flow, &mut flow.member, claim.flow_weight);
+            client.share.reweigh(at.flow, &mut flow.member, lower);
             client.share.activate(at.flow, &mut flow.member, comes);
         }
         if !client.member.is_active() {
-            over.reweigh(at.client, &mut client.member, claim.client_weight);
+            over.reweigh(at.client, &mut client.member, upper);
             over.activate(at.client, &mut client.member, comes);
         }
         at
     }
 
     /// Removes a flow queue that no longer stands here.
-    pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
+    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, strand: u32, key: u64) {
         let flow = &mut self.flows[at.flow];
-        flow.remove(key, strand);
+        flow.remove((claim.rank, key), strand);
         if flow.first != NONE {
             return;
         }
         let client = &mut self.clients[at.client];
         client.share.deactivate(at.flow, &mut flow.member);
         if client.share.is_idle() {
-            let over = share_of(&mut self.shares, urgency);
+            let over = share_of(&mut self.shares, claim.urgency);
             over.deactivate(at.client, &mut client.member);
             if over.is_idle() {
-                self.bands.leave(urgency);
+                self.bands.leave(claim.urgency);
             }
         }
     }
 
     /// Replaces the key `old` of the flow queue's first ticket by `new`.
-    pub(super) fn rekey(&mut self, at: RankedAt, strand: u32, old: u64, new: u64) {
+    pub(super) fn rekey(&mut self, at: RankedAt, rank: FlowRank, strand: u32, old: u64, new: u64) {
         let flow = &mut self.flows[at.flow];
-        flow.remove(old, strand);
-        flow.insert(new, strand);
+        flow.remove((rank, old), strand);
+        flow.insert((rank, new), strand);
     }
 
     /// Applies new weights of `claim`, also to waiting tickets.
     pub(super) fn reweigh(&mut self, claim: &Claim) {
-        let Some(number) = self.client_of(claim) else { return };
-        let Some(flow) = self.flow_of((number, claim.flow)) else { return };
+        let Some(number) = self.client_of((claim.urgency, claim.upper())) else { return };
+        let Some(flow) = self.flow_of((number, claim.lower())) else { return };
+        let (upper, lower) = claim.weights();
         let client = &mut self.clients[number];
-        client.share.reweigh(flow, &mut self.flows[flow].member, claim.flow_weight);
-        share_of(&mut self.shares, claim.urgency).reweigh(number, &mut client.member, claim.client_weight);
+        client.share.reweigh(flow, &mut self.flows[flow].member, lower);
+        share_of(&mut self.shares, claim.urgency).reweigh(number, &mut client.member, upper);
     }
 
     /// Charges what was served of `claim`, wherever it stood.
@@ -202,14 +208,14 @@ impl Ranking {
 
     /// The rank of this identity; adds its client and flow if they are unknown.
     fn rank_of(&mut self, claim: &Claim) -> RankedAt {
-        let client = self.client_of(claim).unwrap_or_else(|| self.add_client(claim));
-        let key = (client, claim.flow);
-        let flow = self.flow_of(key).unwrap_or_else(|| self.add_flow(key, claim.flow_weight));
+        let client = (claim.urgency, claim.upper());
+        let client = self.client_of(client).unwrap_or_else(|| self.add_client(client, claim.weights().0));
+        let key = (client, claim.lower());
+        let flow = self.flow_of(key).unwrap_or_else(|| self.add_flow(key, claim.weights().1));
         RankedAt { client, flow }
     }
 
-    fn client_of(&self, claim: &Claim) -> Option<u32> {
-        let key = (claim.urgency, claim.client);
+    fn client_of(&self, key: ClientKey) -> Option<u32> {
         match &self.numbers {
             Some(numbers) => numbers.clients.get(&key).copied(),
             None => tagged(&self.client_tags, &key)
@@ -225,12 +231,12 @@ impl Ranking {
         }
     }
 
-    fn add_client(&mut self, claim: &Claim) -> u32 {
-        let key = (claim.urgency, claim.client);
-        if self.shares.iter().all(|(urgency, _)| *urgency != claim.urgency) {
-            self.shares.push((claim.urgency, Fair::new(self.credit)));
+    fn add_client(&mut self, key: ClientKey, weight: Weight) -> u32 {
+        let (urgency, _) = key;
+        if self.shares.iter().all(|(known, _)| *known != urgency) {
+            self.shares.push((urgency, Fair::new(self.credit)));
         }
-        let member = share_of(&mut self.shares, claim.urgency).newcomer(claim.client_weight);
+        let member = share_of(&mut self.shares, urgency).newcomer(weight);
         let number = self.clients.insert(Client { key, member, share: Share::new(self.credit) });
         set_tag(&mut self.client_tags, number, &key);
         if let Some(numbers) = self.numbers_if_many() {
@@ -277,14 +283,14 @@ impl Ranking {
 
 impl Flow {
     fn new((client, name): FlowKey, member: FairMember) -> Self {
-        Self { member, name, client, first: NONE, first_key: 0, others: None }
+        Self { member, name, client, first: NONE, first_key: NO_KEY, others: None }
     }
 
     fn key(&self) -> FlowKey {
         (self.client, self.name)
     }
 
-    fn insert(&mut self, mut key: u64, mut strand: u32) {
+    fn insert(&mut self, mut key: StrandKey, mut strand: u32) {
         if self.first == NONE {
             (self.first_key, self.first) = (key, strand);
             return;
@@ -296,7 +302,7 @@ impl Flow {
         self.others.get_or_insert_default().insert((key, strand));
     }
 
-    fn remove(&mut self, key: u64, strand: u32) {
+    fn remove(&mut self, key: StrandKey, strand: u32) {
         if self.first != strand {
             let removed = self.others.as_mut().is_some_and(|others| others.remove(&(key, strand)));
             return debug_assert!(removed, "a strand stands where it was put");
@@ -305,7 +311,7 @@ impl Flow {
         if let Some((next, others)) = next.zip(self.others.as_mut()) {
             others.remove(&next);
         }
-        (self.first_key, self.first) = next.unwrap_or((0, NONE));
+        (self.first_key, self.first) = next.unwrap_or((NO_KEY, NONE));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod full;
+mod levels;
 mod properties;
 
 use std::{collections::HashMap, num::NonZeroU16};

@@ -38,6 +38,6 @@ pub use self::{
     reserve::Reserve,
     rule::{Https, Policy, TooSmall},
     rules::{HttpsReason, Interception, Rules, Unlisted},
-    turns::{AssignedWeight, BadShare, ShareOf, Turns},
+    turns::{AssignedWeight, BadShare, FlowOrder, ShareBy, ShareLevel, ShareOf, Turns},
     usage::{UsagePlace, UsageSource},
 };

@@ -10,15 +10,56 @@ use super::{
     reserve::Reserve,
 };
 
-/// Permissions for urgent requests, and weights of clients and flows.
+/// Permissions for urgent requests, and the shares of clients and flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
     /// Networks that may use an urgency above the default; `None` for all.
     pub urgent: Option<Vec<IpNet>>,
+    /// Urgency of requests that state none, from 0 to 7 (RFC 9218 §4.1).
+    pub urgency: Option<u8>,
+    /// The levels at which waiting requests of one urgency share the slots.
+    pub share_by: ShareBy,
+    /// The order of flows at their level.
+    pub flow_order: FlowOrder,
     /// The weights of clients and of flows; all others have 1.
     pub weights: Vec<AssignedWeight>,
     /// Share that is reserved for urgent requests.
     pub reserve: Option<Reserve>,
+}
+
+/// Levels at which waiting requests of one urgency share the slots, the upper one first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareBy {
+    /// Clients share, and below them the flows of each client.
+    #[default]
+    ClientThenFlow,
+    /// Flows of one name share, whichever clients they are from, and below them the clients of each flow.
+    FlowThenClient,
+    /// Clients share; the requests of a client leave in order.
+    Client,
+    /// Flows of one name share; the requests of a flow leave in order.
+    Flow,
+}
+
+/// The order of flows at their level of [`ShareBy`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowOrder {
+    /// Flows share the slots by their weights.
+    #[default]
+    Fair,
+    /// Requests of all flows leave as they come.
+    FirstCome,
+    /// The flow with the lowest rank is first, then the flow that is due first, then requests as they come.
+    Rank,
+}
+
+/// A level of [`ShareBy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareLevel {
+    /// Clients.
+    Client,
+    /// Flows.
+    Flow,
 }
 
 /// The weight of a network or a flow.
@@ -56,6 +97,15 @@ pub enum BadShare {
 // === impl Turns ===
 
 impl Turns {
+    /// Returns whether the members of this level share the slots by their weights. Flows in order do not share, and
+    /// neither do the clients below them.
+    pub fn shares(&self, level: ShareLevel) -> bool {
+        let levels = self.share_by.levels().iter();
+        let mut sharing =
+            levels.take_while(|level| **level == ShareLevel::Client || self.flow_order == FlowOrder::Fair);
+        sharing.any(|sharing| *sharing == level)
+    }
+
     /// Returns whether the client at `address` may use an urgency above the default.
     pub fn may_be_urgent(&self, address: IpAddr) -> bool {
         self.urgent.as_ref().is_none_or(|networks| networks.iter().any(|network| holds(network, address)))
@@ -79,6 +129,53 @@ impl Turns {
 
 fn holds(network: &IpNet, address: IpAddr) -> bool {
     network.contains(&address.to_canonical())
+}
+
+// === impl ShareBy ===
+
+impl ShareBy {
+    /// All orders of sharing.
+    const ALL: [Self; 4] = [Self::ClientThenFlow, Self::FlowThenClient, Self::Client, Self::Flow];
+
+    /// The order of sharing by these levels, the upper one first; `None` if there are none, or one is there twice.
+    pub fn of(levels: &[ShareLevel]) -> Option<Self> {
+        Self::ALL.into_iter().find(|share_by| share_by.levels() == levels)
+    }
+
+    /// The levels, the upper one first.
+    pub fn levels(self) -> &'static [ShareLevel] {
+        match self {
+            Self::ClientThenFlow => &[ShareLevel::Client, ShareLevel::Flow],
+            Self::FlowThenClient => &[ShareLevel::Flow, ShareLevel::Client],
+            Self::Client => &[ShareLevel::Client],
+            Self::Flow => &[ShareLevel::Flow],
+        }
+    }
+}
+
+// === impl FlowOrder ===
+
+impl FlowOrder {
+    /// All orders.
+    pub const ALL: [Self; 3] = [Self::Fair, Self::FirstCome, Self::Rank];
+
+    /// The value in a rule.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::FirstCome => "first-come",
+            Self::Rank => "rank",
+        }
+    }
+}
+
+impl fmt::Display for ShareLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Flow => "flow",
+        })
+    }
 }
 
 // === impl AssignedWeight ===

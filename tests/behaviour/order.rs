@@ -130,6 +130,152 @@ fn only_those_whom_the_rule_names_may_be_urgent() {
     assert!(upstream.requests().iter().all(|request| request.target() != "/pushy"));
 }
 
+/// The paths in the order in which they left from the first `second` on, under a rule with these keys: a client queues
+/// 12 requests for `/first`, two others queue 4 each for `/second` after it, and a fourth one of its own flow.
+fn order_of_two_batches(rule: &str, first: &str, second: &str) -> Vec<String> {
+    let (upstream, andante) = busy(rule);
+    let field = |flow: &str| format!("Andante-Flow: {flow}\r\n");
+    let mut waiting: Vec<_> = (0..15).map(|_| send(&andante, &upstream, 1, "/first", &field(first))).collect();
+    wait_for(&andante, 12);
+    waiting.extend((0..8).map(|n| send(&andante, &upstream, 2 + n % 2, "/second", &field(second))));
+    wait_for(&andante, 15);
+    waiting.push(send(&andante, &upstream, 4, "/unnamed", ""));
+    order(&upstream, "/second", 1 + 15 + 8 + 1)
+}
+
+#[test]
+fn flow_of_the_lowest_rank_is_finished_before_the_next_begins() {
+    for (first, second) in [
+        ("nightly;rank=2", "hourly;rank=1"),
+        ("nightly", "hourly;rank=9"),
+        ("nightly;rank=1;due=@1764500000", "hourly;rank=1;due=@1764400000"),
+        ("nightly", "hourly;due=1764400000"),
+    ] {
+        let order = order_of_two_batches("share-by = [\"flow\", \"client\"]\nflow-order = \"rank\"", first, second);
+        let last = order.iter().rposition(|path| path == "/second").unwrap();
+        // One of the first batch may have left while the second came.
+        let between = order[..last].iter().filter(|path| *path != "/second").count();
+        assert!(between <= 1 && order.len() > last + 1, "{first}, {second}: {order:?}");
+        let unnamed = order.iter().position(|path| path == "/unnamed").unwrap();
+        let ranked = first.contains("rank");
+        assert!(!ranked || order[unnamed..].iter().all(|path| path != "/first"), "an unranked one is last: {order:?}");
+    }
+}
+
+#[test]
+fn first_flow_is_finished_before_the_next_begins_if_the_first_comes_first() {
+    let rule = "share-by = [\"flow\", \"client\"]\nflow-order = \"first-come\"";
+    let order = order_of_two_batches(rule, "nightly;rank=2", "hourly;rank=1");
+    assert!(order.iter().all(|path| path != "/first"), "{order:?}");
+}
+
+#[test]
+fn clients_share_the_slots_whatever_ranks_they_state() {
+    let (upstream, andante) = busy("flow-order = \"rank\"");
+    let send = |source: u8, path: &str, flow: &str| {
+        send(&andante, &upstream, source, path, &format!("Andante-Flow: {flow}\r\n"))
+    };
+    let _waiting: Vec<_> = (0..20)
+        .flat_map(|_| [send(1, "/last", "a;rank=8"), send(1, "/first", "b;rank=7"), send(2, "/other", "c;rank=9")])
+        .collect();
+    wait_for(&andante, 50);
+    let before = upstream.requests().len();
+    let all = upstream.wait_for(before + 16);
+    let count = |path: &str| all[before..before + 16].iter().filter(|request| request.target() == path).count();
+    let counts = ["/last", "/first", "/other"].map(count);
+    assert!(counts[0] == 0 && (7..=9).contains(&counts[1]), "{counts:?} of 16");
+}
+
+#[test]
+fn rank_is_no_part_of_the_name_of_a_flow() {
+    for rule in ["", "flow-order = \"rank\"", "share-by = [\"flow\", \"client\"]"] {
+        let (upstream, andante) = busy(rule);
+        let _waiting: Vec<_> = (0..5)
+            .flat_map(|_| ["nightly", "nightly;rank=2", "nightly;rank=9;due=@1764400000"])
+            .map(|flow| send(&andante, &upstream, 1, "/", &format!("Andante-Flow: {flow}\r\n")))
+            .collect();
+        wait_for(&andante, 8);
+        let flows = andante.status()["lanes"][0]["flows"].clone();
+        let names: std::collections::HashSet<_> =
+            flows.as_array().unwrap().iter().map(|flow| flow["flow"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(names.len(), 1, "{rule}: {flows}");
+    }
+}
+
+/// Urgencies of the requests that wait, in the order of their clients 127.0.0.1, 127.0.0.2 and so on.
+fn urgencies(andante: &Andante, waiting: u64) -> Vec<u64> {
+    wait_for(andante, waiting);
+    let mut flows = andante.status()["lanes"][0]["flows"].as_array().unwrap().clone();
+    flows.sort_by_key(|flow| flow["client"].as_str().unwrap().to_owned());
+    flows.iter().map(|flow| flow["urgency"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn request_that_says_nothing_has_the_urgency_of_its_rule() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let rule = |more: &str| {
+        let rule = format!("identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"1/min\"]\n{more}\n");
+        let andante = Andante::with_config(&rule);
+        assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
+        andante
+    };
+    let fields = ["", "Priority: u=0\r\n", "Priority: u=2\r\n", "Priority: u=3\r\n", "Priority: u=7, i\r\n"];
+    for (more, expected) in [
+        ("urgency = 5", [5, 0, 2, 3, 7]),
+        ("urgency = 5\nurgent = [\"10.0.0.1\"]", [5, 5, 5, 3, 7]),
+        ("urgency = 1\nurgent = [\"10.0.0.1\"]", [1, 1, 2, 3, 7]),
+        ("urgent = [\"10.0.0.1\"]", [3, 3, 3, 3, 7]),
+    ] {
+        let andante = rule(more);
+        let _all: Vec<_> =
+            (1..).zip(fields).map(|(source, fields)| send(&andante, &upstream, source, "/", fields)).collect();
+        assert_eq!(urgencies(&andante, 5), expected, "{more}");
+    }
+}
+
+#[test]
+fn request_for_a_path_has_the_urgency_of_the_rule_for_it() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"1/min\"]\nurgency = 5\n\
+         [[rule]]\nhost = \"{host}\"\npath = \"/chat/*\"\nurgency = 1\n\
+         [[rule]]\nhost = \"{host}\"\nmethod = \"GET\"\nurgency = 4\n"
+    ));
+    assert_eq!(Client::get(andante.proxy(), &upstream.url("/first")).status(), 200);
+    let mut waiting = vec![
+        send(&andante, &upstream, 1, "/chat/7", ""),
+        send(&andante, &upstream, 2, "/batch", ""),
+        send(&andante, &upstream, 3, "/chat/7", "Priority: u=6\r\n"),
+    ];
+    // A gateway address names the same path.
+    let mut gateway = Client::connect_from(4, andante.proxy());
+    gateway.send(format!("GET /http://{host}/chat/8 HTTP/1.1\r\nHost: {}\r\n\r\n", andante.proxy()));
+    let mut post = Client::connect_from(5, andante.proxy());
+    post.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n", upstream.url("/batch")));
+    waiting.extend([gateway, post]);
+    assert_eq!(urgencies(&andante, 5), [1, 4, 6, 1, 5]);
+}
+
+#[test]
+fn urgent_by_its_rule_leaves_in_the_next_slot() {
+    let (upstream, andante) = {
+        let upstream = Upstream::ok();
+        let host = upstream.address();
+        let andante = Andante::with_config(&format!(
+            "[[rule]]\nhost = \"{host}\"\nlimits = [\"20/s\"]\n[[rule]]\nhost = \"{host}\"\npath = \"/chat\"\nurgency = 0\n"
+        ));
+        (upstream, andante)
+    };
+    let _flood: Vec<_> = (0..40).map(|_| send(&andante, &upstream, 1, "/flood", "")).collect();
+    wait_for(&andante, 30);
+    let before = upstream.requests().len();
+    assert_eq!(send(&andante, &upstream, 1, "/chat", "").answer().status(), 200);
+    let place = upstream.requests().iter().position(|request| request.target() == "/chat").unwrap();
+    assert!(place <= before + 2, "{place}, where {before} had left when it was sent");
+}
+
 #[test]
 fn flows_share_by_their_weights() {
     let (upstream, andante) = busy("weights = [\"live=3\"]");
@@ -140,6 +286,72 @@ fn flows_share_by_their_weights() {
     let all = upstream.wait_for(before + 24);
     let live = all[before..before + 24].iter().filter(|request| request.target() == "/live").count();
     assert!((17..=19).contains(&live), "{live} of 24 at three to one");
+}
+
+/// The part of the next 24 slots that a batch on one machine gets beside an equal batch on three, under a rule with
+/// these keys.
+fn part_of_the_batch_on_one_machine(rule: &str) -> usize {
+    let (upstream, andante) = busy(rule);
+    let send = |source: u8, name: &str| {
+        send(&andante, &upstream, source, &format!("/{name}"), &format!("Andante-Flow: {name}\r\n"))
+    };
+    let _both: Vec<_> =
+        (0..18).flat_map(|_| [send(1, "wide"), send(2, "wide"), send(3, "wide"), send(4, "narrow")]).collect();
+    wait_for(&andante, 60);
+    let before = upstream.requests().len();
+    let all = upstream.wait_for(before + 24);
+    all[before..before + 24].iter().filter(|request| request.target() == "/narrow").count()
+}
+
+#[test]
+fn batch_on_three_machines_gets_three_times_the_slots_by_default() {
+    let narrow = part_of_the_batch_on_one_machine("");
+    assert!((5..=7).contains(&narrow), "{narrow} of 24 for one of four clients");
+}
+
+#[test]
+fn batch_on_three_machines_gets_as_much_as_one_on_one_machine_if_flows_share_first() {
+    for share_by in ["[\"flow\", \"client\"]", "[\"flow\"]", "\"flow\""] {
+        let narrow = part_of_the_batch_on_one_machine(&format!("share-by = {share_by}"));
+        assert!((11..=13).contains(&narrow), "{narrow} of 24 for one of two flows, share-by = {share_by}");
+    }
+}
+
+#[test]
+fn machines_of_a_batch_share_its_part() {
+    let (upstream, andante) = busy("share-by = [\"flow\", \"client\"]");
+    let send = |source: u8, path: &str, name: &str| {
+        send(&andante, &upstream, source, path, &format!("Andante-Flow: {name}\r\n"))
+    };
+    // The other machines of the batch have queued all of theirs before it asks.
+    let _first: Vec<_> = (0..30).map(|_| send(1, "/flood", "batch")).collect();
+    wait_for(&andante, 25);
+    let _rest: Vec<_> = (0..10).flat_map(|_| [send(2, "/late", "batch"), send(1, "/other", "other")]).collect();
+    wait_for(&andante, 40);
+    let before = upstream.requests().len();
+    let all = upstream.wait_for(before + 16);
+    let count = |path: &str| all[before..before + 16].iter().filter(|request| request.target() == path).count();
+    let counts = [count("/flood"), count("/late"), count("/other")];
+    for (count, range) in counts.iter().zip([3..=5, 3..=5, 7..=9]) {
+        assert!(range.contains(count), "{counts:?} of 16, at a quarter, a quarter and a half");
+    }
+}
+
+#[test]
+fn flows_of_a_client_leave_in_order_of_arrival_if_only_clients_share() {
+    let (upstream, andante) = busy("share-by = \"client\"");
+    let named = |path: &str, name: &str| send(&andante, &upstream, 1, path, &format!("Andante-Flow: {name}\r\n"));
+    let _first: Vec<_> = (0..15).map(|_| named("/first", "a")).collect();
+    wait_for(&andante, 12);
+    let _second: Vec<_> = (0..5).map(|_| named("/second", "b")).collect();
+    wait_for(&andante, 12);
+    let other = send(&andante, &upstream, 2, "/other", "");
+    let order = order(&upstream, "/second", 22);
+    assert!(order.iter().all(|target| target != "/first"), "{order:?}");
+    drop(other);
+    let all: Vec<String> = upstream.requests().iter().map(|request| request.target()).collect();
+    let other = all.iter().position(|target| target == "/other").unwrap();
+    assert!(all[other + 1..].iter().any(|target| target == "/first"), "the other client has its share: {all:?}");
 }
 
 #[test]

@@ -386,3 +386,36 @@ fn a_limit_raised_at_a_restart_ends_what_refusals_have_taught() {
     let took = timed(&serve("200/s"), &mock.url("/"), 400);
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
+
+/// Requests that wait keep the levels with which they came, and both kinds leave.
+#[test]
+fn levels_of_sharing_may_change_while_requests_wait() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let rule = |more: &str| {
+        format!(
+            "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"20/s\"]\n{more}\n\
+             [[rule]]\nhost = \"{host}\"\nkey = [\"flow\"]\nlimits = [\"15/s\"]\n"
+        )
+    };
+    let reloading = Reloading::start(&rule(""));
+    let andante = &reloading.andante;
+    let send = |source: u8, flow: &str| {
+        let mut client = Client::connect_from(source, andante.proxy());
+        let url = upstream.url("/");
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nAndante-Flow: {flow}\r\n\r\n"));
+        client
+    };
+    let mut waiting: Vec<_> = (0..20).map(|n| send(1 + n % 3, "a;rank=2")).collect();
+    for more in
+        ["share-by = [\"flow\", \"client\"]", "share-by = \"flow\"\nflow-order = \"rank\"", "share-by = \"client\""]
+    {
+        reloading.reload(&rule(&format!("{more}\nweights = [\"a=2\", \"127.0.0.2=3\"]")));
+        waiting.extend((0..10).map(|n| send(1 + n % 3, if n % 2 == 0 { "a;rank=2" } else { "b;rank=1" })));
+    }
+    for mut client in waiting {
+        assert_eq!(client.answer().status(), 200);
+    }
+    let lane = andante.status()["lanes"][0].clone();
+    assert_eq!((&lane["waiting"], &lane["sent_total"]), (&0.into(), &50.into()), "{lane}");
+}

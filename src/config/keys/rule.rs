@@ -12,11 +12,12 @@ use crate::{
     config::value::{
         self, added, answers,
         preset::{self, Preset},
-        upstream,
+        turns, upstream,
     },
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        AssignedWeight, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost, UsageSource,
+        AssignedWeight, FlowOrder, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost,
+        ShareLevel, UsageSource,
     },
 };
 
@@ -130,6 +131,28 @@ pub(in crate::config) const URGENT: Key<IpNet> = Key::new(
     "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
 )
 .otherwise("all clients");
+pub(in crate::config) const URGENCY: Key<u8> = Key::new(
+    "urgency",
+    turns::URGENCY,
+    Number("number from 0 to 7"),
+    "how urgent requests are that do not say so themselves (`Priority`); 0 is first",
+)
+.otherwise("3; for some requests, that of the host's own rule")
+.purpose();
+pub(in crate::config) const SHARE_BY: Key<ShareLevel> = Key::new(
+    "share-by",
+    turns::SHARE_LEVEL,
+    OneOrList("list of `\"client\"` and `\"flow\"`"),
+    "who shares the slots: clients and then the flows of each, or flows and then the clients of each",
+)
+.default("[\"client\", \"flow\"]");
+pub(in crate::config) const FLOW_ORDER: Key<FlowOrder> = Key::new(
+    "flow-order",
+    turns::FLOW_ORDER,
+    Words(&["fair", "first-come", "rank"]),
+    "whether flows share the slots, or leave as their requests come, or by the ranks that they state in `Andante-Flow`",
+)
+.default("\"fair\"");
 pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
     "weights",
     value::SHARE,
@@ -295,6 +318,9 @@ pub(in crate::config) const RULE: Section = Section {
         MAX_WAITING.entry,
         PATIENCE.entry,
         URGENT.entry,
+        URGENCY.entry,
+        SHARE_BY.entry,
+        FLOW_ORDER.entry,
         WEIGHTS.entry,
         RESERVE.entry,
         CACHE.entry,

@@ -11,13 +11,15 @@ use crate::{
 
 /// Keys that only a rule for a whole host has: they concern the way to the host, the order of requests, or the
 /// use of answers.
-const OF_HOSTS: [&str; 28] = [
+const OF_HOSTS: [&str; 30] = [
     keys::PRESET.entry.name,
     keys::READ_BODY.entry.name,
     keys::USAGE.entry.name,
     keys::INCLUDE_USAGE.entry.name,
     keys::REFUSED.entry.name,
     keys::URGENT.entry.name,
+    keys::SHARE_BY.entry.name,
+    keys::FLOW_ORDER.entry.name,
     keys::WEIGHTS.entry.name,
     keys::RESERVE.entry.name,
     keys::CACHE.entry.name,

@@ -17,6 +17,12 @@ pub(super) fn check(draft: &RawRule, problems: &mut Vec<Diagnostic>) {
         let what = format!("a reserve of {reserve} has no effect: the rule has no rate limit");
         problems.push(Diagnostic::warning(&draft.named, what, hint));
     }
+    if let Some(urgency) = draft.policy.turns.urgency.filter(|urgency| *urgency < Reserve::PATIENT) {
+        let what =
+            format!("the reserve is for requests of urgency 0 and 1, which all requests have by `urgency = {urgency}`");
+        let hint = "write the urgency into a rule for the path of urgent requests, or leave the reserve out";
+        problems.push(Diagnostic::warning(&draft.named, what, hint));
+    }
     for (_, limit) in limits.iter().filter(|(count, _)| reserve.rest(*count) == *count) {
         let what = format!("nothing is kept of {limit}: others may use the only one");
         problems.push(Diagnostic::warning(&draft.named, what, "write a limit of a longer window"));

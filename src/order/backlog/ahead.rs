@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     bands::Bands,
-    claim::{Claim, Comes, Urgency},
+    claim::{Claim, Comes, FlowRank, Urgency},
     ranking::{Ranking, Turns},
 };
 
@@ -91,10 +91,10 @@ impl Backlog {
         let (turns, cost) = (Turns::of(ranking, claim), contest.size_of(cost) as f64);
         let mut before = Portion::default();
         if let Some(band) = self.bands[band(claim)].as_deref() {
-            if let Some(client) = band.clients.get(&claim.client) {
+            if let Some(client) = band.clients.get(&claim.upper()) {
                 before = client.ahead(claim, cost, contest, &turns);
             }
-            let others = band.clients.iter().filter(|(id, _)| **id != claim.client);
+            let others = band.clients.iter().filter(|(id, _)| **id != claim.upper());
             let others =
                 others.map(|(id, client)| Other::of(&client.waiting, contest, client.weight, turns.client(*id)));
             let turn = turns.among_clients(before.size, cost);
@@ -149,11 +149,18 @@ impl ClientBacklog {
     /// The part of this client's backlog that precedes a request of the client.
     fn ahead(&self, claim: &Claim, cost: f64, contest: Contest, turns: &Turns<'_>) -> Portion {
         let mut before = Portion::default();
-        if let Some(flow) = self.flows.get(&claim.flow) {
+        if claim.is_in_order() {
+            let all = claim.rank == FlowRank::LAST;
+            let flows = self.flows.values().filter(|flow| !all && flow.claim.rank <= claim.rank);
+            let of_flows = flows.map(|flow| &flow.waiting);
+            all.then_some(&self.waiting).into_iter().chain(of_flows).for_each(|of| before.add(of, contest, 1.0));
+            return before;
+        }
+        if let Some(flow) = self.flows.get(&claim.claimed()) {
             before.add(&flow.waiting, contest, 1.0);
         }
-        let others = self.flows.iter().filter(|(id, _)| **id != claim.flow);
-        let others = others.map(|(id, flow)| Other::of(&flow.waiting, contest, flow.weight, turns.flow(*id)));
+        let others = self.flows.iter().filter(|(id, _)| **id != claim.claimed());
+        let others = others.map(|(_, flow)| Other::of(&flow.waiting, contest, flow.weight(), turns.flow(&flow.claim)));
         let turn = turns.among_flows(before.size, cost);
         Round::before(turn, before.size, others, self.flows.len()).add_to(&mut before, contest);
         before

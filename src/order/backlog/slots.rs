@@ -4,13 +4,13 @@
 use andante_limit::Unit;
 
 use super::{
-    Backlog, Band, band,
+    Backlog, Band, ClientBacklog, band,
     round::{Other, Round, SAMPLE, beyond_sample},
     waiting::{Contest, Waiting, Waits},
 };
 use crate::{
     bands::Bands,
-    claim::{Claim, Comes, Urgency, Weight},
+    claim::{Claim, Comes, FlowRank, Urgency, Weight},
     fair::Standing,
     ranking::{Ranking, Turns},
 };
@@ -33,7 +33,7 @@ type Amounts = [f64; HELD.len()];
 /// Shares of the amounts admitted of each kind in [`HELD`]: a member of weight w gets w times this, but at most its
 /// backlog.
 #[derive(Debug)]
-struct Levels(Amounts);
+struct Portions(Amounts);
 
 /// Rounds in which the unused shares of members with small backlogs are redistributed to the others.
 const ROUNDS: usize = 3;
@@ -48,19 +48,14 @@ impl Backlog {
         let mut before = 0.0;
         if let Some(band) = self.bands[index].as_deref() {
             let clients = || band.clients.iter().map(|(id, client)| (*id, &client.waiting, client.weight));
-            let levels = Levels::of(clients().map(of_member), band.clients.len(), &of_bands[index]);
-            if let Some(client) = band.clients.get(&claim.client) {
-                let flows = || client.flows.iter().map(|(id, flow)| (*id, &flow.waiting, flow.weight));
-                let own = levels.amounts(&client.waiting, client.weight);
-                let levels = Levels::of(flows().map(of_member), client.flows.len(), &own);
-                let flow = client.flows.get(&claim.flow);
-                before = flow.map_or(0.0, |flow| levels.requests(&flow.waiting, flow.weight));
-                let others = flows().filter(|(id, ..)| *id != claim.flow);
-                let others = others.map(|(id, waiting, weight)| levels.member(waiting, weight, turns.flow(id)));
-                let turn = turns.among_flows(before, cost);
-                before += Round::before(turn, before, others, client.flows.len()).sum();
+            let levels = Portions::of(clients().map(of_member), band.clients.len(), &of_bands[index]);
+            if let Some(client) = band.clients.get(&claim.upper()) {
+                before = match claim.is_in_order() {
+                    true => client.slots_in_order(claim, &levels),
+                    false => client.slots_ahead(claim, cost, &levels, &turns),
+                };
             }
-            let others = clients().filter(|(id, ..)| *id != claim.client);
+            let others = clients().filter(|(id, ..)| *id != claim.upper());
             let others = others.map(|(id, waiting, weight)| levels.member(waiting, weight, turns.client(id)));
             let turn = turns.among_clients(before, cost);
             before += Round::before(turn, before, others, band.clients.len()).sum();
@@ -127,7 +122,7 @@ impl Backlog {
         let (mut bands, mut urgent, mut lower) = (Bands::default(), 0.0, 0.0);
         for (number, (band, amounts)) in (0..).zip(self.bands.iter().zip(of_bands)) {
             let Some((band, other)) = band.as_ref().zip(Urgency::new(number)) else { continue };
-            let requests = Levels(*amounts).requests(&band.waiting, Weight::ONE);
+            let requests = Portions(*amounts).requests(&band.waiting, Weight::ONE);
             if requests < 1.0 {
                 continue;
             }
@@ -144,13 +139,43 @@ impl Backlog {
     }
 }
 
+// === impl ClientBacklog ===
+
+impl ClientBacklog {
+    /// Number of this client's requests that leave before one of `claim` if flows of a lower or the same rank do.
+    fn slots_in_order(&self, claim: &Claim, levels: &Portions) -> f64 {
+        let all = levels.requests(&self.waiting, self.weight);
+        if claim.rank == FlowRank::LAST {
+            return all;
+        }
+        let flows = || self.flows.values().filter(|flow| flow.claim.rank <= claim.rank);
+        // The lower ranks have all that is admitted, until nothing of them waits.
+        let most = Portions(levels.amounts(&self.waiting, self.weight));
+        flows().map(|flow| most.requests(&flow.waiting, Weight::ONE)).sum::<f64>().min(all)
+    }
+
+    /// Number of this client's requests that leave before one of `claim`, if its part of what is admitted follows from
+    /// `levels`.
+    fn slots_ahead(&self, claim: &Claim, cost: f64, levels: &Portions, turns: &Turns<'_>) -> f64 {
+        let flows = || self.flows.iter().map(|(id, flow)| (*id, &flow.waiting, flow.weight()));
+        let own = levels.amounts(&self.waiting, self.weight);
+        let levels = Portions::of(flows().map(of_member), self.flows.len(), &own);
+        let flow = self.flows.get(&claim.claimed());
+        let before = flow.map_or(0.0, |flow| levels.requests(&flow.waiting, flow.weight()));
+        let others = self.flows.iter().filter(|(id, _)| **id != claim.claimed());
+        let others = others.map(|(_, flow)| levels.member(&flow.waiting, flow.weight(), turns.flow(&flow.claim)));
+        let turn = turns.among_flows(before, cost);
+        before + Round::before(turn, before, others, self.flows.len()).sum()
+    }
+}
+
 fn of_member<K>((_, waiting, weight): (K, &Waiting, Weight)) -> (&Waiting, Weight) {
     (waiting, weight)
 }
 
-// === impl Levels ===
+// === impl Portions ===
 
-impl Levels {
+impl Portions {
     /// How `count` members share `amounts`; the first [`SAMPLE`] members stand for all.
     fn of<'a>(members: impl Iterator<Item = (&'a Waiting, Weight)> + Clone, count: usize, amounts: &Amounts) -> Self {
         let mut levels = Amounts::default();

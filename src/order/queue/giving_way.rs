@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use andante_limit::Cost;
 
-use super::{NEW, NONE, Queue, QueuePlace, Strand, claimed};
+use super::{NEW, NONE, Queue, QueuePlace, Strand};
 use crate::claim::Claim;
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
@@ -19,10 +19,10 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The newest ticket of a flow, or of its tickets that draw on this budget, unless it was sent before. O(flow
     /// queues).
     pub fn newest_of(&self, claim: &Claim, budget: Option<u32>) -> Option<QueuePlace> {
-        let longest = claimed(claim);
+        let longest = claim.claimed();
         self.newest(|strand| {
             let draws = budget.is_none_or(|budget| self.sets.budgets(strand.set).contains(&budget));
-            draws && claimed(&strand.claim) == longest
+            draws && strand.claim.claimed() == longest
         })
     }
 

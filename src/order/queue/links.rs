@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use andante_limit::{Cost, Sum};
 
-use super::{Claimed, Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
+use super::{Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
 use crate::{
     claim::{Claim, Comes},
     ranking::RankedAt,
@@ -109,7 +109,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         };
         let (place, cost) = (self.tickets[id].key, self.tickets[id].cost);
         self.lines[line].units.add(&cost);
-        if let Some(&strand) = self.strand_ids.get(&(line, set, claimed(&claim))) {
+        if let Some(&strand) = self.strand_ids.get(&(line, set, claim.claimed())) {
             self.tickets[id].strand = strand;
             self.put_between(id, strand);
             return;
@@ -119,7 +119,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let strand =
             Strand { claim, line, set, first, last, finger: NONE, spot: NONE, ranked, from: NONE, missed: false };
         let strand = self.strands.insert(strand);
-        self.strand_ids.insert((line, set, claimed(&claim)), strand);
+        self.strand_ids.insert((line, set, claim.claimed()), strand);
         self.tickets[id].strand = strand;
         self.lines[line].strands += 1;
         self.sets.keep(set);
@@ -164,9 +164,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         line.strands -= 1;
         self.keep_no_more(strand_id);
         if spot == NONE {
-            self.front.remove(ranked, claim.urgency, strand_id, key);
+            self.front.remove(ranked, &claim, strand_id, key);
         } else {
-            self.spots[spot].remove(ranked, claim.urgency, strand_id, key);
+            self.spots[spot].remove(ranked, &claim, strand_id, key);
             if self.spots[spot].parked == 0 {
                 self.reopen(spot);
             } else {
@@ -174,7 +174,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 recheck(&mut self.spots, &mut self.closed, spot);
             }
         }
-        self.strand_ids.remove(&(line_id, set, claimed(&claim)));
+        self.strand_ids.remove(&(line_id, set, claim.claimed()));
         self.strands.remove(strand_id);
         if self.lines[line_id].strands == 0 {
             let line = self.lines.remove(line_id);
@@ -230,12 +230,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Makes another ticket the first of a flow queue, instead of the one with the key `old`.
     fn set_first(&mut self, strand: u32, id: u32, old: u64) {
         self.strands[strand].first = id;
-        let Strand { ranked, spot, .. } = self.strands[strand];
+        let Strand { claim: Claim { rank, .. }, ranked, spot, .. } = self.strands[strand];
         let new = self.tickets[id].key;
         if spot == NONE {
-            self.front.rekey(ranked, strand, old, new);
+            self.front.rekey(ranked, rank, strand, old, new);
         } else {
-            self.spots[spot].ranking().rekey(ranked, strand, old, new);
+            self.spots[spot].ranking().rekey(ranked, rank, strand, old, new);
             self.recheck_for(spot, self.tickets[id].cost);
         }
     }
@@ -249,8 +249,4 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let unused = self.sets.release(set);
         debug_assert!(unused.is_empty(), "its strand draws on it");
     }
-}
-
-pub(super) fn claimed(claim: &Claim) -> Claimed {
-    (claim.urgency.get(), claim.client.get(), claim.flow.0)
 }

@@ -7,7 +7,7 @@ use andante_limit::Cost;
 
 use super::{HeadFinding, Hold, LOOKS, NONE, Queue, Spot, SpotState, Strand, TicketRules};
 use crate::{
-    claim::{Claim, Comes, Urgency},
+    claim::{Claim, Comes},
     ranking::{RankedAt, Ranking},
     slab::Slab,
 };
@@ -189,7 +189,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     fn move_into_spot(&mut self, id: u32, spot: u32) -> Cost {
         let Strand { claim, first, ranked, .. } = self.strands[id];
         let (key, cost) = (self.tickets[first].key, self.tickets[first].cost);
-        self.front.remove(ranked, claim.urgency, id, key);
+        self.front.remove(ranked, &claim, id, key);
         let comes = if self.strands[id].missed { Comes::Missed } else { Comes::Moved };
         self.put_into_spot(id, claim, spot, key, cost, comes);
         cost
@@ -226,7 +226,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         strand.from = spot;
         let (claim, ranked) = (strand.claim, strand.ranked);
         let (key, cost) = (self.tickets[strand.first].key, self.tickets[strand.first].cost);
-        self.spots[spot].remove(ranked, claim.urgency, id, key);
+        self.spots[spot].remove(ranked, &claim, id, key);
         self.put_into_front(id, &claim, key, cost, Comes::Moved);
         self.reopen(spot);
     }
@@ -279,8 +279,8 @@ impl Spot {
     }
 
     /// Removes a flow queue that is no longer blocked here.
-    pub(super) fn remove(&mut self, at: RankedAt, urgency: Urgency, strand: u32, key: u64) {
+    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, strand: u32, key: u64) {
         self.parked -= 1;
-        self.ranking().remove(at, urgency, strand, key);
+        self.ranking().remove(at, claim, strand, key);
     }
 }

@@ -15,10 +15,11 @@ use crate::{
     error::Error,
     lane::{
         AddedRule, AdmitRequest, Lane,
-        order::{Claim, Turn},
+        order::{Claim, Turn, Urgency},
     },
     learn::RouteKey,
     limit::Cost,
+    policy::Policy,
     proxy::{message::fields::FoundFields, session::Requester},
 };
 
@@ -72,6 +73,24 @@ pub(crate) fn terms(
     let patience = patience(fields).min(longest);
     let (claim, cost) = (claim::read(fields, requester, policy), claim::cost(fields, policy, added));
     RequestTerms { claim, cost, patience }
+}
+
+/// `claim` with the urgency of the first matching sub-limit rule that has one, unless the request states its own.
+/// `request` is in the form in which it will be sent.
+pub(crate) fn with_urgency<B>(
+    claim: Claim,
+    request: &Request<B>,
+    requester: Requester,
+    lane: &Lane,
+    added: &[AddedRule],
+) -> Claim {
+    let urgency = |policy: &Policy| policy.turns.urgency;
+    if added.iter().all(|rule| urgency(&rule.policy).is_none()) {
+        return claim;
+    }
+    let turns = &lane.policy().turns;
+    let by_rule = draws::said(added, request, lane.policy(), urgency).and_then(Urgency::new).unwrap_or_default();
+    Claim { urgency: claim::urgency(request.headers(), requester, turns, by_rule), ..claim }
 }
 
 /// The demand on its lane of `request`, in the form in which it will be sent.

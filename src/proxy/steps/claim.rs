@@ -1,35 +1,38 @@
 //! A request's claim on its turn, and its stated cost: `Priority`, `Andante-Flow`, `Andante-Cost`, and the client.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{Dictionary, ListEntry, Parser};
+use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 
 use crate::{
     error::Error,
     lane::{
         AddedRule,
-        order::{Claim, ClientId, FlowId, Urgency, Weight},
+        order::{Claim, ClientId, FlowId, FlowRank, Levels, Urgency, Weight},
     },
     limit::{Cost, Unit},
-    policy::{AssignedWeight, ClientIdentity, Policy, ShareOf, TooSmall, Turns},
+    policy::{AssignedWeight, ClientIdentity, FlowOrder, Policy, ShareBy, ShareOf, TooSmall, Turns},
     proxy::{context::Proxy, message::priority, session::Requester, steps::keyed_hash},
 };
 
 const FLOW: HeaderName = HeaderName::from_static("andante-flow");
 const COST: HeaderName = HeaderName::from_static("andante-cost");
-/// Most urgent value that every client may set.
+/// Most urgent value that every client may set, whatever its rule says.
 const FREE: u8 = 3;
 
 /// Claim of the request with these fields, which comes from `requester`.
 pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) -> Claim {
     let (turns, usual) = (&policy.turns, usual(requester, policy));
-    let urgency = priority::urgency(fields).and_then(Urgency::new).unwrap_or(Urgency::USUAL);
-    let urgency =
-        if urgency.get() < FREE && !turns.may_be_urgent(requester.address) { Urgency::USUAL } else { urgency };
-    let flow = fields.get(FLOW).map(http::HeaderValue::as_bytes);
+    let urgency = urgency(fields, requester, turns, usual.urgency);
+    let Some(flow) = fields.get(FLOW).map(|value| StatedFlow::read(value.as_bytes())) else {
+        return Claim { urgency, ..usual };
+    };
     Claim {
         urgency,
-        flow: flow.map_or(FlowId::default(), |name| FlowId(keyed_hash::lasting(name))),
-        flow_weight: Weight(flow.map_or(std::num::NonZeroU16::MIN, |flow| turns.weight_of_flow(flow))),
+        flow: FlowId(keyed_hash::lasting(&*flow.name)),
+        flow_weight: Weight(turns.weight_of_flow(&flow.name)),
+        rank: if turns.flow_order == FlowOrder::Rank { flow.rank } else { FlowRank::LAST },
         ..usual
     }
 }
@@ -37,7 +40,56 @@ pub(super) fn read(fields: &HeaderMap, requester: Requester, policy: &Policy) ->
 /// Claim of a request that states nothing.
 pub(super) fn usual(Requester { address, client }: Requester, policy: &Policy) -> Claim {
     let client_weight = Weight(policy.turns.weight_of_client(address));
-    Claim { client, client_weight, ..Claim::USUAL }
+    let urgency = policy.turns.urgency.and_then(Urgency::new).unwrap_or_default();
+    Claim { urgency, client, client_weight, levels: levels(&policy.turns), ..Claim::USUAL }
+}
+
+/// Urgency of the request with these fields: what it states if it may, or else `usual`. Every client may set [`FREE`] and
+/// less urgent values, and those that are no more urgent than `usual`.
+pub(super) fn urgency(fields: &HeaderMap, requester: Requester, turns: &Turns, usual: Urgency) -> Urgency {
+    let stated = priority::urgency(fields).and_then(Urgency::new);
+    let may = |urgency: &Urgency| urgency.get() >= FREE.min(usual.get()) || turns.may_be_urgent(requester.address);
+    stated.filter(may).unwrap_or(usual)
+}
+
+fn levels(turns: &Turns) -> Levels {
+    match (turns.share_by, turns.flow_order) {
+        (ShareBy::ClientThenFlow, FlowOrder::Fair) => Levels::ClientThenFlow,
+        (ShareBy::FlowThenClient, FlowOrder::Fair) => Levels::FlowThenClient,
+        (ShareBy::Flow, FlowOrder::Fair) => Levels::Flow,
+        (ShareBy::Client | ShareBy::ClientThenFlow, _) => Levels::Client,
+        (ShareBy::Flow | ShareBy::FlowThenClient, FlowOrder::FirstCome | FlowOrder::Rank) => Levels::InOrder,
+    }
+}
+
+/// Name and rank of a flow.
+struct StatedFlow<'a> {
+    name: Cow<'a, [u8]>,
+    rank: FlowRank,
+}
+
+impl<'a> StatedFlow<'a> {
+    /// Value of `Andante-Flow`: an item with the parameter `rank`, `due` or both (RFC 9651 §3.3), as in
+    /// `nightly;rank=2;due=@1764400000`. Any other value is a name as it stands. A parameter that is no rank, or no time,
+    /// counts as none.
+    fn read(value: &'a [u8]) -> Self {
+        let as_it_stands = || Self { name: value.into(), rank: FlowRank::LAST };
+        let Some(end) = memchr::memchr(b';', value) else { return as_it_stands() };
+        let Ok(item) = Parser::new(value).parse::<Item>() else { return as_it_stands() };
+        let parameter = |name: &str| item.params.get(name);
+        let (rank, due) = (parameter("rank"), parameter("due"));
+        if rank.is_none() && due.is_none() {
+            return as_it_stands();
+        }
+        let name = match &item.bare_item {
+            BareItem::String(name) => name.as_str().as_bytes().to_vec().into(),
+            _ => value[..end].trim_ascii().into(),
+        };
+        let rank = rank.and_then(BareItem::as_integer).and_then(|rank| u16::try_from(i64::from(rank)).ok());
+        let seconds = |due: &BareItem| due.as_integer().or_else(|| Some(due.as_date()?.unix_seconds()));
+        let due = due.and_then(seconds).and_then(|due| u64::try_from(i64::from(due)).ok());
+        Self { name, rank: FlowRank::new(rank.filter(|rank| *rank <= FlowRank::MOST), due) }
+    }
 }
 
 impl Proxy {
@@ -164,6 +216,60 @@ mod tests {
         assert_eq!(urgency("u=0", only("10.1.0.0/16")), 0);
         assert_eq!(urgency("u=0", only("10.2.0.0/16")), 3);
         assert_eq!(urgency("u=7", only("10.2.0.0/16")), 7);
+    }
+
+    #[test]
+    fn levels_are_those_of_the_rule_with_and_without_fields() {
+        let (fair, come, rank) = (FlowOrder::Fair, FlowOrder::FirstCome, FlowOrder::Rank);
+        for (share_by, flow_order, levels) in [
+            (ShareBy::ClientThenFlow, fair, Levels::ClientThenFlow),
+            (ShareBy::FlowThenClient, fair, Levels::FlowThenClient),
+            (ShareBy::Client, fair, Levels::Client),
+            (ShareBy::Flow, fair, Levels::Flow),
+            (ShareBy::ClientThenFlow, come, Levels::Client),
+            (ShareBy::Client, rank, Levels::Client),
+            (ShareBy::FlowThenClient, rank, Levels::InOrder),
+            (ShareBy::Flow, come, Levels::InOrder),
+        ] {
+            let turns = Turns { share_by, flow_order, ..Turns::default() };
+            let claims = [claim(&[], turns.clone()), claim(&[("andante-flow", "batch")], turns.clone())];
+            assert_eq!(claims.map(|claim| claim.levels), [levels; 2]);
+            // A client's address and its flow's name are the same under all of them.
+            let by_default = claim(&[("andante-flow", "batch")], Turns::default());
+            assert_eq!((claims[1].client, claims[1].flow), (by_default.client, by_default.flow));
+        }
+    }
+
+    #[test]
+    fn flow_may_state_its_rank_and_its_due_time() {
+        let turns = |flow_order| Turns { flow_order, ..Turns::default() };
+        let named = |value, flow_order| claim(&[("andante-flow", value)], turns(flow_order));
+        let plain = named("nightly", FlowOrder::Rank);
+        assert_eq!(plain.rank, FlowRank::LAST);
+        for (value, rank, due) in [
+            ("nightly;rank=2", Some(2), None),
+            ("nightly; rank=0", Some(0), None),
+            ("nightly;due=@1764400000", None, Some(1_764_400_000)),
+            ("nightly;due=1764400000;rank=7", Some(7), Some(1_764_400_000)),
+            ("\"nightly\";rank=65534", Some(65_534), None),
+            ("nightly;rank=high", None, None),
+            ("nightly;rank=-1", None, None),
+            ("nightly;rank=65535", None, None),
+            ("nightly;rank=1.5;due=2", None, Some(2)),
+            ("nightly;rank", None, None),
+            ("nightly;due=@-5", None, None),
+        ] {
+            let ranked = named(value, FlowOrder::Rank);
+            assert_eq!((ranked.flow, ranked.rank), (plain.flow, FlowRank::new(rank, due)), "{value}");
+            for order in [FlowOrder::Fair, FlowOrder::FirstCome] {
+                let unranked = named(value, order);
+                assert_eq!((unranked.flow, unranked.rank), (plain.flow, FlowRank::LAST), "{value}");
+            }
+        }
+        // Names as they stand.
+        for value in ["nightly;x=2", "nightly;;rank=2", "night ly;rank=2", "\"nightly\""] {
+            assert_ne!(named(value, FlowOrder::Rank).flow, plain.flow, "{value}");
+        }
     }
 
     #[test]

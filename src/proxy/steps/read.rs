@@ -115,6 +115,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
             _ if exchange.proxy.access.exposed && check_tunnel(&route.origin, &rules).is_err() => Https::Tunnel,
             https => https,
         };
+        let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
         return match https {
             Https::Tunnel | Https::Turns => Ok(ReadRequest::Call(Box::new(Call {
                 exchange,
@@ -146,6 +147,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let received = request.version();
     let via = Some(&exchange.proxy.via).filter(|_| !route.lane.policy().egress.unannounced);
     rewrite::rewrite(via, route.host(), &mut request, found, path);
+    let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
     let (turn, retry) = (Turn::New, None);
     // A stream of HTTP/2 has a task of its own, which waits for its turn.
     let now = (received != Version::HTTP_2).then_some(begun);
