@@ -41,7 +41,7 @@ pub(crate) struct Asking<'a> {
     /// Rules for some of the requests to the origin.
     pub(crate) added: &'a [AddedRule],
     pub(crate) claim: Claim,
-    /// Cost that the request states.
+    /// Cost that the request states, checked by [`stated_cost`].
     pub(crate) cost: Option<Cost>,
     /// Keyed hash of the request's credentials; 0 if it has none.
     pub(crate) credential: u32,
@@ -72,6 +72,18 @@ pub(crate) fn terms(
     let patience = patience(fields).min(longest);
     let (claim, cost) = (claim::read(fields, requester, policy), claim::cost(fields, policy, added));
     RequestTerms { claim, cost, patience }
+}
+
+/// The `stated` cost as far as it counts for `request`, in the form in which it will be sent. Fails if the cost is more
+/// than a request may state.
+pub(crate) fn stated_cost<B>(
+    stated: Option<Cost>,
+    request: &Request<B>,
+    lane: &Lane,
+    added: &[AddedRule],
+    claim: &Claim,
+) -> Result<Option<Cost>, Error> {
+    stated.map(|cost| costs::stated(cost, added, request, lane.policy(), claim)).transpose()
 }
 
 /// The demand on its lane of `request`, in the form in which it will be sent.
