@@ -175,6 +175,7 @@ fn of_rule(rule: &Policy) -> Vec<KeyRow> {
         text("allow-private", rule.allow_private.to_string()),
     ];
     rows.extend(describe::cost(rule).map(|cost| text("cost", cost)));
+    rows.extend(rule.max_cost.iter().map(|most| text("max-cost", most.to_string())));
     rows.push(text("read-body", describe::read_body(rule)));
     rows.push(text("usage", describe::listed(&rule.usage, "none")));
     rows.extend(describe::added(rule.added.as_ref()).into_iter().map(|(key, value)| text(key, value)));

@@ -223,6 +223,9 @@ fn describe(text: &mut String, rule: &Policy) {
     if let Some(cost) = cost(rule) {
         row(text, 2, "cost", &cost);
     }
+    if let Some(most) = &rule.max_cost {
+        row(text, 2, "max-cost", &most.to_string());
+    }
     if rule.read_body.is_some() {
         row(text, 2, "read-body", &read_body(rule));
     }

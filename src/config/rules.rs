@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     limit::{Limits, MarginSpec},
-    policy::{CachePolicy, HostPattern, Https, Policy, RuleCost, Rules, UsageSource},
+    policy::{CachePolicy, HostPattern, Https, MaxCost, Policy, RuleCost, Rules, UsageSource},
 };
 
 /// A rule whose values are valid one by one, not yet compared with other rules.
@@ -45,6 +45,8 @@ pub(super) struct RawRule {
     files: Vec<FileRef>,
     /// Costs of its requests.
     cost: Option<Spanned<RuleCost>>,
+    /// Largest cost that its requests may state.
+    max_cost: Option<Spanned<MaxCost>>,
     /// Sources of usage in answers, with their places.
     usage: Option<Vec<Spanned<UsageSource>>>,
     /// Keys of the rule on answers; the file's defaults fill in the rest.
@@ -226,6 +228,8 @@ impl RawRule {
         let limits = read_limits(reader, table, preset.limits);
         let cost = reader.one(table, &keys::COST);
         policy.cost = cost.as_ref().map(|cost| cost.value.clone());
+        let max_cost = reader.one(table, &keys::MAX_COST);
+        policy.max_cost = max_cost.as_ref().map(|most| most.value.clone());
         let read_body = reader.one(table, &keys::READ_BODY);
         policy.read_body = read_body.as_ref().and_then(|most| most.value);
         let usage = reader.several(table, &keys::USAGE);
@@ -253,7 +257,8 @@ impl RawRule {
             let hint = "write limits = [\"500/min\"] or in-flight = 20";
             reader.problems.push(Diagnostic::warning(&reader.header(table), "this rule limits nothing", hint));
         }
-        let mut draft = Self { policy, strict, named, lines, hosts, https, files, cost, usage, answers, waits };
+        let mut draft =
+            Self { policy, strict, named, lines, hosts, https, files, cost, max_cost, usage, answers, waits };
         draft.set(&limits);
         if let Some(margin) = margin {
             draft.policy.margin = margin.value;
@@ -279,6 +284,7 @@ impl RawRule {
             https: None,
             files,
             cost: None,
+            max_cost: None,
             usage: None,
             answers,
             waits,

@@ -31,7 +31,8 @@ use super::{
 use crate::{
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, RefusedAnswer, RuleCost, UsageSource,
+        self, AssignedWeight, BadNetwork, BadShare, ClientIdentity, HostPattern, MaxCost, RefusedAnswer, RuleCost,
+        UsageSource,
     },
 };
 
@@ -104,6 +105,8 @@ pub(super) const INTERCEPT: Grammar<Option<HostPattern>> =
     Grammar { expected: HOST.expected, example: HOST.example, read: intercept };
 pub(super) const LIMITS: Grammar<Limits> = Grammar { expected: "a limit", example: "\"500/min\"", read: limits };
 pub(super) const COST: Grammar<RuleCost> = Grammar { expected: "a cost", example: "\"tokens=1200\"", read: cost };
+pub(super) const MAX_COST: Grammar<MaxCost> =
+    Grammar { expected: "a largest cost", example: "5 or \"tokens=9000\"", read: max_cost };
 pub(super) const USAGE: Grammar<UsageSource> =
     Grammar { expected: "a source of usage", example: "\"output-tokens=completion_tokens\"", read: usage };
 pub(super) const REFUSED: Grammar<RefusedAnswer> =
@@ -278,6 +281,10 @@ fn limit_of_host(text: &str) -> Result<(HostPattern, Limits), ParseHint> {
 }
 
 fn cost(text: &str) -> Result<RuleCost, ParseHint> {
+    text.parse().map_err(|hint: String| ParseHint::hint(hint))
+}
+
+fn max_cost(text: &str) -> Result<MaxCost, ParseHint> {
     text.parse().map_err(|hint: String| ParseHint::hint(hint))
 }
 

@@ -120,6 +120,8 @@ fn facts(error: &Error) -> ErrorFacts {
             "write a whole number for each unit, as in \"tokens=500\", or how many requests it counts as, from 1"),
         Error::TooCostly { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
             "split the request, or lower its cost: no limit gives more than its count at once"),
+        Error::OverMaxCost { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, KeepAlive,
+            "split the request, or have `max-cost` in the rule for this host raised: a number of requests, or \"UNIT=N\""),
         Error::KeyReused => row(S::UNPROCESSABLE_ENTITY, "http_request_error", Client, Never, KeepAlive,
             "make a key for each request, and use it again only to send the same request again"),
         Error::KeyInUse => row(S::CONFLICT, "http_request_denied", Us, Never, KeepAlive,

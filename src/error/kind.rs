@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use super::causes::BoxError;
-use crate::lane::Obstacle;
+use crate::{lane::Obstacle, limit::Amount};
 
 /// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,16 @@ pub enum Error {
         cost: String,
         /// The limit.
         limit: String,
+    },
+    /// `Andante-Cost` is more than a request may state.
+    #[error("Andante-Cost states {stated}, and a request may state {most} at most: {bound}")]
+    OverMaxCost {
+        /// The stated amount: `11 requests`, or `5000 tokens`.
+        stated: String,
+        /// The largest amount that a request may state.
+        most: Amount,
+        /// The origin of the bound.
+        bound: String,
     },
     /// Two requests with one `Idempotency-Key` differ.
     #[error("the Idempotency-Key was used for a request with another body")]

@@ -151,6 +151,13 @@ impl Cost {
         other.said().filter(|(unit, _)| !self.says(*unit)).fold(self, |cost, (unit, amount)| cost.with(unit, amount))
     }
 
+    /// This stated cost without the amounts of 0 of units for which `is_unstated` holds.
+    #[must_use]
+    pub fn without_zeros(self, is_unstated: impl Fn(Unit) -> bool) -> Self {
+        let stated = self.said().filter(|(unit, amount)| *amount > 0 || !is_unstated(*unit));
+        stated.fold(self.requests.into(), |cost: Self, (unit, amount)| cost.with(unit, amount))
+    }
+
     /// Amount of each unit, requests first.
     pub fn each(&self) -> impl Iterator<Item = (Unit, Amount)> {
         std::iter::once((Unit::REQUESTS, self.requests)).chain(self.others())
@@ -332,6 +339,9 @@ mod tests {
         assert_eq!((cost.span(), Cost::new(9).unwrap().span()), (500, 9));
         let rule = Cost::new(9).unwrap().with(tokens, 7).with(points, 3).with(unit("bytes"), 0);
         assert_eq!(cost.completed_by(&rule), cost.with(unit("bytes"), 0), "that it takes nothing is said");
+        let without = cost.without_zeros(|unit| unit == points);
+        assert_eq!((without, without.says(points)), (Cost::new(2).unwrap().with(tokens, 500), false));
+        assert_eq!(cost.without_zeros(|unit| unit == tokens), cost, "500 is an amount");
     }
 
     #[test]

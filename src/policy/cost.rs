@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use andante_limit::{Cost, Unit};
+use andante_limit::{Amount, Cost, Unit};
 
 /// Costs of a request under a rule: `input-tokens=length, output-tokens=body:max_tokens, points=3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub struct RuleCost {
     /// Units whose amount each request may show.
     pub seen: Vec<(Unit, CostSource)>,
 }
+
+/// Largest amounts that a request may state itself: `500`, which are requests, or `input-tokens=9000, points=5`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaxCost(Vec<(Unit, Amount)>);
 
 /// Place where a request shows its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +103,59 @@ impl fmt::Display for RuleCost {
         let known = (self.seen.is_empty() || self.known != Cost::MIN).then(|| self.known.to_string());
         let seen = self.seen.iter().map(|(unit, source)| format!("{unit}={source}"));
         f.write_str(&known.into_iter().chain(seen).collect::<Vec<_>>().join(", "))
+    }
+}
+
+// === impl MaxCost ===
+
+impl MaxCost {
+    /// The largest part of the smallest limit of a unit that a request may state by default: one in this many.
+    pub const PART_OF_LIMIT: u32 = 10;
+
+    /// Largest stated amount of `unit`, if the rule names one.
+    pub fn of(&self, unit: Unit) -> Option<Amount> {
+        self.0.iter().find(|(other, _)| *other == unit).map(|(_, most)| *most)
+    }
+
+    /// Largest stated amount by default of a unit whose smallest limit is `limit`: a tenth of it, and 1 at least.
+    pub fn by_default(limit: Amount) -> Amount {
+        Amount::new(limit.get() / Self::PART_OF_LIMIT).unwrap_or(Amount::MIN)
+    }
+
+    /// The units that it bounds.
+    pub fn units(&self) -> impl Iterator<Item = Unit> {
+        self.0.iter().map(|(unit, _)| *unit)
+    }
+}
+
+impl FromStr for MaxCost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            "write the most requests that one may count as, from 1, or the most of each unit, as in \
+                        \"tokens=9000, points=5\""
+                .to_owned()
+        };
+        let mut bounds: Vec<(Unit, Amount)> = Vec::new();
+        for part in text.split(',') {
+            let (unit, most) = match part.split_once('=') {
+                Some((name, most)) => (Unit::named(name.trim())?, most),
+                None => (Unit::REQUESTS, part),
+            };
+            let most = most.trim().parse().map_err(|_| wrong())?;
+            if bounds.iter().any(|(other, _)| *other == unit) {
+                return Err(format!("say once how many {unit} a request may state"));
+            }
+            bounds.push((unit, most));
+        }
+        Ok(Self(bounds))
+    }
+}
+
+impl fmt::Display for MaxCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(|(unit, most)| format!("{unit}={most}")).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -244,6 +301,29 @@ mod tests {
             let found = text.parse::<RuleCost>().unwrap_err();
             assert!(found.contains(hint), "{text}: {found}");
         }
+    }
+
+    #[test]
+    fn largest_stated_cost_is_a_number_of_requests_or_one_for_each_unit() {
+        let told = |text: &str| text.parse::<MaxCost>().unwrap().to_string();
+        assert_eq!(
+            (told("500"), told(" tokens = 9000,requests=5")),
+            ("requests=500".into(), "tokens=9000, requests=5".into())
+        );
+        for (text, hint) in [
+            ("0", "from 1"),
+            ("tokens=0", "from 1"),
+            ("many", "from 1"),
+            ("", "from 1"),
+            ("tokens=length", "from 1"),
+            ("5, requests=6", "say once how many requests"),
+            ("Tokens=1", "small letters"),
+        ] {
+            let found = text.parse::<MaxCost>().unwrap_err();
+            assert!(found.contains(hint), "{text}: {found}");
+        }
+        let default = |limit| MaxCost::by_default(Amount::new(limit).unwrap()).get();
+        assert_eq!([1, 9, 10, 19, 20, 90_000].map(default), [1, 1, 1, 1, 2, 9_000]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use self::{
     added::{Added, BadPart, KeyPart, Mismatch, PathPattern},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
     client_identity::ClientIdentity,
-    cost::{CostSource, MemberPath, PerByte, RuleCost},
+    cost::{CostSource, MaxCost, MemberPath, PerByte, RuleCost},
     cross_site::{Names, is_page_of_others},
     egress::{Egress, Identity, Parent, ParentProtocol, RuleTimeouts},
     gateway::Gateway,

@@ -9,7 +9,7 @@ use andante_limit::{
 use super::{
     added::{Added, KeyPart},
     answers::{CachePolicy, RetryPolicy, Spend, Trust},
-    cost::RuleCost,
+    cost::{MaxCost, RuleCost},
     egress::Egress,
     host_pattern::HostPattern,
     refused::RefusedAnswer,
@@ -85,6 +85,8 @@ pub struct Policy {
     pub afterwards: Option<Afterwards>,
     /// Cost of a request that states none itself.
     pub cost: Option<RuleCost>,
+    /// Largest cost that a request may state itself; a tenth of the smallest limit of a unit that it does not name.
+    pub max_cost: Option<MaxCost>,
     /// Body bytes that are read before a request is queued, to find its cost.
     pub read_body: Option<usize>,
     /// Places where answers report what their requests used.
@@ -201,6 +203,11 @@ impl Policy {
         limits.chain(calendar).filter(|(of, _)| *of == unit).map(|(_, count)| count).min()
     }
 
+    /// Returns whether answers report the usage of `unit`.
+    pub fn reports(&self, unit: Unit) -> bool {
+        self.usage.iter().any(|source| source.unit == unit)
+    }
+
     /// Returns whether only the answer to a request of this cost shows its full cost.
     pub fn leaves_open(&self, cost: &Cost) -> bool {
         self.usage.iter().any(|source| !cost.says(source.unit))
@@ -237,6 +244,7 @@ impl Policy {
             calendar: Vec::new(),
             afterwards: None,
             cost: None,
+            max_cost: None,
             read_body: None,
             usage: Vec::new(),
             refused: Vec::new(),

@@ -163,6 +163,7 @@ pub fn explain(context: &ExplainContext<'_>, request: &Request<()>, client: IpAd
     let sender = Requester { address: client, client: ClientId::of(context.identity.of(client)) };
     let RequestTerms { claim, cost, patience } = ask::terms(fields, FoundFields::of(fields), sender, &lane, &added);
     let claim = ask::with_urgency(claim, &seen, sender, &lane, &added);
+    let cost = cost.and_then(|stated| ask::stated_cost(stated, &seen, &lane, &added, &claim));
     let silent = matches!(cost, Ok(None));
     let rule_cost = draws::cost(&added, &seen, lane.policy()).filter(|cost| silent && !cost.seen.is_empty()).cloned();
     let refused = https.is_some_and(|(https, _)| https == Https::Refuse);

@@ -1,6 +1,7 @@
 //! Limits in other units than requests, and the costs of requests.
 
 mod bodies;
+mod stated;
 
 use serde_json::Value;
 
@@ -22,7 +23,12 @@ fn ask(andante: &Andante, upstream: &Upstream, fields: &str) -> Message {
 
 #[test]
 fn a_limit_counts_its_own_unit_alone() {
-    let (upstream, andante) = limited("\"100/s burst 50\", \"1000 tokens/h\", \"50 points/h\"");
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"100/s burst 50\", \"1000 tokens/h\", \"50 points/h\"]\n\
+         max-cost = \"tokens=600\"\n"
+    ));
     let ask = |fields: &str| ask(&andante, &upstream, fields);
     assert_eq!(ask("Andante-Cost: tokens=600, points=1\r\n").status(), 200);
     assert_eq!(ask("Andante-Cost: tokens=600\r\n").status(), 429, "600 and 600 are more than 1,000");
@@ -68,7 +74,7 @@ fn of_what_a_request_does_not_say_its_rule_says_the_cost() {
     let host = upstream.address();
     let andante = Andante::with_config(&format!(
         "[[rule]]\nhost = \"{host}\"\nlimits = [\"1000/s burst 50\", \"100 a/h burst 100\", \"9 b/h burst 9\"]\n\
-         cost = \"a=1, b=3\"\n"
+         cost = \"a=1, b=3\"\nmax-cost = \"a=50, b=3\"\n"
     ));
     for (said, answer) in [("a=2", 200), ("1", 200), ("a=50, b=3", 200), ("a=2", 429), ("a=1, b=0", 200)] {
         let answered = ask(&andante, &upstream, &format!("Andante-Cost: {said}\r\n")).status();

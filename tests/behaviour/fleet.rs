@@ -28,6 +28,8 @@ struct World {
     /// Where members find it.
     url: String,
     limits: String,
+    /// More keys of the members' rule for the API.
+    keys: &'static str,
     members: Vec<Andante>,
 }
 
@@ -52,7 +54,7 @@ impl World {
     fn keeping(store: Redis, enforced: &str, kept: &str, members: usize) -> Self {
         let api = Mock::start(&["--limit", enforced]);
         let limits = format!("{}={kept}", api.address());
-        let mut world = Self { api, url: store.url(), store, limits, members: Vec::new() };
+        let mut world = Self { api, url: store.url(), store, limits, keys: "", members: Vec::new() };
         for _ in 0..members {
             world.join();
         }
@@ -60,8 +62,13 @@ impl World {
     }
 
     fn join(&mut self) {
-        let args = ["--store", &self.url, "--limit", &self.limits];
-        self.members.push(Andante::serve(&args));
+        if self.keys.is_empty() {
+            let args = ["--store", &self.url, "--limit", &self.limits];
+            return self.members.push(Andante::serve(&args));
+        }
+        let ((host, limits), url, keys) = (self.limits.split_once('=').unwrap(), &self.url, self.keys);
+        let rule = format!("[[rule]]\nhost = \"{host}\"\nlimits = [\"{limits}\"]\n{keys}\n");
+        self.members.push(Andante::with_config(&format!("store = \"{url}\"\n{rule}")));
     }
 
     /// Workers that ask `member` for more and more, until it goes away.
@@ -219,7 +226,9 @@ fn one_that_is_alone_has_everything_and_a_second_one_its_part() {
 /// cost.
 #[test]
 fn requests_that_cost_more_than_an_equal_part_have_their_turns() {
-    let world = World::new("20/s", 3);
+    let mut world = World::new("20/s", 0);
+    world.keys = "max-cost = 11";
+    (0..3).for_each(|_| world.join());
     (0..3).for_each(|member| world.press_with(member, 3, "Andante-Cost: 11\r\n"));
     thread::park_timeout(2 * SECOND);
     let before = [0, 1, 2].map(|member| world.sent(member));

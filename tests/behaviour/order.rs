@@ -1,5 +1,8 @@
 //! Order of requests: clients share the slots, flows share their client's slots, and urgent requests go first.
 
+mod neighbours;
+mod places;
+
 use std::time::Duration;
 
 use serde_json::Value;
@@ -356,7 +359,7 @@ fn flows_of_a_client_leave_in_order_of_arrival_if_only_clients_share() {
 
 #[test]
 fn what_costs_more_takes_more_and_what_costs_too_much_is_refused() {
-    let (upstream, andante) = busy("");
+    let (upstream, andante) = busy("max-cost = 20");
     let ask = |cost: &str| send(&andante, &upstream, 1, "/", &format!("Andante-Cost: {cost}\r\n")).answer();
     for wrong in ["0", "many", "21"] {
         rejected(&ask(wrong), 400, "http_request_error", wrong);
@@ -429,7 +432,9 @@ fn milliseconds(timing: &str, name: &str) -> f64 {
 fn what_waits_for_tokens_is_not_ahead_of_what_takes_none() {
     let upstream = Upstream::ok();
     let host = upstream.address().to_string();
-    let andante = Andante::serve(&["--limit", &format!("{host}=4/s,60 tokens/min burst 1")]);
+    let andante = Andante::with_config(&format!(
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"4/s\", \"60 tokens/min burst 1\"]\nmax-cost = \"tokens=30\"\n"
+    ));
     // Half a minute of tokens each: the first leaves, and seven wait.
     let tokens = "Andante-Cost: tokens=30\r\n";
     let _costly: Vec<_> = (0..8).map(|_| send(&andante, &upstream, 1, "/costly", tokens)).collect();

@@ -56,6 +56,9 @@ fn rule(policy: &Policy, rules: &Rules, good: bool) -> Value {
     if !policy.refused.is_empty() {
         report["refused"] = policy.refused.iter().map(ToString::to_string).collect();
     }
+    if let Some(most) = &policy.max_cost {
+        report["max_cost"] = most.to_string().into();
+    }
     if policy.is_limited() {
         let mut ways: Vec<&str> = rules.https_of(policy).map(|(_, way)| way.as_str()).collect();
         ways.dedup();

@@ -16,8 +16,8 @@ use crate::{
     },
     limit::{InFlightLimit, Limits, MarginSpec},
     policy::{
-        AssignedWeight, FlowOrder, HostPattern, Https, KeyPart, Parent, PathPattern, RefusedAnswer, Reserve, RuleCost,
-        ShareLevel, UsageSource,
+        AssignedWeight, FlowOrder, HostPattern, Https, KeyPart, MaxCost, Parent, PathPattern, RefusedAnswer, Reserve,
+        RuleCost, ShareLevel, UsageSource,
     },
 };
 
@@ -74,6 +74,14 @@ pub(in crate::config) const COST: Key<RuleCost> = Key::new(
     "what a request takes of each unit, unless it says so itself (`Andante-Cost`)",
 )
 .otherwise("one request")
+.purpose();
+pub(in crate::config) const MAX_COST: Key<MaxCost> = Key::new(
+    "max-cost",
+    value::MAX_COST,
+    Number("number of requests, or `UNIT=N, …`"),
+    "the most that a request may say itself that it takes (`Andante-Cost`); more is refused",
+)
+.otherwise("a tenth of the smallest limit of the unit")
 .purpose();
 pub(in crate::config) const READ_BODY: Key<Option<usize>> = Key::new(
     "read-body",
@@ -309,6 +317,7 @@ pub(in crate::config) const RULE: Section = Section {
         LIMITS.entry,
         PRESET.entry,
         COST.entry,
+        MAX_COST.entry,
         READ_BODY.entry,
         USAGE.entry,
         INCLUDE_USAGE.entry,

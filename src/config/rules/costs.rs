@@ -12,6 +12,7 @@ use crate::{
 /// Compares the costs in rules with their limits, and with the usage in answers.
 pub(super) fn check(drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     drafts.iter().for_each(|draft| fits(draft, drafts, problems));
+    drafts.iter().for_each(|draft| bounds_counted(draft, drafts, problems));
     drafts.iter().for_each(|draft| is_learned(draft, drafts, problems));
     drafts.iter().for_each(|draft| is_read(draft, drafts, problems));
     drafts.iter().for_each(|draft| is_said(draft, drafts, problems));
@@ -28,6 +29,19 @@ fn fits(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
     for unit in cost.value.units().filter(|unit| !counted(*unit)) {
         let hint = format!("write limits = [\"90000 {unit}/min\"], or leave it out");
         problems.push(Diagnostic::error(cost, format!("no limit counts {unit}"), hint));
+    }
+}
+
+/// Checks that some limit counts each unit of which a rule bounds the stated cost.
+fn bounds_counted(draft: &RawRule, drafts: &[RawRule], problems: &mut Vec<Diagnostic>) {
+    let Some(most) = &draft.max_cost else { return };
+    let counted: BTreeSet<_> = beside(draft, drafts).flat_map(Policy::counted).collect();
+    for unit in most.value.units().filter(|unit| !counted.contains(unit)) {
+        let hint = match counted.first() {
+            Some(counted) => format!("write max-cost = \"{counted}=N\", or leave it out"),
+            None => "write limits = [\"500/min\"], or leave it out".to_owned(),
+        };
+        problems.push(Diagnostic::error(most, format!("no limit counts {unit}"), hint));
     }
 }
 

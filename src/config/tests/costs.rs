@@ -29,6 +29,21 @@ fn a_length_needs_answers_that_tell_or_what_a_byte_is() {
 }
 
 #[test]
+fn largest_stated_cost_names_units_that_limits_count() {
+    assert_eq!(said("max-cost = 5\ncost = 'tokens=1'"), "");
+    assert_eq!(
+        said("max-cost = 'points=5'\ncost = 'tokens=1'"),
+        "error: a.toml:4: `max-cost`: no limit counts points | write max-cost = \"requests=N\", or leave it out"
+    );
+    let alone = problems("[[rule]]\nhost = 'a.test'\nlimits = '900 tokens/min'\nmax-cost = 500\ncost = 'tokens=1'");
+    assert!(alone.ends_with("no limit counts requests | write max-cost = \"tokens=N\", or leave it out"), "{alone}");
+    // Of a unit that another rule for the host counts, a rule for some requests may say it.
+    let some = "cost = 'tokens=1'\n[[rule]]\nhost = 'a.test'\npath = '/x'\nmax-cost = 'tokens=500'";
+    assert_eq!(said(some), "");
+    assert!(said("max-cost = 0\ncost = 'tokens=1'").contains("from 1"));
+}
+
+#[test]
 fn what_stands_in_bodies_needs_that_they_are_read() {
     let cost = "cost = 'tokens=body:max_tokens'";
     assert_eq!(

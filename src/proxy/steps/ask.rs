@@ -42,7 +42,7 @@ pub(crate) struct Asking<'a> {
     /// Rules for some of the requests to the origin.
     pub(crate) added: &'a [AddedRule],
     pub(crate) claim: Claim,
-    /// Cost that the request states.
+    /// Cost that the request states, checked by [`stated_cost`].
     pub(crate) cost: Option<Cost>,
     /// Keyed hash of the request's credentials; 0 if it has none.
     pub(crate) credential: u32,
@@ -91,6 +91,18 @@ pub(crate) fn with_urgency<B>(
     let turns = &lane.policy().turns;
     let by_rule = draws::said(added, request, lane.policy(), urgency).and_then(Urgency::new).unwrap_or_default();
     Claim { urgency: claim::urgency(request.headers(), requester, turns, by_rule), ..claim }
+}
+
+/// The `stated` cost as far as it counts for `request`, in the form in which it will be sent. Fails if the cost is more
+/// than a request may state.
+pub(crate) fn stated_cost<B>(
+    stated: Option<Cost>,
+    request: &Request<B>,
+    lane: &Lane,
+    added: &[AddedRule],
+    claim: &Claim,
+) -> Result<Option<Cost>, Error> {
+    stated.map(|cost| costs::stated(cost, added, request, lane.policy(), claim)).transpose()
 }
 
 /// The demand on its lane of `request`, in the form in which it will be sent.

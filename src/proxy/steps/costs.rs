@@ -1,5 +1,5 @@
-//! Cost of a request that does not state one: its rule's fixed cost, with amounts from the body's length and beginning.
-//! For amounts that neither shows, the lane reserves its usage estimate.
+//! Cost of a request: the bound on a stated cost, and else its rule's fixed cost, with amounts from the body's length
+//! and beginning. For amounts that neither shows, the lane reserves its usage estimate.
 
 use http::Request;
 use http_body::Body;
@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 
 use super::draws;
 use crate::{
+    error::Error,
     lane::{AddedRule, Lane, order::Claim},
-    limit::{Cost, Unit},
-    policy::{CostSource, MemberPath, Policy, normal_form::PathReadings},
+    limit::{Amount, Cost, Unit},
+    policy::{CostSource, MaxCost, MemberPath, Policy, normal_form::PathReadings},
     proxy::message::json_number,
 };
 
@@ -32,6 +33,7 @@ impl SeenBody<'_> {
 /// Cost of `request` by the rule that is for it, with these facts about its `body`.
 pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, body: SeenBody<'_>) -> Cost {
     let Some(rule) = draws::cost(rules, request, lane.policy()) else { return Cost::MIN };
+    let most = |unit| smallest_limit(rules, request, lane.policy(), claim, unit).map_or(u32::MAX, Amount::get);
     rule.seen.iter().fold(rule.known, |cost, (unit, source)| {
         let seen = match source {
             CostSource::Length(None) => body.length.and_then(|bytes| lane.of_length(*unit, bytes)),
@@ -41,11 +43,39 @@ pub(super) fn of<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, clai
             CostSource::Body(paths) => body
                 .beginning
                 .and_then(|json| of_body(json, paths))
-                .filter(|amount| !tells(lane, *unit) || *amount <= most(rules, request, lane, claim, *unit)),
+                .filter(|amount| !lane.policy().reports(*unit) || *amount <= most(*unit)),
         };
         // An estimate never rejects a request: a cost above every window waits for a whole one.
-        seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(rules, request, lane, claim, *unit))))
+        seen.map_or(cost, |amount| cost.with(*unit, amount.min(most(*unit))))
     })
+}
+
+/// Cost that a request states, without zeros that would hide its use. A stated 0 counts as nothing stated for a unit
+/// whose usage answers report, and for a unit of a rule that counts no requests. Fails if the cost is more than a
+/// request may state: `max-cost`, or else a tenth of the smallest limit of the unit.
+pub(super) fn stated<B>(
+    cost: Cost,
+    rules: &[AddedRule],
+    request: &Request<B>,
+    own: &Policy,
+    claim: &Claim,
+) -> Result<Cost, Error> {
+    for (unit, amount) in cost.each().filter(|(unit, amount)| *unit != Unit::REQUESTS || amount.get() > 1) {
+        let by_rule =
+            draws::said(rules, request, own, |policy| policy.max_cost.as_ref().and_then(|most| most.of(unit)));
+        let limit = || smallest_limit(rules, request, own, claim, unit);
+        let (most, bound) = match (by_rule, limit()) {
+            (Some(most), _) => (most, "`max-cost` of its rule".to_owned()),
+            (None, Some(limit)) => (MaxCost::by_default(limit), format!("a tenth of its smallest limit, of {limit}")),
+            (None, None) => continue,
+        };
+        if amount > most {
+            return Err(Error::OverMaxCost { stated: format!("{amount} {unit}"), most, bound });
+        }
+    }
+    let path = PathReadings::of(request.uri().path());
+    let of_request = || draws::matching(rules, request, &path, claim).map(|(rule, _)| &*rule.policy).chain([own]);
+    Ok(cost.without_zeros(|unit| of_request().any(|policy| policy.reports(unit) || policy.uncosted.contains(&unit))))
 }
 
 /// Adds 1 of each unit of a rule that counts no requests, unless the request or answers state an amount of one of these
@@ -64,7 +94,7 @@ pub(super) fn with_uncosted<B>(
     let narrower: SmallVec<[_; 4]> =
         draws::matching(rules, request, &path, claim).map(|(rule, _)| &*rule.policy).collect();
     let of_request = || narrower.iter().copied().chain([own]);
-    let tells = |unit| of_request().any(|policy| policy.usage.iter().any(|source| source.unit == unit));
+    let tells = |unit| of_request().any(|policy| policy.reports(unit));
     of_request().fold(cost, |with, policy| {
         let unsaid = policy.uncosted.iter().all(|unit| !cost.says(*unit) && !tells(*unit));
         policy.uncosted.iter().filter(|_| unsaid).fold(with, |with, unit| with.with(*unit, 1))
@@ -82,13 +112,14 @@ fn of_body(json: &[u8], paths: &[MemberPath]) -> Option<u32> {
     paths.iter().find_map(|path| json_number::at(json, path)).map(|amount| amount.max(1))
 }
 
-/// Returns whether answers report the usage of `unit`, so that there is a usage estimate.
-fn tells(lane: &Lane, unit: Unit) -> bool {
-    lane.policy().usage.iter().any(|source| source.unit == unit)
-}
-
-/// Size of the smallest limit of `unit` that applies to `request`.
-fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim, unit: Unit) -> u32 {
+/// Smallest limit of `unit` that applies to `request`.
+fn smallest_limit<B>(
+    rules: &[AddedRule],
+    request: &Request<B>,
+    own: &Policy,
+    claim: &Claim,
+    unit: Unit,
+) -> Option<Amount> {
     let path = PathReadings::of(request.uri().path());
     // An exempt request does not draw on the host's own limits.
     let mut apart = false;
@@ -97,7 +128,6 @@ fn most<B>(rules: &[AddedRule], request: &Request<B>, lane: &Lane, claim: &Claim
         rule.policy.least_of(unit)
     });
     let narrower = narrower.min();
-    let own = if apart { None } else { lane.policy().least_of(unit) };
-    let least = narrower.into_iter().chain(own).min();
-    least.map_or(u32::MAX, |count| count.get())
+    let own = if apart { None } else { own.least_of(unit) };
+    narrower.into_iter().chain(own).min()
 }

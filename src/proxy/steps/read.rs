@@ -108,6 +108,10 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let begun = exchange.stats.begun();
     let deadline = begun + patience;
     if request.method() == Method::CONNECT {
+        let cost = match ask::stated_cost(cost, &request, &route.lane, &route.added, &claim) {
+            Ok(cost) => cost,
+            Err(error) => return Err((exchange, request, error)),
+        };
         let rules = exchange.proxy.lanes.rules();
         let https = match rules.https(&route.origin, route.lane.policy()) {
             Https::Refuse => Https::Refuse,
@@ -148,6 +152,10 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let via = Some(&exchange.proxy.via).filter(|_| !route.lane.policy().egress.unannounced);
     rewrite::rewrite(via, route.host(), &mut request, found, path);
     let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
+    let cost = match ask::stated_cost(cost, &request, &route.lane, &route.added, &claim) {
+        Ok(cost) => cost,
+        Err(error) => return Err((exchange, request, error)),
+    };
     let (turn, retry) = (Turn::New, None);
     // A stream of HTTP/2 has a task of its own, which waits for its turn.
     let now = (received != Version::HTTP_2).then_some(begun);

@@ -10,7 +10,7 @@ use crate::support::{Andante, Mock, Redis};
 /// An API that says limit, remaining and reset in this dialect, and andantes that know nothing of it.
 fn world(dialect: &str, members: usize) -> World {
     let (api, store) = (Mock::start(&["--limit", "100/10s", "--dialect", dialect]), Redis::for_a_fleet());
-    let mut world = World { api, url: store.url(), store, limits: String::new(), members: Vec::new() };
+    let mut world = World { api, url: store.url(), store, limits: String::new(), keys: "", members: Vec::new() };
     (0..members).for_each(|_| join(&mut world));
     world
 }

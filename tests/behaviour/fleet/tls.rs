@@ -26,7 +26,7 @@ fn two_andantes_share_by_tls_and_one_that_does_not_trust_the_store_says_so() {
     );
     let member = |trusted: &str| Andante::with_environment_and_config("SSL_CERT_FILE", trusted, &config);
     let members = vec![member(authority.file()), member(authority.file())];
-    let world = World { api, url: store.url(), store, limits: String::new(), members };
+    let world = World { api, url: store.url(), store, limits: String::new(), keys: "", members };
     for at in 0..2 {
         eventually("that it joins", || (world.standing(at) == "shared").then_some(()));
     }
