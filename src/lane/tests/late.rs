@@ -3,7 +3,7 @@
 mod coming_back;
 
 use andante_limit::{Unit, settle};
-use andante_order::Urgency;
+use andante_order::{FlowId, Levels, Urgency};
 use http::{HeaderMap, HeaderName};
 
 use super::{narrow::refuse, *};
@@ -368,6 +368,23 @@ async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() 
 }
 
 /// A place that becomes free when the process ends is given to nobody: the API would count a request that is cut off.
+/// The first flow leaves whole before the second one, which is queued behind it, and ends 13 s after the start. If both
+/// had every other slot, it would end after 16 s.
+#[tokio::test(start_paused = true)]
+async fn flow_that_leaves_before_the_next_one_is_not_refused_as_if_they_shared() {
+    for levels in [Levels::Client, Levels::InOrder] {
+        let world = World::new("10/s");
+        let first = world.permit().await;
+        let of = |flow| Claim { levels, flow: FlowId(flow), ..Claim::USUAL };
+        let hasty = (0..30).map(|_| patient_of(&world, ms(14_500), of(1)));
+        let waiting: Vec<_> = hasty.collect();
+        let patient: Vec<_> = (0..30).map(|_| patient_of(&world, secs(120), of(2))).collect();
+        refuse(first, 10);
+        let told = told(&world, waiting.into_iter().chain(patient).collect()).await;
+        assert!(told.iter().all(|(_, said)| said.is_none()), "{levels:?}: {told:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_leaves_once_the_process_has_ended() {
     let world = World::new("in-flight 1");
