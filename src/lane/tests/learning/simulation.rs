@@ -3,14 +3,15 @@
 //! it, which takes minutes:
 //!
 //! ```sh
-//! ZOO=nginx SEEDS=3 FROM=1 cargo test --lib what_is_learned_well -- --nocapture
-//! RANDOM=200 FROM=1 cargo test --lib the_worst_of_a_thousand -- --nocapture
-//! FLEET=hdr SEEDS=2 MEMBERS=3 cargo test --lib three_that_share -- --nocapture
+//! ZOO=nginx SEEDS=3 FROM=1 cargo test -p andante-lane recorded_limiters -- --nocapture
+//! RANDOM=200 FROM=1 cargo test -p andante-lane random_limiters -- --nocapture
+//! FLEET=hdr SEEDS=2 MEMBERS=3 cargo test -p andante-lane three_that_share -- --nocapture
 //! ```
 
 mod at_once;
 mod clients;
 mod dice;
+mod distributions;
 mod fleet;
 mod joining;
 mod limiter;
@@ -21,6 +22,7 @@ mod tells;
 mod world;
 
 use andante_clock::Instant;
+use andante_scoreboard::{Scoreboard, quantile, seed};
 
 use self::{
     clients::{Andante, Careful, Client},
@@ -30,115 +32,29 @@ use self::{
 };
 use super::MORNING;
 
-/// Runs both clients in the same world: andante's outcome, what it has learned, and the careful workers' outcome.
-fn compare(world: &World, seed: u64) -> (Outcome, String, Outcome) {
+/// Runs andante in this world: its outcome, and what it has learned.
+fn run(world: &World, seed: u64) -> (Outcome, String) {
     let mut andante = Andante::new(world, Instant::START);
     let outcome = world.run(&mut andante, seed);
     if variable("TRACE", 0) > 0 {
         andante.log.iter().for_each(|(at, change)| println!("{:10.3} {change:?}", at.as_nanos() as f64 / 1e9));
     }
     let end = Instant::from_nanos(((100.0 + world.lasts) * 1e9) as u64);
-    (outcome, andante.note(end), world.run(&mut Careful::new(), seed))
+    (outcome, andante.note(end))
+}
+
+/// Runs both clients in the same world: andante's outcome, what it has learned, and the careful workers' outcome.
+fn compare(world: &World, seed: u64) -> (Outcome, String, Outcome) {
+    let (outcome, note) = run(world, seed);
+    (outcome, note, world.run(&mut Careful::new(), seed))
 }
 
 fn late(outcome: &Outcome) -> f64 {
     100.0 * outcome.refused_late as f64 / (outcome.late as f64).max(1.0)
 }
 
-fn quantile(of: impl IntoIterator<Item = f64>, share: f64) -> f64 {
-    let mut all: Vec<f64> = of.into_iter().collect();
-    all.sort_by(f64::total_cmp);
-    all[((all.len() - 1) as f64 * share) as usize]
-}
-
 fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
-/// Regression test: limiters on this list are used well, with few refused requests. With ZOO it prints the limiters
-/// whose names contain it.
-#[test]
-fn what_is_learned_well_stays_so() {
-    if let Ok(pattern) = std::env::var("ZOO") {
-        print_recorded_limiters(&pattern);
-    }
-    for (name, share, most_late) in recorded_limiters::WELL {
-        let world = recorded_limiters::all()
-            .into_iter()
-            .find(|world| world.name == *name)
-            .unwrap_or_else(|| panic!("no {name}"));
-        let (outcome, note, _) = compare(&world, 1);
-        assert!(outcome.share >= *share, "{name}: {:.3} of what is allowed; {note}", outcome.share);
-        assert!(late(&outcome) <= *most_late, "{name}: {:.2}% refused; {note}", late(&outcome));
-    }
-}
-
-/// With RANDOM it prints this many random limiters as well.
-#[test]
-fn the_worst_of_a_thousand_are_used_so_well_at_least() {
-    if let Ok(count) = std::env::var("RANDOM") {
-        print_random_limiters(count.parse().expect("RANDOM is a number"));
-    }
-    for (seed, share) in random::WORST {
-        let world = random::world(seed);
-        let (outcome, note, _) = compare(&world, seed);
-        assert!(outcome.middle >= share, "{}: {:.3} of what is allowed; {note}", world.name, outcome.middle);
-    }
-}
-
-/// The limiter serves five in each second of the clock, and andante begins somewhere in a second. The refusals are not
-/// random.
-#[test]
-fn seconds_of_a_clock_are_not_taken_for_chance() {
-    for phase in 1..=9_u64 {
-        let limiter = Limiter::aligned_at(5.0, 1.0, phase as f64 / 10.0);
-        let world = World { latency: 0.002, jitter: 0.0003, work: 0.0005, ..World::new("clock", [limiter]) };
-        let (outcome, note, _) = compare(&World { lasts: 60.0, ..world }, phase);
-        println!("{phase}: share {:.3} late {:.3} stall {:.1}", outcome.share, late(&outcome), outcome.stall);
-        assert!(outcome.share >= 0.9 && late(&outcome) <= 5.0, "{phase}: {outcome:?}; {note}");
-    }
-}
-
-/// The first window of a clock is cut off, as andante begins in the middle of it: from the second window on it is
-/// known.
-#[test]
-fn windows_of_a_clock_are_known_from_the_second_on() {
-    for phase in 0..20_u64 {
-        let limiter = Limiter::aligned_at(100.0, 10.0, phase as f64 / 2.0);
-        let (outcome, note, _) = compare(&World { lasts: 120.0, ..World::new("clock", [limiter]) }, phase);
-        assert!(outcome.share >= 0.95 && late(&outcome) <= 2.5, "{phase}: {outcome:?}; {note}");
-        // Careful workers have some 1,300 refused. With one of these phases, andante had 284.
-        assert!(outcome.refused <= 120, "{phase}: {outcome:?}; {note}");
-    }
-}
-
-/// A hundred in ten seconds and twenty in one second, aligned to the clock, by limiters that only refuse, in both
-/// orders. The first limiter counts requests that the second refuses. For any phase and any distance, the lane does not
-/// come to a standstill.
-#[test]
-fn two_limits_of_a_clock_that_only_refuse_are_used_in_either_order() {
-    let (long, short) = ((100.0, 10.0), (20.0, 1.0));
-    for (name, limits) in [("long first", [long, short]), ("short first", [short, long])] {
-        for phase in [0.0, 0.3, 0.5, 0.7] {
-            for way in [0.001, 0.002, 0.004, 0.008, 0.02, 0.05] {
-                let limiters = limits.map(|(limit, window)| Limiter::aligned_at(limit, window, phase));
-                let world = World { latency: way, jitter: way / 5.0, work: 0.0005, ..World::new(name, limiters) };
-                let (outcome, note, _) = compare(&World { lasts: 60.0, ..world }, 1);
-                assert!(outcome.share >= 0.65, "{name}, {phase}, {way} s: {outcome:?}; {note}");
-                assert!(late(&outcome) <= 16.0, "{name}, {phase}, {way} s: {outcome:?}; {note}");
-            }
-        }
-    }
-}
-
-/// Go's x/time/rate with a burst of three refuses early at any rate above its own. Such refusals are not random either.
-#[test]
-fn a_shallow_bucket_is_not_taken_for_chance() {
-    let world = recorded_limiters::all().into_iter().find(|world| world.name == "go bucket 10/s b3").unwrap();
-    for seed in 1..=24 {
-        let (outcome, note, _) = compare(&world, seed);
-        assert!(late(&outcome) <= 2.0 && outcome.stall <= 1.1, "{seed}: {outcome:?}; {note}");
-    }
 }
 
 /// Limiters that announce themselves: three andantes with a common store use as much of them as one does, each a third.
@@ -158,10 +74,11 @@ fn three_that_share_use_what_an_api_reports_as_one_does() {
     if let Ok(pattern) = std::env::var("FLEET") {
         print_fleets(&pattern);
     }
+    let mut called = Vec::new();
     for name in SHARED_WELL {
         let world = recorded_limiters::all().into_iter().find(|world| world.name == name).expect(name);
         let mut fleet = Fleet::new(&world, Instant::START, 3, true);
-        let outcome = world.run(&mut fleet, 1);
+        let outcome = world.run(&mut fleet, 1 + seed());
         assert!(late(&outcome) <= 1.0, "{name}: {:.2}% refused", late(&outcome));
         assert!(outcome.share >= 0.97, "{name}: {:.3} of what is allowed", outcome.share);
         let served = fleet.served();
@@ -170,22 +87,28 @@ fn three_that_share_use_what_an_api_reports_as_one_does() {
         // Each reports its usage once a second.
         let calls = fleet.calls as f64 / world.lasts;
         assert!(calls <= 3.3, "{name}: {calls:.1} calls a second of three members");
+        called.push(calls);
     }
+    let mut board = Scoreboard::of("three_that_share_use_what_an_api_reports_as_one_does");
+    board
+        .add("calls of the store in a second by three members, mean", called.iter().sum::<f64>() / called.len() as f64);
+    board.add("calls of the store in a second by three members, most", quantile(called, 1.0));
+    board.judge();
 }
 
 /// A bucket with less than 1.5 requests for each member is not divided, and each member finds its own way. If the
 /// others waited for the second that one member is asked to wait, all would send at once after it, and be refused
-/// again.
+/// again: half of the bucket is used and more, with a tenth refused at most.
 #[test]
 fn who_is_refused_by_a_bucket_of_two_is_not_waited_for() {
     let world = recorded_limiters::all().into_iter().find(|world| world.name == "gcra 10/s b2").unwrap();
-    let of = |seed| {
-        let outcome = world.run(&mut Fleet::new(&world, Instant::START, 3, true), seed);
-        [outcome.share, late(&outcome)]
-    };
-    let runs = [1, 2, 3, 4, 5, 6].map(of);
-    let [share, refused] = [0, 1].map(|column| quantile(runs.iter().map(|run| run[column]), 0.5));
-    assert!(share >= 0.5 && refused <= 10.0, "{share:.3} of what is allowed, {refused:.2}% refused");
+    let outcomes: Vec<_> = (1..=6)
+        .map(|number| world.run(&mut Fleet::new(&world, Instant::START, 3, true), number + 6 * seed()))
+        .collect();
+    let mut board = Scoreboard::of("who_is_refused_by_a_bucket_of_two_is_not_waited_for");
+    board.add_used("all", &outcomes.iter().map(|outcome| outcome.share).collect::<Vec<_>>());
+    board.add_refused("all", &outcomes.iter().map(late).collect::<Vec<_>>());
+    board.judge();
 }
 
 /// In a bucket as small as the fleet, a part is less than a request. Then each member uses what it finds, as without
@@ -339,56 +262,5 @@ fn print_fleets(pattern: &str) {
             of(2, 4),
             if seeds == 1 { &*notes[2] } else { "" }
         );
-    }
-}
-
-/// Prints the median outcome of SEEDS runs, for each recorded limiter whose name contains `pattern`.
-fn print_recorded_limiters(pattern: &str) {
-    let (seeds, from) = (variable("SEEDS", 3), variable("FROM", 1));
-    println!(
-        "limiter                             | served  refused  late% share  worst stall | careful: served refused share"
-    );
-    for world in recorded_limiters::all().iter().filter(|world| world.name.contains(pattern)) {
-        let runs: Vec<_> = (from..from + seeds).map(|seed| compare(world, seed)).collect();
-        let ours = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(outcome, ..)| of(outcome)), 0.5);
-        let theirs = |of: fn(&Outcome) -> f64| quantile(runs.iter().map(|(.., careful)| of(careful)), 0.5);
-        let worst = quantile(runs.iter().map(|(outcome, ..)| outcome.share), 0.0);
-        println!(
-            "{:35} | {:6.0} {:8.0} {:6.2} {:5.3} {worst:6.3} {:5.1} | {:7.0} {:7.0} {:5.3} {}",
-            world.name,
-            ours(|outcome| outcome.served as f64),
-            ours(|outcome| outcome.refused as f64),
-            ours(late),
-            ours(|outcome| outcome.share),
-            ours(|outcome| outcome.stall),
-            theirs(|outcome| outcome.served as f64),
-            theirs(|outcome| outcome.refused as f64),
-            theirs(|outcome| outcome.share),
-            if seeds == 1 { &*runs[0].1 } else { "" },
-        );
-    }
-}
-
-/// Prints the outcomes of `count` random limiters: the spread, and the worst ones.
-fn print_random_limiters(count: u64) {
-    let from = variable("FROM", 1);
-    let mut rows: Vec<_> = (from..from + count)
-        .map(|seed| {
-            let world = random::world(seed);
-            let (outcome, note, careful) = compare(&world, seed);
-            (world.name, outcome, note, careful)
-        })
-        .collect();
-    rows.sort_by(|one, other| one.1.middle.total_cmp(&other.1.middle));
-    for share in [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75] {
-        let of = quantile(rows.iter().map(|row| row.1.middle), share);
-        let careful = quantile(rows.iter().map(|row| row.3.middle), share);
-        let late = quantile(rows.iter().map(|row| late(&row.1)), 1.0 - share);
-        println!("{share:4}: {of:.3} used (careful {careful:.3}); {late:5.2}% refused late at {:.2}", 1.0 - share);
-    }
-    let behind = rows.iter().filter(|row| row.1.middle < 0.97 * row.3.middle).count();
-    println!("below 0.6: {}; behind careful: {behind}", rows.iter().filter(|row| row.1.middle < 0.6).count());
-    for (name, outcome, note, careful) in rows.iter().take(variable("ROWS", 40)) {
-        println!("{:.3} ({:.3}) late {:5.1}% {name} {note}", outcome.middle, careful.middle, late(outcome));
     }
 }

@@ -31,7 +31,7 @@ impl Crowd {
     /// each.
     fn works(&mut self, claim: Claim, requests: usize, pauses: f64) {
         let (world, told) = (self.world.clone(), self.told.clone());
-        let mut dice = fastrand::Rng::with_seed(self.tasks.len() as u64);
+        let mut dice = fastrand::Rng::with_seed(self.tasks.len() as u64 + 10_000 * seed());
         self.tasks.spawn(async move {
             for _ in 0..requests {
                 if pauses > 0.0 {
@@ -74,6 +74,14 @@ fn errors(name: &str, told: &[Told]) -> (f64, f64) {
     (mean, p95)
 }
 
+/// [`errors`] that become figures of the `board`.
+fn errors_on(board: &mut Scoreboard, name: &str, told: &[Told]) -> (f64, f64) {
+    let (mean, p95) = errors(name, told);
+    board.add(format!("{name}: error in slots, distance of its mean from 0"), mean.abs());
+    board.add(format!("{name}: error in slots, p95"), p95);
+    (mean, p95)
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_client_of_a_burst_is_told_its_own_slot() {
     for clients in [40, 400] {
@@ -97,23 +105,27 @@ async fn one_that_was_just_served_is_told_that_all_others_go_first() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_comes_in_the_middle_of_a_round_is_told_who_goes_first() {
+    let mut board = Scoreboard::of("one_that_comes_in_the_middle_of_a_round_is_told_who_goes_first");
     for (clients, rounds) in [(40, 10), (400, 4)] {
         let mut crowd = Crowd::new();
         (0..clients).for_each(|number| crowd.works(client(number), rounds, 0.0));
         let mut others = Crowd { world: crowd.world.clone(), ..Crowd::new() };
         let seconds = f64::from(clients) / 10.0 * (rounds as f64 - 2.0);
         (0..20).for_each(|number| others.works(client(1000 + number), 1, seconds));
-        let (mean, p95) = errors(&format!("in the middle of {clients}"), &others.told(f64::from(clients)).await);
+        let (mean, p95) =
+            errors_on(&mut board, &format!("in the middle of {clients}"), &others.told(f64::from(clients)).await);
         // With more than 64 clients, only 64 are sampled.
         let allowed = if clients < 64 { 2.0 } else { 0.15 * f64::from(clients) };
         assert!(mean.abs() <= 0.05 * f64::from(clients) && p95 <= allowed, "{mean}, {p95}");
     }
+    board.judge();
 }
 
 /// More urgent workers send the next request as soon as they have an answer. So others get only their guaranteed slots:
 /// one in 21 for each lower urgency.
 #[tokio::test(start_paused = true)]
 async fn what_is_less_urgent_is_told_that_more_of_others_comes() {
+    let mut board = Scoreboard::of("what_is_less_urgent_is_told_that_more_of_others_comes");
     for urgency in [4, 5] {
         let mut crowd = Crowd::new();
         let of = |urgency, number| Claim { urgency: Urgency::new(urgency).unwrap(), ..client(number) };
@@ -127,17 +139,19 @@ async fn what_is_less_urgent_is_told_that_more_of_others_comes() {
         (0..10).for_each(|number| others.works(of(urgency, 1000 + number), 1, 40.0));
         let told = others.told(100.0).await;
         let waited = told.iter().map(|told| told.left - told.at).sum::<f64>() / told.len() as f64;
-        let (mean, p95) = errors(&format!("of urgency {urgency} beside more urgent ones"), &told);
+        let (mean, p95) = errors_on(&mut board, &format!("of urgency {urgency} beside more urgent ones"), &told);
         assert!(waited >= 60.0, "{waited}");
         assert!(mean.abs() <= 0.25 * waited && p95 <= 0.6 * waited, "{mean}, {p95}");
     }
+    board.judge();
 }
 
 #[tokio::test(start_paused = true)]
 async fn weights_and_urgencies_of_many_clients_count() {
+    let mut board = Scoreboard::of("weights_and_urgencies_of_many_clients_count");
     let mut all = Vec::new();
-    for seed in 0..20 {
-        let mut dice = fastrand::Rng::with_seed(seed);
+    for number in 0..20 {
+        let mut dice = fastrand::Rng::with_seed(number + 20 * seed());
         let mut crowd = Crowd::new();
         for number in 0..60 {
             let weight = Weight(NonZeroU16::new([1, 1, 2, 5][dice.usize(..4)]).unwrap());
@@ -148,6 +162,7 @@ async fn weights_and_urgencies_of_many_clients_count() {
         // No requests come after these, so that only waiting ones precede them.
         all.extend(crowd.told(49.0).await);
     }
-    let (mean, p95) = errors("weights and urgencies", &all);
+    let (mean, p95) = errors_on(&mut board, "weights and urgencies", &all);
     assert!(mean.abs() <= 3.0 && p95 <= 15.0, "{mean}, {p95}");
+    board.judge();
 }

@@ -167,8 +167,8 @@ async fn told(seed: u64) -> Vec<Told> {
 #[tokio::test(start_paused = true)]
 async fn what_a_slower_budget_holds_up_is_not_in_the_way() {
     let mut all = Vec::new();
-    for seed in 0..100 {
-        all.extend(told(seed).await);
+    for number in 0..100 {
+        all.extend(told(number + 100 * seed()).await);
     }
     let wrong = |told: &Told| told.patience - told.left;
     all.sort_unstable_by(|one, other| wrong(other).total_cmp(&wrong(one)));
@@ -176,8 +176,13 @@ async fn what_a_slower_budget_holds_up_is_not_in_the_way() {
     let Told { seed, sort, patience, left, .. } = all[0];
     println!("of {} refused wrongly by more than a turn: {by_a_turn}", all.len());
     println!("host {seed}, {sort:?}: refused below {patience:.2} turns, and would leave after {left:.2}");
+    let error = p95(all.iter().map(|told| (told.predicted - told.left).abs() / (0.05 * told.left).max(1.0)));
+    let mut board = Scoreboard::of("what_a_slower_budget_holds_up_is_not_in_the_way");
+    board.add("refused wrongly by more than a turn, in percent", 100.0 * by_a_turn as f64 / all.len() as f64);
+    board.add("refused wrongly, turns at most", wrong(&all[0]));
+    board.add("error in what is allowed, p95", error);
+    board.judge();
     assert!(by_a_turn * 200 <= all.len(), "{by_a_turn} of {}", all.len());
     assert!(wrong(&all[0]) <= 1.5, "refused, and would have left in time: {:?}", all[0]);
-    let error = p95(all.iter().map(|told| (told.predicted - told.left).abs() / (0.05 * told.left).max(1.0)));
     assert!(error <= 2.0, "{error} of what is allowed");
 }

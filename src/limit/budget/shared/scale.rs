@@ -5,6 +5,8 @@ mod fleet;
 
 use std::{str::FromStr, time::Duration};
 
+use andante_scoreboard::{Scoreboard, seed};
+
 use self::fleet::{Fleet, Load, Outcome, Shape, Taken};
 use crate::{LimitSpec, settle};
 
@@ -72,7 +74,7 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
         load: Load::Most,
         warm: Duration::from_secs(8),
         length: Duration::from_secs(20),
-        seed: 5,
+        seed: 5 + seed(),
         replaced_at: None,
     };
     if let Ok(shapes) = std::env::var("SCALE") {
@@ -81,10 +83,15 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
         }
         return;
     }
+    let mut board = Scoreboard::of("a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none");
     let steady = Fleet::new(small.clone()).run();
+    board.add("calls in a second and member", steady.calls);
+    board.add("used", steady.used);
     assert!(steady.used > 0.93 && steady.calls < 15.0, "{steady}");
     // The store is replaced, and the new one does not answer for three seconds, less than a lease.
     let replaced = Fleet::new(Shape { replaced_at: Some(Duration::from_secs(12)), ..small.clone() }).run();
+    board.add("used with a replaced store", replaced.used);
+    board.judge();
     assert!(replaced.used > 0.9, "{replaced}");
     // At half of the capacity, every request gets its response.
     let light = Fleet::new(Shape { load: Load::Part(0.5), ..small }).run();
@@ -95,7 +102,7 @@ fn a_large_fleet_uses_its_limits_with_few_calls_and_exceeds_none() {
 fn four_members(limit: &str, load: Load, counts: [u64; 2]) -> Shape {
     let [warm, length] = counts.map(Duration::from_secs);
     let limits = vec![of_one_each(limit)];
-    Shape { members: 4, lanes: 1, each: 1, limits, load, warm, length, seed: 5, replaced_at: None }
+    Shape { members: 4, lanes: 1, each: 1, limits, load, warm, length, seed: 5 + seed(), replaced_at: None }
 }
 
 /// Each member reports a limit every 1.25 s, 0.8 times a second. With `1/2s`, one token moves with each slot: two calls
@@ -104,6 +111,11 @@ fn four_members(limit: &str, load: Load, counts: [u64; 2]) -> Shape {
 /// (0.53).
 #[test]
 fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_used() {
+    let mut board = Scoreboard::of("while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_used");
+    let mut add = |name: &str, outcome: &Outcome| {
+        board.add(format!("{name}: calls in a second and member"), outcome.calls);
+        board.add(format!("{name}: used"), outcome.used);
+    };
     for (limit, costs, warm, seconds, calls, used) in [
         ("100/s", (1, 1), 10, 40, 0.9, 0.98),
         ("1000/s", (1, 1), 10, 20, 0.9, 0.98),
@@ -113,17 +125,21 @@ fn while_traffic_is_steady_each_member_calls_once_a_second_and_everything_is_use
     ] {
         let limits = vec![Taken { costs, ..of_one_each(limit) }];
         let outcome = Fleet::new(Shape { limits, ..four_members(limit, Load::Most, [warm, seconds]) }).run();
+        add(limit, &outcome);
         assert!(outcome.calls <= calls && outcome.used >= used, "{limit}: {outcome}");
     }
     // Where only responses report the usage, each member learns how much to reserve.
     let limits = vec![Taken { takes: Some((100, 2000)), ..of_one_each("20000 tokens/min") }];
     let shape = Shape { members: 3, limits, ..four_members("1/s", Load::Most, [120, 1200]) };
     let outcome = Fleet::new(shape).run();
+    add("20000 tokens/min, reported by answers", &outcome);
     assert!(outcome.calls <= 1.2 && outcome.used >= 0.93 && outcome.beyond <= 2000, "{outcome}");
     // A member with many limits reports all of them in one call.
     let shape = Shape { members: 10, lanes: 100, each: 20, ..four_members("20/s", Load::Most, [10, 30]) };
     let outcome = Fleet::new(shape).run();
+    add("20 limits of 20/s", &outcome);
     assert!(outcome.calls <= 1.0 && outcome.least >= 0.98, "{outcome}");
+    board.judge();
 }
 
 /// The load is as 4:3:2:1, whether or not requests succeed, and totals 0.9 or 1.25 of the limit. At 0.9 each member
@@ -169,16 +185,21 @@ fn where_requests_take_of_two_limits_only_the_scarce_one_makes_members_call() {
         let inputs = Taken { costs: (100, 4000), ..of_one_each("90000 input-tokens/min") };
         vec![inputs, Taken { takes: Some(takes), ..of_one_each("20000 output-tokens/min") }]
     };
+    let mut board = Scoreboard::of("where_requests_take_of_two_limits_only_the_scarce_one_makes_members_call");
     for (scarce, takes, calls, used) in [("input", (25, 900), 1.0, 0.975), ("output", (50, 1800), 1.2, 0.93)] {
-        let of = |seed| {
+        let of = |number| {
+            let seed = number + 8 * seed();
             let load = Load::Workers(vec![25]);
             Fleet::new(Shape { limits: taken(takes), seed, ..four_members("1/s", load, [120, 720]) }).run()
         };
         let outcomes: Vec<_> = (1..=8).map(of).collect();
         let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len() as f64;
         let (called, part, beyond) = (mean(|one| one.calls), mean(|one| one.used), mean(|one| one.beyond.into()));
+        board.add(format!("{scarce} scarce: calls in a second and member"), called);
+        board.add(format!("{scarce} scarce: used"), part);
         assert!(called <= calls && part >= used, "{scarce} scarce: {called} calls, {part} used");
         // The excess is at most the largest response.
         assert!(beyond <= takes.1.into(), "{scarce} scarce: {beyond} beyond");
     }
+    board.judge();
 }

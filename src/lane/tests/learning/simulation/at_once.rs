@@ -1,6 +1,6 @@
 //! APIs that limit concurrency, with any latency and with outages.
 
-use super::{compare, limiter::Limiter, tells::Wait, world::World};
+use super::{limiter::Limiter, run, tells::Wait, world::World};
 
 /// An API with `most` requests at once that take `work` seconds each. The capacity is the number served in a second,
 /// with 40 ms on the network.
@@ -20,8 +20,7 @@ fn how_many_at_once_is_found_however_long_an_answer_takes() {
             if most < 5 && work > 1.0 {
                 continue;
             }
-            let (outcome, note, _) =
-                compare(&World { refuses, wait, lasts: 60.0 + 20.0 * work, ..gate(most, work) }, 1);
+            let (outcome, note) = run(&World { refuses, wait, lasts: 60.0 + 20.0 * work, ..gate(most, work) }, 1);
             assert!(outcome.share >= 0.9, "{most} of {work} s, {refuses} {wait:?}: {:.3}; {note}", outcome.share);
         }
     }
@@ -35,7 +34,7 @@ fn how_many_at_once_outlasts_an_outage() {
         for (most, work) in [(5, 0.05), (20, 0.05), (20, 0.3), (5, 0.3)] {
             for outage in [(40.0, 1.0), (40.0, 10.0)] {
                 let world = World { refuses, outage: Some(outage), lasts: 120.0, ..gate(most, work) };
-                let (outcome, note, _) = compare(&world, 1);
+                let (outcome, note) = run(&world, 1);
                 assert!(outcome.share >= 0.9, "{most} of {work} s, {refuses} {outage:?}: {:.3}; {note}", outcome.share);
             }
         }

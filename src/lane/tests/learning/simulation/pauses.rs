@@ -1,13 +1,13 @@
 //! An API that pauses once, whatever its limits are, such as during a deployment.
 
-use super::{compare, limiter::Limiter, tells::Wait, world::World};
+use super::{limiter::Limiter, run, tells::Wait, world::World};
 
 /// The used share of 20/s in the minute after a pause of `lasts` seconds that begins at `at`, and what was learned.
 fn used_after(at: f64, lasts: f64, wait: Wait, configured: Option<&'static str>) -> (f64, String) {
     let world = World::new("20/s", [Limiter::bucket(20.0, 20.0)]);
     let near = World { latency: 0.01, jitter: 0.0003, work: 0.002, ..world };
     let paused = World { wait, configured, pauses: vec![(at, lasts)], lasts: at + lasts + 90.0, ..near };
-    let (outcome, note, _) = compare(&paused, 1);
+    let (outcome, note) = run(&paused, 1);
     (outcome.after, note)
 }
 
@@ -32,7 +32,7 @@ fn after_a_pause_it_goes_on_at_the_configured_pace() {
             let world = World::new("10/s, 20 deep", [Limiter::bucket(20.0, 10.0)]);
             let slow = World { latency: 0.6, jitter: 0.001, ..world };
             let paused = World { wait, configured: Some(configured), pauses: vec![(30.0, 5.0)], lasts: 125.0, ..slow };
-            let (outcome, note, _) = compare(&paused, 1);
+            let (outcome, note) = run(&paused, 1);
             assert!(outcome.after >= 0.95, "{configured} {wait:?}: {:.3}; {note}", outcome.after);
         }
     }
@@ -56,7 +56,7 @@ fn used_between(every: f64, down: f64, wait: Wait, configured: Option<&'static s
     let pauses: Vec<_> = (1..=10).map(|number| (20.0 + f64::from(number) * every - down, down)).collect();
     let lasts = 20.0 + 10.0 * every + 60.0;
     let paused = World { wait, configured, pauses, lasts, ..near };
-    let (outcome, note, _) = compare(&paused, 1);
+    let (outcome, note) = run(&paused, 1);
     (outcome.served as f64 / (20.0 * (lasts - 10.0 * down)), note)
 }
 

@@ -9,24 +9,17 @@ use super::{
 
 const WINDOWS: [f64; 11] = [1.0, 1.0, 2.0, 5.0, 10.0, 10.0, 30.0, 60.0, 60.0, 7.0, 25.0];
 
-/// The worst seeds of 1,000, and the least used share of each since the cause was understood. Causes: random refusals
-/// beside other senders (7); a rounded-up wait taken for a window (2); the rest of a window taken for a whole one. A
-/// fourth cause is spacing finer than the network's jitter; there, careful workers get .35 to .46.
-pub(super) const WORST: [(u64, f64); 13] = [
-    (26, 0.7),
-    (153, 0.8),
-    (706, 0.6),
-    (720, 0.8),
-    (814, 0.55),
-    (868, 0.8),
-    (872, 0.6),
-    (380, 0.8),
-    (461, 0.75),
-    (605, 0.65),
-    (407, 0.14),
-    (596, 0.16),
-    (684, 0.2),
-];
+/// The family of a random limiter. Beside other senders, some refusals come at any rate.
+pub(super) fn family(world: &World) -> &'static str {
+    let is_window = |limiter: &Limiter| !matches!(limiter, Limiter::Bucket { .. } | Limiter::Delay { .. });
+    if world.strangers > 0.0 {
+        "beside other senders"
+    } else if world.limiters.iter().any(|(limiter, _)| is_window(limiter)) {
+        "windows"
+    } else {
+        "buckets"
+    }
+}
 
 /// The world of this seed.
 pub(super) fn world(seed: u64) -> World {
