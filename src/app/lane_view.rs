@@ -9,7 +9,7 @@ use crate::{
     },
     clock::Instant,
     lane::{
-        Lane, NarrowUsage, Snapshot,
+        Lane, Snapshot, SubLimitUsage,
         order::{FlowId, WaitingFlow},
     },
     learn::{Grounds, OwnLimit, QuotaSnapshot, Reason},
@@ -47,10 +47,10 @@ pub(super) fn lane_status(
         limits: limits.chain(calendar).collect(),
         at_once: lane.at_once.map(|(most, grounds)| AtOnceStatus { most, evidence: grounds.to_string() }),
         own_limits: lane.own_limits.iter().map(own_limit_status).collect(),
-        rules: lane.narrow.iter().map(|usage| added_rule_status(usage, ends, now)).collect(),
+        rules: lane.sub_limits.iter().map(|usage| added_rule_status(usage, ends, now)).collect(),
         in_flight: lane.in_flight.into(),
         in_flight_limit: lane.in_flight_limit,
-        in_flight_evidence: lane.in_flight_grounds.map(|grounds| grounds.to_string()),
+        in_flight_evidence: lane.in_flight_evidence.map(|grounds| grounds.to_string()),
         in_flight_share: lane.in_flight_share.map(share_status),
         waiting: lane.waiting as u64,
         flows: lane.flows.iter().map(flow_status).collect(),
@@ -113,7 +113,7 @@ fn ends_in_s(ends: &HashMap<Arc<str>, Instant>, rule: &Arc<str>, now: Instant) -
 
 /// Budgets of an added rule. `ends` has the rules with temporary limits, and the end of these limits.
 pub(super) fn added_rule_status(
-    usage: &NarrowUsage,
+    usage: &SubLimitUsage,
     ends: &HashMap<Arc<str>, Instant>,
     now: Instant,
 ) -> AddedRuleStatus {

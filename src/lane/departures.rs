@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// The usual time once clients have left after `times`, `apart` from each other.
-    fn usual_of(times: impl IntoIterator<Item = u64>, apart: u64) -> Option<Duration> {
+    fn estimate_of(times: impl IntoIterator<Item = u64>, apart: u64) -> Option<Duration> {
         let departures = Departures::default();
         let mut now = Instant::START;
         let mut leave = |time| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn after(times: impl IntoIterator<Item = u64>) -> Option<Duration> {
-        usual_of(times, 50)
+        estimate_of(times, 50)
     }
 
     #[test]
@@ -163,10 +163,10 @@ mod tests {
 
     #[test]
     fn a_program_that_was_ended_had_no_time_out() {
-        assert_eq!(usual_of([7300; 16], 1), None);
+        assert_eq!(estimate_of([7300; 16], 1), None);
         // Requests that were sent together leave together, too, but after a time that somebody has chosen.
         for (time, whole) in [(5012, true), (4960, true), (30_000, true), (1000, true), (5100, false), (20, false)] {
-            assert_eq!(usual_of([time; 16], 1).is_some(), whole, "{time}");
+            assert_eq!(estimate_of([time; 16], 1).is_some(), whole, "{time}");
         }
     }
 

@@ -1,10 +1,11 @@
 //! A lane's driver: the state behind one short lock, the only timer, and the permits. Passes events to the state, and
 //! carries out their effects.
 //!
-//! If no request waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
+//! If no request waits and every limit says *now*, a request passes on the wait point. Otherwise it takes a ticket. While
 //! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
 
 mod bottleneck;
+mod diagnostics;
 mod handover;
 mod keeping;
 mod log;
@@ -13,7 +14,6 @@ mod obstacle;
 mod permit;
 mod sharing;
 mod steer;
-mod symptoms;
 mod view;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -28,24 +28,24 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-pub use self::{keeping::KeepRequest, obstacle::Obstacle};
-pub(crate) use self::{keeping::KeptLane, merge::Departing};
 use self::{
+    diagnostics::Diagnostics,
     log::log_changes,
     permit::{Dismissal, Outcome},
     sharing::{SharedLane, tell_of_pauses},
-    symptoms::Symptoms,
 };
 pub use self::{
+    diagnostics::UpstreamFailure,
     permit::{Admission, Permit, Waiting},
     sharing::Sharing,
-    symptoms::UpstreamFailure,
 };
+pub use self::{keeping::KeepRequest, obstacle::Obstacle};
+pub(crate) use self::{keeping::KeptLane, merge::Departing};
 use crate::{
     capacity::Capacity,
     journal::Journal,
     request::{AdmitRequest, Refusal},
-    state::{Decision, Displaced, Effects, End, Grant, NarrowerRules, SharedNames, Slot, State, Timer, Usage},
+    state::{Decision, Effects, End, Evicted, Grant, SharedNames, Slot, State, SubLimitRules, Timer, Usage},
 };
 
 /// The queue and the limits of one budget, under one policy.
@@ -67,7 +67,7 @@ struct Shared {
     state: Mutex<State<GrantSender>>,
     /// Wakes the timer when it sleeps too long.
     wake: Notify,
-    symptoms: Symptoms,
+    diagnostics: Diagnostics,
     /// The lane's place in the store, if it is persisted.
     kept: Option<KeptLane>,
     /// The task that talks to the store, if its limits are shared with other processes.
@@ -90,7 +90,8 @@ impl Lane {
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
         let now = clock.now();
         let state = Mutex::new(State::new(policy.clone(), now, clock.epoch()));
-        let shared = Shared { state, wake: Notify::new(), symptoms: Symptoms::new(now), kept: None, sharing: None };
+        let shared =
+            Shared { state, wake: Notify::new(), diagnostics: Diagnostics::new(now), kept: None, sharing: None };
         Self { host, policy, metrics, clock, journal: None, shared: Arc::new(shared) }
     }
 
@@ -120,9 +121,9 @@ impl Lane {
     }
 
     /// Applies the narrower rules of `rules`; `renamed` lists rules with new names.
-    pub(super) fn narrower_rules(self: &Arc<Self>, rules: &Arc<Rules>, renamed: &RenamedRules) {
-        let rules = NarrowerRules::new(rules.clone(), renamed.clone(), &self.policy);
-        self.tell(|state, now| state.narrower_rules(now, rules));
+    pub(super) fn sub_limit_rules(self: &Arc<Self>, rules: &Arc<Rules>, renamed: &RenamedRules) {
+        let rules = SubLimitRules::new(rules.clone(), renamed.clone(), &self.policy);
+        self.tell(|state, now| state.sub_limit_rules(now, rules));
     }
 
     /// Counts its sub-limits together with those of all lanes.
@@ -133,7 +134,7 @@ impl Lane {
 
     /// Forgets sub-limits that remember nothing.
     pub(super) fn forget_idle(&self) {
-        let mut looks = self.shared.state.lock().narrow_budgets();
+        let mut looks = self.shared.state.lock().sub_limits();
         while looks > 0 {
             // Between the calls, other tasks may take the lock.
             let some = looks.min(SOME);
@@ -145,8 +146,8 @@ impl Lane {
 
     /// Number of sub-limits that fit into the allocated memory.
     #[cfg(test)]
-    pub(super) fn narrow_budgets(&self) -> u32 {
-        self.shared.state.lock().narrow_budgets()
+    pub(super) fn sub_limits(&self) -> u32 {
+        self.shared.state.lock().sub_limits()
     }
 
     /// Returns whether this is the only `Lane` left for the budget.
@@ -278,8 +279,8 @@ impl Lane {
     /// may have left as well: a loop handles any number of them.
     fn execute(self: &Arc<Self>, mut effects: Effects<GrantSender>) {
         loop {
-            let Effects { grants, displaced, timer, block, calls, changes } = effects;
-            displaced.into_iter().for_each(dismiss);
+            let Effects { grants, evicted, timer, block, calls, changes } = effects;
+            evicted.into_iter().for_each(dismiss);
             if block {
                 self.ask_for_block();
             }
@@ -338,8 +339,8 @@ fn deliver(grant: Grant<GrantSender>) -> Result<(), Box<Slot>> {
 }
 
 /// Tells a request that it no longer waits; it may have left.
-fn dismiss(displaced: Displaced<GrantSender>) {
-    let Displaced { ticket: GrantSender { lane, sender }, refusal } = displaced;
+fn dismiss(evicted: Evicted<GrantSender>) {
+    let Evicted { ticket: GrantSender { lane, sender }, refusal } = evicted;
     lane.metrics.waiting.dec();
     let _ = sender.send(Box::new(Err(Dismissal::Refused(refusal))));
 }

@@ -158,7 +158,7 @@ impl Lanes {
     fn open_under(&self, table: &LaneTable, key: RequestKey<'_>, origin: &Origin) -> OpenLane {
         let lane = self.open(&table.rules, key, origin);
         if table.before.is_some() {
-            lane.narrower_rules(&table.rules, &table.renamed);
+            lane.sub_limit_rules(&table.rules, &table.renamed);
         }
         OpenLane { lane, origin: origin.clone(), left: None }
     }
@@ -219,7 +219,7 @@ impl Lanes {
             } else {
                 lane.reconfigured(policy.clone(), self.metrics_of(rules, key))
             };
-            moved.narrower_rules(rules, renamed);
+            moved.sub_limit_rules(rules, renamed);
             parting.extend(parts);
             let last = rules_lanes.len() - 1;
             match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {

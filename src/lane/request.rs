@@ -14,7 +14,7 @@ use prometheus::IntCounter;
 
 use super::{
     order::{Claim, Turn},
-    snapshot::NarrowUsage,
+    snapshot::SubLimitUsage,
 };
 
 /// Inputs of a request that asks a lane for a slot.
@@ -66,7 +66,7 @@ pub struct Preview {
     /// The decision.
     pub decision: PreviewDecision,
     /// Usage of the sub-limits that it would draw on, in their order.
-    pub budgets: Vec<NarrowUsage>,
+    pub budgets: Vec<SubLimitUsage>,
 }
 
 /// The decision for a request that came now.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use andante_clock::Instant;
-use andante_learn::{GradientGrounds, Grounds, OwnLimit, QuotaSnapshot, Reason};
+use andante_learn::{GradientEvidence, Grounds, OwnLimit, QuotaSnapshot, Reason};
 use andante_limit::{CalendarUsage, LimitUsage, ShareUsage, Sum};
 use andante_order::WaitingFlow;
 
@@ -82,13 +82,13 @@ pub struct Snapshot {
     /// Groups of requests that have limits of their own.
     pub own_limits: Vec<OwnLimit>,
     /// Usage of the sub-limits, rule by rule.
-    pub narrow: Vec<NarrowUsage>,
+    pub sub_limits: Vec<SubLimitUsage>,
     /// Requests that were sent and not fully answered.
     pub in_flight: u32,
     /// Limit on the number of requests in flight.
     pub in_flight_limit: Option<u32>,
     /// Evidence for that limit, if it was learned.
-    pub in_flight_grounds: Option<GradientGrounds>,
+    pub in_flight_evidence: Option<GradientEvidence>,
     /// This process' share of that limit, if a fleet shares it.
     pub in_flight_share: Option<ShareUsage>,
     /// Tickets in the queue.
@@ -122,7 +122,7 @@ pub struct OperatorPause {
 
 /// Usage of the sub-limits of one narrower rule, for display.
 #[derive(Clone, Debug)]
-pub struct NarrowUsage {
+pub struct SubLimitUsage {
     /// The rule's name.
     pub rule: Arc<str>,
     /// Number of budgets.
@@ -168,7 +168,7 @@ pub(super) struct Outlook {
 
 // === impl NarrowUsage ===
 
-impl NarrowUsage {
+impl SubLimitUsage {
     /// The usage of a rule without budgets.
     pub(super) fn none(rule: Arc<str>) -> Self {
         Self {

@@ -14,7 +14,6 @@ mod in_flight;
 mod late;
 mod memory;
 mod merge;
-mod narrow;
 mod places;
 mod predict;
 mod record;
@@ -25,6 +24,7 @@ mod sharing;
 mod slot;
 mod slow;
 mod steer;
+mod sub_limits;
 mod turn;
 mod under_way;
 mod usage;
@@ -36,7 +36,7 @@ use std::{sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_hint::{Cause, Signal};
 use andante_learn::{AnswerReport, Changes, Learned, Observation, RouteKey};
-use andante_limit::{Budget, Untold};
+use andante_limit::{Budget, PendingUsage};
 use andante_order::{Next, Queue, QueuePlace, Taken};
 use andante_policy::{Policy, Trust};
 
@@ -45,27 +45,27 @@ use self::{
     effects::Grants,
     handover::Handover,
     in_flight::InFlight,
-    late::Lateness,
+    late::DeadlineSweep,
     merge::{Partings, Ports},
-    narrow::{Drawn, Narrow},
     places::Places,
     returns::Returns,
     sharing::SharedMemory,
     slot::Leaving,
     steer::LetFirst,
+    sub_limits::{Drawn, SubLimits},
     turn::{LineKey, Sorted},
     usual::{Usual, set_outstanding},
 };
 pub(super) use self::{
     effects::{Decision, Effects, Grant, QueueOffer, Timer},
     end::End,
-    full::Displaced,
+    full::Evicted,
     memory::Memory,
     merge::{Inheritance, Moving, Parting},
-    narrow::NarrowerRules,
     record::{LaneRecord, OriginRecord},
     sharing::SharedNames,
     slot::Slot,
+    sub_limits::SubLimitRules,
 };
 use super::snapshot::LaneStats;
 use crate::capacity::Capacity;
@@ -76,7 +76,7 @@ pub(super) struct State<T> {
     budget: Budget,
     learned: Learned,
     /// Sub-limits: budgets that narrower rules set for some of the requests.
-    narrow: Narrow,
+    sub_limits: SubLimits,
     queue: Queue<LineKey, WaitingRequest<T>>,
     /// Usage estimates from recent answers, per unit and rule.
     usual: Vec<Usual>,
@@ -86,7 +86,7 @@ pub(super) struct State<T> {
     /// In-flight requests that are exempt from the lane's own limits.
     apart: u32,
     /// In-flight requests, among those of `in_flight`, whose usage is known only from the answer.
-    untold: Untold,
+    pending_usage: PendingUsage,
     /// The time since 1970 at [`Instant::START`].
     epoch: Duration,
     stats: LaneStats,
@@ -95,7 +95,7 @@ pub(super) struct State<T> {
     /// Changes learned since the last effects.
     changes: Changes,
     /// Requests evicted since the last effects.
-    displaced: Vec<Displaced<T>>,
+    evicted: Vec<Evicted<T>>,
     /// Waiting requests that an operator has moved to the front.
     let_first: Vec<LetFirst>,
     sorted: Sorted,
@@ -105,7 +105,7 @@ pub(super) struct State<T> {
     handover: Handover,
     /// True if an event may have opened a class, so that blocked classes have to be checked again.
     rechecks: bool,
-    lateness: Lateness,
+    deadline_sweep: DeadlineSweep,
     returns: Returns,
     ports: Ports,
     parted: Partings,
@@ -144,24 +144,24 @@ impl<T> State<T> {
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
-            narrow: Narrow::new(Arc::default()),
+            sub_limits: SubLimits::new(Arc::default()),
             queue: Queue::new(),
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
             places: Places::default(),
             apart: 0,
-            untold: Untold::default(),
+            pending_usage: PendingUsage::default(),
             epoch,
             stats: LaneStats::default(),
             next_wakeup: None,
             changes: Changes::new(),
-            displaced: Vec::new(),
+            evicted: Vec::new(),
             let_first: Vec::new(),
             sorted: Sorted::new(now),
             held: None,
             handover: Handover::Ours,
             rechecks: false,
-            lateness: Lateness::default(),
+            deadline_sweep: DeadlineSweep::default(),
             returns: Returns::default(),
             ports: Ports::new(),
             parted: Partings::new(),
@@ -197,12 +197,12 @@ impl<T> State<T> {
 
     /// Counts this lane's sub-limits together with those of all lanes from now on.
     pub(super) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
-        self.narrow.set_capacity(capacity);
+        self.sub_limits.set_capacity(capacity);
     }
 
     /// Replaces the narrower rules from `now` on.
-    pub(super) fn narrower_rules(&mut self, now: Instant, rules: NarrowerRules) {
-        for budget in self.narrow.reconfigured(now, self.epoch, &self.budget, rules) {
+    pub(super) fn sub_limit_rules(&mut self, now: Instant, rules: SubLimitRules) {
+        for budget in self.sub_limits.reconfigured(now, self.epoch, &self.budget, rules) {
             self.queue.recheck_budget(budget);
         }
         self.forget_usual_of_gone_rules();
@@ -211,15 +211,15 @@ impl<T> State<T> {
     }
 
     /// Upper bound of the sub-limits' numbers: how many [`forget_idle`](Self::forget_idle) has to look at.
-    pub(super) fn narrow_budgets(&self) -> u32 {
-        self.narrow.end()
+    pub(super) fn sub_limits(&self) -> u32 {
+        self.sub_limits.end()
     }
 
     /// Forgets sub-limits that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
         self.returns.sweep(now);
         let returns = &self.returns;
-        self.narrow.forget_idle(looks, now, |number| returns.names(number));
+        self.sub_limits.forget_idle(looks, now, |number| returns.names(number));
     }
 
     /// Removes a waiting request whose client has gone away. Returns whether it was still waiting.
@@ -231,7 +231,7 @@ impl<T> State<T> {
     fn take_out(&mut self, place: QueuePlace) -> Option<Taken<WaitingRequest<T>>> {
         let taken = self.queue.remove(place)?;
         if let Some(drawn) = &taken.ticket.drawn {
-            self.narrow.dequeued(drawn, &taken.claim, taken.cost, place.turn());
+            self.sub_limits.dequeued(drawn, &taken.claim, taken.cost, place.turn());
         }
         Some(taken)
     }
@@ -240,7 +240,7 @@ impl<T> State<T> {
     pub(super) fn sent(&mut self, now: Instant, slot: &Slot) {
         self.budget.sent(slot.charge, now);
         if let Some(drawn) = &slot.drawn {
-            self.narrow.sent(drawn, now);
+            self.sub_limits.sent(drawn, now);
         }
         // Until now the lane did not know when the API would count this request.
         self.queue.recheck_endless();
@@ -256,8 +256,8 @@ impl<T> State<T> {
         self.stats.lately.on_recall();
         self.stats.used.subtract(&slot.charge.cost);
         self.changed(slot);
-        let narrow = slot.drawn.as_ref().is_none_or(|drawn| self.narrow.recalled(drawn));
-        self.budget.recall(slot.charge) && narrow
+        let sub_limits = slot.drawn.as_ref().is_none_or(|drawn| self.sub_limits.recalled(drawn));
+        self.budget.recall(slot.charge) && sub_limits
     }
 
     /// Records the answer to the request that left at `sent`.
@@ -268,9 +268,9 @@ impl<T> State<T> {
             self.budget.served(sent);
         }
         if let Some(drawn) = &slot.drawn {
-            self.narrow.answered(drawn, sent, now, heard);
+            self.sub_limits.answered(drawn, sent, now, heard);
             if heard.hint.cause == Cause::Quota && heard.hint.signal != Signal::FatalQuota {
-                self.narrow.refused(drawn, sent, now);
+                self.sub_limits.refused(drawn, sent, now);
             }
         }
         if !slot.charge.scope.is_apart() {
@@ -303,7 +303,7 @@ impl<T> State<T> {
     pub(super) fn clock_read(&mut self, epoch: Duration) {
         self.epoch = epoch;
         self.budget.set_epoch(epoch);
-        self.narrow.set_epoch(epoch);
+        self.sub_limits.set_epoch(epoch);
         self.rechecks = true;
     }
 
@@ -331,7 +331,7 @@ impl<T> State<T> {
     fn give(&mut self, now: Instant, due: Instant, grants: &mut Grants<T>) -> Instant {
         let mut moves = BATCH;
         if !self.queue.is_empty() {
-            set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
+            set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
         }
         for _ in 0..BATCH {
             let (place, key) = match self.next(now, &mut moves) {
@@ -341,7 +341,7 @@ impl<T> State<T> {
             let Taken { claim, cost, ticket } = self.queue.serve(place).expect("the ticket is there whose turn it is");
             let WaitingRequest { grant, kind, since, drawn, port, .. } = ticket;
             if let Some(drawn) = &drawn {
-                self.narrow.dequeued(drawn, &claim, cost, place.turn());
+                self.sub_limits.dequeued(drawn, &claim, cost, place.turn());
             }
             let (cost, kind, claim) = (&self.reserve(now, cost, drawn.as_deref()), &kind, &claim);
             let slot = self.take(now, Leaving { cost, kind, claim, scope: key.scope, since, due, drawn, port });
@@ -354,7 +354,7 @@ impl<T> State<T> {
     fn take(&mut self, now: Instant, leaving: Leaving<'_>) -> Box<Slot> {
         let Leaving { cost, kind, claim, scope, since, due, mut drawn, port } = leaving;
         if let Some(drawn) = &mut drawn {
-            self.narrow.take(drawn, now, since, self.budget.spacing(), *cost);
+            self.sub_limits.take(drawn, now, since, self.budget.spacing(), *cost);
         }
         let charge = self.budget.take(now, due, *cost, scope);
         let mut slot = Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, drawn });

@@ -9,7 +9,6 @@ mod full;
 mod keeping;
 mod late;
 mod learning;
-mod narrow;
 mod pausing;
 mod predictions;
 mod random;
@@ -17,6 +16,7 @@ mod reloading;
 mod reserve;
 mod returns;
 mod steering;
+mod sub_limits;
 
 use std::{sync::Arc, time::Duration};
 

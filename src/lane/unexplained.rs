@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 /// Refusals of one lane that its limits do not explain.
 #[derive(Debug)]
-pub(super) struct UnexplainedRefusals {
+pub(super) struct UnexpectedRefusals {
     /// When the lane began: requests sent before that are unknown.
     since: Instant,
     episodes: Mutex<Episodes>,
@@ -33,7 +33,7 @@ const QUIET: Duration = Duration::from_secs(600);
 
 // === impl UnexplainedRefusals ===
 
-impl UnexplainedRefusals {
+impl UnexpectedRefusals {
     /// An empty record of a lane that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { since: now, episodes: Mutex::default() }
@@ -79,13 +79,13 @@ mod tests {
 
     /// Returns whether refusals of requests sent at `sent`, each answered 10 ms later, are reported in the end.
     fn told(sent: impl IntoIterator<Item = u64>) -> bool {
-        let refusals = UnexplainedRefusals::new(at(0));
+        let refusals = UnexpectedRefusals::new(at(0));
         sent.into_iter().any(|sent| refusals.record(at(sent), at(sent + 10), WINDOW).is_some())
     }
 
     #[test]
     fn what_is_refused_again_and_again_is_told_once() {
-        let refusals = UnexplainedRefusals::new(at(0));
+        let refusals = UnexpectedRefusals::new(at(0));
         for second in 1..=2 {
             assert_eq!(refusals.record(at(second * 1000), at(second * 1000 + 10), WINDOW), None);
         }

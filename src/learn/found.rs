@@ -45,7 +45,7 @@ impl Learned {
         let rate = limit.rate.per_second();
         if is_news(rate, self.reported_rate) {
             self.reported_rate = Some(rate);
-            let grounds = self.estimator.rate_grounds(now);
+            let grounds = self.estimator.rate_evidence(now);
             changes.extend(grounds.map(|grounds| LearnedChange::Limit(limit, Box::new(grounds))));
         }
     }
@@ -55,7 +55,7 @@ impl Learned {
         match limit.source {
             Source::Config => None,
             Source::Advertised(id) => self.told.grounds(id, &limit.spec),
-            Source::Estimated => self.estimator.rate_grounds(now),
+            Source::Estimated => self.estimator.rate_evidence(now),
         }
     }
 
@@ -66,7 +66,7 @@ impl Learned {
 
     /// Learned concurrency limit, and the evidence for it.
     pub fn at_once(&self) -> Option<(u32, Grounds)> {
-        self.estimator.at_once().zip(self.estimator.at_once_grounds())
+        self.estimator.at_once().zip(self.estimator.concurrency_evidence())
     }
 
     /// Groups of requests that have limits of their own.

@@ -78,7 +78,7 @@ struct Level {
 
 /// Evidence for the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GradientGrounds {
+pub struct GradientEvidence {
     unloaded: Option<f64>,
     recent: Option<f64>,
     probes: bool,
@@ -146,8 +146,8 @@ impl GradientLimit {
     }
 
     /// Evidence for the limit.
-    pub fn grounds(&self) -> GradientGrounds {
-        GradientGrounds {
+    pub fn grounds(&self) -> GradientEvidence {
+        GradientEvidence {
             unloaded: self.unloaded.map(|mean| mean.mean()),
             recent: self.recent.map(|level| level.seconds),
             probes: matches!(self.stage, Stage::Probe { .. }),
@@ -316,7 +316,7 @@ impl Level {
 
 // === impl GradientGrounds ===
 
-impl fmt::Display for GradientGrounds {
+impl fmt::Display for GradientEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
         match (self.recent, self.unloaded) {

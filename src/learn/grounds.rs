@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grounds {
     /// A rate learned from refusals.
-    Rate(RateGrounds),
+    Rate(RateEvidence),
     /// A learned concurrency limit.
-    AtOnce(AtOnceGrounds),
+    AtOnce(ConcurrencyEvidence),
     /// Numbers in the API's answers.
-    Said(SaidGrounds),
+    Said(ReportedEvidence),
 }
 
 /// Evidence for a rate learned from refusals. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RateGrounds {
+pub struct RateEvidence {
     pub(super) basis: Basis,
     /// The configured rate, per second.
     pub(super) configured: Option<f64>,
@@ -59,7 +59,7 @@ pub(super) struct Lowered {
 
 /// Evidence for a concurrency limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AtOnceGrounds {
+pub struct ConcurrencyEvidence {
     pub(super) most: u32,
     /// Number of requests in flight when one was refused.
     pub(super) refused: u32,
@@ -73,7 +73,7 @@ pub struct AtOnceGrounds {
 
 /// Evidence for a limit that an API reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SaidGrounds {
+pub struct ReportedEvidence {
     pub(super) dialect: Dialect,
     pub(super) limit: f64,
     /// Number of answers that reported the limit.
@@ -151,7 +151,7 @@ impl fmt::Display for Grounds {
     }
 }
 
-impl fmt::Display for RateGrounds {
+impl fmt::Display for RateEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.basis {
             Basis::Configured => match self.configured {
@@ -195,7 +195,7 @@ impl fmt::Display for RateGrounds {
     }
 }
 
-impl fmt::Display for AtOnceGrounds {
+impl fmt::Display for ConcurrencyEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { most, refused, served, said, certain } = self;
         if *said {
@@ -208,7 +208,7 @@ impl fmt::Display for AtOnceGrounds {
     }
 }
 
-impl fmt::Display for SaidGrounds {
+impl fmt::Display for ReportedEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { dialect, limit, answers, window, window_said, resets, count } = self;
         match *dialect {
@@ -305,8 +305,8 @@ impl fmt::Display for Times {
 mod tests {
     use super::*;
 
-    fn rate(basis: Basis) -> RateGrounds {
-        RateGrounds { basis, configured: None, lowered: Lowered::default(), now: 100.0, rising: false, noise: None }
+    fn rate(basis: Basis) -> RateEvidence {
+        RateEvidence { basis, configured: None, lowered: Lowered::default(), now: 100.0, rising: false, noise: None }
     }
 
     #[test]
@@ -316,11 +316,11 @@ mod tests {
         assert_eq!(rate(cycle).to_string(), "100 served in 1 s, then refused; served again after 9 s");
         let mut lowered = Lowered::default();
         lowered.refused(9.8, 60.0);
-        let once = RateGrounds { lowered, ..rate(cycle) }.to_string();
+        let once = RateEvidence { lowered, ..rate(cycle) }.to_string();
         assert!(once.ends_with("; refused once since at 9.8/s, last 40 s ago"), "{once}");
         lowered.refused(10.04, 90.0);
         lowered.refused(9.9, 97.5);
-        let thrice = RateGrounds { lowered, ..rate(cycle) }.to_string();
+        let thrice = RateEvidence { lowered, ..rate(cycle) }.to_string();
         assert!(thrice.ends_with("; refused 3 times since at 9.8/s to 10/s, last 2.5 s ago"), "{thrice}");
     }
 
@@ -328,33 +328,33 @@ mod tests {
     fn what_is_configured_says_so() {
         let mut lowered = Lowered::default();
         lowered.refused(20.0, 99.0);
-        let grounds = RateGrounds { configured: Some(20.0), lowered, ..rate(Basis::Configured) };
+        let grounds = RateEvidence { configured: Some(20.0), lowered, ..rate(Basis::Configured) };
         assert_eq!(grounds.to_string(), "configured 20/s; refused once since at 20/s, last 1 s ago");
     }
 
     #[test]
     fn what_is_not_certain_says_so() {
-        let grounds = RateGrounds { rising: true, ..rate(Basis::Lately { served: 59.6, over: 30.0 }) };
+        let grounds = RateEvidence { rising: true, ..rate(Basis::Lately { served: 59.6, over: 30.0 }) };
         let line = "about 60 served within 30 s, though some were refused; a lower bound: more is tried";
         assert_eq!(grounds.to_string(), line);
         let window = Basis::Window { served: 41.0, length: 10.0, pause: 3.2 };
-        let grounds = RateGrounds { noise: Some(0.05), ..rate(window) };
+        let grounds = RateEvidence { noise: Some(0.05), ..rate(window) };
         let line = "about 41 served in 10 s, refused for the last 3.2 s of them; about 5% are refused at any rate";
         assert_eq!(grounds.to_string(), line);
     }
 
     #[test]
     fn requests_at_once_say_how_many_were_refused_and_how_many_served() {
-        let grounds = AtOnceGrounds { most: 5, refused: 6, served: 340, said: false, certain: true };
+        let grounds = ConcurrencyEvidence { most: 5, refused: 6, served: 340, said: false, certain: true };
         assert_eq!(grounds.to_string(), "refused with 6 at once; 340 served since with 5 at most");
-        let grounds = AtOnceGrounds { served: 2, said: true, certain: false, ..grounds };
+        let grounds = ConcurrencyEvidence { served: 2, said: true, certain: false, ..grounds };
         let line = "the API said that 6 at once are too many; 2 served since with 5 at most; still on trial";
         assert_eq!(grounds.to_string(), line);
     }
 
     #[test]
     fn what_an_api_says_has_who_says_it_how_often_and_whether_that_is_borne_out() {
-        let grounds = SaidGrounds {
+        let grounds = ReportedEvidence {
             dialect: Dialect::X_RATELIMIT,
             limit: 100.0,
             answers: 340,
@@ -366,7 +366,7 @@ mod tests {
         let line = "x-ratelimit fields: 100, said 340 times; a window of 10 s, measured, that began anew 3 times; the \
                     count agrees with what was sent";
         assert_eq!(grounds.to_string(), line);
-        let grounds = SaidGrounds { answers: 1, window_said: true, resets: 0, count: Agreement::Open, ..grounds };
+        let grounds = ReportedEvidence { answers: 1, window_said: true, resets: 0, count: Agreement::Open, ..grounds };
         let line =
             "x-ratelimit fields: 100, said once; a window of 10 s, as the provider says; the count is not checked yet";
         assert_eq!(grounds.to_string(), line);

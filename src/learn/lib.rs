@@ -39,7 +39,7 @@ use self::{
 };
 pub use self::{
     gate::Reason,
-    gradient::{GradientGrounds, GradientLimit},
+    gradient::{GradientEvidence, GradientLimit},
     grounds::{Grounds, OwnGroup, OwnLimit},
     observation::{AnswerReport, Changes, LearnedChange, Observation},
     record::LearnedRecord,

@@ -16,7 +16,7 @@ pub struct Cost {
     amounts: [u32; Self::MOST],
     /// [`OPEN`](Self::OPEN) if only the response tells the amount of some unit, and one bit for each of `amounts` that
     /// is a reservation until then.
-    untold: u8,
+    pending_usage: u8,
 }
 
 /// Total of each unit that several requests take.
@@ -49,7 +49,7 @@ impl Cost {
         share: Amount::MIN,
         units: [Unit::REQUESTS; Self::MOST],
         amounts: [0; Self::MOST],
-        untold: 0,
+        pending_usage: 0,
     };
     /// Maximum number of units besides requests in one cost.
     pub const MOST: usize = 3;
@@ -80,31 +80,31 @@ impl Cost {
     /// This cost, for a request that takes unstated amounts of some units.
     #[must_use]
     pub fn open(self) -> Self {
-        Self { untold: self.untold | Self::OPEN, ..self }
+        Self { pending_usage: self.pending_usage | Self::OPEN, ..self }
     }
 
     /// Returns true if the request takes unstated amounts of some units.
     pub fn is_open(&self) -> bool {
-        self.untold & Self::OPEN != 0
+        self.pending_usage & Self::OPEN != 0
     }
 
     /// This cost with `amount` of `unit` reserved until the response reports the usage.
     #[must_use]
     pub fn reserving(self, unit: Unit, amount: u32) -> Self {
         let cost = self.with(unit, amount).open();
-        Self { untold: cost.untold | cost.bit(unit), ..cost }
+        Self { pending_usage: cost.pending_usage | cost.bit(unit), ..cost }
     }
 
     /// This cost without a reservation of `unit`: the response has reported the usage.
     #[must_use]
     pub fn told(self, unit: Unit) -> Self {
-        Self { untold: self.untold & !self.bit(unit), ..self }
+        Self { pending_usage: self.pending_usage & !self.bit(unit), ..self }
     }
 
     /// Units with a reservation until the response reports the usage.
     pub fn reserved(&self) -> impl Iterator<Item = Unit> {
-        let (units, untold) = (self.units, self.untold);
-        (0..Self::MOST).filter(move |place| untold & 1 << place != 0).map(move |place| units[place])
+        let (units, pending_usage) = (self.units, self.pending_usage);
+        (0..Self::MOST).filter(move |place| pending_usage & 1 << place != 0).map(move |place| units[place])
     }
 
     fn bit(&self, unit: Unit) -> u8 {
@@ -191,7 +191,7 @@ impl Cost {
 
     /// Returns true if the request takes units other than requests.
     pub fn is_metered(&self) -> bool {
-        self.untold != 0 || self.amounts != [0; Self::MOST]
+        self.pending_usage != 0 || self.amounts != [0; Self::MOST]
     }
 
     /// This cost reduced to requests.

@@ -18,7 +18,7 @@ use super::Amount;
 
 /// Usage of one unit that recent responses reported.
 #[derive(Clone, Debug, Default)]
-pub struct UsualAmount {
+pub struct EstimatedAmount {
     /// Ring of the latest amounts, each with the request's duration if known.
     used: Vec<(u32, Option<Duration>)>,
     next: usize,
@@ -44,7 +44,7 @@ const HANGS: u32 = 3;
 
 // === impl UsualAmount ===
 
-impl UsualAmount {
+impl EstimatedAmount {
     /// Records a request's usage, and its duration from leaving until its response reported the usage, if known.
     pub fn remember(&mut self, used: u32, lasted: Option<Duration>) {
         put(&mut self.used, &mut self.next, (used, lasted));
@@ -128,15 +128,15 @@ mod tests {
     use super::*;
 
     /// An estimate from responses of 1 to `most`.
-    fn of_up_to(most: u32) -> UsualAmount {
-        let mut usual = UsualAmount::default();
+    fn of_up_to(most: u32) -> EstimatedAmount {
+        let mut usual = EstimatedAmount::default();
         (1..=most).for_each(|used| usual.remember(used, None));
         usual
     }
 
     /// An estimate from equally many responses of each amount, with their durations in seconds.
-    fn of(amounts: &[(u32, u64)]) -> UsualAmount {
-        let mut usual = UsualAmount::default();
+    fn of(amounts: &[(u32, u64)]) -> EstimatedAmount {
+        let mut usual = EstimatedAmount::default();
         for (used, seconds) in amounts.repeat(60 / amounts.len()) {
             usual.remember(used, Some(Duration::from_secs(seconds)));
         }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_rare_does_not_lower_what_is_reserved() {
-        let mut usual = UsualAmount::default();
+        let mut usual = EstimatedAmount::default();
         (0..63).for_each(|_| usual.remember(10, None));
         usual.remember(10_000, None);
         assert_eq!(usual.mean().round(), 166.0);
@@ -204,11 +204,13 @@ mod tests {
         assert!(!of(&[(100, 1), (150, 1), (160, 1), (200, 10)]).tells_by_time());
         assert!(!of(&[(50, 1), (50, 2), (50, 10)]).tells_by_time(), "all use as much");
         assert!(!of(&[(1000, 1), (100, 10)]).tells_by_time() && !of_up_to(60).tells_by_time());
-        let few =
-            of(&[(100, 1), (1000, 10)]).used[..15].iter().fold(UsualAmount::default(), |mut few, (used, lasted)| {
+        let few = of(&[(100, 1), (1000, 10)]).used[..15].iter().fold(
+            EstimatedAmount::default(),
+            |mut few, (used, lasted)| {
                 few.remember(*used, *lasted);
                 few
-            });
+            },
+        );
         assert!(!few.tells_by_time());
     }
 }

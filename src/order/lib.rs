@@ -22,5 +22,5 @@ pub use bands::Bands;
 pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Sharer, Turn, Urgency, Weight};
 pub use in_turn::{InTurn, TurnOf, by_flow};
 pub use queue::CREDIT;
-pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingStrand};
+pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingFlowQueue};
 pub use slab::{Map, Mix, Slab};

@@ -2,9 +2,9 @@
 //!
 //! A ticket belongs to a *class* ([`Line`]): tickets that the same learned limits can block, in addition to the common
 //! limits. A ticket may also draw on the *budgets* of narrower rules, which are independent of its class. The tickets
-//! of one flow with the same class and budgets form a *flow queue* ([`Strand`]), served in order of arrival. A flow
+//! of one flow with the same class and budgets form a *flow queue* ([`FlowQueue`]), served in order of arrival. A flow
 //! queue is *ready* when only the common limits can stop it. Otherwise it is *blocked* (parked) at one closed *wait
-//! point* ([`Spot`]): its class, or one of its budgets. The ready list and each wait point rank their flow queues
+//! point* ([`WaitPoint`]): its class, or one of its budgets. The ready list and each wait point rank their flow queues
 //! themselves, by what has been served there. So each budget is shared on its own: the next slot goes to the flow queue
 //! that has received least of that budget.
 //!
@@ -31,9 +31,9 @@ use std::{
 use andante_clock::Instant;
 use andante_limit::Cost;
 
-pub use self::links::WaitingStrand;
+pub use self::links::WaitingFlowQueue;
 use self::{
-    records::{Line, Spot, SpotState, Strand, Ticket},
+    records::{FlowQueue, Line, Ticket, WaitPoint, WaitPointState},
     sets::Sets,
 };
 use super::{
@@ -115,13 +115,13 @@ pub struct Taken<T> {
 #[derive(Debug)]
 pub struct Queue<K, T> {
     tickets: Slab<Ticket<T>>,
-    strands: Slab<Strand>,
-    strand_ids: Map<(u32, u32, Claimed), u32>,
+    flow_queues: Slab<FlowQueue>,
+    flow_queue_ids: Map<(u32, u32, Claimed), u32>,
     lines: Slab<Line<K>>,
     line_ids: Map<K, u32>,
     sets: Sets,
     /// Wait points: one for each class, and one for each budget that is drawn on.
-    spots: Slab<Spot>,
+    wait_points: Slab<WaitPoint>,
     front: Ranking,
     /// The closed wait points, by the time of the next check.
     closed: BTreeSet<(Instant, u32)>,
@@ -178,12 +178,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     pub fn new() -> Self {
         Self {
             tickets: Slab::new(),
-            strands: Slab::new(),
-            strand_ids: Map::default(),
+            flow_queues: Slab::new(),
+            flow_queue_ids: Map::default(),
             lines: Slab::new(),
             line_ids: Map::default(),
             sets: Sets::default(),
-            spots: Slab::new(),
+            wait_points: Slab::new(),
             front: Ranking::new(CREDIT),
             closed: BTreeSet::new(),
             open: VecDeque::new(),
@@ -208,7 +208,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             self.reweigh(&claim);
         }
         self.inflow.came(claim.urgency, cost.requests());
-        let ticket = Ticket { ticket, key: place, cost, strand: NONE, before: NONE, behind: NONE };
+        let ticket = Ticket { ticket, key: place, cost, flow_queue: NONE, before: NONE, behind: NONE };
         let id = self.tickets.insert(ticket);
         let set = self.set_of(budgets);
         self.link(id, key, set, claim, Comes::New);
@@ -224,24 +224,24 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         }
         let mut openings = OPENINGS;
         for _ in 0..LOOKS {
-            while let Some(&(at, spot)) = self.closed.first()
+            while let Some(&(at, wait_point)) = self.closed.first()
                 && at <= now
                 && (openings > 0 || self.front.is_empty())
             {
                 openings = openings.saturating_sub(1);
-                self.look_at(spot, now, moves, gate);
+                self.look_at(wait_point, now, moves, gate);
             }
-            let Some(strand) = self.front.next() else {
+            let Some(flow_queue) = self.front.next() else {
                 if self.let_one_forward(now, moves, gate) {
                     continue;
                 }
                 // An open wait point may just have been found closed.
                 return Next::At(self.next_look());
             };
-            match self.find_out(strand, now, moves, gate) {
+            match self.find_out(flow_queue, now, moves, gate) {
                 HeadFinding::Moved => {}
                 HeadFinding::Held(key, Hold::Open) => {
-                    let id = self.strands[strand].first;
+                    let id = self.flow_queues[flow_queue].first;
                     return Next::Ticket { place: QueuePlace { id, key: self.tickets[id].key }, key };
                 }
                 HeadFinding::Held(_, Hold::Shared(at)) => {
@@ -249,8 +249,8 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     return Next::At(if look > now { at.min(look) } else { at });
                 }
                 HeadFinding::Held(_, hold) => {
-                    self.park(strand, &hold);
-                    self.keep_its_turn(strand, &hold, now, gate);
+                    self.park(flow_queue, &hold);
+                    self.keep_its_turn(flow_queue, &hold, now, gate);
                 }
             }
         }
@@ -265,14 +265,15 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Removes a ticket that is served, and charges it to its flow.
     pub fn serve(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         let ticket = self.tickets.get(place.id).filter(|ticket| ticket.key == place.key)?;
-        let (id, strand, cost) = (ticket.strand, &self.strands[ticket.strand], ticket.cost);
-        let (claim, line, set) = (strand.claim, self.lines[strand.line].spot, strand.set);
-        let (is_last, ranked) = (strand.first == strand.last, (strand.spot == NONE).then_some(strand.ranked));
+        let (id, flow_queue, cost) = (ticket.flow_queue, &self.flow_queues[ticket.flow_queue], ticket.cost);
+        let (claim, line, set) = (flow_queue.claim, self.lines[flow_queue.line].wait_point, flow_queue.set);
+        let (is_last, ranked) =
+            (flow_queue.first == flow_queue.last, (flow_queue.wait_point == NONE).then_some(flow_queue.ranked));
         self.inflow.served(claim.urgency, cost.requests());
         self.charge_front(&claim, cost, ranked);
-        self.charge_spot(line, &claim, cost);
-        for at in 0..self.sets.spots(set).len() {
-            self.charge_spot(self.sets.spots(set)[at], &claim, cost);
+        self.charge_wait_point(line, &claim, cost);
+        for at in 0..self.sets.wait_points(set).len() {
+            self.charge_wait_point(self.sets.wait_points(set)[at], &claim, cost);
         }
         self.gave = true;
         let taken = self.remove(place);
@@ -286,7 +287,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Removes a ticket that is no longer waited for; `None` if it has been served already.
     pub fn remove(&mut self, place: QueuePlace) -> Option<Taken<T>> {
         self.holds(place).then_some(())?;
-        let draws = self.strands[self.tickets[place.id].strand].set != NONE;
+        let draws = self.flow_queues[self.tickets[place.id].flow_queue].set != NONE;
         let claim = self.unlink(place.id);
         let Ticket { ticket, cost, .. } = self.tickets.remove(place.id);
         self.backlog.subtract(&claim, &cost, Waits::of(&cost, draws), place.turn());
@@ -299,13 +300,13 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The first ticket of each flow queue, and its first ticket that was never sent: one of all these has waited
     /// longest. O(flow queues + resent tickets).
     pub fn eldest(&self) -> impl Iterator<Item = &T> {
-        self.strands.iter().flat_map(|(_, strand)| {
-            let first = &self.tickets[strand.first];
-            let mut new = strand.first;
+        self.flow_queues.iter().flat_map(|(_, flow_queue)| {
+            let first = &self.tickets[flow_queue.first];
+            let mut new = flow_queue.first;
             while new != NONE && self.tickets[new].key < NEW {
                 new = self.tickets[new].behind;
             }
-            let new = (new != NONE && new != strand.first).then(|| &self.tickets[new].ticket);
+            let new = (new != NONE && new != flow_queue.first).then(|| &self.tickets[new].ticket);
             [Some(&first.ticket), new].into_iter().flatten()
         })
     }
@@ -318,7 +319,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// Returns whether a client that is held back has a ready ticket of higher urgency than the one at `place`.
     pub fn holds_more_urgent(&self, place: QueuePlace) -> bool {
-        let urgency = self.strands[self.tickets[place.id].strand].claim.urgency;
+        let urgency = self.flow_queues[self.tickets[place.id].flow_queue].claim.urgency;
         self.front.held_urgency().is_some_and(|held| held < urgency)
     }
 
@@ -343,16 +344,18 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     /// Returns whether all waiting tickets are blocked at wait points that were closed at the last check.
-    pub fn is_parked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.front.is_empty() && self.open.is_empty()
     }
 
     /// Returns whether tickets are blocked in this class or at one of these budgets, or a slot is reserved at one of
     /// them.
-    pub fn parks(&self, key: &K, budgets: &[u32]) -> bool {
-        let line = self.line_ids.get(key).map(|line| self.lines[*line].spot);
-        let spots = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
-        line.into_iter().chain(spots).any(|spot| self.spots[spot].parked > 0 || self.spots[spot].kept.is_some())
+    pub fn blocks(&self, key: &K, budgets: &[u32]) -> bool {
+        let line = self.line_ids.get(key).map(|line| self.lines[*line].wait_point);
+        let wait_points = budgets.iter().filter_map(|budget| self.sets.wait_point_of(*budget));
+        line.into_iter()
+            .chain(wait_points)
+            .any(|wait_point| self.wait_points[wait_point].blocked > 0 || self.wait_points[wait_point].kept.is_some())
     }
 
     /// The classes with waiting tickets. O(classes).
@@ -373,11 +376,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Applies the changed weights of a claim. O(flow queues + wait points), and seldom.
     fn reweigh(&mut self, claim: &Claim) {
         self.front.reweigh(claim);
-        for strand in self.strands.iter_mut().filter(|strand| strand.claim.claimed() == claim.claimed()) {
-            strand.claim = *claim;
+        for flow_queue in self.flow_queues.iter_mut().filter(|flow_queue| flow_queue.claim.claimed() == claim.claimed())
+        {
+            flow_queue.claim = *claim;
         }
-        for spot in self.spots.iter_mut() {
-            if let Some(ranking) = &mut spot.ranking {
+        for wait_point in self.wait_points.iter_mut() {
+            if let Some(ranking) = &mut wait_point.ranking {
                 ranking.reweigh(claim);
             }
         }
@@ -390,7 +394,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         } else {
             (self.front, self.inflow) = (Ranking::new(CREDIT), Inflow::default());
             while let Some(gone) = self.open.pop_front() {
-                self.spots.remove(gone);
+                self.wait_points.remove(gone);
             }
             self.gave = false;
         }

@@ -163,7 +163,7 @@ impl Ranking {
 
     /// Inserts a flow queue whose first ticket has this `key` and `cost`. Returns its rank, which is valid until it is
     /// removed.
-    pub(super) fn insert(&mut self, claim: &Claim, strand: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
+    pub(super) fn insert(&mut self, claim: &Claim, flow_queue: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
         let (upper, lower) = claim.weights();
         let held = self.held.contains(&claim.upper());
@@ -175,7 +175,7 @@ impl Ranking {
         let flow = &mut self.flows[at.flow];
         over.expect(cost);
         client.share.expect(cost);
-        flow.insert((claim.rank, key), strand);
+        flow.insert((claim.rank, key), flow_queue);
         if !flow.member.is_active() {
             client.share.reweigh(at.flow, &mut flow.member, lower);
             client.share.activate(at.flow, &mut flow.member, comes);
@@ -188,9 +188,9 @@ impl Ranking {
     }
 
     /// Removes a flow queue that no longer stands here.
-    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, strand: u32, key: u64) {
+    pub(super) fn remove(&mut self, at: RankedAt, claim: &Claim, flow_queue: u32, key: u64) {
         let flow = &mut self.flows[at.flow];
-        flow.remove((claim.rank, key), strand);
+        flow.remove((claim.rank, key), flow_queue);
         if flow.first != NONE {
             return;
         }
@@ -203,10 +203,10 @@ impl Ranking {
     }
 
     /// Replaces the key `old` of the flow queue's first ticket by `new`.
-    pub(super) fn rekey(&mut self, at: RankedAt, rank: FlowRank, strand: u32, old: u64, new: u64) {
+    pub(super) fn rekey(&mut self, at: RankedAt, rank: FlowRank, flow_queue: u32, old: u64, new: u64) {
         let flow = &mut self.flows[at.flow];
-        flow.remove((rank, old), strand);
-        flow.insert((rank, new), strand);
+        flow.remove((rank, old), flow_queue);
+        flow.insert((rank, new), flow_queue);
     }
 
     /// Applies new weights of `claim`, also to waiting tickets.
@@ -345,21 +345,21 @@ impl Flow {
         (self.client, self.name)
     }
 
-    fn insert(&mut self, mut key: StrandKey, mut strand: u32) {
+    fn insert(&mut self, mut key: StrandKey, mut flow_queue: u32) {
         if self.first == NONE {
-            (self.first_key, self.first) = (key, strand);
+            (self.first_key, self.first) = (key, flow_queue);
             return;
         }
         if key < self.first_key {
             std::mem::swap(&mut self.first_key, &mut key);
-            std::mem::swap(&mut self.first, &mut strand);
+            std::mem::swap(&mut self.first, &mut flow_queue);
         }
-        self.others.get_or_insert_default().insert((key, strand));
+        self.others.get_or_insert_default().insert((key, flow_queue));
     }
 
-    fn remove(&mut self, key: StrandKey, strand: u32) {
-        if self.first != strand {
-            let removed = self.others.as_mut().is_some_and(|others| others.remove(&(key, strand)));
+    fn remove(&mut self, key: StrandKey, flow_queue: u32) {
+        if self.first != flow_queue {
+            let removed = self.others.as_mut().is_some_and(|others| others.remove(&(key, flow_queue)));
             return debug_assert!(removed, "a strand stands where it was put");
         }
         let next = self.others.as_ref().and_then(|others| others.first().copied());

@@ -224,7 +224,7 @@ fn held_client_waits_while_others_leave_and_then_has_its_turns() {
         world.add(0, claim(number, 0));
     }
     assert_eq!(world.run(1000).len(), 58);
-    assert!(world.queue.len() == 4 && world.queue.is_parked());
+    assert!(world.queue.len() == 4 && world.queue.is_blocked());
     world.queue.set_held(&[]);
     assert_eq!(numbers(&world.run(2000)), [3, 1, 2, 5]);
 }

@@ -7,13 +7,12 @@ use andante_order::{Bands, QueuePlace, Turn};
 use smallvec::SmallVec;
 
 use super::{
-    Decision, QueueOffer, State, WaitingRequest,
-    narrow::{Drawn, Narrow},
-    numbers,
+    Decision, QueueOffer, State, WaitingRequest, numbers,
     predict::{Asking, Before},
     returns::ReturnTo,
     slot::Leaving,
     slow::Counted,
+    sub_limits::{Drawn, SubLimits},
 };
 use crate::request::{AdmitRequest, PreviewDecision, Refusal};
 
@@ -61,10 +60,10 @@ impl<T> State<T> {
         // The answer will report amounts that the request has not declared.
         let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };
         if let Some(drawn) = &mut drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&ask.claim), cost, ask.turn);
+            self.sub_limits.enqueued(drawn, &self.queue.resolve(&ask.claim), cost, ask.turn);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
-        let longest = drawn.as_deref().map_or(Duration::MAX, Narrow::max_wait).min(self.policy.max_wait);
+        let longest = drawn.as_deref().map_or(Duration::MAX, SubLimits::max_wait).min(self.policy.max_wait);
         let deadline = ask.deadline.min(now + longest);
         let (kind, metered) = (ask.kind, line.metered);
         let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn, port: ask.port };

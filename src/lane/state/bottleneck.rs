@@ -5,7 +5,7 @@ use andante_learn::Reason;
 use andante_limit::{CalendarUsage, LimitUsage};
 
 use super::State;
-use crate::{request::AdmitRequest, snapshot::NarrowUsage};
+use crate::{request::AdmitRequest, snapshot::SubLimitUsage};
 
 /// The limit that delays a request most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl<T> State<T> {
         }
         let draws = || ask.draws.iter().flat_map(|draws| &**draws);
         let mut usages = if draws().any(|draw| draw.apart) { Vec::new() } else { self.usages(now) };
-        usages.extend(draws().flat_map(|draw| of_rule(&self.narrow.usage_of(draw, now))));
+        usages.extend(draws().flat_map(|draw| of_rule(&self.sub_limits.usage_of(draw, now))));
         let used = usages.into_iter().filter(|usage| usage.ratio > 0.0);
         match used.max_by(|one, other| one.ratio.total_cmp(&other.ratio)) {
             Some(Usage { rule, limit, .. }) => Bottleneck { rule, limit },
@@ -67,7 +67,7 @@ impl<T> State<T> {
     }
 }
 
-fn of_rule(rule: &NarrowUsage) -> Vec<Usage> {
+fn of_rule(rule: &SubLimitUsage) -> Vec<Usage> {
     let windows = rule.limits.iter().map(|usage| window(&rule.rule, usage));
     let calendar = rule.calendar.iter().map(|usage| renewed(&rule.rule, usage));
     windows.chain(calendar).chain(in_flight(&rule.rule, rule.in_flight, rule.in_flight_limit)).collect()

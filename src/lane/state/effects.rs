@@ -6,7 +6,7 @@ use andante_clock::Instant;
 use andante_learn::Changes;
 use smallvec::SmallVec;
 
-use super::{Slot, State, full::Displaced, narrow::Drawn, turn::LineKey};
+use super::{Slot, State, full::Evicted, sub_limits::Drawn, turn::LineKey};
 use crate::request::Refusal;
 
 /// Work for the driver after events. `T` is the handle through which a waiting request receives its slot.
@@ -15,7 +15,7 @@ pub(crate) struct Effects<T> {
     /// Slots to hand over.
     pub(crate) grants: Grants<T>,
     /// Requests removed from the queue, with their refusals.
-    pub(crate) displaced: Vec<Displaced<T>>,
+    pub(crate) evicted: Vec<Evicted<T>>,
     pub(crate) timer: Timer,
     /// The next block of a long quota is to be written down.
     pub(crate) block: bool,
@@ -88,7 +88,7 @@ impl<T> State<T> {
         !self.queue.is_empty()
             || self.next_wakeup.is_some()
             || !self.changes.is_empty()
-            || !self.displaced.is_empty()
+            || !self.evicted.is_empty()
             || self.fleet.as_ref().is_some_and(|fleet| fleet.is_calling())
             || self.budget.is_calling()
     }
@@ -119,7 +119,7 @@ impl<T> State<T> {
 
     fn finish(&mut self, grants: Grants<T>, timer: Timer) -> Effects<T> {
         let (block, calls) = (self.budget.asks_for_block(), self.calls());
-        let (changes, displaced) = (std::mem::take(&mut self.changes), std::mem::take(&mut self.displaced));
-        Effects { grants, displaced, timer, block, calls, changes }
+        let (changes, evicted) = (std::mem::take(&mut self.changes), std::mem::take(&mut self.evicted));
+        Effects { grants, evicted, timer, block, calls, changes }
     }
 }

@@ -8,15 +8,15 @@ use andante_order::{QueuePlace, Taken, Turn, Waits};
 
 use super::{
     State, WaitingRequest,
-    narrow::Drawn,
     predict::{Asking, Before},
     room::WaitingRoom,
+    sub_limits::Drawn,
     turn::line_of,
 };
 use crate::request::{AdmitRequest, Refusal};
 
 /// An evicted request, and the reason.
-pub(crate) struct Displaced<T> {
+pub(crate) struct Evicted<T> {
     pub(crate) ticket: T,
     pub(crate) refusal: Refusal,
 }
@@ -47,7 +47,7 @@ impl<T> State<T> {
                 let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
                 (next, self.budget.slowest(Unit::REQUESTS))
             }
-            WaitingRoom::Budget(number) => self.narrow.next_slots(number),
+            WaitingRoom::Budget(number) => self.sub_limits.next_slots(number),
         };
         let last = most - (most / 4).max(1);
         in_a_second.is_some_and(|in_a_second| next >= in_a_second || waiting >= last)
@@ -86,13 +86,13 @@ impl<T> State<T> {
         match room {
             WaitingRoom::Lane => self.queue.gives_way(claim, cost).or_else(|| {
                 let budgets = drawn.map_or(&[][..], Drawn::numbers);
-                let closed = self.narrow.closed(budgets, now, cost, &self.usual);
+                let closed = self.sub_limits.closed(budgets, now, cost, &self.usual);
                 let opens_soon = closed.is_none_or(|(_, until)| until <= now + SOON);
                 let most = (self.policy.max_waiting / OF_OTHERS).max(1);
                 if opens_soon { self.queue.newest_elsewhere(claim, budgets, most) } else { None }
             }),
             WaitingRoom::Budget(number) => {
-                let longest = self.narrow.gives_way(number, &self.queue.resolve(claim), cost)?;
+                let longest = self.sub_limits.gives_way(number, &self.queue.resolve(claim), cost)?;
                 self.queue.newest_of(&longest, Some(number))
             }
         }
@@ -102,7 +102,7 @@ impl<T> State<T> {
     fn until_next_slot(&mut self, now: Instant, room: WaitingRoom) -> Option<Duration> {
         let next = match room {
             WaitingRoom::Lane => self.next_slot(now),
-            WaitingRoom::Budget(number) => self.narrow.next_slot(number, now),
+            WaitingRoom::Budget(number) => self.sub_limits.next_slot(number, now),
         };
         (next != Instant::FAR).then(|| next.since(now))
     }
@@ -139,6 +139,6 @@ impl<T> State<T> {
         let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };
         let asking = Asking { ask: &asked, cost: &cost, line: &line, drawn: drawn.as_deref() };
         let refusal = self.come_back(now, asking, Before::default(), refusal, room == WaitingRoom::Lane);
-        self.displaced.push(Displaced { ticket: ticket.grant, refusal });
+        self.evicted.push(Evicted { ticket: ticket.grant, refusal });
     }
 }

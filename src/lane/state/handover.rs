@@ -44,7 +44,7 @@ impl<T> State<T> {
             std::mem::swap(&mut self.budget, &mut other.budget);
             self.learned.absorb(&other.learned.record(now), now);
         }
-        self.narrow.inherits(&mut other.narrow, now, self.epoch);
+        self.sub_limits.inherits(&mut other.sub_limits, now, self.epoch);
     }
 
     /// Records that the previous process sends nothing more for this lane.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use andante_clock::Instant;
 use andante_hint::Cause;
-use andante_learn::{AnswerReport, GradientGrounds, GradientLimit};
+use andante_learn::{AnswerReport, GradientEvidence, GradientLimit};
 use andante_limit::{InFlightLimit, Seq};
 
 /// The number of in-flight requests that draw on a budget, and the limit on it.
@@ -79,7 +79,7 @@ impl InFlight {
     }
 
     /// The evidence for a learned limit.
-    pub(super) fn grounds(&self) -> Option<GradientGrounds> {
+    pub(super) fn grounds(&self) -> Option<GradientEvidence> {
         match &self.limit {
             Some(Bound::Gradient(gradient)) => Some(gradient.grounds()),
             _ => None,

@@ -12,21 +12,21 @@ use std::{
 use andante_clock::Instant;
 use andante_learn::{Learned, RouteKey};
 use andante_limit::{Budget, Cost, Sum, Unit};
-use andante_order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, TurnOf, WaitingStrand};
+use andante_order::{Bands, CREDIT, InTurn, Map, QueuePlace, Taken, TurnOf, WaitingFlowQueue};
 
 use self::turns::{LateRequest, in_turn};
 use super::{
     State, WaitingRequest,
-    full::Displaced,
-    narrow::{Drawn, Narrow},
+    full::Evicted,
     predict::{Asking, opens},
+    sub_limits::{Drawn, SubLimits},
     turn::{LineKey, line_of},
 };
 use crate::request::{AdmitRequest, PreviewDecision, Refusal};
 
 /// State of the deadline sweep.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lateness {
+pub(super) struct DeadlineSweep {
     delayed: bool,
     looked: Option<Instant>,
     /// When the process ends, if it drains.
@@ -47,7 +47,7 @@ struct Projection<'a> {
     held: Instant,
     budget: &'a mut Budget,
     learned: &'a Learned,
-    narrow: &'a mut Narrow,
+    sub_limits: &'a mut SubLimits,
     /// True if the same limits block all waiting requests.
     alone: bool,
     /// True if only the ends of pauses count, and no limit.
@@ -74,7 +74,7 @@ const LOOKS: Duration = Duration::from_secs(1);
 impl<T> State<T> {
     /// Records that waiting requests may have to wait longer than they were told.
     pub(super) fn delayed(&mut self) {
-        self.lateness.delayed = true;
+        self.deadline_sweep.delayed = true;
     }
 
     /// The known end of all pauses that stop requests of `kind`.
@@ -92,7 +92,7 @@ impl<T> State<T> {
 
     /// When the queue has to be swept again; [`Instant::FAR`] if nothing has delayed it.
     pub(super) fn next_look(&self) -> Instant {
-        let Lateness { delayed, looked, .. } = self.lateness;
+        let DeadlineSweep { delayed, looked, .. } = self.deadline_sweep;
         looked.filter(|_| delayed).map_or(Instant::FAR, |looked| looked + LOOKS)
     }
 
@@ -100,7 +100,7 @@ impl<T> State<T> {
     /// the limits that block a request, and the requests ahead of it that the same limits block. O(waiting), and only
     /// after a [delay](Self::delayed).
     pub(super) fn refuse_late(&mut self, now: Instant) {
-        let Lateness { delayed, looked, ends } = self.lateness;
+        let DeadlineSweep { delayed, looked, ends } = self.deadline_sweep;
         if !delayed || looked.is_some_and(|looked| looked + LOOKS > now) {
             return;
         }
@@ -108,7 +108,7 @@ impl<T> State<T> {
         let unknown = self.learned.may_allow_more(now);
         // While the rate is a guess, or others may soon leave more to this one, only the ends of pauses are certain.
         let pauses_alone = self.learned.guesses() || self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
-        self.lateness = Lateness { delayed: unknown, looked: Some(now), ends };
+        self.deadline_sweep = DeadlineSweep { delayed: unknown, looked: Some(now), ends };
         if unknown {
             return;
         }
@@ -129,19 +129,19 @@ impl<T> State<T> {
             let retry_after = turn.since(now).saturating_sub(patience).max(Duration::from_millis(1));
             self.stats.refused += 1;
             let refusal = Refusal::TooLong { waiting, rule: None, wait, patience, cap: None, retry_after };
-            self.displaced.push(Displaced { ticket: ticket.grant, refusal });
+            self.evicted.push(Evicted { ticket: ticket.grant, refusal });
         }
     }
 
     /// The process ends at this instant: requests that certainly leave later are refused now.
     pub(crate) fn ends_at(&mut self, now: Instant, at: Instant) {
-        self.lateness = Lateness { delayed: true, looked: None, ends: Some(at) };
+        self.deadline_sweep = DeadlineSweep { delayed: true, looked: None, ends: Some(at) };
         self.refuse_late(now);
     }
 
     /// Returns whether the process has ended. A request that left now would be cut off, and would still count at the API.
     pub(super) fn has_ended(&self, now: Instant) -> bool {
-        self.lateness.ends.is_some_and(|end| end <= now)
+        self.deadline_sweep.ends.is_some_and(|end| end <= now)
     }
 
     /// Removes a request whose deadline has passed, and says when a request like it would be allowed to wait. `None` if
@@ -166,10 +166,10 @@ impl<T> State<T> {
     fn late(&mut self, now: Instant, pauses_alone: bool) -> Vec<QueuePlace> {
         let held = self.held_for_now(now);
         let settles = !self.policy.usage.is_empty();
-        let ends = self.lateness.ends.unwrap_or(Instant::FAR);
-        let Self { queue, budget, learned, narrow, .. } = self;
+        let ends = self.deadline_sweep.ends.unwrap_or(Instant::FAR);
+        let Self { queue, budget, learned, sub_limits, .. } = self;
         let (mut groups, mut all_urgencies) = (Map::<_, BTreeMap<_, Vec<_>>>::default(), BTreeSet::new());
-        for WaitingStrand { alike, claim, tickets } in queue.strands() {
+        for WaitingFlowQueue { alike, claim, tickets } in queue.flow_queues() {
             all_urgencies.insert(claim.urgency);
             groups.entry(alike).or_default().entry(claim.urgency).or_default().push((claim, tickets));
         }
@@ -177,12 +177,12 @@ impl<T> State<T> {
         let alone = groups.len() < 2;
         let owed = if alone { 0.0 } else { f64::from(CREDIT) };
         let mut late = Vec::new();
-        let mut projection = Projection { now, held, budget, learned, narrow, alone, pauses_alone, settles, ends };
+        let mut projection = Projection { now, held, budget, learned, sub_limits, alone, pauses_alone, settles, ends };
         for urgencies in groups.into_values() {
             let mut urgent = Urgent::default();
-            for (urgency, strands) in urgencies {
+            for (urgency, flow_queues) in urgencies {
                 urgent.lower = all_urgencies.range((Excluded(urgency), Unbounded)).count() as u64;
-                projection.find_late(InTurn::new(strands, owed), &mut urgent, &mut late);
+                projection.find_late(InTurn::new(flow_queues, owed), &mut urgent, &mut late);
             }
         }
         late
@@ -215,7 +215,7 @@ impl Projection<'_> {
             let (of_all, of_flow) =
                 (of_all.entry(line.paused).or_default(), of_flows.entry((flow, line.paused)).or_default());
             // A request may overtake others that wait for units it does not take, or takes less of.
-            let before = match !line.metered && !self.narrow.apart {
+            let before = match !line.metered && !self.sub_limits.apart {
                 true => Sum::of_requests({
                     let of_all = of_all.saturating_sub((leeway * f64::from(largest)) as u64);
                     // A limit of its own does not count what others have of the slots that all share.
@@ -265,7 +265,7 @@ impl Projection<'_> {
         let least = cost.others().fold(cost.unmetered(), |least, (unit, _)| least.with(unit, 1));
         let at = self.budget.project(now, from, |_, unit| before.of(unit), least, line.scope);
         drawn.map_or(at, |drawn| {
-            at.max(self.narrow.project_least(drawn, now, from, least, |_, _, unit| before.of(unit)))
+            at.max(self.sub_limits.project_least(drawn, now, from, least, |_, _, unit| before.of(unit)))
         })
     }
 }

@@ -29,7 +29,7 @@ impl<T> State<T> {
     /// The state that forgetting this lane would lose, given that a new lane is `paused` until then.
     pub(crate) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
         let returns = &self.returns;
-        self.narrow.forget_idle(u32::MAX, now, |number| returns.names(number));
+        self.sub_limits.forget_idle(u32::MAX, now, |number| returns.names(number));
         let held = self.held_until(now).is_some_and(|until| Some(until) != paused);
         let holds_portion = self.fleet.as_ref().is_some_and(|fleet| fleet.holds_portion());
         let waits = self.under_way() > 0 || !self.queue.is_empty();
@@ -37,10 +37,10 @@ impl<T> State<T> {
             return Memory::Owed;
         }
         // Includes requests of an earlier process.
-        let narrow = self.narrow.last_counted(now);
-        let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).max(narrow);
+        let sub_limits = self.sub_limits.last_counted(now);
+        let last = self.stats.active.map(|(_, last)| last).max(self.budget.last()).max(sub_limits);
         let last = last.unwrap_or(Instant::START);
-        if !self.budget.is_idle(now) || narrow.is_some() {
+        if !self.budget.is_idle(now) || sub_limits.is_some() {
             return Memory::Counted(last);
         }
         if self.learned.last_pause().is_some_and(|until| until > now) {

@@ -8,14 +8,14 @@ use andante_limit::{Budget, Cost};
 use andante_order::{Claim, QueuePlace, Taken, Turn};
 use smallvec::SmallVec;
 
-use super::{State, WaitingRequest, narrow::LeftBudget, numbers, turn::line_of};
+use super::{State, WaitingRequest, numbers, sub_limits::LeftBudget, turn::line_of};
 use crate::request::Draws;
 
 /// A lane's sent requests and limits, for another lane that some of its requests move to.
 #[derive(Clone)]
 pub(crate) struct Inheritance {
     budget: Budget,
-    narrow: Vec<LeftBudget>,
+    sub_limits: Vec<LeftBudget>,
     learned: LearnedRecord,
     held: Option<Instant>,
     parted: Partings,
@@ -84,8 +84,8 @@ impl<T> State<T> {
 
     /// The state of this lane that another lane has to know.
     pub(super) fn inheritance(&mut self, now: Instant) -> Inheritance {
-        let (narrow, learned, held) = (self.narrow.left(), self.learned.record(now), self.held);
-        Inheritance { budget: self.budget.clone(), narrow, learned, held, parted: self.parted.clone() }
+        let (sub_limits, learned, held) = (self.sub_limits.left(), self.learned.record(now), self.held);
+        Inheritance { budget: self.budget.clone(), sub_limits, learned, held, parted: self.parted.clone() }
     }
 
     /// Records that a request goes to this port.
@@ -121,13 +121,13 @@ impl<T> State<T> {
     /// Absorbs another lane whose requests come to this one from `now` on. Requests sent there count here, and its
     /// limits and pauses hold here. The number of its in-flight requests is unknown here.
     pub(super) fn absorbed(&mut self, now: Instant, other: &Inheritance) {
-        let Inheritance { budget, narrow, learned, held, parted } = other;
+        let Inheritance { budget, sub_limits, learned, held, parted } = other;
         // Where both were one lane once, both know what was sent until then.
         let one_until = parted.iter().filter(|parting| self.parted.contains(parting)).map(|parting| parting.at).max();
         let since = one_until.map_or(Instant::START, |at| at + Duration::from_nanos(1));
         self.budget.absorb(budget, since, now);
-        self.narrow.absorbed(budget, since, now);
-        self.narrow.taken_over(narrow, since, &self.budget, now, self.epoch);
+        self.sub_limits.absorbed(budget, since, now);
+        self.sub_limits.taken_over(sub_limits, since, &self.budget, now, self.epoch);
         parted.iter().for_each(|parting| self.has_parted(*parting));
         self.learned.absorb(learned, now);
         self.held = self.held.max(*held);
@@ -151,11 +151,12 @@ impl<T> State<T> {
     pub(crate) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);
-        let Self { narrow, returns, budget, .. } = self;
+        let Self { sub_limits, returns, budget, .. } = self;
         let draws = draws.as_ref();
-        let mut drawn = draws.map(|draws| narrow.find(draws, budget, now, self.epoch, |number| returns.names(number)));
+        let mut drawn =
+            draws.map(|draws| sub_limits.find(draws, budget, now, self.epoch, |number| returns.names(number)));
         if let Some(drawn) = &mut drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::New);
+            self.sub_limits.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::New);
         }
         let line = line_of(&self.learned, &kind, metered, drawn.as_deref());
         let budgets = numbers(&drawn).to_vec();

@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use super::{
     State,
-    narrow::{Drawn, Narrow},
     room::WaitingRoom,
     slow::{Counted, SlowGroups},
+    sub_limits::{Drawn, SubLimits},
     turn::{LineKey, line_of},
     usual::unsaid_mean,
 };
@@ -47,10 +47,10 @@ impl<T> State<T> {
     /// Inputs of the admission decision. Inlined: a result returned in memory would be read before it is fully written.
     #[inline(always)]
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
-        let Self { narrow, returns, budget, .. } = self;
+        let Self { sub_limits, returns, budget, .. } = self;
         // Nearly all requests draw on no sub-limit.
         let draws = ask.draws.as_ref();
-        let drawn = draws.map(|draws| narrow.find(draws, budget, now, self.epoch, |number| returns.names(number)));
+        let drawn = draws.map(|draws| sub_limits.find(draws, budget, now, self.epoch, |number| returns.names(number)));
         let cost = self.reserve(now, ask.cost, drawn.as_deref());
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         (drawn, cost, line)
@@ -79,12 +79,13 @@ impl<T> State<T> {
 
     /// The decision on a request that asked now, without a lasting effect.
     pub(crate) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
-        let (trial, promised) = (self.narrow.try_out(&ask.draws), self.returns.clone());
+        let (trial, promised) = (self.sub_limits.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = &self.consider(now, ask);
         let decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
         self.returns = promised;
-        let budgets = ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.narrow.usage_of(draw, now)).collect();
-        self.narrow.end_trial(trial);
+        let budgets =
+            ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.sub_limits.usage_of(draw, now)).collect();
+        self.sub_limits.end_trial(trial);
         Preview { decision, budgets }
     }
 
@@ -98,7 +99,7 @@ impl<T> State<T> {
         Before {
             all: self.queue.ahead(claim, said),
             of_units: if cost.is_metered() { self.queue.units_ahead(claim, said, line) } else { Ahead::default() },
-            of_budgets: drawn.map(|drawn| self.narrow.ahead(drawn, at_budget)).unwrap_or_default(),
+            of_budgets: drawn.map(|drawn| self.sub_limits.ahead(drawn, at_budget)).unwrap_or_default(),
         }
     }
 
@@ -161,7 +162,7 @@ impl<T> State<T> {
                     let part = parts.get(budget).copied().unwrap_or(1.0);
                     (of_budget as f64 * part).round() as u64 + ask.cost.times(many, unit)
                 };
-                match self.narrow.project(drawn, now, from, ask.cost, before) {
+                match self.sub_limits.project(drawn, now, from, ask.cost, before) {
                     (later, last) if later > at => Expected { at: later, last },
                     _ => Expected { at, last: None },
                 }
@@ -181,7 +182,7 @@ impl<T> State<T> {
         };
         let wait = expected.at.since(now).max(least);
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
-        let patience = drawn.map_or(patience, |drawn| patience.min(Narrow::max_wait(drawn)));
+        let patience = drawn.map_or(patience, |drawn| patience.min(SubLimits::max_wait(drawn)));
         // Refuse only if even the optimistic estimate misses the deadline.
         if wait > patience && self.expected(now, asking, before, 0, Counted::Least).at.since(now).max(least) > patience
         {

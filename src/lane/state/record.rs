@@ -8,7 +8,7 @@ use andante_limit::{Budget, BudgetRecord, Gap, MarginSpec};
 use andante_policy::{Origin, Policy, Scheme, Trust};
 use serde::{Deserialize, Serialize};
 
-use super::{State, narrow::NarrowRecord};
+use super::{State, sub_limits::SubLimitRecord};
 
 /// A lane as it is stored. The queue is not stored: waiting requests ended with their connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,8 +21,8 @@ pub(crate) struct LaneRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lost: Option<Instant>,
     /// Sub-limits.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) narrow: Vec<NarrowRecord>,
+    #[serde(rename = "narrow", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sub_limits: Vec<SubLimitRecord>,
     /// Where the lane's first request went: finds the rule that applies to it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<OriginRecord>,
@@ -52,8 +52,8 @@ impl LaneRecord {
     pub(crate) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
-        let narrow = self.narrow.iter().all(|record| record.is_over(restored_at, now, epoch));
-        self.learned.is_over(now) && budget.is_idle(now) && narrow
+        let sub_limits = self.sub_limits.iter().all(|record| record.is_over(restored_at, now, epoch));
+        self.learned.is_over(now) && budget.is_idle(now) && sub_limits
     }
 }
 
@@ -92,7 +92,7 @@ impl<T> State<T> {
             state.learned.restore(&record.learned, now);
             // A process that ended in order leaves no gap that reaches to this one's start.
             let killed = gap.is_some_and(|gap| Some(gap.until) == until);
-            state.narrow.restore(&record.narrow, now, epoch, killed);
+            state.sub_limits.restore(&record.sub_limits, now, epoch, killed);
         } else {
             if let Some(lost) = lost {
                 state.budget.presume(Gap::lost(lost));
@@ -104,7 +104,7 @@ impl<T> State<T> {
                 state.budget.presume(gap);
             }
         }
-        state.narrow.unknown_until = until;
+        state.sub_limits.unknown_until = until;
         state.kept = true;
         state.budget.set_kept(true);
         state
@@ -114,7 +114,7 @@ impl<T> State<T> {
     pub(crate) fn record(&mut self, now: Instant, last: bool) -> LaneRecord {
         self.unwritten = false;
         let (budget, learned) = (self.budget.record(now, last), self.learned.record(now));
-        LaneRecord { budget, learned, narrow: self.narrow.record(now, last), ..LaneRecord::default() }
+        LaneRecord { budget, learned, sub_limits: self.sub_limits.record(now, last), ..LaneRecord::default() }
     }
 
     /// Records that the last record is written. If not `fully`, it cannot be, and requests leave nevertheless.
@@ -136,7 +136,7 @@ impl<T> State<T> {
         !self.policy.limits.is_empty()
             || !self.policy.calendar.is_empty()
             || !self.learned.is_blank()
-            || self.narrow.is_lasting()
+            || self.sub_limits.is_lasting()
     }
 
     /// Returns whether an event has happened that the store does not have yet.

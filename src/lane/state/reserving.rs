@@ -1,13 +1,13 @@
 //! Reservations for requests whose usage is known only from the answer.
 
 use andante_clock::Instant;
-use andante_limit::{Budget, Cost, Unit, Untold, UsualAmount};
+use andante_limit::{Budget, Cost, EstimatedAmount, PendingUsage, Unit};
 use andante_policy::Policy;
 
 use super::{
     State,
-    narrow::{Drawn, Narrow},
-    usual::{Usual, usual_of},
+    sub_limits::{Drawn, SubLimits},
+    usual::{Usual, estimate_of},
 };
 
 /// Inputs of a reservation.
@@ -16,13 +16,13 @@ pub(super) struct Reserving<'a> {
     policy: &'a Policy,
     usual: &'a [Usual],
     /// In-flight requests with pending usage that draw on the lane's own budget.
-    untold: &'a Untold,
+    pending_usage: &'a PendingUsage,
 }
 
 /// The budgets that a request draws on: the lane's own, unless it is exempt, and its sub-limits.
 pub(super) struct Sources<'a> {
     pub(super) own: Option<&'a mut Budget>,
-    pub(super) narrow: &'a mut Narrow,
+    pub(super) sub_limits: &'a mut SubLimits,
     pub(super) numbers: &'a [u32],
 }
 
@@ -32,18 +32,18 @@ impl<T> State<T> {
         if self.policy.usage.is_empty() {
             return cost;
         }
-        let Self { budget: own, narrow, .. } = self;
+        let Self { budget: own, sub_limits, .. } = self;
         let own = (!drawn.is_some_and(Drawn::is_apart)).then_some(own);
-        let sources = &mut Sources { own, narrow, numbers: drawn.map_or(&[], Drawn::numbers) };
-        Reserving::new(&self.policy, &self.usual, &self.untold).of(sources, now, cost)
+        let sources = &mut Sources { own, sub_limits, numbers: drawn.map_or(&[], Drawn::numbers) };
+        Reserving::new(&self.policy, &self.usual, &self.pending_usage).of(sources, now, cost)
     }
 }
 
 // === impl Reserving ===
 
 impl<'a> Reserving<'a> {
-    pub(super) fn new(policy: &'a Policy, usual: &'a [Usual], untold: &'a Untold) -> Self {
-        Self { policy, usual, untold }
+    pub(super) fn new(policy: &'a Policy, usual: &'a [Usual], pending_usage: &'a PendingUsage) -> Self {
+        Self { policy, usual, pending_usage }
     }
 
     /// The amounts taken for a request of this cost at `now`.
@@ -59,21 +59,23 @@ impl<'a> Reserving<'a> {
 
     /// The reservation in one unit. Where a narrower rule limits the unit, only the rule's requests count for the
     /// estimate: others may use a hundred times as much, which would never fit.
-    fn of_unit(self, Sources { own, narrow, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
-        let strictest = narrow.strictest(numbers, unit);
-        let usual = usual_of(self.usual, unit, strictest.map(|(number, _)| &**narrow.rule_name(number)));
+    fn of_unit(self, Sources { own, sub_limits, numbers }: &mut Sources<'_>, now: Instant, unit: Unit) -> u32 {
+        let strictest = sub_limits.strictest(numbers, unit);
+        let usual = estimate_of(self.usual, unit, strictest.map(|(number, _)| &**sub_limits.rule_name(number)));
         let own_least = own.as_ref().and_then(|_| self.policy.least_of(unit));
         let least = strictest.map(|(_, least)| least).into_iter().chain(own_least).min();
-        let under_way = strictest.map_or(self.untold.count(unit), |(number, _)| narrow.untold(number, unit));
-        let narrow_part = strictest.and_then(|(number, _)| narrow.due_part(number, unit));
+        let under_way =
+            strictest.map_or(self.pending_usage.count(unit), |(number, _)| sub_limits.pending_usage(number, unit));
+        let sub_limit_part = strictest.and_then(|(number, _)| sub_limits.due_part(number, unit));
         let own_part = own.as_ref().and_then(|own| own.due_part(unit));
-        let part = narrow_part.into_iter().chain(own_part).reduce(f64::min);
-        let unknown = UsualAmount::default();
+        let part = sub_limit_part.into_iter().chain(own_part).reduce(f64::min);
+        let unknown = EstimatedAmount::default();
         let amount = usual.map_or(&unknown, |usual| &usual.amount).reserve(under_way, part, least);
         // With no other pending answer that could lower the estimate, a reservation takes no more than is free.
-        let alone = self.untold.count(unit) == 0;
+        let alone = self.pending_usage.count(unit) == 0;
         let of_own = own.as_mut().filter(|_| alone).and_then(|own| own.room(unit, now));
-        let of_narrow = strictest.filter(|_| under_way == 0).and_then(|(number, _)| narrow.room(number, unit, now));
-        of_own.into_iter().chain(of_narrow).fold(amount, |amount, room| amount.min(room.max(1)))
+        let of_sub_limit =
+            strictest.filter(|_| under_way == 0).and_then(|(number, _)| sub_limits.room(number, unit, now));
+        of_own.into_iter().chain(of_sub_limit).fold(amount, |amount, room| amount.min(room.max(1)))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{State, narrow::Drawn};
+use super::{State, sub_limits::Drawn};
 
 /// A place with a limited number of waiting requests: the lane, or the sub-limit with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl<T> State<T> {
     pub(super) fn places(&self, room: WaitingRoom) -> (usize, usize) {
         match room {
             WaitingRoom::Lane => (self.queue.len(), self.policy.max_waiting),
-            WaitingRoom::Budget(number) => self.narrow.places(number),
+            WaitingRoom::Budget(number) => self.sub_limits.places(number),
         }
     }
 
@@ -33,7 +33,7 @@ impl<T> State<T> {
     pub(super) fn rule_of(&self, room: WaitingRoom) -> Option<Arc<str>> {
         match room {
             WaitingRoom::Lane => None,
-            WaitingRoom::Budget(number) => Some(self.narrow.rule_name(number).clone()),
+            WaitingRoom::Budget(number) => Some(self.sub_limits.rule_name(number).clone()),
         }
     }
 

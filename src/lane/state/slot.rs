@@ -5,7 +5,7 @@ use andante_learn::RouteKey;
 use andante_limit::{Charge, Cost, Scope};
 use andante_order::Claim;
 
-use super::narrow::Drawn;
+use super::sub_limits::Drawn;
 use crate::request::Draws;
 
 /// The right to send one request now. Boxed, because it passes through many hands.

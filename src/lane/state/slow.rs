@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{
     State, WaitingRequest,
-    narrow::{Drawn, HeldUp},
+    sub_limits::{Drawn, HeldUp},
     turn::LineKey,
     usual::unsaid_mean,
 };
@@ -56,10 +56,10 @@ impl<T> State<T> {
         ahead: &[Ahead],
         counted: Counted,
     ) -> SmallVec<[f64; 2]> {
-        let budgets = drawn.numbers().iter().zip(self.narrow.held_up_at(drawn)).zip(ahead);
+        let budgets = drawn.numbers().iter().zip(self.sub_limits.held_up_at(drawn)).zip(ahead);
         let parts = budgets.map(|((number, (rate, held_up)), ahead)| {
             let (all, group) = (ahead.requests(), SlowGroup::held_up(held_up));
-            let Some(backlog) = self.narrow.backlog(*number).filter(|_| held_up.requests > 0 && all > 0.0) else {
+            let Some(backlog) = self.sub_limits.backlog(*number).filter(|_| held_up.requests > 0 && all > 0.0) else {
                 return 1.0;
             };
             let beside = |seconds: Option<f64>| {
@@ -76,7 +76,7 @@ impl<T> State<T> {
 
 impl SlowGroups {
     pub(super) fn new<T>(state: &State<T>, now: Instant) -> Self {
-        let budgets = SlowGroup::held_up(state.narrow.held_up());
+        let budgets = SlowGroup::held_up(state.sub_limits.held_up());
         let waiting = state.queue.waiting(Waits::ForUnits, Unit::REQUESTS, 0.0);
         let of_unit = |unit| {
             // Each takes the mean amount of the unit.

@@ -1,9 +1,9 @@
 //! Operators' actions on waiting requests, and on learned limits.
 
 use andante_clock::Instant;
-use andante_order::{Claim, QueuePlace, Taken, Turn, Urgency, WaitingStrand};
+use andante_order::{Claim, QueuePlace, Taken, Turn, Urgency, WaitingFlowQueue};
 
-use super::{State, full::Displaced, numbers, turn::line_of};
+use super::{State, full::Evicted, numbers, turn::line_of};
 use crate::request::Refusal;
 
 /// A request that an operator has moved to the front.
@@ -17,14 +17,14 @@ pub(super) struct LetFirst {
 impl<T> State<T> {
     /// Drops the waiting requests that are `wanted`. Returns how many there were.
     pub(crate) fn drop_waiting(&mut self, wanted: impl Fn(&Claim) -> bool) -> usize {
-        let before = self.displaced.len();
+        let before = self.evicted.len();
         for place in self.queue.places(|claim, _| wanted(claim)) {
             if let Some(taken) = self.take_out(place) {
-                self.displaced.push(Displaced { ticket: taken.ticket.grant, refusal: Refusal::DroppedByOperator });
+                self.evicted.push(Evicted { ticket: taken.ticket.grant, refusal: Refusal::DroppedByOperator });
             }
         }
         self.rechecks = true;
-        self.displaced.len() - before
+        self.evicted.len() - before
     }
 
     /// Gives the oldest of the `wanted` requests the highest urgency, in front of all that have not been sent before.
@@ -34,7 +34,7 @@ impl<T> State<T> {
         let Some(Taken { claim, cost, mut ticket }) = self.take_out(before) else { return false };
         let claim = Claim { urgency: Urgency::MOST, ..claim };
         if let Some(drawn) = &mut ticket.drawn {
-            self.narrow.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::Resent);
+            self.sub_limits.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::Resent);
         }
         let line = line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref());
         let budgets = numbers(&ticket.drawn).to_vec();
@@ -52,9 +52,9 @@ impl<T> State<T> {
     pub(crate) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
         if !self.queue.is_empty() {
             self.queue.reweigh_all(weigh);
-            for WaitingStrand { claim, tickets, .. } in self.queue.strands() {
+            for WaitingFlowQueue { claim, tickets, .. } in self.queue.flow_queues() {
                 let drawn = tickets.filter_map(|(_, _, ticket)| ticket.drawn.as_deref()).next();
-                drawn.into_iter().for_each(|drawn| self.narrow.reweigh(drawn, &claim));
+                drawn.into_iter().for_each(|drawn| self.sub_limits.reweigh(drawn, &claim));
             }
             self.rechecks = true;
         }

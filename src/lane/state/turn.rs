@@ -10,9 +10,9 @@ use andante_policy::Trust;
 
 use super::{
     BATCH, State, WaitingRequest,
-    narrow::{Drawn, Narrow},
     places::{HeldBack, SWEEP},
     reserving::{Reserving, Sources},
+    sub_limits::{Drawn, SubLimits},
     usual::set_outstanding,
 };
 
@@ -39,7 +39,7 @@ struct Knowledge<'a> {
     now: Instant,
     budget: &'a mut Budget,
     learned: &'a mut Learned,
-    narrow: &'a mut Narrow,
+    sub_limits: &'a mut SubLimits,
     reserving: Reserving<'a>,
     /// True if the lane's limit on in-flight requests is reached.
     crowded: bool,
@@ -57,7 +57,7 @@ impl<T> State<T> {
             let usual = LineKey { scope: self.learned.usual_scope(), paused: None, metered: false };
             return self.earliest(now, &Cost::MIN, &usual);
         }
-        set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
+        set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
         match self.next(now, &mut { BATCH }) {
             Next::Ticket { .. } => now,
             Next::At(at) => at,
@@ -77,14 +77,14 @@ impl<T> State<T> {
         if self.lacks_place(client) {
             return false;
         }
-        set_outstanding(&mut self.budget, &self.untold, &self.usual, now);
+        set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
         let first = self.queue.is_empty()
-            || !self.queue.parks(line, budgets)
+            || !self.queue.blocks(line, budgets)
                 && matches!(self.next(now, &mut { BATCH }), Next::At(at) if at > now)
-                && self.queue.is_parked();
+                && self.queue.is_blocked();
         first
             && self.earliest(now, cost, line) <= now
-            && (budgets.is_empty() || self.narrow.closed(budgets, now, *cost, &self.usual).is_none())
+            && (budgets.is_empty() || self.sub_limits.closed(budgets, now, *cost, &self.usual).is_none())
     }
 
     #[inline]
@@ -100,7 +100,7 @@ impl<T> State<T> {
     /// The number of places in flight that clients share, and those of them that are free. `None` without a limit, or
     /// if requests of the same client are exempt from it.
     fn shared_places(&self) -> Option<(u32, u32)> {
-        let most = self.in_flight.limit().filter(|_| !self.narrow.apart)?;
+        let most = self.in_flight.limit().filter(|_| !self.sub_limits.apart)?;
         Some((most, most.saturating_sub(self.in_flight.count())))
     }
 
@@ -119,7 +119,7 @@ impl<T> State<T> {
 
     /// Returns whether every request draws on the limits common to all kinds.
     fn shares(&self) -> bool {
-        self.policy.trust != Trust::Api && !self.narrow.apart
+        self.policy.trust != Trust::Api && !self.sub_limits.apart
     }
 
     /// The first instant at which a request of `cost` and `line` may leave, as far as is known now.
@@ -200,9 +200,9 @@ impl<T> State<T> {
         (shares, crowded): (bool, bool),
     ) -> Next<LineKey> {
         let before = *moves;
-        let Self { budget, learned, narrow, .. } = self;
-        let reserving = Reserving::new(&self.policy, &self.usual, &self.untold);
-        let mut knowledge = Knowledge { now, budget, learned, narrow, reserving, crowded, shares };
+        let Self { budget, learned, sub_limits, .. } = self;
+        let reserving = Reserving::new(&self.policy, &self.usual, &self.pending_usage);
+        let mut knowledge = Knowledge { now, budget, learned, sub_limits, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from the contents of each class.
             self.queue.move_misplaced(moves, &mut knowledge);
@@ -227,7 +227,7 @@ impl Knowledge<'_> {
     /// The amounts taken for a request of this cost that draws on these sub-limits, and on the lane's own budget if
     /// `shared`.
     fn reserved(&mut self, numbers: &[u32], shared: bool, cost: Cost) -> Cost {
-        let sources = &mut Sources { own: shared.then_some(&mut *self.budget), narrow: self.narrow, numbers };
+        let sources = &mut Sources { own: shared.then_some(&mut *self.budget), sub_limits: self.sub_limits, numbers };
         self.reserving.of(sources, self.now, cost)
     }
 }
@@ -246,7 +246,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
             true => Instant::FAR,
             false => earliest(self.budget, self.learned, now, &cost, key),
         };
-        if let Some((budget, until)) = self.narrow.closed(budgets, now, cost, self.reserving.usual())
+        if let Some((budget, until)) = self.sub_limits.closed(budgets, now, cost, self.reserving.usual())
             && until >= at
         {
             return Hold::Budget(budget, until);
@@ -265,12 +265,12 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     }
 
     fn turnover(&self, budget: u32) -> Option<Duration> {
-        self.narrow.turnover(budget)
+        self.sub_limits.turnover(budget)
     }
 
     fn idles(&mut self, key: &LineKey, budget: Option<u32>, cost: Cost) -> Duration {
         match budget {
-            Some(budget) => self.narrow.idles(budget),
+            Some(budget) => self.sub_limits.idles(budget),
             None if key.metered => {
                 let cost = self.reserved(&[], true, cost);
                 self.budget.takes(cost)
@@ -283,7 +283,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         let shared = !key.scope.is_apart();
         let [cost, kept] = [cost, kept].map(|cost| self.reserved(budget.as_slice(), shared, cost));
         match budget {
-            Some(budget) => self.narrow.earliest_beside(budget, self.now, cost, kept),
+            Some(budget) => self.sub_limits.earliest_beside(budget, self.now, cost, kept),
             // No slot is held back in the unit of requests.
             None => self.budget.earliest_beside(self.now, cost, kept, |unit| unit != Unit::REQUESTS),
         }

@@ -15,7 +15,7 @@ impl<T> State<T> {
             self.in_flight.broke(seq);
         }
         if let Some(drawn) = &slot.drawn {
-            self.narrow.broke(drawn);
+            self.sub_limits.broke(drawn);
         }
         let changes = self.learned.broke(now, seq);
         self.note(changes);
@@ -43,13 +43,13 @@ impl<T> State<T> {
             End::Answered => {}
         }
         if let Some(drawn) = &slot.drawn {
-            self.narrow.settled(drawn, now, end);
+            self.sub_limits.settled(drawn, now, end);
         }
-        self.untold.ended(&slot.charge);
+        self.pending_usage.ended(&slot.charge);
         // An unanswered request is abandoned first: a window settles an answered request, or one that counts as
         // answered.
         if slot.charge.cost.is_open() && end != End::Unsent {
-            self.ends_untold(now, slot, end);
+            self.ends_pending(now, slot, end);
         }
     }
 
@@ -63,7 +63,7 @@ impl<T> State<T> {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
-            self.untold.leaves(charge, now, |unit| self.narrow.rule_of(numbers, unit).cloned());
+            self.pending_usage.leaves(charge, now, |unit| self.sub_limits.rule_of(numbers, unit).cloned());
             self.in_flight.took(charge.seq, now);
             if self.in_flight.limit().is_some() {
                 self.places.took(client);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{
     End, Slot, State, numbers,
-    usual::{Usage, Usual, usual_of},
+    usual::{Usage, Usual, estimate_of},
 };
 
 /// A reported usage is believed up to this many times the smallest window of its unit. Real answers may use several
@@ -20,7 +20,7 @@ impl<T> State<T> {
     pub(crate) fn used(&mut self, now: Instant, slot: &mut Slot, usage: &Usage) {
         for &(unit, said) in &usage.said {
             let used = said.min(self.most(slot, unit));
-            let lasted = self.untold_since(slot, unit).map(|left| now.since(left));
+            let lasted = self.pending_since(slot, unit).map(|left| now.since(left));
             self.settle(now, slot, unit, used);
             let rule = self.strictest(slot, unit).cloned();
             // Requests that draw only on limits of their own are no evidence about the others.
@@ -48,7 +48,7 @@ impl<T> State<T> {
     /// Settles the pending usage of a request that was sent and has ended without a report. A declared reservation
     /// stays; a guess no longer counts. The usage of an answer that never came is unknown: it counts like other
     /// requests' usage once one is reported, and as the guess before.
-    pub(super) fn ends_untold(&mut self, now: Instant, slot: &mut Slot, end: End) {
+    pub(super) fn ends_pending(&mut self, now: Instant, slot: &mut Slot, end: End) {
         let unsaid: SmallVec<[Unit; Cost::MOST]> = slot.charge.cost.reserved().collect();
         for unit in unsaid {
             if end == End::Unanswered && self.usual_for(slot, unit).is_none() {
@@ -76,32 +76,32 @@ impl<T> State<T> {
     }
 
     /// When this slot's request left, if its use of `unit` is still unknown.
-    fn untold_since(&mut self, slot: &Slot, unit: Unit) -> Option<Instant> {
-        let narrow = slot.drawn.as_ref().and_then(|drawn| self.narrow.untold_since(drawn, unit));
-        narrow.or_else(|| self.untold.left(slot.charge.seq, unit))
+    fn pending_since(&mut self, slot: &Slot, unit: Unit) -> Option<Instant> {
+        let sub_limits = slot.drawn.as_ref().and_then(|drawn| self.sub_limits.pending_since(drawn, unit));
+        sub_limits.or_else(|| self.pending_usage.left(slot.charge.seq, unit))
     }
 
     /// The usage estimate of `unit` for requests like that of this slot, or for all requests if there is none.
     fn usual_for(&self, slot: &Slot, unit: Unit) -> Option<&Usual> {
         let rule = self.strictest(slot, unit);
-        usual_of(&self.usual, unit, rule.map(|rule| &**rule)).or_else(|| usual_of(&self.usual, unit, None))
+        estimate_of(&self.usual, unit, rule.map(|rule| &**rule)).or_else(|| estimate_of(&self.usual, unit, None))
     }
 
     /// Drops the usage estimates of rules that are gone.
     pub(super) fn forget_usual_of_gone_rules(&mut self) {
-        let narrow = &self.narrow;
-        self.usual.retain(|usual| usual.rule.as_deref().is_none_or(|rule| narrow.has_rule(rule)));
+        let sub_limits = &self.sub_limits;
+        self.usual.retain(|usual| usual.rule.as_deref().is_none_or(|rule| sub_limits.has_rule(rule)));
     }
 
     /// The narrower rule for this slot's request that limits `unit` most.
     fn strictest(&self, slot: &Slot, unit: Unit) -> Option<&Arc<str>> {
-        self.narrow.rule_of(numbers(&slot.drawn), unit)
+        self.sub_limits.rule_of(numbers(&slot.drawn), unit)
     }
 
     /// The estimated use of `unit` for a request with a body of this many bytes: the amount per byte that suffices for
     /// 95 of 100 requests. `None` before an answer has reported it.
     pub(crate) fn of_length(&self, unit: Unit, bytes: u64) -> Option<u32> {
-        usual_of(&self.usual, unit, None)?.of_length(bytes)
+        estimate_of(&self.usual, unit, None)?.of_length(bytes)
     }
 
     fn settle(&mut self, now: Instant, slot: &mut Slot, unit: Unit, used: u32) {
@@ -109,10 +109,10 @@ impl<T> State<T> {
         self.stats.used.settle(unit, reserved.into(), used.into());
         self.budget.settle(slot.charge, unit, used, now);
         if let Some(drawn) = &slot.drawn {
-            self.narrow.settle(drawn, unit, used, now);
+            self.sub_limits.settle(drawn, unit, used, now);
         }
         slot.charge.cost = slot.charge.cost.told(unit);
-        self.untold.told(slot.charge.seq, unit);
+        self.pending_usage.told(slot.charge.seq, unit);
     }
 
     /// The most of `unit` that an answer to this slot's request is believed to have used. A body may repeat what its

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use andante_clock::Instant;
-use andante_limit::{Budget, Unit, Untold, UsualAmount, enough_for_most, put};
+use andante_limit::{Budget, EstimatedAmount, PendingUsage, Unit, enough_for_most, put};
 use andante_policy::Policy;
 
 /// Usage reported by an answer.
@@ -24,7 +24,7 @@ pub(super) struct Usual {
     unit: Unit,
     /// Name of the narrower rule that limits this unit and that the requests draw on; `None` for all requests.
     pub(super) rule: Option<Arc<str>>,
-    pub(super) amount: UsualAmount,
+    pub(super) amount: EstimatedAmount,
     /// Usage and length in bytes of the last streams; a ring.
     streams: Vec<(u32, u64)>,
     next_stream: usize,
@@ -46,22 +46,22 @@ pub(super) fn unsaid_mean(policy: &Policy, usual: &[Usual], unit: Unit) -> f64 {
     if policy.usage.iter().all(|source| source.unit != unit) {
         return 0.0;
     }
-    usual_of(usual, unit, None).map_or(1.0, |usual| usual.amount.mean())
+    estimate_of(usual, unit, None).map_or(1.0, |usual| usual.amount.mean())
 }
 
 /// The usage estimate of `unit` for requests that draw on this narrower `rule`, or for all requests.
-pub(super) fn usual_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -> Option<&'a Usual> {
+pub(super) fn estimate_of<'a>(usual: &'a [Usual], unit: Unit, rule: Option<&str>) -> Option<&'a Usual> {
     usual.iter().find(|usual| usual.is_of(unit, rule))
 }
 
-/// Makes `budget` keep room for what `untold` requests will probably take at `now` beyond what already counts for them.
+/// Makes `budget` keep room for what `pending_usage` requests will probably take at `now` beyond what already counts for them.
 #[inline]
-pub(super) fn set_outstanding(budget: &mut Budget, untold: &Untold, usual: &[Usual], now: Instant) {
-    if untold.is_blank() {
+pub(super) fn set_outstanding(budget: &mut Budget, pending_usage: &PendingUsage, usual: &[Usual], now: Instant) {
+    if pending_usage.is_blank() {
         return;
     }
     budget.set_outstanding(|unit, window| {
-        untold.lack(unit, window, now, |rule| usual_of(usual, unit, rule).map(|usual| &usual.amount))
+        pending_usage.lack(unit, window, now, |rule| estimate_of(usual, unit, rule).map(|usual| &usual.amount))
     });
 }
 
@@ -72,7 +72,7 @@ impl Usual {
         Self {
             unit,
             rule,
-            amount: UsualAmount::default(),
+            amount: EstimatedAmount::default(),
             streams: Vec::new(),
             next_stream: 0,
             per_byte: Vec::new(),

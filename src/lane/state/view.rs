@@ -32,10 +32,10 @@ impl<T> State<T> {
             calendar: self.budget.calendar(now),
             at_once: self.learned.at_once(),
             own_limits: self.learned.own_limits(now),
-            narrow: self.narrow.usage(now),
+            sub_limits: self.sub_limits.usage(now),
             in_flight: self.under_way(),
             in_flight_limit: self.in_flight.limit(),
-            in_flight_grounds: self.in_flight.grounds(),
+            in_flight_evidence: self.in_flight.grounds(),
             in_flight_share: self.budget.in_flight_share(now),
             waiting: self.queue.len(),
             flows: self.queue.longest(FLOWS),
@@ -71,7 +71,7 @@ impl<T> State<T> {
             return held;
         }
         let unsaid = |unit| unsaid_mean(&self.policy, &self.usual, unit);
-        let mut drained = self.narrow.drained(now, unsaid).max(held);
+        let mut drained = self.sub_limits.drained(now, unsaid).max(held);
         for &line in self.queue.lines() {
             let ahead = |source: Source, unit: Unit| {
                 let counts = |line: &LineKey| line.scope.includes(source);

@@ -45,20 +45,20 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
     assert!(waited <= 6.4, "{waited} in the server, at {limit:?}");
     assert!((16..=24).contains(&limit.unwrap()), "{limit:?}");
-    assert!(world.lane.snapshot().in_flight_grounds.unwrap().to_string().starts_with("answers take 1"));
+    assert!(world.lane.snapshot().in_flight_evidence.unwrap().to_string().starts_with("answers take 1"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_of_a_narrower_rule_finds_its_own() {
     let world = World::new("in-flight 1000");
-    let mut narrow = Policy::new("search", vec!["*".parse().unwrap()]);
-    narrow.in_flight = Some(InFlightLimit::Auto);
-    let draws: Arc<[Draw]> = [Draw::new(1, narrow.into())].into();
+    let mut sub_limit = Policy::new("search", vec!["*".parse().unwrap()]);
+    sub_limit.in_flight = Some(InFlightLimit::Auto);
+    let draws: Arc<[Draw]> = [Draw::new(1, sub_limit.into())].into();
     let asks = vec![AdmitRequest { draws: Some(draws), ..ask(kind()) }; 4000];
     let (took, waited) = serve(&world, 4, asks).await;
     assert!(took <= Duration::from_secs(100).mul_f64(1.0 / 0.95), "{took:?}");
     assert!(waited <= 3.1, "{waited}");
-    let usage = &world.lane.snapshot().narrow[0];
+    let usage = &world.lane.snapshot().sub_limits[0];
     assert!((4..=8).contains(&usage.in_flight_limit.unwrap()), "{usage:?}");
 }
 
@@ -72,7 +72,7 @@ async fn what_a_narrower_rule_has_found_is_kept_for_an_hour() {
     };
     let (search, others) = (of(1, Some(InFlightLimit::Auto)), of(2, None));
     serve(&world, 16, vec![search.clone(); 2000]).await;
-    let found = || world.lane.snapshot().narrow.iter().find_map(|usage| usage.in_flight_limit);
+    let found = || world.lane.snapshot().sub_limits.iter().find_map(|usage| usage.in_flight_limit);
     let limit = found();
     assert!(limit.is_some_and(|limit| limit >= 16), "{limit:?}");
     // Each new budget looks for others to forget.

@@ -206,7 +206,7 @@ impl World {
 }
 
 /// The numbers of the evicted requests.
-async fn displaced(waiting: &mut [Waiting]) -> Vec<usize> {
+async fn evicted(waiting: &mut [Waiting]) -> Vec<usize> {
     let mut gone = Vec::new();
     for (number, waiting) in waiting.iter_mut().enumerate() {
         if let Ok(Err(refusal)) = tokio::time::timeout(Duration::ZERO, waiting).await {
@@ -247,7 +247,7 @@ async fn what_waits_for_narrower_budgets_alone_does_not_keep_others_out() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!((plain.len(), displaced(&mut others).await), (2, vec![6, 7]), "the newest two: {limits}");
+        assert_eq!((plain.len(), evicted(&mut others).await), (2, vec![6, 7]), "the newest two: {limits}");
         for waiting in plain {
             drop(tokio::time::timeout(ms(60_000), waiting).await.expect("it has a slot").unwrap());
         }
@@ -267,7 +267,7 @@ async fn the_last_one_of_an_urgency_does_not_give_way_to_others() {
     world.send().await;
     let plain: Vec<_> = (50..60).map(|number| world.waits_for(number, &None)).collect();
     assert!(matches!(world.asks(60, &None, |_| {}), Admission::Refuse(_)), "a quarter of forty is ten");
-    assert_eq!(displaced(&mut waiting).await, (29..39).collect::<Vec<_>>());
+    assert_eq!(evicted(&mut waiting).await, (29..39).collect::<Vec<_>>());
     drop(plain);
 }
 
@@ -280,7 +280,7 @@ async fn of_a_narrower_budget_what_has_been_sent_before_does_not_give_way_and_ot
     let resent = |asked: &mut AdmitRequest| asked.turn = Turn::Resent;
     let _again: Vec<_> = (0..2).map(|_| world.asks(2, &draws, resent)).collect();
     let _third = world.waits_for(3, &draws);
-    assert_eq!(displaced(&mut new).await, [1]);
+    assert_eq!(evicted(&mut new).await, [1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,7 +291,7 @@ async fn where_a_budget_and_its_lane_are_full_one_gives_way() {
     let mut waiting: Vec<_> = (0..3).map(|_| world.waits_for(1, &draws)).collect();
     waiting.extend((0..5).map(|_| world.waits_for(2, &None)));
     let _new = world.waits_for(3, &draws);
-    assert_eq!((displaced(&mut waiting).await, world.waiting()), (vec![2], 8));
+    assert_eq!((evicted(&mut waiting).await, world.waiting()), (vec![2], 8));
     // A request without a place in either gets the later time.
     let Admission::Refuse(Refusal::Full { retry_after, .. }) = world.asks(1, &draws, |_| {}) else {
         panic!("it is full")
@@ -307,5 +307,5 @@ async fn who_would_wait_for_the_same_displaces_nobody() {
     let Admission::Send(_first) = world.asks(0, &draws, |_| {}) else { panic!("nothing was sent yet") };
     let mut waiting: Vec<_> = (1..=8).map(|number| world.waits_for(number, &draws)).collect();
     assert!(matches!(world.asks(9, &draws, |_| {}), Admission::Refuse(Refusal::Full { .. })));
-    assert!(displaced(&mut waiting).await.is_empty());
+    assert!(evicted(&mut waiting).await.is_empty());
 }

@@ -6,7 +6,7 @@ use andante_limit::{Unit, settle};
 use andante_order::{FlowId, Levels, Urgency};
 use http::{HeaderMap, HeaderName};
 
-use super::{narrow::refuse, *};
+use super::{sub_limits::refuse, *};
 use crate::Waiting;
 
 fn secs(of: u64) -> Duration {

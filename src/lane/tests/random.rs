@@ -148,13 +148,13 @@ proptest! {
     /// Timers that fire late by up to 40 ms: the promise holds, and their cost is bounded.
     #[test]
     fn late_timers_neither_break_the_window_nor_lose_slots(
-        count in 1u32..400, burst in 1u32..20, lateness in proptest::collection::vec(0u64..40, 1..50), transit in 0u64..20
+        count in 1u32..400, burst in 1u32..20, deadline_sweep in proptest::collection::vec(0u64..40, 1..50), transit in 0u64..20
     ) {
         let limit: LimitSpec = format!("{count}/s burst {}", burst.min(count)).parse().unwrap();
         let margin = ms(20);
         let mut budget = Budget::new(&[limit], MarginSpec::Fixed(margin), Instant::START);
         let (mut now, mut due) = (Instant::START, Instant::START);
-        let (mut arrivals, mut lateness) = (Vec::new(), lateness.into_iter().cycle());
+        let (mut arrivals, mut deadline_sweep) = (Vec::new(), deadline_sweep.into_iter().cycle());
         let end = Instant::START + Duration::from_secs(20);
         while now < end {
             while budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
@@ -164,7 +164,7 @@ proptest! {
                 arrivals.push((now + ms(if charge.seq.is_multiple_of(2) { transit } else { 0 }), 1));
             }
             due = budget.earliest(now, &Cost::MIN, Scope::NONE);
-            now = due + ms(lateness.next().unwrap_or(0));
+            now = due + ms(deadline_sweep.next().unwrap_or(0));
         }
         prop_assert!(worst_window(&mut arrivals, limit.rate.per) <= count);
         // A full window takes the window itself, the margin, one lateness, and, where buckets are shared, one bucket

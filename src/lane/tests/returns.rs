@@ -82,15 +82,22 @@ struct Workers {
     /// Duration of the run.
     seconds: u64,
     /// True if the limit and the places belong to a narrower rule, in a lane that has more of both.
-    narrow: bool,
+    sub_limit: bool,
 }
 
 /// A worker's numbers of answers and of refusals.
 type Had = (usize, usize);
 
 impl Workers {
-    const USUAL: Self =
-        Self { count: 60, limits: "10/s", most: 40, think: Duration::ZERO, leave: false, seconds: 40, narrow: false };
+    const USUAL: Self = Self {
+        count: 60,
+        limits: "10/s",
+        most: 40,
+        think: Duration::ZERO,
+        leave: false,
+        seconds: 40,
+        sub_limit: false,
+    };
 
     async fn answers(self) -> Vec<usize> {
         self.sending(|_| ask(kind())).await.into_iter().map(|(answers, _)| answers).collect()
@@ -98,16 +105,16 @@ impl Workers {
 
     /// The result of each worker that sends such requests.
     async fn sending(self, sends: impl Fn(u8) -> AdmitRequest) -> Vec<Had> {
-        let own = if self.narrow { "1000/s burst 1000" } else { self.limits };
+        let own = if self.sub_limit { "1000/s burst 1000" } else { self.limits };
         let world = Arc::new(World::with(own, |policy| {
-            policy.max_waiting = if self.narrow { 10_000 } else { self.most };
+            policy.max_waiting = if self.sub_limit { 10_000 } else { self.most };
             policy.margin = MarginSpec::Fixed(ms(0));
         }));
         let mut rule = Policy::new("narrow", vec!["*".parse().unwrap()]);
         rule.limits = self.limits.parse::<Limits>().unwrap().limits;
         (rule.max_waiting, rule.added) = (self.most, Some(Added::default()));
         rule.margin = MarginSpec::Fixed(ms(0));
-        let draws: Draws = self.narrow.then(|| [Draw::new(1, rule.into())].into());
+        let draws: Draws = self.sub_limit.then(|| [Draw::new(1, rule.into())].into());
         let end = Instant::START + Duration::from_secs(self.seconds);
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..self.count {
@@ -141,8 +148,8 @@ impl Workers {
 
 #[tokio::test(start_paused = true)]
 async fn those_that_come_back_when_they_are_told_to_have_their_share() {
-    for (most, narrow) in [(40, false), (20, false), (40, true), (20, true)] {
-        let mut answers = Workers { most, narrow, ..Workers::USUAL }.answers().await;
+    for (most, sub_limit) in [(40, false), (20, false), (40, true), (20, true)] {
+        let mut answers = Workers { most, sub_limit, ..Workers::USUAL }.answers().await;
         answers.sort_unstable();
         println!("room for {most}: {answers:?}");
         // 401 slots for 60 workers are 6.7 each.
@@ -153,14 +160,14 @@ async fn those_that_come_back_when_they_are_told_to_have_their_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_of_others_refuses_nothing_that_is_more_urgent() {
-    for narrow in [false, true] {
-        urgent_ones_have_all_but_the_share_of_others(narrow).await;
+    for sub_limit in [false, true] {
+        urgent_ones_have_all_but_the_share_of_others(sub_limit).await;
     }
 }
 
-async fn urgent_ones_have_all_but_the_share_of_others(narrow: bool) {
+async fn urgent_ones_have_all_but_the_share_of_others(sub_limit: bool) {
     let urgent = |number| Claim { urgency: if number < 6 { Urgency::MOST } else { Urgency::USUAL }, ..Claim::USUAL };
-    let workers = Workers { narrow, ..Workers::USUAL };
+    let workers = Workers { sub_limit, ..Workers::USUAL };
     let had = workers.sending(|number| AdmitRequest { claim: urgent(number), ..ask(kind()) }).await;
     println!("{had:?}");
     assert!(had[..6].iter().all(|(_, refused)| *refused == 0), "{had:?}");

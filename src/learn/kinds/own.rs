@@ -122,7 +122,7 @@ impl GroupPace {
 
     /// The group's limits, for status output.
     pub(super) fn looked_at(&self, now: Instant) -> OwnLimit {
-        let (rate, at_once) = (self.estimator.rate_grounds(now), self.estimator.at_once_grounds());
+        let (rate, at_once) = (self.estimator.rate_evidence(now), self.estimator.concurrency_evidence());
         OwnLimit {
             group: self.group.clone(),
             per_second: self.estimator.rate(now),

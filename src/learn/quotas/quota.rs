@@ -26,7 +26,7 @@ use super::{
     trust::{CountChange, Credibility, QuotaClaim},
 };
 use crate::{
-    Grounds, Observation, allowance::Allowance, gate::Gate, grounds::SaidGrounds, ledger::SentLog,
+    Grounds, Observation, allowance::Allowance, gate::Gate, grounds::ReportedEvidence, ledger::SentLog,
     window_estimator::WindowEstimator,
 };
 
@@ -134,7 +134,7 @@ impl Quota {
         let (count, window) = (self.trust.agreement(), limit.rate.per);
         let window_said = self.window == Some(window);
         let limit = f64::from(limit.rate.count.get());
-        Grounds::Said(SaidGrounds { dialect, limit, answers, window, window_said, resets, count })
+        Grounds::Said(ReportedEvidence { dialect, limit, answers, window, window_said, resets, count })
     }
 
     /// Records that a request was dispatched that draws on the quota.

@@ -5,7 +5,7 @@ mod tests;
 
 use andante_limit::Seq;
 
-use crate::grounds::AtOnceGrounds;
+use crate::grounds::ConcurrencyEvidence;
 
 /// A bound on unanswered requests: one for the start, and one if the API refuses more.
 #[derive(Clone, Debug)]
@@ -146,9 +146,9 @@ impl Crowd {
     }
 
     /// Evidence for the cap.
-    pub(super) fn grounds(&self) -> Option<AtOnceGrounds> {
+    pub(super) fn grounds(&self) -> Option<ConcurrencyEvidence> {
         let Known { refused, kept: served, said, .. } = self.known;
-        Some(AtOnceGrounds { most: self.cap()?, refused, served, said, certain: self.is_certain() })
+        Some(ConcurrencyEvidence { most: self.cap()?, refused, served, said, certain: self.is_certain() })
     }
 
     pub(super) fn is_open(&self) -> bool {

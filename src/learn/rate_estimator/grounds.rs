@@ -4,7 +4,7 @@ use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{RateEstimator, UNLIMITED, seconds};
-use crate::grounds::{Basis, Grounds, Lowered, RateGrounds};
+use crate::grounds::{Basis, Grounds, Lowered, RateEvidence};
 
 /// Origin of the estimate, and the refusals that have lowered it since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,12 +24,12 @@ impl Held {
 
 impl RateEstimator {
     /// Evidence for the learned rate; `None` without a learned rate.
-    pub(crate) fn rate_grounds(&self, now: Instant) -> Option<Grounds> {
+    pub(crate) fn rate_evidence(&self, now: Instant) -> Option<Grounds> {
         let (belief, now) = (self.belief.as_ref()?, seconds(now));
         let Held { basis, lowered } = self.held;
         let is_known = belief.rate(now) < UNLIMITED && (self.configured.is_none() || self.refused);
         let (configured, rising, noise) = (self.configured, belief.is_rising(), self.noise);
-        is_known.then_some(Grounds::Rate(RateGrounds { basis, configured, lowered, now, rising, noise }))
+        is_known.then_some(Grounds::Rate(RateEvidence { basis, configured, lowered, now, rising, noise }))
     }
 
     /// Returns true if the rate was learned, or is a lower bound that is still being raised.
@@ -38,7 +38,7 @@ impl RateEstimator {
     }
 
     /// Evidence for the learned concurrency limit; `None` without one.
-    pub(crate) fn at_once_grounds(&self) -> Option<Grounds> {
+    pub(crate) fn concurrency_evidence(&self) -> Option<Grounds> {
         self.crowd.grounds().map(Grounds::AtOnce)
     }
 }
@@ -68,7 +68,7 @@ mod tests {
             } else {
                 closed = estimator.refused(answered, ApiRefusal::bare(seq)).unwrap_or(closed);
             }
-            if estimator.rate_grounds(sent).is_some() {
+            if estimator.rate_evidence(sent).is_some() {
                 return;
             }
         }
@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn a_rate_that_was_found_says_from_what() {
         let mut estimator = RateEstimator::new(None);
-        assert_eq!(estimator.rate_grounds(Instant::START), None);
+        assert_eq!(estimator.rate_evidence(Instant::START), None);
         found(&mut estimator, 30, 100);
-        let line = estimator.rate_grounds(Instant::START + Duration::from_secs(11)).unwrap().to_string();
+        let line = estimator.rate_evidence(Instant::START + Duration::from_secs(11)).unwrap().to_string();
         // A hundred in the first second, and then none until the window of ten seconds is over and a probe is served.
         let pause = line.strip_prefix("100 served in 1 s, then refused; served again after ").expect(&line);
         let pause: f64 = pause.split(' ').next().unwrap().parse().unwrap();
         assert!((8.9..12.0).contains(&pause), "{line}");
-        assert_eq!(estimator.at_once_grounds(), None);
+        assert_eq!(estimator.concurrency_evidence(), None);
     }
 
     #[test]
@@ -93,14 +93,14 @@ mod tests {
         let at = Instant::START + Duration::from_secs(1);
         estimator.take(at, true);
         estimator.served(AnsweredRequest { seq: 1, sent: at, at, crowd: 1 }, false);
-        assert_eq!(estimator.rate_grounds(at), None);
+        assert_eq!(estimator.rate_evidence(at), None);
     }
 
     #[test]
     fn what_an_api_calls_too_many_at_once_is_said_so() {
         let mut estimator = RateEstimator::new(None);
         estimator.too_many(6);
-        let line = estimator.at_once_grounds().unwrap().to_string();
+        let line = estimator.concurrency_evidence().unwrap().to_string();
         assert_eq!(line, "the API said that 6 at once are too many; 0 served since with 5 at most");
     }
 }

@@ -54,21 +54,21 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
 
     /// Amounts of other units that precede a request arriving in this class.
     pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K) -> Ahead {
-        let spot = self.line_ids.get(line).map(|line| self.lines[*line].spot);
-        let ranking = spot.and_then(|spot| self.ranking_at(spot));
+        let wait_point = self.line_ids.get(line).map(|line| self.lines[*line].wait_point);
+        let ranking = wait_point.and_then(|wait_point| self.ranking_at(wait_point));
         self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Units, ranking, 0.0)
     }
 
     /// The amount that precedes an arriving request at this budget, whose queue is `backlog`.
     pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost) -> Ahead {
-        let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
+        let ranking = self.sets.wait_point_of(budget).and_then(|wait_point| self.ranking_at(wait_point));
         backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::All, ranking, 0.0)
     }
 
     /// Number of requests that leave before an arriving one at this budget, if `held_up` of the requests blocked by
     /// slower budgets leave meanwhile.
     pub fn slots_ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost, held_up: f64) -> f64 {
-        let ranking = self.sets.spot_of(budget).and_then(|spot| self.ranking_at(spot));
+        let ranking = self.sets.wait_point_of(budget).and_then(|wait_point| self.ranking_at(wait_point));
         let (claim, meanwhile) = (self.backlog.resolve(*claim), Meanwhile { units: 0.0, budgets: held_up });
         backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, ranking)
     }
@@ -78,7 +78,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.backlog.longest(most)
     }
 
-    fn ranking_at(&self, spot: u32) -> Option<&Ranking> {
-        self.spots[spot].ranking.as_deref()
+    fn ranking_at(&self, wait_point: u32) -> Option<&Ranking> {
+        self.wait_points[wait_point].ranking.as_deref()
     }
 }

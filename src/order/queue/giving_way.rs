@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use andante_limit::Cost;
 
-use super::{NEW, NONE, Queue, QueuePlace, Strand};
+use super::{FlowQueue, NEW, NONE, Queue, QueuePlace};
 use crate::claim::Claim;
 
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
@@ -20,9 +20,9 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// queues).
     pub fn newest_of(&self, claim: &Claim, budget: Option<u32>) -> Option<QueuePlace> {
         let longest = claim.claimed();
-        self.newest(|strand| {
-            let draws = budget.is_none_or(|budget| self.sets.budgets(strand.set).contains(&budget));
-            draws && strand.claim.claimed() == longest
+        self.newest(|flow_queue| {
+            let draws = budget.is_none_or(|budget| self.sets.budgets(flow_queue.set).contains(&budget));
+            draws && flow_queue.claim.claimed() == longest
         })
     }
 
@@ -30,29 +30,32 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// tickets. `None` if `most` or more flow queues wait elsewhere, or one of its client does. Spares tickets of
     /// higher urgency, and the few within their urgency's guaranteed share. O(flow queues).
     pub fn newest_elsewhere(&self, claim: &Claim, budgets: &[u32], most: usize) -> Option<QueuePlace> {
-        let mut own = budgets.iter().filter_map(|budget| self.sets.spot_of(*budget));
-        if self.sets.is_empty() || own.any(|spot| self.spots[spot].parked > 0) {
+        let mut own = budgets.iter().filter_map(|budget| self.sets.wait_point_of(*budget));
+        if self.sets.is_empty() || own.any(|wait_point| self.wait_points[wait_point].blocked > 0) {
             return None;
         }
-        let is_parked = |strand: &Strand| strand.spot != NONE && self.sets.spots(strand.set).contains(&strand.spot);
+        let is_blocked = |flow_queue: &FlowQueue| {
+            flow_queue.wait_point != NONE && self.sets.wait_points(flow_queue.set).contains(&flow_queue.wait_point)
+        };
         let (mut elsewhere, mut of_client) = (0, false);
-        for (_, strand) in self.strands.iter().filter(|(_, strand)| !is_parked(strand)) {
+        for (_, flow_queue) in self.flow_queues.iter().filter(|(_, flow_queue)| !is_blocked(flow_queue)) {
             elsewhere += 1;
-            of_client |= strand.claim.client == claim.client;
+            of_client |= flow_queue.claim.client == claim.client;
         }
         if elsewhere >= most || of_client {
             return None;
         }
-        self.newest(|strand| {
-            let urgency = strand.claim.urgency;
+        self.newest(|flow_queue| {
+            let urgency = flow_queue.claim.urgency;
             let spared = urgency != claim.urgency && self.backlog.spares(urgency.get().into());
-            is_parked(strand) && urgency >= claim.urgency && !spared
+            is_blocked(flow_queue) && urgency >= claim.urgency && !spared
         })
     }
 
-    fn newest(&self, wanted: impl Fn(&Strand) -> bool) -> Option<QueuePlace> {
-        let strands = self.strands.iter().filter(|(_, strand)| wanted(strand));
-        let lasts = strands.map(|(_, strand)| QueuePlace { id: strand.last, key: self.tickets[strand.last].key });
+    fn newest(&self, wanted: impl Fn(&FlowQueue) -> bool) -> Option<QueuePlace> {
+        let flow_queues = self.flow_queues.iter().filter(|(_, flow_queue)| wanted(flow_queue));
+        let lasts = flow_queues
+            .map(|(_, flow_queue)| QueuePlace { id: flow_queue.last, key: self.tickets[flow_queue.last].key });
         lasts.max_by_key(|place| place.key).filter(|place| place.key >= NEW)
     }
 }

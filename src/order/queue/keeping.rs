@@ -12,7 +12,7 @@ use andante_clock::Instant;
 
 use super::{
     Hold, NONE, Queue, TicketRules,
-    records::{Kept, Strand},
+    records::{FlowQueue, Kept},
     standing::recheck,
 };
 
@@ -22,25 +22,25 @@ const LONGEST: Duration = Duration::from_secs(60);
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Notes a missed turn: the flow queue had become ready by its turn at one wait point, and is about to be blocked
     /// at another.
-    pub(super) fn misses_its_turn(&mut self, id: u32, spot: u32) {
-        let kept = self.is_kept_from(id, spot);
-        let strand = &mut self.strands[id];
-        strand.missed |= strand.from != NONE && strand.from != spot && !kept;
+    pub(super) fn misses_its_turn(&mut self, id: u32, wait_point: u32) {
+        let kept = self.is_kept_from(id, wait_point);
+        let flow_queue = &mut self.flow_queues[id];
+        flow_queue.missed |= flow_queue.from != NONE && flow_queue.from != wait_point && !kept;
     }
 
     /// Reserves a slot for a flow queue that misses its turns and has become ready. The reservation at the wait point
     /// it came from lasts until it leaves, even if others precede it.
     pub(super) fn keep_in_front(&mut self, id: u32, now: Instant, gate: &mut impl TicketRules<K, T>) {
-        let Strand { from, line, first, .. } = self.strands[id];
-        if !self.strands[id].missed || self.is_kept_from(id, from) {
+        let FlowQueue { from, line, first, .. } = self.flow_queues[id];
+        if !self.flow_queues[id].missed || self.is_kept_from(id, from) {
             return;
         }
         let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
-        let budget = (0..self.needs(id)).map(|at| self.need(id, at)).find(|(spot, _)| *spot == from);
+        let budget = (0..self.needs(id)).map(|at| self.need(id, at)).find(|(wait_point, _)| *wait_point == from);
         let Some((_, budget)) = budget else { return };
-        if self.spots[from].kept.as_ref().is_none_or(|kept| kept.until <= now) {
+        if self.wait_points[from].kept.as_ref().is_none_or(|kept| kept.until <= now) {
             let until = now + gate.idles(&key, budget, cost).min(LONGEST);
-            self.keep(from, Kept { strand: id, until, end: until, cost });
+            self.keep(from, Kept { flow_queue: id, until, end: until, cost });
         }
     }
 
@@ -53,37 +53,37 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         now: Instant,
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
-        let Strand { from, spot: there, line, first, .. } = self.strands[id];
+        let FlowQueue { from, wait_point: there, line, first, .. } = self.flow_queues[id];
         let until = match *hold {
             Hold::Budget(budget, Instant::FAR) => gate.turnover(budget).map(|turnover| now + turnover),
             Hold::Own(until) | Hold::Budget(_, until) => Some(until),
             Hold::Open | Hold::Shared(_) => None,
         };
-        if !self.strands[id].missed || from == there || self.is_kept_from(id, there) {
+        if !self.flow_queues[id].missed || from == there || self.is_kept_from(id, there) {
             return false;
         }
         let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
-        let until = until.filter(|_| self.spots[there].ranking().next() == Some(id));
+        let until = until.filter(|_| self.wait_points[there].ranking().next() == Some(id));
         let mut keeps = false;
         for at in 0..self.needs(id) {
-            let (spot, budget) = self.need(id, at);
-            let kept = self.take_kept(spot, |kept| kept.strand == id);
+            let (wait_point, budget) = self.need(id, at);
+            let kept = self.take_kept(wait_point, |kept| kept.flow_queue == id);
             let idles = gate.idles(&key, budget, cost).min(LONGEST);
             let before = kept.as_ref().filter(|kept| kept.until > now);
             // As long again for each of the other needs.
             let end =
                 before.map_or_else(|| now + idles * (self.needs(id).saturating_sub(2).max(1) as u32), |kept| kept.end);
             let last = (now + idles).min(end);
-            let its_turn = spot == from || before.is_some();
-            if its_turn && spot != there && until.is_some_and(|until| until <= last) {
+            let its_turn = wait_point == from || before.is_some();
+            if its_turn && wait_point != there && until.is_some_and(|until| until <= last) {
                 // When that opens, it is not yet the first in the ready list.
-                self.keep(spot, Kept { strand: id, until: last, end, cost });
-                if self.spots[spot].parked > 0 {
-                    self.close(spot, now, None);
+                self.keep(wait_point, Kept { flow_queue: id, until: last, end, cost });
+                if self.wait_points[wait_point].blocked > 0 {
+                    self.close(wait_point, now, None);
                 }
-                keeps |= spot == from;
+                keeps |= wait_point == from;
             } else if kept.is_some() {
-                recheck(&mut self.spots, &mut self.closed, spot);
+                recheck(&mut self.wait_points, &mut self.closed, wait_point);
             }
         }
         keeps
@@ -101,10 +101,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             return None;
         }
         for at in 0..self.needs(id) {
-            let (spot, budget) = self.need(id, at);
-            self.take_kept(spot, |kept| kept.strand != id && kept.until <= now);
-            let Some(kept) = self.spots[spot].kept.as_deref().filter(|kept| kept.strand != id) else { continue };
-            let Strand { line, first, .. } = self.strands[id];
+            let (wait_point, budget) = self.need(id, at);
+            self.take_kept(wait_point, |kept| kept.flow_queue != id && kept.until <= now);
+            let Some(kept) = self.wait_points[wait_point].kept.as_deref().filter(|kept| kept.flow_queue != id) else {
+                continue;
+            };
+            let FlowQueue { line, first, .. } = self.flow_queues[id];
             let (key, cost) = (self.lines[line].key, self.tickets[first].cost);
             let until = gate.earliest_beside(&key, budget, cost, kept.cost).min(kept.until);
             if until > now {
@@ -114,54 +116,57 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         None
     }
 
-    fn keep(&mut self, spot: u32, kept: Kept) {
-        let before = self.spots[spot].kept.replace(kept.into());
+    fn keep(&mut self, wait_point: u32, kept: Kept) {
+        let before = self.wait_points[wait_point].kept.replace(kept.into());
         self.kept += u32::from(before.is_none());
     }
 
     /// Ends the reservation of a wait point if it is `over`.
-    fn take_kept(&mut self, spot: u32, over: impl FnOnce(&Kept) -> bool) -> Option<Box<Kept>> {
-        let kept = self.spots[spot].kept.take_if(|kept| over(kept));
+    fn take_kept(&mut self, wait_point: u32, over: impl FnOnce(&Kept) -> bool) -> Option<Box<Kept>> {
+        let kept = self.wait_points[wait_point].kept.take_if(|kept| over(kept));
         self.kept -= u32::from(kept.is_some());
         kept
     }
 
     /// Returns whether this wait point is reserved for another flow queue.
-    fn is_kept_from(&self, id: u32, spot: u32) -> bool {
-        self.spots.get(spot).and_then(|spot| spot.kept.as_ref()).is_some_and(|kept| kept.strand != id)
+    fn is_kept_from(&self, id: u32, wait_point: u32) -> bool {
+        self.wait_points
+            .get(wait_point)
+            .and_then(|wait_point| wait_point.kept.as_ref())
+            .is_some_and(|kept| kept.flow_queue != id)
     }
 
     /// Resets a flow queue after one of its tickets has been served.
     pub(super) fn had_its_turn(&mut self, id: u32) {
         self.keep_no_more(id);
-        let strand = &mut self.strands[id];
-        (strand.from, strand.missed) = (NONE, false);
+        let flow_queue = &mut self.flow_queues[id];
+        (flow_queue.from, flow_queue.missed) = (NONE, false);
     }
 
     /// Ends all reservations for a flow queue.
     pub(super) fn keep_no_more(&mut self, id: u32) {
-        if !self.strands[id].missed {
+        if !self.flow_queues[id].missed {
             return;
         }
         for at in 0..self.needs(id) {
-            let (spot, _) = self.need(id, at);
-            if self.take_kept(spot, |kept| kept.strand == id).is_some() {
-                recheck(&mut self.spots, &mut self.closed, spot);
+            let (wait_point, _) = self.need(id, at);
+            if self.take_kept(wait_point, |kept| kept.flow_queue == id).is_some() {
+                recheck(&mut self.wait_points, &mut self.closed, wait_point);
             }
         }
     }
 
     /// Number of wait points at which a flow queue may be blocked.
     fn needs(&self, id: u32) -> usize {
-        1 + self.sets.spots(self.strands[id].set).len()
+        1 + self.sets.wait_points(self.flow_queues[id].set).len()
     }
 
     /// The wait point of its class (at 0), and then of each budget.
     fn need(&self, id: u32, at: usize) -> (u32, Option<u32>) {
-        let Strand { line, set, .. } = self.strands[id];
+        let FlowQueue { line, set, .. } = self.flow_queues[id];
         match at.checked_sub(1) {
-            None => (self.lines[line].spot, None),
-            Some(at) => (self.sets.spots(set)[at], Some(self.sets.budgets(set)[at])),
+            None => (self.lines[line].wait_point, None),
+            Some(at) => (self.sets.wait_points(set)[at], Some(self.sets.budgets(set)[at])),
         }
     }
 }

@@ -4,7 +4,9 @@ use std::hash::Hash;
 
 use andante_limit::{Cost, Sum};
 
-use super::{Line, NONE, Queue, QueuePlace, Spot, SpotState, Strand, Ticket, TicketRules, standing::recheck};
+use super::{
+    FlowQueue, Line, NONE, Queue, QueuePlace, Ticket, TicketRules, WaitPoint, WaitPointState, standing::recheck,
+};
 use crate::{
     claim::{Claim, Comes},
     ranking::RankedAt,
@@ -12,7 +14,7 @@ use crate::{
 
 /// Waiting tickets of one flow that the same limits block.
 #[derive(Debug)]
-pub struct WaitingStrand<I> {
+pub struct WaitingFlowQueue<I> {
     /// Key shared by all flow queues that the same limits block.
     pub alike: (u32, u32),
     /// The identity of its requests.
@@ -24,7 +26,7 @@ pub struct WaitingStrand<I> {
 impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The places of all `wanted` tickets, selected by identity and ticket, in order of arrival. O(waiting).
     pub fn places(&self, wanted: impl Fn(&Claim, &T) -> bool) -> Vec<QueuePlace> {
-        let wanted = |ticket: &Ticket<T>| wanted(&self.strands[ticket.strand].claim, &ticket.ticket);
+        let wanted = |ticket: &Ticket<T>| wanted(&self.flow_queues[ticket.flow_queue].claim, &ticket.ticket);
         let tickets = self.tickets.iter().filter(|(_, ticket)| wanted(ticket));
         let mut places: Vec<_> = tickets.map(|(id, ticket)| QueuePlace { id, key: ticket.key }).collect();
         places.sort_unstable_by_key(|place| place.key);
@@ -32,31 +34,33 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     /// The tickets of each flow queue in order: place, cost, and the ticket itself.
-    pub fn strands(&self) -> impl Iterator<Item = WaitingStrand<impl Iterator<Item = (QueuePlace, &Cost, &T)>>> {
-        self.strands.iter().map(move |(_, strand)| {
-            let ids = std::iter::successors(Some(strand.first), move |id| {
+    pub fn flow_queues(&self) -> impl Iterator<Item = WaitingFlowQueue<impl Iterator<Item = (QueuePlace, &Cost, &T)>>> {
+        self.flow_queues.iter().map(move |(_, flow_queue)| {
+            let ids = std::iter::successors(Some(flow_queue.first), move |id| {
                 Some(self.tickets[*id].behind).filter(|behind| *behind != NONE)
             });
             let tickets = ids.map(move |id| {
                 let Ticket { key, cost, ticket, .. } = &self.tickets[id];
                 (QueuePlace { id, key: *key }, cost, ticket)
             });
-            WaitingStrand { alike: (strand.line, strand.set), claim: strand.claim, tickets }
+            WaitingFlowQueue { alike: (flow_queue.line, flow_queue.set), claim: flow_queue.claim, tickets }
         })
     }
 
     /// Applies the weights that `weigh` returns to the identities of waiting tickets. O(flow queues).
     pub fn reweigh_all(&mut self, weigh: impl Fn(&Claim) -> Claim) {
-        for (_, strand) in self.strands.iter_mut_numbered() {
-            let claim = weigh(&strand.claim);
-            if claim == strand.claim {
+        for (_, flow_queue) in self.flow_queues.iter_mut_numbered() {
+            let claim = weigh(&flow_queue.claim);
+            if claim == flow_queue.claim {
                 continue;
             }
-            strand.claim = claim;
+            flow_queue.claim = claim;
             self.backlog.reweigh(&claim);
             self.front.reweigh(&claim);
-            for &spot in [self.lines[strand.line].spot].iter().chain(self.sets.spots(strand.set)) {
-                self.spots[spot].ranking.iter_mut().for_each(|ranking| ranking.reweigh(&claim));
+            for &wait_point in
+                [self.lines[flow_queue.line].wait_point].iter().chain(self.sets.wait_points(flow_queue.set))
+            {
+                self.wait_points[wait_point].ranking.iter_mut().for_each(|ranking| ranking.reweigh(&claim));
             }
         }
     }
@@ -66,7 +70,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let mut misplaced = Vec::new();
         for (id, ticket) in self.tickets.iter() {
             let key = key_of(&ticket.ticket);
-            if key != self.lines[self.strands[ticket.strand].line].key {
+            if key != self.lines[self.flow_queues[ticket.flow_queue].line].key {
                 misplaced.push((ticket.key, id, key));
             }
         }
@@ -80,11 +84,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// Moves up to `moves` tickets that stand first in a flow queue but belong to another class, and subtracts them
     /// from `moves`. O(flow queues + moves).
     pub fn move_misplaced(&mut self, moves: &mut usize, gate: &mut impl TicketRules<K, T>) {
-        let firsts: Vec<u32> = self.strands.iter().map(|(_, strand)| strand.first).collect();
+        let firsts: Vec<u32> = self.flow_queues.iter().map(|(_, flow_queue)| flow_queue.first).collect();
         for mut id in firsts {
             while id != NONE && *moves > 0 {
                 let ticket = &self.tickets[id];
-                let here = self.lines[self.strands[ticket.strand].line].key;
+                let here = self.lines[self.flow_queues[ticket.flow_queue].line].key;
                 let (key, behind) = (gate.line(&ticket.ticket, &here), ticket.behind);
                 if key == here {
                     break;
@@ -101,105 +105,115 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         let line = match self.line_ids.get(&key) {
             Some(line) => *line,
             None => {
-                let spot = self.spots.insert(Spot::OPEN);
-                let line = self.lines.insert(Line { key, strands: 0, units: Sum::default(), spot });
+                let wait_point = self.wait_points.insert(WaitPoint::OPEN);
+                let line = self.lines.insert(Line { key, flow_queues: 0, units: Sum::default(), wait_point });
                 self.line_ids.insert(key, line);
                 line
             }
         };
         let (place, cost) = (self.tickets[id].key, self.tickets[id].cost);
         self.lines[line].units.add(&cost);
-        if let Some(&strand) = self.strand_ids.get(&(line, set, claim.claimed())) {
-            self.tickets[id].strand = strand;
-            self.put_between(id, strand);
+        if let Some(&flow_queue) = self.flow_queue_ids.get(&(line, set, claim.claimed())) {
+            self.tickets[id].flow_queue = flow_queue;
+            self.put_between(id, flow_queue);
             return;
         }
         let ranked = RankedAt::NOWHERE;
         let (first, last) = (id, id);
-        let strand =
-            Strand { claim, line, set, first, last, finger: NONE, spot: NONE, ranked, from: NONE, missed: false };
-        let strand = self.strands.insert(strand);
-        self.strand_ids.insert((line, set, claim.claimed()), strand);
-        self.tickets[id].strand = strand;
-        self.lines[line].strands += 1;
+        let flow_queue = FlowQueue {
+            claim,
+            line,
+            set,
+            first,
+            last,
+            finger: NONE,
+            wait_point: NONE,
+            ranked,
+            from: NONE,
+            missed: false,
+        };
+        let flow_queue = self.flow_queues.insert(flow_queue);
+        self.flow_queue_ids.insert((line, set, claim.claimed()), flow_queue);
+        self.tickets[id].flow_queue = flow_queue;
+        self.lines[line].flow_queues += 1;
         self.sets.keep(set);
-        match self.occupied_spot(strand) {
-            None => self.put_into_front(strand, &claim, place, cost, comes),
+        match self.occupied_wait_point(flow_queue) {
+            None => self.put_into_front(flow_queue, &claim, place, cost, comes),
             // Tickets that wait there already come first, as they are ranked there. The new ticket may also be first
             // itself.
-            Some(spot) => {
-                self.put_into_spot(strand, claim, spot, place, cost, comes);
-                self.recheck_for(spot, cost);
+            Some(wait_point) => {
+                self.put_into_wait_point(flow_queue, claim, wait_point, place, cost, comes);
+                self.recheck_for(wait_point, cost);
             }
         }
     }
 
     /// The number of a set of budgets.
     pub(super) fn set_of(&mut self, budgets: &[u32]) -> u32 {
-        let Self { sets, spots, .. } = self;
-        sets.number(budgets, || spots.insert(Spot::OPEN))
+        let Self { sets, wait_points, .. } = self;
+        sets.number(budgets, || wait_points.insert(WaitPoint::OPEN))
     }
 
     /// Takes a ticket out of its flow queue. Returns its identity.
     pub(super) fn unlink(&mut self, id: u32) -> Claim {
-        let Ticket { key, cost, strand: strand_id, before, behind, .. } = self.tickets[id];
-        let strand = &mut self.strands[strand_id];
-        let Strand { claim, line: line_id, set, spot, ranked, .. } = *strand;
+        let Ticket { key, cost, flow_queue: flow_queue_id, before, behind, .. } = self.tickets[id];
+        let flow_queue = &mut self.flow_queues[flow_queue_id];
+        let FlowQueue { claim, line: line_id, set, wait_point, ranked, .. } = *flow_queue;
         let line = &mut self.lines[line_id];
         line.units.subtract(&cost);
         if before != NONE || behind != NONE {
-            if strand.finger == id {
-                strand.finger = before;
+            if flow_queue.finger == id {
+                flow_queue.finger = before;
             }
             match before {
-                NONE => self.set_first(strand_id, behind, key),
+                NONE => self.set_first(flow_queue_id, behind, key),
                 before => self.tickets[before].behind = behind,
             }
             match behind {
-                NONE => self.strands[strand_id].last = before,
+                NONE => self.flow_queues[flow_queue_id].last = before,
                 behind => self.tickets[behind].before = before,
             }
             return claim;
         }
-        line.strands -= 1;
-        self.keep_no_more(strand_id);
-        if spot == NONE {
-            self.front.remove(ranked, &claim, strand_id, key);
+        line.flow_queues -= 1;
+        self.keep_no_more(flow_queue_id);
+        if wait_point == NONE {
+            self.front.remove(ranked, &claim, flow_queue_id, key);
         } else {
-            self.spots[spot].remove(ranked, &claim, strand_id, key);
-            if self.spots[spot].parked == 0 {
-                self.reopen(spot);
+            self.wait_points[wait_point].remove(ranked, &claim, flow_queue_id, key);
+            if self.wait_points[wait_point].blocked == 0 {
+                self.reopen(wait_point);
             } else {
                 // The flow queues behind it may leave earlier.
-                recheck(&mut self.spots, &mut self.closed, spot);
+                recheck(&mut self.wait_points, &mut self.closed, wait_point);
             }
         }
-        self.strand_ids.remove(&(line_id, set, claim.claimed()));
-        self.strands.remove(strand_id);
-        if self.lines[line_id].strands == 0 {
+        self.flow_queue_ids.remove(&(line_id, set, claim.claimed()));
+        self.flow_queues.remove(flow_queue_id);
+        if self.lines[line_id].flow_queues == 0 {
             let line = self.lines.remove(line_id);
             self.line_ids.remove(&line.key);
-            self.forget_spot(line.spot);
+            self.forget_wait_point(line.wait_point);
         }
-        for spot in self.sets.release(set) {
-            self.forget_spot(spot);
+        for wait_point in self.sets.release(set) {
+            self.forget_wait_point(wait_point);
         }
         claim
     }
 
-    fn forget_spot(&mut self, spot: u32) {
-        debug_assert_eq!(self.spots[spot].parked, 0, "whatever is parked draws on it");
-        if self.spots[spot].listed {
-            self.spots[spot].state = SpotState::Gone;
+    fn forget_wait_point(&mut self, wait_point: u32) {
+        debug_assert_eq!(self.wait_points[wait_point].blocked, 0, "whatever is parked draws on it");
+        if self.wait_points[wait_point].listed {
+            self.wait_points[wait_point].state = WaitPointState::Gone;
         } else {
-            self.spots.remove(spot);
+            self.wait_points.remove(wait_point);
         }
     }
 
     /// Puts a ticket in its place within its flow queue. O(1), except for a ticket that has stood elsewhere.
-    fn put_between(&mut self, id: u32, strand: u32) {
+    fn put_between(&mut self, id: u32, flow_queue: u32) {
         let key = self.tickets[id].key;
-        let Strand { first, last, finger, .. } = self.strands[strand];
+        let FlowQueue { first, last, finger, .. } = self.flow_queues[flow_queue];
         let (before, behind) = if key > self.tickets[last].key {
             (last, NONE)
         } else if key < self.tickets[first].key {
@@ -213,35 +227,35 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             while self.tickets[behind].key < key {
                 (before, behind) = (behind, self.tickets[behind].behind);
             }
-            self.strands[strand].finger = id;
+            self.flow_queues[flow_queue].finger = id;
             (before, behind)
         };
         (self.tickets[id].before, self.tickets[id].behind) = (before, behind);
         match behind {
-            NONE => self.strands[strand].last = id,
+            NONE => self.flow_queues[flow_queue].last = id,
             behind => self.tickets[behind].before = id,
         }
         match before {
-            NONE => self.set_first(strand, id, self.tickets[behind].key),
+            NONE => self.set_first(flow_queue, id, self.tickets[behind].key),
             before => self.tickets[before].behind = id,
         }
     }
 
     /// Makes another ticket the first of a flow queue, instead of the one with the key `old`.
-    fn set_first(&mut self, strand: u32, id: u32, old: u64) {
-        self.strands[strand].first = id;
-        let Strand { claim: Claim { rank, .. }, ranked, spot, .. } = self.strands[strand];
+    fn set_first(&mut self, flow_queue: u32, id: u32, old: u64) {
+        self.flow_queues[flow_queue].first = id;
+        let FlowQueue { claim: Claim { rank, .. }, ranked, wait_point, .. } = self.flow_queues[flow_queue];
         let new = self.tickets[id].key;
-        if spot == NONE {
-            self.front.rekey(ranked, rank, strand, old, new);
+        if wait_point == NONE {
+            self.front.rekey(ranked, rank, flow_queue, old, new);
         } else {
-            self.spots[spot].ranking().rekey(ranked, rank, strand, old, new);
-            self.recheck_for(spot, self.tickets[id].cost);
+            self.wait_points[wait_point].ranking().rekey(ranked, rank, flow_queue, old, new);
+            self.recheck_for(wait_point, self.tickets[id].cost);
         }
     }
 
     pub(super) fn move_to(&mut self, id: u32, key: K) {
-        let set = self.strands[self.tickets[id].strand].set;
+        let set = self.flow_queues[self.tickets[id].flow_queue].set;
         self.sets.keep(set);
         let claim = self.unlink(id);
         (self.tickets[id].before, self.tickets[id].behind) = (NONE, NONE);

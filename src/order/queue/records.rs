@@ -13,14 +13,14 @@ pub(super) struct Ticket<T> {
     pub(super) ticket: T,
     pub(super) key: u64,
     pub(super) cost: Cost,
-    pub(super) strand: u32,
+    pub(super) flow_queue: u32,
     pub(super) before: u32,
     pub(super) behind: u32,
 }
 
 /// A flow queue: the tickets of one flow in one class that draw on the same budgets.
 #[derive(Debug)]
-pub(super) struct Strand {
+pub(super) struct FlowQueue {
     pub(super) claim: Claim,
     pub(super) line: u32,
     /// The number of its set of budgets.
@@ -30,7 +30,7 @@ pub(super) struct Strand {
     /// The ticket that was last inserted between others. The next ones are likely to stand behind it.
     pub(super) finger: u32,
     /// The wait point where it is blocked; [`NONE`] while it is ready.
-    pub(super) spot: u32,
+    pub(super) wait_point: u32,
     /// The rank among flow queues in the same place.
     pub(super) ranked: RankedAt,
     /// The wait point it last left to become ready, since one of its tickets was served; `NONE` if there is none.
@@ -42,16 +42,16 @@ pub(super) struct Strand {
 #[derive(Debug)]
 pub(super) struct Line<K> {
     pub(super) key: K,
-    pub(super) strands: u32,
+    pub(super) flow_queues: u32,
     pub(super) units: Sum,
-    pub(super) spot: u32,
+    pub(super) wait_point: u32,
 }
 
 /// A wait point: flow queues are blocked there because one class or budget is closed.
 #[derive(Debug)]
-pub(super) struct Spot {
-    pub(super) parked: u32,
-    pub(super) state: SpotState,
+pub(super) struct WaitPoint {
+    pub(super) blocked: u32,
+    pub(super) state: WaitPointState,
     /// The cost of the ticket for which it is closed: a ticket that costs as much or more cannot leave earlier.
     pub(super) cost: Option<Cost>,
     /// True if it is in the list of open wait points.
@@ -65,7 +65,7 @@ pub(super) struct Spot {
 /// A slot reserved for a flow queue whose turn came at this wait point while another one was closed.
 #[derive(Debug)]
 pub(super) struct Kept {
-    pub(super) strand: u32,
+    pub(super) flow_queue: u32,
     /// End of the reservation, unless the flow queue leaves before.
     pub(super) until: Instant,
     /// Latest end, if further wait points turn out to be closed.
@@ -75,7 +75,7 @@ pub(super) struct Kept {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SpotState {
+pub(super) enum WaitPointState {
     /// Open: flow queues are ready, or become ready in turn.
     Open,
     /// The next check is at this instant.

@@ -15,7 +15,7 @@ pub(super) struct Sets {
     /// The number of each set. This hash resists collisions: andante numbers the budgets, but clients choose which of
     /// them form a set.
     numbers: HashMap<Numbers, u32>,
-    budgets: Map<u32, BudgetSpot>,
+    budgets: Map<u32, BudgetWaitPoint>,
 }
 
 type Numbers = SmallVec<[u32; 4]>;
@@ -23,33 +23,36 @@ type Numbers = SmallVec<[u32; 4]>;
 #[derive(Debug)]
 struct Set {
     budgets: Numbers,
-    spots: Numbers,
+    wait_points: Numbers,
     users: u32,
 }
 
 /// A budget's wait point, and the number of sets that contain the budget.
 #[derive(Debug)]
-struct BudgetSpot {
-    spot: u32,
+struct BudgetWaitPoint {
+    wait_point: u32,
     sets: u32,
 }
 
 impl Sets {
-    /// The number of this set: [`NONE`] if it is empty. A budget that was in no set before gets a `new_spot`.
-    pub(super) fn number(&mut self, budgets: &[u32], mut new_spot: impl FnMut() -> u32) -> u32 {
+    /// The number of this set: [`NONE`] if it is empty. A budget that was in no set before gets a `new_wait_point`.
+    pub(super) fn number(&mut self, budgets: &[u32], mut new_wait_point: impl FnMut() -> u32) -> u32 {
         if budgets.is_empty() {
             return NONE;
         }
         if let Some(set) = self.numbers.get(budgets) {
             return *set;
         }
-        let spots = budgets.iter().map(|budget| {
-            let shared = self.budgets.entry(*budget).or_insert_with(|| BudgetSpot { spot: new_spot(), sets: 0 });
+        let wait_points = budgets.iter().map(|budget| {
+            let shared = self
+                .budgets
+                .entry(*budget)
+                .or_insert_with(|| BudgetWaitPoint { wait_point: new_wait_point(), sets: 0 });
             shared.sets += 1;
-            shared.spot
+            shared.wait_point
         });
-        let spots = spots.collect();
-        let set = self.sets.insert(Set { budgets: budgets.into(), spots, users: 0 });
+        let wait_points = wait_points.collect();
+        let set = self.sets.insert(Set { budgets: budgets.into(), wait_points, users: 0 });
         self.numbers.insert(budgets.into(), set);
         set
     }
@@ -77,7 +80,7 @@ impl Sets {
             let shared = self.budgets.get_mut(&budget).expect("a set has it");
             shared.sets -= 1;
             if shared.sets == 0 {
-                unused.push(shared.spot);
+                unused.push(shared.wait_point);
                 self.budgets.remove(&budget);
             }
         }
@@ -95,12 +98,12 @@ impl Sets {
     }
 
     /// The wait points of a set's budgets.
-    pub(super) fn spots(&self, set: u32) -> &[u32] {
-        if set == NONE { &[] } else { &self.sets[set].spots }
+    pub(super) fn wait_points(&self, set: u32) -> &[u32] {
+        if set == NONE { &[] } else { &self.sets[set].wait_points }
     }
 
     /// The wait point of this budget, if any ticket draws on it.
-    pub(super) fn spot_of(&self, budget: u32) -> Option<u32> {
-        self.budgets.get(&budget).map(|shared| shared.spot)
+    pub(super) fn wait_point_of(&self, budget: u32) -> Option<u32> {
+        self.budgets.get(&budget).map(|shared| shared.wait_point)
     }
 }

@@ -183,7 +183,7 @@ fn nothing_is_kept_of_budgets_that_nobody_waits_for() {
         let place = world.add(claim(1, 0), &[round % 7 + 10, round + 100]);
         world.queue.remove(place).unwrap();
     }
-    assert!(world.queue.spots() <= 4, "{} spots", world.queue.spots());
+    assert!(world.queue.wait_points() <= 4, "{} spots", world.queue.wait_points());
     world.queue.remove(keeps).unwrap();
     assert!(world.queue.is_empty());
 }
@@ -273,6 +273,6 @@ proptest! {
         }
         let last = world.run(u64::MAX - 1);
         prop_assert_eq!(last.len(), waiting.len());
-        prop_assert!(world.queue.is_empty() && world.queue.spots() == 0);
+        prop_assert!(world.queue.is_empty() && world.queue.wait_points() == 0);
     }
 }

@@ -53,7 +53,7 @@ impl<T> State<T> {
         // Requests that wait for something else delay others only as fast as that lets them leave.
         let rates = self.budget.rates(Unit::REQUESTS).into_iter().filter(|_| !slow.is_empty());
         let bounds: Vec<_> = rates.map(|(source, rate)| (source, slow.before_the_last(&self.queue, rate))).collect();
-        let Self { queue, budget, learned, narrow, .. } = self;
+        let Self { queue, budget, learned, sub_limits, .. } = self;
         let (mut of_lines, mut of_budgets) = (HashMap::<_, Sum>::new(), Map::<u32, Sum>::default());
         let mut stretches: HashMap<_, Stretch> = HashMap::new();
         let turns = late.into_iter().map(|Taken { cost, ticket, .. }| {
@@ -95,7 +95,7 @@ impl<T> State<T> {
                     let waiting = if unit == Unit::REQUESTS { u64::from(waiting) } else { 0 };
                     of_budgets.get(&number).map_or(0, |late| late.of(unit)) + waiting
                 };
-                turn = turn.max(narrow.project_least(drawn, now, from, cost, late));
+                turn = turn.max(sub_limits.project_least(drawn, now, from, cost, late));
                 for number in drawn.numbers() {
                     of_budgets.entry(*number).or_default().add(&cost);
                 }

@@ -41,9 +41,9 @@ async fn what_others_will_use_that_say_nothing_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
     let world = told("6000/min burst 6000, 2000 out-tokens/min burst 2000");
-    let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
-    narrow.limits = "2000 out-tokens/min burst 2000".parse::<Limits>().unwrap().limits;
-    let draws: Arc<[Draw]> = [Draw::new(1, narrow.into())].into();
+    let mut sub_limit = Policy::new("narrow", vec!["*".parse().unwrap()]);
+    sub_limit.limits = "2000 out-tokens/min burst 2000".parse::<Limits>().unwrap().limits;
+    let draws: Arc<[Draw]> = [Draw::new(1, sub_limit.into())].into();
     let take = || match world.lane.admit(AdmitRequest { draws: Some(draws.clone()), ..ask(kind()) }) {
         Admission::Send(permit) => permit,
         other => panic!("what is known was not used: {other:?}"),
@@ -72,9 +72,9 @@ async fn those_whose_clients_leave_before_an_answer_hold_nobody_up() {
 async fn what_a_narrower_rule_limits_reserves_what_its_own_requests_use() {
     let world = told("1000/s, 100000 out-tokens/2s burst 100000");
     let output = Unit::named("out-tokens").unwrap();
-    let mut narrow = Policy::new("narrow", vec!["*".parse().unwrap()]);
-    narrow.limits = "1000 out-tokens/2s burst 1000".parse::<Limits>().unwrap().limits;
-    let draws: Draws = Some([Draw::new(1, narrow.into())].into());
+    let mut sub_limit = Policy::new("narrow", vec!["*".parse().unwrap()]);
+    sub_limit.limits = "1000 out-tokens/2s burst 1000".parse::<Limits>().unwrap().limits;
+    let draws: Draws = Some([Draw::new(1, sub_limit.into())].into());
     let client = |draws: Draws, used: u32| {
         let (lane, clock) = (world.lane.clone(), world.clock);
         async move {

@@ -76,7 +76,7 @@ async fn a_rule_that_is_taken_out_and_put_back_goes_on_while_what_was_sent_count
     assert_eq!(leave(&lanes, 80, &draws(&lanes), 9), 2, "seven a day");
     lanes.reload(with(HOST, &[]));
     sweeps(86_400).await;
-    assert_eq!(lanes.find(&origin(80)).narrow_budgets(), 0, "nothing counts any more");
+    assert_eq!(lanes.find(&origin(80)).sub_limits(), 0, "nothing counts any more");
 }
 
 const THREE: &[&str] = &["api.test:80", "api.test:8443", "api.test:9000"];

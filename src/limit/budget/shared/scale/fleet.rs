@@ -21,7 +21,7 @@ use andante_fleet_model::Book;
 
 use self::api::CountedWindow;
 pub(super) use self::outcome::Outcome;
-use crate::{Amount, Budget, Charge, Cost, LimitSpec, MarginSpec, Scope, Unit, UsualAmount};
+use crate::{Amount, Budget, Charge, Cost, EstimatedAmount, LimitSpec, MarginSpec, Scope, Unit};
 
 /// Parameters of a simulation.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ struct MemberLane {
     /// Cost of the next request.
     cost: Cost,
     /// Usage estimate of each limit, and the number of requests whose usage is pending.
-    usual: Vec<UsualAmount>,
+    usual: Vec<EstimatedAmount>,
     under_way: u32,
     wakes_at: Micros,
     due: Micros,
@@ -246,7 +246,7 @@ impl Fleet {
                 budget,
                 waiting: 0,
                 cost,
-                usual: vec![UsualAmount::default(); limits.len()],
+                usual: vec![EstimatedAmount::default(); limits.len()],
                 under_way: 0,
                 wakes_at: 0,
                 due: Micros::MAX,

@@ -7,12 +7,12 @@ use andante_clock::Instant;
 use andante_limit::Budget;
 use andante_policy::{Policy, RenamedRules, Rules};
 
-use super::{Narrow, NarrowBudget};
+use super::{SubLimit, SubLimits};
 use crate::request::Draw;
 
 /// The rules for some of a lane's requests.
 #[derive(Clone, Debug)]
-pub(crate) struct NarrowerRules {
+pub(crate) struct SubLimitRules {
     rules: Arc<Rules>,
     renamed: RenamedRules,
     /// The rule for requests outside the reserve.
@@ -34,7 +34,7 @@ fn gone(was: &Policy) -> Arc<Policy> {
 
 // === impl NarrowerRules ===
 
-impl NarrowerRules {
+impl SubLimitRules {
     /// Combines the narrower rules of `rules`, the names that changed, and the rule besides the reserve of `policy`.
     pub(crate) fn new(rules: Arc<Rules>, renamed: RenamedRules, policy: &Policy) -> Self {
         Self { rules, renamed, rest: policy.besides_reserve() }
@@ -59,7 +59,7 @@ impl NarrowerRules {
 
 // === impl NarrowBudget ===
 
-impl NarrowBudget {
+impl SubLimit {
     /// The end of the time for which its sent requests count.
     fn counts_until(&mut self, now: Instant) -> Instant {
         let windows = self.rule.limits.iter().map(|limit| limit.rate.per);
@@ -70,7 +70,7 @@ impl NarrowBudget {
 
 // === impl Narrow ===
 
-impl Narrow {
+impl SubLimits {
     /// Returns whether a rule of this name holds since the last reload, or is the rule besides a reserve.
     pub(in crate::state) fn has_rule(&self, name: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| {
@@ -112,7 +112,7 @@ impl Narrow {
         if rule.is_besides_reserve() {
             budget = Self::besides_reserve(&mut self.unreserved_since, budget, own, now);
         }
-        let number = self.budgets.insert(Box::new(NarrowBudget::new(key, rule, budget)));
+        let number = self.budgets.insert(Box::new(SubLimit::new(key, rule, budget)));
         self.ids.insert(key, number);
         self.open.set(self.budgets.len());
         number
@@ -125,49 +125,49 @@ impl Narrow {
         now: Instant,
         epoch: Duration,
         own: &Budget,
-        rules: NarrowerRules,
+        rules: SubLimitRules,
     ) -> Vec<u32> {
         let (mut changed, mut doubled) = (Vec::new(), Vec::new());
         self.apart = false;
         if rules.rest.is_none() {
             self.unreserved_since.get_or_insert(now);
         }
-        for (number, narrow) in self.budgets.iter_mut_numbered() {
-            let rule = rules.of(&narrow.rule);
-            let begins = match narrow.rule.is_besides_reserve() && rule.is_some() {
+        for (number, sub_limit) in self.budgets.iter_mut_numbered() {
+            let rule = rules.of(&sub_limit.rule);
+            let begins = match sub_limit.rule.is_besides_reserve() && rule.is_some() {
                 true => self.unreserved_since.take(),
                 false => None,
             };
             self.apart |= rule.as_ref().and_then(|rule| rule.added.as_ref()).is_some_and(|added| added.only);
             if rule.is_none() {
-                narrow.counted_until = narrow.counted_until.max(narrow.counts_until(now));
+                sub_limit.counted_until = sub_limit.counted_until.max(sub_limit.counts_until(now));
             }
-            let rule = rule.unwrap_or_else(|| gone(&narrow.rule));
-            if rule == narrow.rule {
+            let rule = rule.unwrap_or_else(|| gone(&sub_limit.rule));
+            if rule == sub_limit.rule {
                 continue;
             }
-            let key = Draw::renamed(narrow.key, &narrow.rule.name, &rule.name);
+            let key = Draw::renamed(sub_limit.key, &sub_limit.rule.name, &rule.name);
             // A lane has one budget besides its reserve, whatever its rule is called.
-            if !rule.is_besides_reserve() && key != narrow.key {
+            if !rule.is_besides_reserve() && key != sub_limit.key {
                 match self.ids.get(&key) {
                     // Belongs to a rule that had this name before: sent requests count there.
-                    Some(other) => doubled.push((*other, narrow.budget.clone())),
+                    Some(other) => doubled.push((*other, sub_limit.budget.clone())),
                     None => {
-                        self.ids.remove(&narrow.key);
+                        self.ids.remove(&sub_limit.key);
                         self.ids.insert(key, number);
-                        narrow.key = key;
+                        sub_limit.key = key;
                     }
                 }
             }
-            let before = narrow.pace();
-            narrow.budget.reconfigure(&rule.limits, rule.margin, now);
-            narrow.budget.reconfigure_calendar(&rule.calendar, epoch);
-            narrow.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
-            narrow.in_flight.reconfigure(rule.in_flight);
+            let before = sub_limit.pace();
+            sub_limit.budget.reconfigure(&rule.limits, rule.margin, now);
+            sub_limit.budget.reconfigure_calendar(&rule.calendar, epoch);
+            sub_limit.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
+            sub_limit.in_flight.reconfigure(rule.in_flight);
             if let Some(since) = begins {
-                narrow.budget.absorb(own, since, now);
+                sub_limit.budget.absorb(own, since, now);
             }
-            narrow.rule = rule;
+            sub_limit.rule = rule;
             changed.push((number, before));
         }
         for (number, budget) in doubled {
@@ -185,13 +185,17 @@ impl Narrow {
 
     /// The budgets, for the lane's successor. The lane's own budget counts requests outside the reserve.
     pub(in crate::state) fn left(&self) -> Vec<LeftBudget> {
-        let budgets = self.budgets.iter().map(|(_, narrow)| narrow).filter(|narrow| !narrow.rule.is_besides_reserve());
-        let left = |narrow: &NarrowBudget| LeftBudget {
-            key: narrow.key,
-            rule: narrow.rule.clone(),
-            budget: narrow.budget.clone(),
+        let budgets = self
+            .budgets
+            .iter()
+            .map(|(_, sub_limit)| sub_limit)
+            .filter(|sub_limit| !sub_limit.rule.is_besides_reserve());
+        let left = |sub_limit: &SubLimit| LeftBudget {
+            key: sub_limit.key,
+            rule: sub_limit.rule.clone(),
+            budget: sub_limit.budget.clone(),
         };
-        budgets.map(|narrow| left(narrow)).collect()
+        budgets.map(|sub_limit| left(sub_limit)).collect()
     }
 
     /// Counts the amounts that another lane has taken from these budgets `since` then.

@@ -4,9 +4,9 @@
 use andante_clock::Instant;
 use andante_limit::Budget;
 
-use super::Narrow;
+use super::SubLimits;
 
-impl Narrow {
+impl SubLimits {
     /// Turns the new `budget` into that of requests outside the reserve, for a lane whose own budget is `own`. A budget
     /// that was forgotten because nothing counted any more begins empty.
     pub(super) fn besides_reserve(
@@ -23,7 +23,7 @@ impl Narrow {
 
     /// Counts requests that `other` has sent `since` then in this lane from now on.
     pub(in crate::state) fn absorbed(&mut self, other: &Budget, since: Instant, now: Instant) {
-        let reserves = self.budgets.iter_mut().filter(|narrow| narrow.rule.is_besides_reserve());
-        reserves.for_each(|narrow| narrow.budget.absorb(other, since, now));
+        let reserves = self.budgets.iter_mut().filter(|sub_limit| sub_limit.rule.is_besides_reserve());
+        reserves.for_each(|sub_limit| sub_limit.budget.absorb(other, since, now));
     }
 }

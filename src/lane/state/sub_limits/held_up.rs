@@ -5,7 +5,7 @@ use andante_limit::{Cost, Unit};
 use andante_order::{Claim, Map, Turn, Waits};
 use smallvec::SmallVec;
 
-use super::{Drawn, Narrow, NarrowBudget};
+use super::{Drawn, SubLimit, SubLimits};
 
 /// Requests waiting in one place that slower budgets elsewhere block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +36,7 @@ const BOUNDLESS: u64 = 1_000_000_000_000;
 
 // === impl Narrow ===
 
-impl Narrow {
+impl SubLimits {
     /// Adds a waiting request of this cost.
     pub(in crate::state) fn enqueued(&mut self, drawn: &mut Drawn, claim: &Claim, cost: Cost, turn: Turn) {
         drawn.holders = self.holders(&drawn.numbers);
@@ -53,10 +53,10 @@ impl Narrow {
             }
         }
         for number in &drawn.numbers {
-            let narrow = &mut self.budgets[*number];
-            narrow.waiting += 1;
+            let sub_limit = &mut self.budgets[*number];
+            sub_limit.waiting += 1;
             let waits = drawn.holders.waits_at(*number);
-            narrow.backlog.get_or_insert_default().add(claim, &cost, waits, turn);
+            sub_limit.backlog.get_or_insert_default().add(claim, &cost, waits, turn);
         }
     }
 
@@ -78,12 +78,12 @@ impl Narrow {
             }
         }
         for number in &drawn.numbers {
-            let narrow = &mut self.budgets[*number];
-            narrow.waiting -= 1;
+            let sub_limit = &mut self.budgets[*number];
+            sub_limit.waiting -= 1;
             let waits = drawn.holders.waits_at(*number);
-            narrow.backlog.as_mut().expect("it waits").subtract(claim, &cost, waits, turn);
-            if narrow.waiting == 0 {
-                narrow.backlog = None;
+            sub_limit.backlog.as_mut().expect("it waits").subtract(claim, &cost, waits, turn);
+            if sub_limit.waiting == 0 {
+                sub_limit.backlog = None;
             }
         }
     }
@@ -104,8 +104,8 @@ impl Narrow {
     /// block.
     pub(in crate::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
         drawn.numbers.iter().map(|number| {
-            let narrow = &self.budgets[*number];
-            (narrow.pace() as f64 / 1e6, narrow.held_up)
+            let sub_limit = &self.budgets[*number];
+            (sub_limit.pace() as f64 / 1e6, sub_limit.held_up)
         })
     }
 
@@ -148,7 +148,7 @@ impl Narrow {
 
 // === impl NarrowBudget ===
 
-impl NarrowBudget {
+impl SubLimit {
     /// Requests per second that it admits, in millionths.
     pub(super) fn pace(&self) -> u64 {
         self.budget.slowest(Unit::REQUESTS).map_or(BOUNDLESS, |rate| ((rate * 1e6) as u64).min(BOUNDLESS))

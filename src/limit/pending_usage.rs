@@ -4,11 +4,11 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use andante_clock::Instant;
 
-use super::{Amount, Charge, Seq, Unit, UsualAmount};
+use super::{Amount, Charge, EstimatedAmount, Seq, Unit};
 
 /// In-flight requests with pending usage on one budget.
 #[derive(Debug, Default)]
-pub struct Untold {
+pub struct PendingUsage {
     /// Usually empty: a boxed slice is a word smaller than a vector, and each keyed budget has one.
     groups: Box<[Group]>,
 }
@@ -32,7 +32,7 @@ struct Request {
 
 // === impl Untold ===
 
-impl Untold {
+impl PendingUsage {
     /// Records that a request leaves at `now` with `charge`. The reservation of a unit follows the usage estimate of
     /// the rule that `rule_of` returns, or of all requests.
     pub fn leaves(&mut self, charge: &Charge, now: Instant, rule_of: impl Fn(Unit) -> Option<Arc<str>>) {
@@ -83,7 +83,7 @@ impl Untold {
         unit: Unit,
         window: Duration,
         now: Instant,
-        usual: impl Fn(Option<&str>) -> Option<&'a UsualAmount>,
+        usual: impl Fn(Option<&str>) -> Option<&'a EstimatedAmount>,
     ) -> u32 {
         let lack = |group: &Group| {
             let Some(usual) = usual(group.rule.as_deref()).filter(|usual| usual.tells_by_time()) else { return 0.0 };
@@ -142,8 +142,8 @@ mod tests {
     }
 
     /// An estimate from ten responses of `least` that lasted 1 s, and ten of `most` that lasted 10 s.
-    fn usual(least: u32, most: u32) -> UsualAmount {
-        let mut usual = UsualAmount::default();
+    fn usual(least: u32, most: u32) -> EstimatedAmount {
+        let mut usual = EstimatedAmount::default();
         for (used, seconds) in [(least, 1), (most, 10)].repeat(10) {
             usual.remember(used, Some(SECOND * seconds));
         }
@@ -154,20 +154,28 @@ mod tests {
     fn those_that_last_lack_what_they_take_more_than_is_reserved() {
         let unit = Unit::named("out-tokens").unwrap();
         let usual = usual(100, 1000);
-        let mut untold = Untold::default();
+        let mut pending_usage = PendingUsage::default();
         for (seq, reserved, left) in [(1, 550, 0), (2, 550, 3), (7, 2000, 3)] {
-            untold.leaves(&charge(seq, unit, reserved), at(left), |_| None);
+            pending_usage.leaves(&charge(seq, unit, reserved), at(left), |_| None);
         }
-        let lack = |untold: &Untold, now| untold.lack(unit, SECOND * 60, at(now), |_| Some(&usual));
-        assert_eq!([0, 1, 2, 3, 5].map(|now| lack(&untold, now)), [0, 0, 450, 450, 900], "of 2,000 nothing is lacking");
-        assert_eq!((untold.count(unit), untold.left(7, unit)), (3, Some(at(3))));
-        untold.told(7, unit);
-        assert_eq!((untold.count(unit), untold.left(7, unit), lack(&untold, 5)), (2, None, 900));
-        assert_eq!(untold.lack(unit, SECOND * 4, at(5), |_| Some(&usual)), 450, "the first one has lasted for longer");
-        untold.told(7, unit);
-        untold.told(1, unit);
-        untold.ended(&charge(2, unit, 550));
-        assert_eq!((untold.count(unit), lack(&untold, 5)), (0, 0));
+        let lack = |pending_usage: &PendingUsage, now| pending_usage.lack(unit, SECOND * 60, at(now), |_| Some(&usual));
+        assert_eq!(
+            [0, 1, 2, 3, 5].map(|now| lack(&pending_usage, now)),
+            [0, 0, 450, 450, 900],
+            "of 2,000 nothing is lacking"
+        );
+        assert_eq!((pending_usage.count(unit), pending_usage.left(7, unit)), (3, Some(at(3))));
+        pending_usage.told(7, unit);
+        assert_eq!((pending_usage.count(unit), pending_usage.left(7, unit), lack(&pending_usage, 5)), (2, None, 900));
+        assert_eq!(
+            pending_usage.lack(unit, SECOND * 4, at(5), |_| Some(&usual)),
+            450,
+            "the first one has lasted for longer"
+        );
+        pending_usage.told(7, unit);
+        pending_usage.told(1, unit);
+        pending_usage.ended(&charge(2, unit, 550));
+        assert_eq!((pending_usage.count(unit), lack(&pending_usage, 5)), (0, 0));
     }
 
     #[test]
@@ -175,13 +183,13 @@ mod tests {
         let unit = Unit::named("out-tokens").unwrap();
         let (all, small) = (usual(100, 1000), usual(1, 10));
         let rule: Arc<str> = "classify".into();
-        let mut untold = Untold::default();
-        untold.leaves(&charge(1, unit, 6), at(0), |_| Some(rule.clone()));
-        untold.leaves(&charge(2, unit, 550), at(0), |_| None);
+        let mut pending_usage = PendingUsage::default();
+        pending_usage.leaves(&charge(1, unit, 6), at(0), |_| Some(rule.clone()));
+        pending_usage.leaves(&charge(2, unit, 550), at(0), |_| None);
         let usual = |rule: Option<&str>| Some(if rule.is_some() { &small } else { &all });
-        assert_eq!(untold.lack(unit, SECOND * 60, at(2), usual), 4 + 450);
-        untold.told(2, unit);
-        assert_eq!(untold.lack(unit, SECOND * 60, at(2), usual), 4);
-        assert_eq!(untold.lack(unit, SECOND * 60, at(2), |_| None), 0, "nothing is known of it any more");
+        assert_eq!(pending_usage.lack(unit, SECOND * 60, at(2), usual), 4 + 450);
+        pending_usage.told(2, unit);
+        assert_eq!(pending_usage.lack(unit, SECOND * 60, at(2), usual), 4);
+        assert_eq!(pending_usage.lack(unit, SECOND * 60, at(2), |_| None), 0, "nothing is known of it any more");
     }
 }

@@ -6,9 +6,9 @@ use andante_clock::Instant;
 use andante_limit::{Amount, Cost, Unit};
 use andante_order::Waits;
 
-use super::{Drawn, Narrow};
+use super::{Drawn, SubLimits};
 
-impl Narrow {
+impl SubLimits {
     /// Name of a budget's rule, which refusals report as the cause of the wait.
     pub(in crate::state) fn rule_name(&self, number: u32) -> &Arc<str> {
         &self.budgets[number].rule.name
@@ -20,9 +20,9 @@ impl Narrow {
     }
 
     /// When the request that has drawn on these budgets left, if its use of `unit` is still unknown.
-    pub(in crate::state) fn untold_since(&mut self, drawn: &Drawn, unit: Unit) -> Option<Instant> {
+    pub(in crate::state) fn pending_since(&mut self, drawn: &Drawn, unit: Unit) -> Option<Instant> {
         let mut since = None;
-        self.each(drawn, |narrow, charge| since = since.or(narrow.untold.left(charge.seq, unit)));
+        self.each(drawn, |sub_limit, charge| since = since.or(sub_limit.pending_usage.left(charge.seq, unit)));
         since
     }
 
@@ -33,8 +33,8 @@ impl Narrow {
     }
 
     /// Number of in-flight requests that draw on a budget and whose use of `unit` is still unknown.
-    pub(in crate::state) fn untold(&self, number: u32, unit: Unit) -> usize {
-        self.budgets[number].untold.count(unit)
+    pub(in crate::state) fn pending_usage(&self, number: u32, unit: Unit) -> usize {
+        self.budgets[number].pending_usage.count(unit)
     }
 
     /// This process's due part of `unit` of a budget, if the budget is shared with others.
@@ -49,15 +49,16 @@ impl Narrow {
 
     /// Number of requests waiting for a budget, and the most that may.
     pub(in crate::state) fn places(&self, number: u32) -> (usize, usize) {
-        let narrow = &self.budgets[number];
-        (narrow.waiting as usize, narrow.rule.max_waiting)
+        let sub_limit = &self.budgets[number];
+        (sub_limit.waiting as usize, sub_limit.rule.max_waiting)
     }
 
     /// Number of requests that wait only for a budget's next slots, and the number of such slots per second.
     pub(in crate::state) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
-        let narrow = &self.budgets[number];
-        let next = narrow.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
-        (next, narrow.budget.slowest(Unit::REQUESTS))
+        let sub_limit = &self.budgets[number];
+        let next =
+            sub_limit.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
+        (next, sub_limit.budget.slowest(Unit::REQUESTS))
     }
 
     /// When a budget's next slot matures; [`Instant::FAR`] if an answer must come first.

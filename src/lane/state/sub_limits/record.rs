@@ -7,12 +7,12 @@ use andante_limit::{Budget, BudgetRecord, MarginSpec};
 use andante_policy::Policy;
 use serde::{Deserialize, Serialize};
 
-use super::{Narrow, NarrowBudget};
+use super::{SubLimit, SubLimits};
 
 /// A sub-limit as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct NarrowRecord {
+pub(crate) struct SubLimitRecord {
     /// Key among the lane's sub-limits.
     key: u64,
     budget: BudgetRecord,
@@ -36,7 +36,7 @@ fn lasts(rule: &Policy) -> bool {
 
 // === impl NarrowRecord ===
 
-impl NarrowRecord {
+impl SubLimitRecord {
     /// Returns whether a budget restored from this record at `restored_at` counts nothing `now`.
     pub(in crate::state) fn is_over(&self, restored_at: Instant, now: Instant, epoch: Duration) -> bool {
         Budget::restored(&self.budget, MarginSpec::Auto, None, restored_at, epoch).is_idle(now)
@@ -54,17 +54,17 @@ impl StoredBudget {
 
 // === impl Narrow ===
 
-impl Narrow {
+impl SubLimits {
     /// Returns whether any of these budgets is worth storing.
     pub(in crate::state) fn is_lasting(&self) -> bool {
-        !self.stored.is_empty() || self.budgets.iter().any(|(_, narrow)| lasts(&narrow.rule))
+        !self.stored.is_empty() || self.budgets.iter().any(|(_, sub_limit)| lasts(&sub_limit.rule))
     }
 
     /// The records to be stored.
-    pub(in crate::state) fn record(&mut self, now: Instant, last: bool) -> Vec<NarrowRecord> {
-        let lasting = self.budgets.iter_mut().filter(|narrow| lasts(&narrow.rule));
-        let drawn_on = lasting.map(|narrow| {
-            let NarrowBudget { key, budget, .. } = &mut **narrow;
+    pub(in crate::state) fn record(&mut self, now: Instant, last: bool) -> Vec<SubLimitRecord> {
+        let lasting = self.budgets.iter_mut().filter(|sub_limit| lasts(&sub_limit.rule));
+        let drawn_on = lasting.map(|sub_limit| {
+            let SubLimit { key, budget, .. } = &mut **sub_limit;
             (*key, budget)
         });
         let before = self.stored.iter_mut().map(|(key, StoredBudget(budget))| (*key, budget));
@@ -73,12 +73,18 @@ impl Narrow {
         all.retain_mut(|(_, _, budget)| !budget.is_idle(now));
         all.sort_unstable_by_key(|(last, key, _)| (std::cmp::Reverse(*last), *key));
         all.truncate(MOST_STORED);
-        all.into_iter().map(|(_, key, budget)| NarrowRecord { key, budget: budget.record(now, last) }).collect()
+        all.into_iter().map(|(_, key, budget)| SubLimitRecord { key, budget: budget.record(now, last) }).collect()
     }
 
     /// Continues from these `records`. After a process that was killed, they lack the last second before its end.
-    pub(in crate::state) fn restore(&mut self, records: &[NarrowRecord], now: Instant, epoch: Duration, killed: bool) {
-        let restored = records.iter().map(|NarrowRecord { key, budget }| {
+    pub(in crate::state) fn restore(
+        &mut self,
+        records: &[SubLimitRecord],
+        now: Instant,
+        epoch: Duration,
+        killed: bool,
+    ) {
+        let restored = records.iter().map(|SubLimitRecord { key, budget }| {
             let mut budget = Budget::restored(budget, MarginSpec::Auto, None, now, epoch);
             if killed {
                 budget.presume_short(now);
@@ -95,14 +101,15 @@ impl Narrow {
     pub(in crate::state) fn inherits(&mut self, other: &mut Self, now: Instant, epoch: Duration) {
         self.unknown_until = Some(now);
         self.stored.append(&mut other.stored);
-        let opened: Vec<_> = self.budgets.iter().map(|(_, narrow)| (narrow.key, narrow.rule.clone())).collect();
+        let opened: Vec<_> =
+            self.budgets.iter().map(|(_, sub_limit)| (sub_limit.key, sub_limit.rule.clone())).collect();
         for (key, rule) in opened {
             let stored = self.take_stored(key, &rule, now, epoch);
-            let narrow = &mut self.budgets[self.ids[&key]];
+            let sub_limit = &mut self.budgets[self.ids[&key]];
             if let Some(stored) = stored {
-                narrow.budget.absorb(&stored, Instant::START, now);
+                sub_limit.budget.absorb(&stored, Instant::START, now);
             }
-            narrow.budget.presume_short(now);
+            sub_limit.budget.presume_short(now);
         }
     }
 

@@ -92,15 +92,16 @@ async fn a_host_and_a_search_beside_it_are_both_used_up_and_kept() {
     let alike = last(run(&World::new("100/s"), (0..10_000).map(|_| None)).await.iter());
     let world = World::new("100/s");
     let left = run(&world, (0..10_000).map(post)).await;
-    let of =
-        |narrow: bool| left.iter().enumerate().filter(move |(n, _)| post(*n).is_some() == narrow).map(|(_, at)| at);
+    let of = |sub_limit: bool| {
+        left.iter().enumerate().filter(move |(n, _)| post(*n).is_some() == sub_limit).map(|(_, at)| at)
+    };
     let (all, posts, gets) = (last(left.iter()), last(of(true)), last(of(false)));
     assert!(9_999.0 / 100.0 / all >= 0.99, "the host: {all} s");
     assert!(499.0 / 5.0 / posts >= 0.99, "the search: {posts} s");
     assert!(gets <= alike + 0.02, "{gets} s instead of {alike} s if all were alike");
-    for (narrow, limit, per) in [(true, 5, 1000), (false, 100, 1000)] {
+    for (sub_limit, limit, per) in [(true, 5, 1000), (false, 100, 1000)] {
         let mut arrivals: Vec<_> =
-            left.iter().enumerate().filter(|(n, _)| !narrow || post(*n).is_some()).map(|(_, at)| (*at, 1)).collect();
+            left.iter().enumerate().filter(|(n, _)| !sub_limit || post(*n).is_some()).map(|(_, at)| (*at, 1)).collect();
         assert!(worst_window(&mut arrivals, ms(per)) <= limit);
     }
 }
@@ -228,13 +229,17 @@ async fn a_budget_is_forgotten_when_it_remembers_nothing() {
         send(permitted(world.lane.admit(draw(&draws(&[(budget, &tenant)])))).await);
     }
     world.lane.forget_idle();
-    assert_eq!(world.lane.narrow_budgets(), 1_000, "they count for a minute");
+    assert_eq!(world.lane.sub_limits(), 1_000, "they count for a minute");
     tokio::time::sleep(ms(61_000)).await;
     world.lane.forget_idle();
-    assert_eq!(world.lane.narrow_budgets(), 0);
+    assert_eq!(world.lane.sub_limits(), 0);
     send(permitted(world.lane.admit(draw(&draws(&[(1_000, &tenant)])))).await);
-    let narrow = &world.lane.snapshot().narrow[0];
-    assert_eq!((narrow.budgets, narrow.used.of(Unit::REQUESTS)), (1, 1_001), "of those that are forgotten as well");
+    let sub_limit = &world.lane.snapshot().sub_limits[0];
+    assert_eq!(
+        (sub_limit.budgets, sub_limit.used.of(Unit::REQUESTS)),
+        (1, 1_001),
+        "of those that are forgotten as well"
+    );
 }
 
 /// Refuses the request with 429, and asks for `retry_after` seconds.

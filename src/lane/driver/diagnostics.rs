@@ -6,14 +6,14 @@ use parking_lot::Mutex;
 use super::Lane;
 use crate::{
     departures::Departures,
-    unexplained::{Episodes, UnexplainedRefusals},
+    unexplained::{Episodes, UnexpectedRefusals},
 };
 
 /// The diagnostics of one lane.
 #[derive(Debug)]
-pub(super) struct Symptoms {
+pub(super) struct Diagnostics {
     departures: Departures,
-    pub(super) refusals: UnexplainedRefusals,
+    pub(super) refusals: UnexpectedRefusals,
     last_failure: Mutex<Option<UpstreamFailure>>,
 }
 
@@ -26,12 +26,12 @@ pub struct UpstreamFailure {
     pub at: Instant,
 }
 
-impl Symptoms {
+impl Diagnostics {
     /// Empty diagnostics of a lane that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             departures: Departures::default(),
-            refusals: UnexplainedRefusals::new(now),
+            refusals: UnexpectedRefusals::new(now),
             last_failure: Mutex::default(),
         }
     }
@@ -40,23 +40,23 @@ impl Symptoms {
 impl Lane {
     /// Clients that left before an answer.
     pub fn departures(&self) -> &Departures {
-        &self.shared.symptoms.departures
+        &self.shared.diagnostics.departures
     }
 
     /// Records that a request, or an attempt, has failed: `what` describes the upstream's failure.
     pub fn failed(&self, what: String) {
-        *self.shared.symptoms.last_failure.lock() = Some(UpstreamFailure { what, at: self.now() });
+        *self.shared.diagnostics.last_failure.lock() = Some(UpstreamFailure { what, at: self.now() });
     }
 
     /// The last failure, if there was one.
     pub fn last_failure(&self) -> Option<UpstreamFailure> {
-        self.shared.symptoms.last_failure.lock().clone()
+        self.shared.diagnostics.last_failure.lock().clone()
     }
 
     /// Records that the API refused, at `now`, a request sent at `sent` within our limits. Returns the episodes to be
     /// logged.
     pub(super) fn refused_without_reason(&self, sent: Instant, now: Instant) -> Option<Episodes> {
         let window = self.policy().limits.iter().map(|limit| limit.rate.per).min()?;
-        self.shared.symptoms.refusals.record(sent, now, window)
+        self.shared.diagnostics.refusals.record(sent, now, window)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use andante_clock::Instant;
 
-use super::{Narrow, NarrowBudget, record::StoredBudget};
+use super::{SubLimit, SubLimits, record::StoredBudget};
 use crate::{
     capacity::{Capacity, OpenBudgets},
     state::memory::REMEMBERED,
@@ -15,7 +15,7 @@ const SAMPLES: u32 = 16;
 
 // === impl Narrow ===
 
-impl Narrow {
+impl SubLimits {
     /// Counts these budgets together with those of all lanes from now on.
     pub(in crate::state) fn set_capacity(&mut self, capacity: Arc<Capacity>) {
         self.open = OpenBudgets::within(capacity);
@@ -28,7 +28,7 @@ impl Narrow {
         let end = self.budgets.end();
         for _ in 0..looks.min(end) {
             self.next_look = if self.next_look + 1 >= end { 0 } else { self.next_look + 1 };
-            let idle = self.budgets.get_mut(self.next_look).is_some_and(|narrow| narrow.is_idle(now));
+            let idle = self.budgets.get_mut(self.next_look).is_some_and(|sub_limit| sub_limit.is_idle(now));
             if idle && !named(self.next_look) {
                 self.forget(self.next_look);
             }
@@ -44,8 +44,8 @@ impl Narrow {
     /// Call after [`forget_idle`](Self::forget_idle) of all budgets.
     pub(in crate::state) fn last_counted(&mut self, now: Instant) -> Option<Instant> {
         self.forget_stored(now);
-        let own = self.budgets.iter().filter(|(_, narrow)| !narrow.rule.is_besides_reserve());
-        let own = own.map(|(_, narrow)| narrow.budget.last());
+        let own = self.budgets.iter().filter(|(_, sub_limit)| !sub_limit.rule.is_besides_reserve());
+        let own = own.map(|(_, sub_limit)| sub_limit.budget.last());
         own.chain(self.stored.values().map(StoredBudget::last)).map(|last| last.unwrap_or(Instant::START)).max()
     }
 
@@ -55,8 +55,8 @@ impl Narrow {
         let end = self.budgets.end();
         let numbers = (1..=SAMPLES.min(end)).map(|offset| (self.next_look + offset) % end);
         let oldest = numbers.filter(|number| !named(*number)).filter_map(|number| {
-            let narrow = self.budgets.get_mut(number).filter(|narrow| narrow.is_unused())?;
-            Some((!narrow.is_idle(now), narrow.budget.last(), number))
+            let sub_limit = self.budgets.get_mut(number).filter(|sub_limit| sub_limit.is_unused())?;
+            Some((!sub_limit.is_idle(now), sub_limit.budget.last(), number))
         });
         let Some((counts, _, number)) = oldest.min() else {
             self.next_look = if end == 0 { 0 } else { (self.next_look + SAMPLES) % end };
@@ -70,16 +70,16 @@ impl Narrow {
     }
 
     fn forget(&mut self, number: u32) {
-        let narrow = self.budgets.remove(number);
-        self.ids.remove(&narrow.key);
-        self.used.entry(narrow.rule.name.clone()).or_default().add_all(&narrow.used);
+        let sub_limit = self.budgets.remove(number);
+        self.ids.remove(&sub_limit.key);
+        self.used.entry(sub_limit.rule.name.clone()).or_default().add_all(&sub_limit.used);
         self.open.set(self.budgets.len());
     }
 }
 
 // === impl NarrowBudget ===
 
-impl NarrowBudget {
+impl SubLimit {
     /// Returns whether no request waits for it or is in flight.
     fn is_unused(&self) -> bool {
         self.in_flight.count() == 0 && self.waiting == 0

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use andante_clock::Instant;
 use andante_learn::{AnswerReport, RouteKey};
-use andante_limit::{Budget, Charge, Cost, Scope, Sum, Unit, Untold};
+use andante_limit::{Budget, Charge, Cost, PendingUsage, Scope, Sum, Unit};
 use andante_order::{Ahead, Backlog, Claim, Map, Slab};
 use andante_policy::Policy;
 use smallvec::SmallVec;
@@ -24,7 +24,7 @@ use self::{
     held_up::{HeldAt, Holders},
     record::StoredBudget,
 };
-pub(crate) use self::{record::NarrowRecord, rules::NarrowerRules};
+pub(crate) use self::{record::SubLimitRecord, rules::SubLimitRules};
 use super::{
     End,
     in_flight::InFlight,
@@ -37,9 +37,9 @@ use crate::{
 
 /// The sub-limits that were drawn on lately.
 #[derive(Debug, Default)]
-pub(super) struct Narrow {
+pub(super) struct SubLimits {
     /// Boxed, so that a table that grows moves no budgets.
-    budgets: Slab<Box<NarrowBudget>>,
+    budgets: Slab<Box<SubLimit>>,
     open: OpenBudgets,
     ids: Map<u64, u32>,
     /// Where the next search for idle budgets begins.
@@ -57,19 +57,19 @@ pub(super) struct Narrow {
     held: Map<HeldAt, u32>,
     held_up: HeldUp,
     /// The rules as they are since the last reload; `None` before one.
-    rules: Option<NarrowerRules>,
+    rules: Option<SubLimitRules>,
     /// Amounts taken from forgotten budgets, by rule name.
     used: BTreeMap<Arc<str>, Sum>,
 }
 
 #[derive(Debug)]
-pub(super) struct NarrowBudget {
+pub(super) struct SubLimit {
     key: u64,
     pub(super) rule: Arc<Policy>,
     pub(super) budget: Budget,
     pub(super) in_flight: InFlight,
     /// In-flight requests whose usage is known only from the answer.
-    untold: Untold,
+    pending_usage: PendingUsage,
     pub(super) waiting: u32,
     /// Amounts taken by requests that were sent.
     used: Sum,
@@ -94,7 +94,7 @@ const LOOKS: u32 = 4;
 
 // === impl Narrow ===
 
-impl Narrow {
+impl SubLimits {
     /// Creates an empty set of sub-limits.
     pub(super) fn new(capacity: Arc<Capacity>) -> Self {
         Self { open: OpenBudgets::within(capacity), unreserved_since: Some(Instant::START), ..Self::default() }
@@ -142,9 +142,9 @@ impl Narrow {
         usual: &[Usual],
     ) -> Option<(u32, Instant)> {
         let earliest = numbers.iter().map(|number| {
-            let narrow = &mut self.budgets[*number];
-            set_outstanding(&mut narrow.budget, &narrow.untold, usual, now);
-            (*number, narrow.earliest(now, cost))
+            let sub_limit = &mut self.budgets[*number];
+            set_outstanding(&mut sub_limit.budget, &sub_limit.pending_usage, usual, now);
+            (*number, sub_limit.earliest(now, cost))
         });
         earliest.filter(|(_, at)| *at > now).max_by_key(|(_, at)| *at)
     }
@@ -158,15 +158,15 @@ impl Narrow {
 
     /// The time for which a slot of a budget may stay unused, by its limits and its places in flight.
     pub(super) fn idles(&self, number: u32) -> Duration {
-        let narrow = &self.budgets[number];
-        narrow.budget.idles().min(narrow.in_flight.idles())
+        let sub_limit = &self.budgets[number];
+        sub_limit.budget.idles().min(sub_limit.in_flight.idles())
     }
 
     /// When a budget lets a request of `cost` leave and another one of `kept` as well.
     pub(super) fn earliest_beside(&mut self, number: u32, now: Instant, cost: Cost, kept: Cost) -> Instant {
-        let narrow = &mut self.budgets[number];
-        let room = narrow.in_flight.has_room_for(2);
-        if room { narrow.budget.earliest_beside(now, cost, kept, |_| true) } else { Instant::FAR }
+        let sub_limit = &mut self.budgets[number];
+        let room = sub_limit.in_flight.has_room_for(2);
+        if room { sub_limit.budget.earliest_beside(now, cost, kept, |_| true) } else { Instant::FAR }
     }
 
     /// Takes `cost` from all budgets for a request that has waited since `since`. Waiting for the lane's own budget,
@@ -178,70 +178,70 @@ impl Narrow {
         let rule_of = |unit| rules.iter().find(|(other, _)| *other == unit).and_then(|(_, rule)| rule.clone());
         for number in &drawn.numbers {
             let several = drawn.numbers.len() > 1;
-            let narrow = &mut self.budgets[*number];
-            let late = if several { spacing.max(narrow.budget.spacing()) } else { spacing };
-            let charge = narrow.budget.take_late(now, since, late, cost, Scope::NONE);
-            narrow.in_flight.took(charge.seq, now);
-            narrow.untold.leaves(&charge, now, rule_of);
+            let sub_limit = &mut self.budgets[*number];
+            let late = if several { spacing.max(sub_limit.budget.spacing()) } else { spacing };
+            let charge = sub_limit.budget.take_late(now, since, late, cost, Scope::NONE);
+            sub_limit.in_flight.took(charge.seq, now);
+            sub_limit.pending_usage.leaves(&charge, now, rule_of);
             drawn.charges.push(charge);
         }
     }
 
     pub(super) fn sent(&mut self, drawn: &Drawn, now: Instant) {
-        self.each(drawn, |narrow, charge| {
-            narrow.budget.sent(charge, now);
-            narrow.used.add(&charge.cost);
+        self.each(drawn, |sub_limit, charge| {
+            sub_limit.budget.sent(charge, now);
+            sub_limit.used.add(&charge.cost);
         });
     }
 
     /// Takes back a send. Returns whether the charges are still valid.
     pub(super) fn recalled(&mut self, drawn: &Drawn) -> bool {
         let mut holds = true;
-        self.each(drawn, |narrow, charge| {
-            holds &= narrow.budget.recall(charge);
-            narrow.used.subtract(&charge.cost);
+        self.each(drawn, |sub_limit, charge| {
+            holds &= sub_limit.budget.recall(charge);
+            sub_limit.used.subtract(&charge.cost);
         });
         holds
     }
 
     pub(super) fn answered(&mut self, drawn: &Drawn, sent: Instant, now: Instant, heard: &AnswerReport<'_>) {
-        self.each(drawn, |narrow, charge| {
-            narrow.budget.answered(charge, sent, now);
-            narrow.budget.observe(now, now.since(sent));
-            narrow.in_flight.answered(charge.seq, now.since(sent), heard);
+        self.each(drawn, |sub_limit, charge| {
+            sub_limit.budget.answered(charge, sent, now);
+            sub_limit.budget.observe(now, now.since(sent));
+            sub_limit.in_flight.answered(charge.seq, now.since(sent), heard);
         });
     }
 
     /// Records a request that could not be sent, broke off, or timed out.
     pub(super) fn broke(&mut self, drawn: &Drawn) {
-        self.each(drawn, |narrow, charge| narrow.in_flight.broke(charge.seq));
+        self.each(drawn, |sub_limit, charge| sub_limit.in_flight.broke(charge.seq));
     }
 
     /// Records that the API refused what was sent at `sent` within these limits.
     pub(super) fn refused(&mut self, drawn: &Drawn, sent: Instant, now: Instant) {
-        self.each(drawn, |narrow, charge| narrow.budget.refused(now, sent, charge.cost, false, None));
+        self.each(drawn, |sub_limit, charge| sub_limit.budget.refused(now, sent, charge.cost, false, None));
     }
 
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
-        self.each(drawn, |narrow, charge| {
-            narrow.in_flight.ended(now);
-            narrow.untold.ended(&charge);
+        self.each(drawn, |sub_limit, charge| {
+            sub_limit.in_flight.ended(now);
+            sub_limit.pending_usage.ended(&charge);
             match end {
-                End::Unsent => narrow.budget.return_unused(charge),
-                End::Unanswered => narrow.budget.abandoned(charge, now),
+                End::Unsent => sub_limit.budget.return_unused(charge),
+                End::Unanswered => sub_limit.budget.abandoned(charge, now),
                 End::Answered => return,
             }
-            narrow.in_flight.unanswered(charge.seq, end == End::Unanswered);
+            sub_limit.in_flight.unanswered(charge.seq, end == End::Unanswered);
         });
     }
 
     /// Records how much of `unit` the answer reported.
     pub(super) fn settle(&mut self, drawn: &Drawn, unit: Unit, used: u32, now: Instant) {
-        self.each(drawn, |narrow, charge| {
+        self.each(drawn, |sub_limit, charge| {
             let reserved = charge.cost.of(unit).map_or(0, |reserved| reserved.get());
-            narrow.used.settle(unit, reserved.into(), used.into());
-            narrow.budget.settle(charge, unit, used, now);
-            narrow.untold.told(charge.seq, unit);
+            sub_limit.used.settle(unit, reserved.into(), used.into());
+            sub_limit.budget.settle(charge, unit, used, now);
+            sub_limit.pending_usage.told(charge.seq, unit);
         });
     }
 
@@ -268,10 +268,10 @@ impl Narrow {
         before: impl Fn(usize, Unit) -> u64,
     ) -> (Instant, Option<u32>) {
         drawn.numbers.iter().enumerate().fold((from, None), |last, (place, number)| {
-            let narrow = &mut self.budgets[*number];
+            let sub_limit = &mut self.budgets[*number];
             // The time at which a place in flight frees up is unknown.
-            let room = if narrow.has_room() { from } else { now + Duration::from_millis(1) };
-            let at = room.max(narrow.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE));
+            let room = if sub_limit.has_room() { from } else { now + Duration::from_millis(1) };
+            let at = room.max(sub_limit.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE));
             if at > last.0 { (at, Some(*number)) } else { last }
         })
     }
@@ -287,9 +287,9 @@ impl Narrow {
         before: impl Fn(u32, u32, Unit) -> u64,
     ) -> Instant {
         drawn.numbers.iter().fold(from, |at, number| {
-            let narrow = &mut self.budgets[*number];
-            let ahead = |_, unit| before(*number, narrow.waiting, unit);
-            at.max(narrow.budget.project(now, from, ahead, cost, Scope::NONE))
+            let sub_limit = &mut self.budgets[*number];
+            let ahead = |_, unit| before(*number, sub_limit.waiting, unit);
+            at.max(sub_limit.budget.project(now, from, ahead, cost, Scope::NONE))
         })
     }
 
@@ -305,18 +305,18 @@ impl Narrow {
 
     /// When the last request that waits for one of these budgets will have left.
     pub(super) fn drained(&mut self, now: Instant, unsaid: impl Fn(Unit) -> f64) -> Instant {
-        let waits = self.budgets.iter_mut().filter(|narrow| narrow.waiting > 0);
-        let drained = waits.map(|narrow| {
-            let backlog = narrow.backlog.as_deref();
+        let waits = self.budgets.iter_mut().filter(|sub_limit| sub_limit.waiting > 0);
+        let drained = waits.map(|sub_limit| {
+            let backlog = sub_limit.backlog.as_deref();
             let ahead = |_, unit| backlog.map_or(0, |backlog| backlog.units(unit, unsaid(unit))).saturating_sub(1);
-            let cost = narrow.rule.units().fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
-            narrow.budget.project(now, now, ahead, cost, Scope::NONE)
+            let cost = sub_limit.rule.units().fold(Cost::MIN, |cost, unit| cost.with(unit, 1));
+            sub_limit.budget.project(now, now, ahead, cost, Scope::NONE)
         });
         drained.max().unwrap_or(now)
     }
 
     pub(super) fn set_epoch(&mut self, epoch: Duration) {
-        self.budgets.iter_mut().for_each(|narrow| narrow.budget.set_epoch(epoch));
+        self.budgets.iter_mut().for_each(|sub_limit| sub_limit.budget.set_epoch(epoch));
     }
 
     /// Upper bound of the budgets' numbers.
@@ -324,7 +324,7 @@ impl Narrow {
         self.budgets.end()
     }
 
-    fn each(&mut self, drawn: &Drawn, mut act: impl FnMut(&mut NarrowBudget, Charge)) {
+    fn each(&mut self, drawn: &Drawn, mut act: impl FnMut(&mut SubLimit, Charge)) {
         for (number, charge) in drawn.numbers.iter().zip(&drawn.charges) {
             act(&mut self.budgets[*number], *charge);
         }
@@ -333,12 +333,12 @@ impl Narrow {
 
 // === impl NarrowBudget ===
 
-impl NarrowBudget {
+impl SubLimit {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {
         let in_flight = InFlight::new(rule.in_flight);
-        let (used, held_up, untold) = (Sum::default(), HeldUp::default(), Untold::default());
+        let (used, held_up, pending_usage) = (Sum::default(), HeldUp::default(), PendingUsage::default());
         let counted_until = Instant::START;
-        Self { key, rule, budget, in_flight, untold, waiting: 0, used, counted_until, backlog: None, held_up }
+        Self { key, rule, budget, in_flight, pending_usage, waiting: 0, used, counted_until, backlog: None, held_up }
     }
 
     /// The first instant at which the budget lets a request of `cost` leave.

@@ -3,7 +3,7 @@
 use andante_clock::Instant;
 use smallvec::SmallVec;
 
-use super::{Narrow, record::StoredBudget};
+use super::{SubLimits, record::StoredBudget};
 use crate::request::Draws;
 
 /// State to restore after a dry run.
@@ -15,7 +15,7 @@ pub(in crate::state) struct Trial {
     unreserved_since: Option<Instant>,
 }
 
-impl Narrow {
+impl SubLimits {
     /// Begins a dry run on these budgets.
     pub(in crate::state) fn try_out(&self, draws: &Draws) -> Trial {
         let budgets = draws.iter().flat_map(|draws| &**draws).map(|draw| self.key_of(draw));
