@@ -1,7 +1,7 @@
 //! A lane's driver: the state behind one short lock, the only timer, and the permits. Passes events to the state, and
 //! carries out their effects.
 //!
-//! If no request waits and every limit says *now*, a request passes on the wait point. Otherwise it takes a ticket. While
+//! If no request waits and every limit says *now*, a request passes on the spot. Otherwise it takes a ticket. While
 //! requests wait, one task per lane sleeps until the next slot matures; only then is the ticket chosen that gets it.
 
 mod bottleneck;

@@ -40,9 +40,9 @@ pub enum Levels {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowRank(u64);
 
-/// A member of the upper level, among which slots are shared first: a client or a flow.
+/// A member of the upper level: a client or a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sharer([u64; 2]);
+pub(super) struct Sharer([u64; 2]);
 
 /// Identity of a flow queue: the claim without its weights.
 pub(super) type Claimed = (u8, u8, [u64; 2], u64, FlowRank);
@@ -229,7 +229,7 @@ impl Claim {
     };
 
     /// The member of the upper level to which the request belongs.
-    pub fn upper(&self) -> Sharer {
+    pub(super) fn upper(&self) -> Sharer {
         match self.levels {
             Levels::ClientThenFlow | Levels::Client => Sharer(self.client.0),
             Levels::FlowThenClient | Levels::Flow => Sharer([Sharer::FLOW, self.flow.0]),

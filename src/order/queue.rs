@@ -38,7 +38,7 @@ use self::{
 };
 use super::{
     backlog::{Backlog, Waits},
-    claim::{Claim, Claimed, Comes, Sharer, Turn, Urgency},
+    claim::{Claim, Claimed, Comes, Turn, Urgency},
     inflow::Inflow,
     ranking::{RankedAt, Ranking},
     slab::{Map, Slab},
@@ -309,18 +309,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             let new = (new != NONE && new != flow_queue.first).then(|| &self.tickets[new].ticket);
             [Some(&first.ticket), new].into_iter().flatten()
         })
-    }
-
-    /// Holds back the ready tickets of these clients, and of no others: they wait for something that [`TicketRules`]
-    /// does not know. An empty queue forgets them.
-    pub fn set_held(&mut self, clients: &[Sharer]) {
-        self.front.set_held(clients);
-    }
-
-    /// Returns whether a client that is held back has a ready ticket of higher urgency than the one at `place`.
-    pub fn holds_more_urgent(&self, place: QueuePlace) -> bool {
-        let urgency = self.flow_queues[self.tickets[place.id].flow_queue].claim.urgency;
-        self.front.held_urgency().is_some_and(|held| held < urgency)
     }
 
     /// The share of the slots that goes to arriving requests of higher urgency.

@@ -30,8 +30,6 @@ pub(super) struct Ranking {
     client_tags: Tags,
     flow_tags: Tags,
     numbers: Option<Box<Numbers>>,
-    /// Clients whose flow queues stand here without turns.
-    held: Vec<Sharer>,
 }
 
 /// Hash bytes of the first few keys, by number. The bytes stand side by side, so that one memory access finds the
@@ -75,16 +73,16 @@ struct Flow {
     client: u32,
     /// The first of its flow queues, by the key of its first ticket; [`NONE`] if it has none.
     first: u32,
-    first_key: StrandKey,
+    first_key: FlowQueueKey,
     /// Further flow queues, in the same order; `None` if there never were any.
-    others: Option<Box<SortedSet<(StrandKey, u32)>>>,
+    others: Option<Box<SortedSet<(FlowQueueKey, u32)>>>,
 }
 
 /// Place of a flow queue in its flow: its rank, then the key of its first ticket.
-type StrandKey = (FlowRank, u64);
+type FlowQueueKey = (FlowRank, u64);
 
 const NONE: u32 = u32::MAX;
-const NO_KEY: StrandKey = (FlowRank::LAST, 0);
+const NO_KEY: FlowQueueKey = (FlowRank::LAST, 0);
 /// The most clients, or flows, that are found without a map.
 const FEW: usize = 64;
 
@@ -108,56 +106,6 @@ impl Ranking {
             client_tags: [0; FEW],
             flow_tags: [0; FEW],
             numbers: None,
-            held: Vec::new(),
-        }
-    }
-
-    /// Holds back these clients, and no others: their flow queues stand here, and their turns do not come.
-    pub(super) fn set_held(&mut self, held: &[Sharer]) {
-        if self.held == held {
-            return;
-        }
-        let before = std::mem::replace(&mut self.held, held.to_vec());
-        let urgencies: SmallVec<[Urgency; 1]> = self.shares.iter().map(|(urgency, _)| *urgency).collect();
-        for urgency in urgencies {
-            let number = |ranking: &Self, client| ranking.client_of((urgency, client));
-            for client in before.iter().filter(|client| !held.contains(client)) {
-                number(self, *client).into_iter().for_each(|number| self.release(number));
-            }
-            for client in held.iter().filter(|client| !before.contains(client)) {
-                number(self, *client).into_iter().for_each(|number| self.leave_over(number));
-            }
-        }
-    }
-
-    /// Urgency of the most urgent flow queue of a held client.
-    pub(super) fn held_urgency(&self) -> Option<Urgency> {
-        let waits = |urgency, client| {
-            let number = self.client_of((urgency, client));
-            number.is_some_and(|number| !self.clients[number].share.is_idle())
-        };
-        let urgencies = self.shares.iter().map(|(urgency, _)| *urgency);
-        urgencies.filter(|urgency| self.held.iter().any(|client| waits(*urgency, *client))).min()
-    }
-
-    fn release(&mut self, number: u32) {
-        let client = &mut self.clients[number];
-        if !client.share.is_idle() && !client.member.is_active() {
-            self.bands.enter(client.key.0, 0, Comes::Moved);
-            share_of(&mut self.shares, client.key.0).activate(number, &mut client.member, Comes::Moved);
-        }
-    }
-
-    /// Ends the turns of a client.
-    fn leave_over(&mut self, number: u32) {
-        let client = &mut self.clients[number];
-        if !client.member.is_active() {
-            return;
-        }
-        let over = share_of(&mut self.shares, client.key.0);
-        over.deactivate(number, &mut client.member);
-        if over.is_idle() {
-            self.bands.leave(client.key.0);
         }
     }
 
@@ -165,11 +113,8 @@ impl Ranking {
     /// removed.
     pub(super) fn insert(&mut self, claim: &Claim, flow_queue: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
+        self.bands.enter(claim.urgency, cost, comes);
         let (upper, lower) = claim.weights();
-        let held = self.held.contains(&claim.upper());
-        if !held {
-            self.bands.enter(claim.urgency, cost, comes);
-        }
         let over = share_of(&mut self.shares, claim.urgency);
         let client = &mut self.clients[at.client];
         let flow = &mut self.flows[at.flow];
@@ -180,7 +125,7 @@ impl Ranking {
             client.share.reweigh(at.flow, &mut flow.member, lower);
             client.share.activate(at.flow, &mut flow.member, comes);
         }
-        if !client.member.is_active() && !held {
+        if !client.member.is_active() {
             over.reweigh(at.client, &mut client.member, upper);
             over.activate(at.client, &mut client.member, comes);
         }
@@ -197,8 +142,11 @@ impl Ranking {
         let client = &mut self.clients[at.client];
         client.share.deactivate(at.flow, &mut flow.member);
         if client.share.is_idle() {
-            debug_assert_eq!(client.key.0, claim.urgency, "a client is one at each urgency");
-            self.leave_over(at.client);
+            let over = share_of(&mut self.shares, claim.urgency);
+            over.deactivate(at.client, &mut client.member);
+            if over.is_idle() {
+                self.bands.leave(claim.urgency);
+            }
         }
     }
 
@@ -239,10 +187,7 @@ impl Ranking {
         let mut forgotten = Forgotten::new();
         let client = share_of(&mut self.shares, urgency).next(&mut self.clients, &mut forgotten)?;
         while let Some(gone) = forgotten.pop() {
-            // Flow queues of a held client stand here, although it has no turns.
-            if self.clients[gone].share.is_idle() {
-                self.forget_client(gone);
-            }
+            self.forget_client(gone);
         }
         let flow = self.clients[client].share.next(&mut self.flows, &mut forgotten)?;
         while let Some(gone) = forgotten.pop() {
@@ -345,7 +290,7 @@ impl Flow {
         (self.client, self.name)
     }
 
-    fn insert(&mut self, mut key: StrandKey, mut flow_queue: u32) {
+    fn insert(&mut self, mut key: FlowQueueKey, mut flow_queue: u32) {
         if self.first == NONE {
             (self.first_key, self.first) = (key, flow_queue);
             return;
@@ -357,10 +302,10 @@ impl Flow {
         self.others.get_or_insert_default().insert((key, flow_queue));
     }
 
-    fn remove(&mut self, key: StrandKey, flow_queue: u32) {
+    fn remove(&mut self, key: FlowQueueKey, flow_queue: u32) {
         if self.first != flow_queue {
             let removed = self.others.as_mut().is_some_and(|others| others.remove(&(key, flow_queue)));
-            return debug_assert!(removed, "a strand stands where it was put");
+            return debug_assert!(removed, "a flow queue stands where it was put");
         }
         let next = self.others.as_ref().and_then(|others| others.first().copied());
         if let Some((next, others)) = next.zip(self.others.as_mut()) {

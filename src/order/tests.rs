@@ -209,27 +209,6 @@ fn ten_thousand_names_gain_nothing() {
 }
 
 #[test]
-fn held_client_waits_while_others_leave_and_then_has_its_turns() {
-    let mut world = World::new(Limits::every(1));
-    let urgent = urgent(0, claim(1, 0));
-    for held in [claim(1, 0), claim(1, 1), urgent] {
-        world.add(0, held);
-    }
-    let other = world.add(0, claim(2, 0));
-    world.queue.set_held(&[urgent.upper()]);
-    assert!(world.queue.holds_more_urgent(other));
-    // Tickets that come later are held as well, and forgetting leaves them alone.
-    world.add(0, claim(1, 2));
-    for number in 3..60 {
-        world.add(0, claim(number, 0));
-    }
-    assert_eq!(world.run(1000).len(), 58);
-    assert!(world.queue.len() == 4 && world.queue.is_blocked());
-    world.queue.set_held(&[]);
-    assert_eq!(numbers(&world.run(2000)), [3, 1, 2, 5]);
-}
-
-#[test]
 fn an_urgent_one_leaves_in_the_next_slot_and_the_last_get_a_share() {
     let mut world = World::new(Limits::every(1));
     (0..20_000u64).for_each(|n| {
@@ -288,7 +267,7 @@ fn the_last_get_a_share_of_a_budget_that_is_closed_most_of_the_time() {
 }
 
 #[test]
-fn a_strand_that_waits_for_its_turn_hides_nobody() {
+fn a_flow_queue_that_waits_for_its_turn_hides_nobody() {
     let mut world = World::new(Limits::every(S / 100).with_line(1, S / 5));
     (0..20).for_each(|_| {
         (1..1000).for_each(|flow| {

@@ -5,12 +5,11 @@ use std::time::Duration;
 use andante_clock::Instant;
 use andante_learn::{Learned, RouteKey};
 use andante_limit::{Budget, Cost, Scope, Unit};
-use andante_order::{Hold, Next, Sharer, TicketRules};
+use andante_order::{Hold, Next, TicketRules};
 use andante_policy::Trust;
 
 use super::{
     BATCH, State, WaitingRequest,
-    places::{HeldBack, SWEEP},
     reserving::{Reserving, Sources},
     sub_limits::{Drawn, SubLimits},
     usual::set_outstanding,
@@ -66,17 +65,7 @@ impl<T> State<T> {
 
     /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
     /// class could use the slot.
-    pub(super) fn passes(
-        &mut self,
-        now: Instant,
-        client: Sharer,
-        cost: &Cost,
-        line: &LineKey,
-        budgets: &[u32],
-    ) -> bool {
-        if self.lacks_place(client) {
-            return false;
-        }
+    pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
         set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
         let first = self.queue.is_empty()
             || !self.queue.blocks(line, budgets)
@@ -90,31 +79,6 @@ impl<T> State<T> {
     #[inline]
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
         self.in_flight.has_room() && self.budget.has_room(now)
-    }
-
-    /// Returns whether the places in flight that are left stay free for other clients than this one.
-    pub(super) fn lacks_place(&self, client: Sharer) -> bool {
-        self.shared_places().is_some_and(|(most, free)| self.places.holds_back(client, most, free))
-    }
-
-    /// The number of places in flight that clients share, and those of them that are free. `None` without a limit, or
-    /// if requests of the same client are exempt from it.
-    fn shared_places(&self) -> Option<(u32, u32)> {
-        let most = self.in_flight.limit().filter(|_| !self.sub_limits.apart)?;
-        Some((most, most.saturating_sub(self.in_flight.count())))
-    }
-
-    /// Holds back the waiting requests of clients that may have no further place in flight. Returns whether there are
-    /// such requests.
-    fn hold_back(&mut self, now: Instant, which: HeldBack) -> bool {
-        let Some((most, free)) = self.shared_places() else {
-            self.queue.set_held(&[]);
-            return false;
-        };
-        self.places.sweep(now);
-        let held = self.places.held_back(which, most, free);
-        self.queue.set_held(&held);
-        !held.is_empty()
     }
 
     /// Returns whether every request draws on the limits common to all kinds.
@@ -175,30 +139,6 @@ impl<T> State<T> {
         if std::mem::take(&mut self.rechecks) {
             self.queue.recheck();
         }
-        let holds = self.hold_back(now, HeldBack::Satisfied);
-        let next = self.next_of_queue(now, moves, version, (shares, crowded));
-        let nobody_else = match next {
-            Next::At(at) => at > now,
-            Next::Ticket { place, .. } => self.queue.holds_more_urgent(place),
-        };
-        if !holds || !nobody_else {
-            return next;
-        }
-        let holds = self.hold_back(now, HeldBack::Last);
-        match self.next_of_queue(now, moves, version, (shares, crowded)) {
-            // Places are not kept for clients that have gone.
-            Next::At(at) if holds => Next::At(at.min(now + SWEEP)),
-            next => next,
-        }
-    }
-
-    fn next_of_queue(
-        &mut self,
-        now: Instant,
-        moves: &mut usize,
-        version: Option<u64>,
-        (shares, crowded): (bool, bool),
-    ) -> Next<LineKey> {
         let before = *moves;
         let Self { budget, learned, sub_limits, .. } = self;
         let reserving = Reserving::new(&self.policy, &self.usual, &self.pending_usage);

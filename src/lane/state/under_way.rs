@@ -2,7 +2,6 @@
 
 use andante_clock::Instant;
 use andante_limit::Charge;
-use andante_order::Sharer;
 
 use super::{End, Slot, State};
 
@@ -27,7 +26,6 @@ impl<T> State<T> {
             self.apart -= 1;
         } else {
             self.in_flight.ended(now);
-            self.places.ended(slot.claim.upper(), now);
             self.budget.under_way(now, self.in_flight.count());
             if end != End::Answered {
                 self.in_flight.unanswered(slot.charge.seq, end == End::Unanswered);
@@ -58,16 +56,13 @@ impl<T> State<T> {
         self.in_flight.count() + self.apart
     }
 
-    /// Records one more request in flight, of this client, which draws on these sub-limits.
-    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, client: Sharer, numbers: &[u32]) {
+    /// Records one more request in flight, which draws on these sub-limits.
+    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, numbers: &[u32]) {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
             self.pending_usage.leaves(charge, now, |unit| self.sub_limits.rule_of(numbers, unit).cloned());
             self.in_flight.took(charge.seq, now);
-            if self.in_flight.limit().is_some() {
-                self.places.took(client);
-            }
             self.budget.under_way(now, self.in_flight.count());
         }
     }

@@ -261,6 +261,6 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         (self.tickets[id].before, self.tickets[id].behind) = (NONE, NONE);
         self.link(id, key, set, claim, Comes::Moved);
         let unused = self.sets.release(set);
-        debug_assert!(unused.is_empty(), "its strand draws on it");
+        debug_assert!(unused.is_empty(), "its flow queue draws on it");
     }
 }

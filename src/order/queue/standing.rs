@@ -187,7 +187,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     /// The wait point of a flow queue with this block reason.
     fn wait_point_of(&self, flow_queue: u32, hold: &Hold) -> u32 {
         match hold {
-            Hold::Budget(budget, _) => self.sets.wait_point_of(*budget).expect("the strand draws on it"),
+            Hold::Budget(budget, _) => self.sets.wait_point_of(*budget).expect("the flow queue draws on it"),
             _ => self.lines[self.flow_queues[flow_queue].line].wait_point,
         }
     }
@@ -283,7 +283,7 @@ pub(super) fn recheck(wait_points: &mut Slab<WaitPoint>, closed: &mut BTreeSet<(
     }
 }
 
-// === impl Spot ===
+// === impl WaitPoint ===
 
 impl WaitPoint {
     /// A wait point without blocked flow queues.

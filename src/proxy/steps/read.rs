@@ -108,6 +108,7 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
     let begun = exchange.stats.begun();
     let deadline = begun + patience;
     if request.method() == Method::CONNECT {
+        let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
         let cost = match ask::stated_cost(cost, &request, &route.lane, &route.added, &claim) {
             Ok(cost) => cost,
             Err(error) => return Err((exchange, request, error)),
@@ -119,7 +120,6 @@ fn read(arrival: Arrival) -> Result<ReadRequest, (Arc<Exchange>, BoxedRequest, E
             _ if exchange.proxy.access.exposed && check_tunnel(&route.origin, &rules).is_err() => Https::Tunnel,
             https => https,
         };
-        let claim = ask::with_urgency(claim, &request, exchange.session.requester(), &route.lane, &route.added);
         return match https {
             Https::Tunnel | Https::Turns => Ok(ReadRequest::Call(Box::new(Call {
                 exchange,
