@@ -166,7 +166,7 @@ pub(super) struct Outlook {
     pub(super) drain: Option<Duration>,
 }
 
-// === impl NarrowUsage ===
+// === impl SubLimitUsage ===
 
 impl SubLimitUsage {
     /// The usage of a rule without budgets.

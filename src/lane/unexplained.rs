@@ -31,7 +31,7 @@ const REPEATED: u32 = 3;
 /// After this long without a refusal, counting starts again.
 const QUIET: Duration = Duration::from_secs(600);
 
-// === impl UnexplainedRefusals ===
+// === impl UnexpectedRefusals ===
 
 impl UnexpectedRefusals {
     /// An empty record of a lane that begins at `now`.

@@ -314,7 +314,7 @@ impl Level {
     }
 }
 
-// === impl GradientGrounds ===
+// === impl GradientEvidence ===
 
 impl fmt::Display for GradientEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -30,7 +30,7 @@ struct Request {
     reserved: u32,
 }
 
-// === impl Untold ===
+// === impl PendingUsage ===
 
 impl PendingUsage {
     /// Records that a request leaves at `now` with `charge`. The reservation of a unit follows the usage estimate of

@@ -42,7 +42,7 @@ const GROWS: f64 = 4.0 / 3.0;
 /// than others.
 const HANGS: u32 = 3;
 
-// === impl UsualAmount ===
+// === impl EstimatedAmount ===
 
 impl EstimatedAmount {
     /// Records a request's usage, and its duration from leaving until its response reported the usage, if known.

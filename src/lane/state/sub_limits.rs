@@ -92,7 +92,7 @@ pub(crate) struct Drawn {
 /// Number of other budgets that each new budget examines, to forget those that remember nothing.
 const LOOKS: u32 = 4;
 
-// === impl Narrow ===
+// === impl SubLimits ===
 
 impl SubLimits {
     /// Creates an empty set of sub-limits.
@@ -331,7 +331,7 @@ impl SubLimits {
     }
 }
 
-// === impl NarrowBudget ===
+// === impl SubLimit ===
 
 impl SubLimit {
     fn new(key: u64, rule: Arc<Policy>, budget: Budget) -> Self {

@@ -13,7 +13,7 @@ use crate::{
 /// Number of budgets compared when one has to be forgotten, as in an approximated least-recently-used cache.
 const SAMPLES: u32 = 16;
 
-// === impl Narrow ===
+// === impl SubLimits ===
 
 impl SubLimits {
     /// Counts these budgets together with those of all lanes from now on.
@@ -77,7 +77,7 @@ impl SubLimits {
     }
 }
 
-// === impl NarrowBudget ===
+// === impl SubLimit ===
 
 impl SubLimit {
     /// Returns whether no request waits for it or is in flight.

@@ -34,7 +34,7 @@ const LANE: u32 = u32::MAX;
 /// The pace of a budget without a rate: a million a second. The sum over ten million such budgets still fits.
 const BOUNDLESS: u64 = 1_000_000_000_000;
 
-// === impl Narrow ===
+// === impl SubLimits ===
 
 impl SubLimits {
     /// Adds a waiting request of this cost.
@@ -146,7 +146,7 @@ impl SubLimits {
     }
 }
 
-// === impl NarrowBudget ===
+// === impl SubLimit ===
 
 impl SubLimit {
     /// Requests per second that it admits, in millionths.

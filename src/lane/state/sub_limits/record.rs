@@ -34,7 +34,7 @@ fn lasts(rule: &Policy) -> bool {
         && (!rule.calendar.is_empty() || rule.limits.iter().any(|limit| limit.rate.per > LASTING))
 }
 
-// === impl NarrowRecord ===
+// === impl SubLimitRecord ===
 
 impl SubLimitRecord {
     /// Returns whether a budget restored from this record at `restored_at` counts nothing `now`.
@@ -52,7 +52,7 @@ impl StoredBudget {
     }
 }
 
-// === impl Narrow ===
+// === impl SubLimits ===
 
 impl SubLimits {
     /// Returns whether any of these budgets is worth storing.

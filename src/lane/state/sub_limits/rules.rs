@@ -32,7 +32,7 @@ fn gone(was: &Policy) -> Arc<Policy> {
     Policy { added: was.added.clone(), ..Policy::new(&was.name, Vec::new()) }.into()
 }
 
-// === impl NarrowerRules ===
+// === impl SubLimitRules ===
 
 impl SubLimitRules {
     /// Combines the narrower rules of `rules`, the names that changed, and the rule besides the reserve of `policy`.
@@ -57,7 +57,7 @@ impl SubLimitRules {
     }
 }
 
-// === impl NarrowBudget ===
+// === impl SubLimit ===
 
 impl SubLimit {
     /// The end of the time for which its sent requests count.
@@ -68,7 +68,7 @@ impl SubLimit {
     }
 }
 
-// === impl Narrow ===
+// === impl SubLimits ===
 
 impl SubLimits {
     /// Returns whether a rule of this name holds since the last reload, or is the rule besides a reserve.
