@@ -212,7 +212,7 @@ mod tests {
         let file = File { path: "andante.toml".into(), content: Ok(text.clone().into_bytes()) };
         let (config, _) = Config::load(&Sources { file: Some(file), ..Sources::default() }).expect(&text);
         let usage: Vec<usize> = config.rules.iter().map(|rule| rule.usage.len()).collect();
-        assert_eq!(usage, [1, 3, 0]);
+        assert_eq!(usage, [5, 3, 0]);
     }
 
     #[test]
