@@ -98,7 +98,7 @@ fn stated_zero_of_a_unit_that_answers_report_counts_as_not_stated() {
     let upstream = Upstream::always("HTTP/1.1 200 OK\r\nX-Tokens: 50\r\nContent-Length: 0\r\n\r\n");
     let host = upstream.address();
     let andante = Andante::with_config(&format!(
-        "[[rule]]\nhost = \"{host}\"\nlimits = [\"1000/s\", \"100 tokens/h burst 100\"]\nusage = [\"tokens=header:X-Tokens\"]\n"
+        "[[rule]]\nhost = \"{host}\"\nlimits = [\"1000/s burst 1000\", \"100 tokens/h burst 100\"]\nusage = [\"tokens=header:X-Tokens\"]\n"
     ));
     for (answer, used_then) in [(200, 50), (200, 100), (429, 100)] {
         assert_eq!(state(&andante, &upstream, "tokens=0").status(), answer);
@@ -112,7 +112,7 @@ fn stated_zero_does_not_evade_a_rule_that_counts_that_unit_alone() {
     for (rules, narrower) in [
         ("[[rule]]\nhost = \"HOST\"\nlimits = [\"2 hits/h burst 2\"]\n", ""),
         (
-            "[[rule]]\nhost = \"HOST\"\nlimits = [\"1000/s\"]\n\
+            "[[rule]]\nhost = \"HOST\"\nlimits = [\"1000/s burst 1000\"]\n\
              [[rule]]\nhost = \"HOST\"\nheader = \"X-Counted\"\nlimits = [\"2 hits/h burst 2\"]\n",
             "X-Counted: 1\r\n",
         ),
@@ -129,7 +129,7 @@ fn stated_zero_does_not_evade_a_rule_that_counts_that_unit_alone() {
 #[test]
 fn zero_that_the_operator_configures_holds() {
     let (upstream, andante) = ruled(
-        "[[rule]]\nhost = \"HOST\"\nlimits = [\"1000/s\", \"1 tokens/h burst 1\"]\ncost = \"tokens=0\"\n\
+        "[[rule]]\nhost = \"HOST\"\nlimits = [\"1000/s burst 1000\", \"1 tokens/h burst 1\"]\ncost = \"tokens=0\"\n\
          usage = [\"tokens=header:X-Tokens\"]\n",
     );
     for stated in ["tokens=0", "1", "tokens=1", "tokens=0"] {
