@@ -1,7 +1,5 @@
 //! Order of requests: clients share the slots, flows share their client's slots, and urgent requests go first.
 
-mod neighbours;
-
 use std::time::Duration;
 
 use serde_json::Value;
