@@ -3,7 +3,7 @@
 //! A ticket belongs to a *class* ([`Line`]): tickets that the same learned limits can block, in addition to the common
 //! limits. A ticket may also draw on the *budgets* of narrower rules, which are independent of its class. The tickets
 //! of one flow with the same class and budgets form a *flow queue* ([`FlowQueue`]), served in order of arrival. A flow
-//! queue is *ready* when only the common limits can stop it. Otherwise it is *blocked* (parked) at one closed *wait
+//! queue is *ready* when only the common limits can stop it. Otherwise it is *blocked* at one closed *wait
 //! point* ([`WaitPoint`]): its class, or one of its budgets. The ready list and each wait point rank their flow queues
 //! themselves, by what has been served there. So each budget is shared on its own: the next slot goes to the flow queue
 //! that has received least of that budget.

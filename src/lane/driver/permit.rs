@@ -234,7 +234,7 @@ impl Future for Waiting {
         loop {
             let said = ready!(Pin::new(&mut self.grant).poll(cx));
             self.answered = true;
-            return Poll::Ready(match *said.expect("a lane keeps a ticket until it is served, displaced or left") {
+            return Poll::Ready(match *said.expect("a lane keeps a ticket until it is served, evicted or left") {
                 Ok(permit) => Ok(permit),
                 Err(Dismissal::Refused(refusal)) => Err(refusal),
                 Err(Dismissal::Moved(waiting)) => {

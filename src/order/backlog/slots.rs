@@ -66,12 +66,12 @@ impl Backlog {
     /// The admitted amounts, split by urgency: the most urgent gets all but the guaranteed shares of the lower ones.
     fn of_bands(&self, meanwhile: Meanwhile) -> [Amounts; Urgency::COUNT] {
         let all = HELD.map(|waits| self.waiting.held(waits));
-        let [units, narrow, both] = all;
-        let narrow_ones = (narrow.requests + both.requests).max(1.0);
+        let [units, sub_limits, both] = all;
+        let of_sub_limits = (sub_limits.requests + both.requests).max(1.0);
         let requests = [
             meanwhile.units,
-            meanwhile.budgets * narrow.requests / narrow_ones,
-            meanwhile.budgets * both.requests / narrow_ones,
+            meanwhile.budgets * sub_limits.requests / of_sub_limits,
+            meanwhile.budgets * both.requests / of_sub_limits,
         ];
         let mut left: Amounts = std::array::from_fn(|at| requests[at] * all[at].size / all[at].requests.max(1.0));
         debug_assert!(units.requests > 0.0 || left[0] == 0.0, "nobody waits");

@@ -202,7 +202,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
     }
 
     fn forget_wait_point(&mut self, wait_point: u32) {
-        debug_assert_eq!(self.wait_points[wait_point].blocked, 0, "whatever is parked draws on it");
+        debug_assert_eq!(self.wait_points[wait_point].blocked, 0, "a blocked flow queue draws on it");
         if self.wait_points[wait_point].listed {
             self.wait_points[wait_point].state = WaitPointState::Gone;
         } else {

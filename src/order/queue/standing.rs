@@ -58,7 +58,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         gate: &mut impl TicketRules<K, T>,
     ) -> bool {
         for _ in 0..LOOKS {
-            let flow_queue = self.wait_points[wait_point].ranking().next().expect("something is parked there");
+            let flow_queue = self.wait_points[wait_point].ranking().next().expect("a flow queue is blocked there");
             let here = match self.find_out(flow_queue, now, moves, gate) {
                 // The flow queue was the last one there, and the class is gone; or nothing is blocked there any more.
                 HeadFinding::Moved
@@ -292,7 +292,7 @@ impl WaitPoint {
 
     /// The ranking of the flow queues blocked here.
     pub(super) fn ranking(&mut self) -> &mut Ranking {
-        self.ranking.as_mut().expect("something is parked here")
+        self.ranking.as_mut().expect("a flow queue is blocked here")
     }
 
     /// Removes a flow queue that is no longer blocked here.

@@ -183,7 +183,7 @@ fn nothing_is_kept_of_budgets_that_nobody_waits_for() {
         let place = world.add(claim(1, 0), &[round % 7 + 10, round + 100]);
         world.queue.remove(place).unwrap();
     }
-    assert!(world.queue.wait_points() <= 4, "{} spots", world.queue.wait_points());
+    assert!(world.queue.wait_points() <= 4, "{} wait points", world.queue.wait_points());
     world.queue.remove(keeps).unwrap();
     assert!(world.queue.is_empty());
 }

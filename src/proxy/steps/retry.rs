@@ -84,13 +84,13 @@ where
         let asked = retry_after.filter(|_| waits(reason)).unwrap_or_default();
         let pause = back_off(reason, tries, fastrand::f64()).max(asked);
         let left = deadline.since(clock.now());
-        let reopens_in = pause.max(lane.closed_for());
+        let resends_in = pause.max(lane.closed_for());
         let spent = lane.policy().retry.and_then(|retry| retry.tries).is_some_and(|most| tries >= most.get());
         let in_vain = tries >= REFUSALS && lane.served() - others > tries.into();
         if spent
             || in_vain
             || gives_up(reason, tries, &route)
-            || reopens_in > left
+            || resends_in > left
             || (is_budgeted(reason) && !lane.may_retry())
         {
             return settle(&exchange, last);
@@ -100,7 +100,7 @@ where
             let began = clock.now();
             let until = began + pause;
             progress.enter_until(Phase::Waiting, patience_ends(deadline, until));
-            exchange.awaits_slot(clock.now() + reopens_in);
+            exchange.awaits_slot(clock.now() + resends_in);
             clock.sleep_until(until).await;
             exchange.stats.waited(pause);
             lane.metrics().backed_off(reason, pause);
