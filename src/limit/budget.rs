@@ -160,7 +160,6 @@ impl Budget {
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);
         }
-        limit.gcra.keep_distance(self.distant.is_some());
         self.limits.push(limit);
         for (used, at) in before {
             if let Some(used) = Amount::new(*used.min(&spec.rate.count.get())) {
@@ -253,6 +252,7 @@ impl Budget {
         }
         for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
             let Some(amount) = cost.of(limit.spec.unit) else { continue };
+            let late = Some(late).filter(|_| !(self.distant.is_some() && limit.gcra.may_keep_distance()));
             limit.gcra.commit_late(now, due, late, limit.whole(amount));
             limit.window.take(seq, amount);
             (limit.taken, limit.newest) = (now, seq);
@@ -279,8 +279,10 @@ impl Budget {
         let Charge { seq, cost, scope } = charge;
         for (limit, amount) in charged(&mut self.limits, &charge) {
             limit.window.sent(seq, amount, at);
-            let whole = limit.whole(amount);
-            limit.gcra.sent(at, whole);
+            if self.distant.is_some() && limit.gcra.may_keep_distance() {
+                let whole = limit.whole(amount);
+                limit.gcra.sent(at, whole);
+            }
         }
         counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.sent(at, seq, amount));
     }
@@ -336,24 +338,19 @@ impl Budget {
         }
         self.shared.iter_mut().for_each(|shared| shared.observe(took));
         if self.distant.is_some_and(|since| now.since(since) >= DISTANT) {
-            self.set_distant(None);
+            self.distant = None;
         }
     }
 
     /// Returns true if a request may follow the one before more closely than evenly because a slot was missed.
     pub fn catches_up(&self) -> bool {
-        self.limits.iter().any(|limit| limit.gcra.catches_up())
+        self.distant.is_none() && self.limits.iter().any(|limit| limit.gcra.may_keep_distance())
     }
 
     /// Makes each request keep its distance from `now` on: the API refused one, perhaps because it followed the one
     /// before too closely.
     pub fn keep_distance(&mut self, now: Instant) {
-        self.set_distant(Some(now));
-    }
-
-    fn set_distant(&mut self, since: Option<Instant>) {
-        self.distant = since;
-        self.limits.iter_mut().for_each(|limit| limit.gcra.keep_distance(since.is_some()));
+        self.distant = Some(now);
     }
 
     /// Returns true if no sent request counts for a configured limit any more.

@@ -89,7 +89,7 @@ impl Limit {
         self.ends = Instant::FAR;
         if self.share.is_none() {
             self.window.forget_answered(now);
-            self.gcra.begin_anew();
+            self.gcra = Gcra::new(&self.spec);
         }
     }
 

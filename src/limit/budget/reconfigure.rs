@@ -37,7 +37,6 @@ impl Budget {
         self.limits.extend(learned);
         before.into_iter().for_each(|gone| self.end_share(gone));
         self.share_limits();
-        self.set_distant(self.distant);
     }
 
     /// Replaces the calendar limits. A limit that is renewed as before keeps its usage; a new limit begins with the

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Budget, Limit};
 use crate::{
-    Amount, CalendarCount, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
+    Amount, CalendarCount, Gcra, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
     ahead::{self, LONG, WrittenAhead},
     calendar::CalendarRecord,
     history::SpendHistory,
@@ -200,7 +200,7 @@ impl Budget {
         for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
             let margin = limit.margin(&self.margin);
             let free = limit.spec.rate.count.get().saturating_sub(limit.window.used(gap.until, margin));
-            limit.gcra.presume(units, gap.until);
+            limit.gcra.charge_all([(gap.until, units.into())].into_iter(), Some(gap.until));
             let Some(cost) = Amount::new(units.min(free)) else { continue };
             let late = limit.late(&self.margin);
             limit.window.take(self.next, cost);
@@ -288,7 +288,7 @@ impl LimitRecord {
             },
             0,
         );
-        limit.gcra.restore(self.tat);
+        limit.gcra = Gcra::restored(&limit.spec, self.tat);
         limit.taken = self.taken.min(now);
         limit.lacks_until = self.lacks_until;
         let late = limit.late(&budget.margin);
