@@ -105,7 +105,7 @@ fn full_window(c: &mut Criterion) {
         let mut budget = Budget::new(&specs.limits, MarginSpec::Auto, Instant::START);
         let mut now = Instant::START + Duration::from_secs(1);
         let mut step = |budget: &mut Budget| {
-            now = budget.earliest(now, &Cost::MIN, Scope::NONE);
+            now = budget.ready(now, &Cost::MIN, Scope::NONE).instant(now);
             let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
             budget.sent(charge, now);
             budget.answered(charge, now, now + Duration::from_millis(1));

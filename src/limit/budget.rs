@@ -33,7 +33,7 @@ use self::{
     shared::SharedBudget,
 };
 use super::{
-    Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Unit,
+    Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Ready, Unit,
     ahead::{WrittenAhead, lacks, written_ahead},
     charge::{Charge, Scope, Seq, Source},
     history::SpendHistory,
@@ -175,13 +175,11 @@ impl Budget {
         // No other limit knows units with these numbers.
         let first = self.next;
         self.next += u64::from(amount.get());
-        limit.window.take(first, amount);
-        limit.window.sent(first, amount, sent);
-        limit.window.answered(first, amount, sent, answered);
+        limit.window.count_answered(first, amount, sent, answered);
     }
 
-    /// Sets when the whole limit of `source` is renewed, whenever its units were taken; [`Instant::FAR`] if unknown.
-    pub fn set_end(&mut self, source: Source, ends: Instant) {
+    /// Sets when the whole limit of `source` is renewed, whenever its units were taken, if that is known.
+    pub fn set_end(&mut self, source: Source, ends: Option<Instant>) {
         let limit = self.limits.iter_mut().find(|limit| limit.source == source && limit.share.is_none());
         limit.into_iter().for_each(|limit| limit.ends = ends);
     }
@@ -208,27 +206,26 @@ impl Budget {
         }
     }
 
-    /// The first instant, not before `now`, at which every limit of `scope` is known to have room for `cost`.
-    /// [`Instant::FAR`] if some event without a known time must happen first.
-    pub fn earliest(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Instant {
+    /// When every limit of `scope` has room for `cost`.
+    pub fn ready(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Ready {
         if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, cost)) {
-            return Instant::FAR;
+            return Ready::OnEvent;
         }
         if let Some(again) = self.lacks_tokens(now, cost, scope) {
             return again;
         }
         let margin = &self.margin;
         let renewed = counting(&mut self.calendar, cost, scope)
-            .fold(now, |at, (limit, amount)| at.max(limit.earliest(now, amount)));
-        holding(&mut self.limits, self.yields, scope).fold(renewed, |at, limit| {
+            .fold(Ready::Now, |ready, (limit, amount)| ready.max(limit.ready(now, amount)));
+        holding(&mut self.limits, self.yields, scope).fold(renewed, |ready, limit| {
             // A request that takes nothing of a unit does not wait for it.
-            let Some(amount) = cost.of(limit.spec.unit) else { return at };
-            at.max(limit.earliest(now, amount, margin))
+            let Some(amount) = cost.of(limit.spec.unit) else { return ready };
+            ready.max(limit.ready(now, amount, margin))
         })
     }
 
     /// Takes `cost` from all limits of `scope` for a slot that was due at `due`. Call it only when
-    /// [`earliest`](Self::earliest) returned `now`: a partial charge would starve requests that need only the limits
+    /// [`ready`](Self::ready) returned [`Ready::Now`]: a partial charge would starve requests that need only the limits
     /// that were charged.
     #[inline]
     pub fn take(&mut self, now: Instant, due: Instant, cost: Cost, scope: Scope) -> Charge {

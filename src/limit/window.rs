@@ -14,7 +14,6 @@
 
 mod bucket;
 mod lingering;
-mod record;
 #[cfg(test)]
 mod tests;
 
@@ -24,8 +23,8 @@ use andante_clock::Instant;
 use smallvec::SmallVec;
 
 use self::bucket::UnitBucket;
-pub(super) use self::{lingering::Lingering, record::WindowEntry};
-use super::{Amount, LimitSpec, Seq};
+pub(super) use self::{bucket::WindowEntry, lingering::Lingering};
+use super::{Amount, LimitSpec, Ready, Seq};
 
 /// Maximum number of buckets per window: 10 KiB of memory for a limit in full use.
 const BUCKETS: u32 = 256;
@@ -63,17 +62,16 @@ impl Window {
         }
     }
 
-    /// The first instant from which `cost` more fit, as far as is known now. [`Instant::FAR`] if that depends on an
-    /// event without a known time, such as a response under a strict limit.
-    pub fn earliest(&mut self, now: Instant, cost: Amount, margin: Duration) -> Instant {
+    /// When `cost` more fit, as far as is known now. A response under a strict limit has no known time.
+    pub fn ready(&mut self, now: Instant, cost: Amount, margin: Duration) -> Ready {
         if self.used == 0 {
-            return now;
+            return Ready::Now;
         }
         self.forget(now, margin);
         // A request that costs more than the whole limit fits an empty window.
         match self.lacking(u64::from(cost.get())).min(self.used) {
-            0 => now,
-            lacking => self.freed(lacking, margin).max(now),
+            0 => Ready::Now,
+            lacking => self.freed(lacking, margin).map_or(Ready::OnEvent, |at| Ready::from(at, now)),
         }
     }
 
@@ -91,11 +89,8 @@ impl Window {
         let Some(last) = self.buckets.back().filter(|_| left <= reserve) else { return now };
         // A held request may leave at any moment. Later requests keep their distance to when it could have left.
         let since = if last.held > 0 { taken.max(last.last_sent) } else { last.last_sent };
-        let back = match self.freed(1, margin) {
-            // A request that is not sent yet frees its units a window after it leaves.
-            Instant::FAR => now + self.per,
-            back => back,
-        };
+        // A request that is not sent yet frees its units a window after it leaves.
+        let back = self.freed(1, margin).unwrap_or(now + self.per);
         let place = ahead.min(left.into()) as u32 + 1;
         since + back.since(since) / (left + 1) * place
     }
@@ -210,12 +205,9 @@ impl Window {
                 let lacking = lacking - beyond - 1;
                 let count = u64::from(self.count.max(1));
                 let (rounds, rest) = (lacking / count, lacking % count + 1);
-                let first = match self.freed(rest + beyond, margin) {
-                    // The request takes the place of a unit that is sent from then on.
-                    _ if rest > self.used => from + self.per,
-                    Instant::FAR => from + self.per,
-                    at => at.max(from),
-                };
+                // Without a known time, the request takes the place of a unit that is sent from then on.
+                let known = self.freed(rest + beyond, margin).filter(|_| rest <= self.used);
+                let first = known.map_or(from + self.per, |at| at.max(from));
                 first + self.per.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
             }
         }
@@ -231,7 +223,7 @@ impl Window {
     /// depends on an answer.
     pub fn freed_at(&mut self, now: Instant, margin: Duration) -> [Option<Instant>; 2] {
         self.forget(now, margin);
-        [1, self.used].map(|units| Some(self.freed(units, margin)).filter(|at| self.used > 0 && *at != Instant::FAR))
+        [1, self.used].map(|units| self.freed(units, margin).filter(|_| self.used > 0))
     }
 
     /// Forgets all units but those that are held or on their way, which count from now on as if they had left at `last` or
@@ -247,28 +239,74 @@ impl Window {
         u32::try_from(self.used).unwrap_or(u32::MAX)
     }
 
+    /// Limits this process to its share of `count` units. Units that have left the window may go to other processes
+    /// `lingers` later. `per` is the window's length, including the possible difference of clocks.
+    pub fn share(&mut self, count: u32, per: Duration, lingers: Duration) {
+        (self.count, self.per) = (count, per);
+        self.shared.get_or_insert_default().last_for(lingers);
+    }
+
+    /// Sets the number of units in the window.
+    pub fn set_count(&mut self, count: u32) {
+        self.count = count;
+    }
+
+    /// Number of units in the window.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Number of units that have left the window but may not go to others yet, and when the next unit may.
+    pub fn lingering(&mut self, now: Instant, margin: Duration) -> (u32, Option<Instant>) {
+        self.forget(now, margin);
+        let next = self.freed(1, margin).filter(|_| self.used > 0);
+        let Some(lingering) = &mut self.shared else { return (0, next) };
+        (lingering.count(now), lingering.next_after(next))
+    }
+
+    /// Units that count at `now`, by bucket.
+    pub(crate) fn record(&mut self, now: Instant, margin: Duration) -> Vec<WindowEntry> {
+        self.forget(now, margin);
+        self.buckets.iter().filter(|bucket| bucket.used > 0).map(UnitBucket::record).collect()
+    }
+
+    /// Counts the units of `record`, numbered from `next` on. Responses to requests that were in flight will not
+    /// arrive: the API counted such a request at most `late` after it was sent.
+    pub(crate) fn restore(&mut self, record: &[WindowEntry], now: Instant, late: Duration, next: &mut Seq) {
+        for &WindowEntry(units, sent, answered) in record {
+            let Some(cost) = Amount::new(units) else { continue };
+            let sent = sent.map_or(now, |sent| sent.min(now));
+            let answered = answered.unwrap_or(if self.strict { now } else { sent } + late);
+            self.count_answered(*next, cost, sent, answered);
+            *next += u64::from(units);
+        }
+    }
+
+    /// Counts units, numbered from `first`, that were sent at `sent` and answered at `answered`.
+    pub fn count_answered(&mut self, first: Seq, cost: Amount, sent: Instant, answered: Instant) {
+        self.take(first, cost);
+        self.sent(first, cost, sent);
+        self.answered(first, cost, sent, answered);
+    }
+
     /// Number of `units` more that do not fit at the moment.
     fn lacking(&self, units: u64) -> u64 {
         (self.used + units).saturating_sub(u64::from(self.count))
     }
 
-    /// When `units` of the units that count now will have left the window.
-    fn freed(&self, units: u64, margin: Duration) -> Instant {
+    /// When `units` of the units that count now will have left the window; `None` if an event must come first.
+    fn freed(&self, units: u64, margin: Duration) -> Option<Instant> {
         let units = units.min(self.used);
         let (mut leaving, mut sum, mut latest) = (SmallVec::<[(Instant, u32); 8]>::new(), 0, Instant::START);
         for bucket in &self.buckets {
-            match bucket.counted_by(self.strict, margin) {
-                // A request without a response must not block later requests: the result is when *enough* units are
-                // out.
-                Instant::FAR => {}
-                // This bucket cannot be out before the buckets found so far. A later bucket can be: buckets are in the
-                // order of taking, not of sending.
-                _ if sum >= units && bucket.last_sent >= latest => {}
-                counted => {
-                    leaving.push((counted, bucket.used));
-                    sum += u64::from(bucket.used);
-                    latest = latest.max(counted);
-                }
+            // A request without a response must not block later requests: the result is when *enough* units are out.
+            let Some(counted) = bucket.counted_by(self.strict, margin) else { continue };
+            // A bucket sent after the buckets found so far are out cannot be out before them. A later bucket can be:
+            // buckets are in the order of taking, not of sending.
+            if sum < units || bucket.last_sent < latest {
+                leaving.push((counted, bucket.used));
+                sum += u64::from(bucket.used);
+                latest = latest.max(counted);
             }
         }
         leaving.sort_unstable();
@@ -277,7 +315,7 @@ impl Window {
             left = left.saturating_sub(u64::from(*used));
             left == 0
         });
-        last.map_or(Instant::FAR, |(counted, _)| *counted + self.per)
+        last.map(|(counted, _)| *counted + self.per)
     }
 
     /// Units per bucket.
@@ -285,38 +323,23 @@ impl Window {
         self.count.div_ceil(BUCKETS)
     }
 
+    /// Drops buckets that are out of the window. Buckets behind one that waits for an event are dropped as well.
     fn forget(&mut self, now: Instant, margin: Duration) {
-        let (strict, per) = (self.strict, self.per);
-        let out = |bucket: &UnitBucket| match bucket.counted_by(strict, margin) {
-            Instant::FAR => false,
-            counted => counted + per <= now,
-        };
-        while let Some(front) = self.buckets.front()
-            && out(front)
-        {
-            self.used -= u64::from(front.used);
-            self.left_below = self.left_below.max(front.end());
-            if let Some(lingering) = &mut self.shared {
-                lingering.add(front.used, front.counted_by(strict, margin) + per);
+        let Self { buckets, used, left_below, shared, strict, per, .. } = self;
+        let mut leaves = |bucket: &UnitBucket| {
+            let out = bucket.counted_by(*strict, margin).map(|counted| counted + *per).filter(|out| *out <= now);
+            if let Some(out) = out {
+                *used -= u64::from(bucket.used);
+                *left_below = (*left_below).max(bucket.end());
+                shared.iter_mut().for_each(|lingering| lingering.add(bucket.used, out));
             }
-            self.buckets.pop_front();
+            out.is_some()
+        };
+        while buckets.front().is_some_and(&mut leaves) {
+            buckets.pop_front();
         }
-        // The front bucket has no known time: buckets behind it leave the window nevertheless.
-        if self.buckets.len() > 1
-            && self.buckets.front().is_some_and(|front| front.counted_by(strict, margin) == Instant::FAR)
-        {
-            let (used, left_below, shared) = (&mut self.used, &mut self.left_below, &mut self.shared);
-            self.buckets.retain(|bucket| {
-                let gone = out(bucket);
-                if gone {
-                    *used -= u64::from(bucket.used);
-                    *left_below = (*left_below).max(bucket.end());
-                    if let Some(lingering) = shared {
-                        lingering.add(bucket.used, bucket.counted_by(strict, margin) + per);
-                    }
-                }
-                !gone
-            });
+        if buckets.len() > 1 && buckets[0].counted_by(*strict, margin).is_none() {
+            buckets.retain(|bucket| !leaves(bucket));
         }
     }
 

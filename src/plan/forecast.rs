@@ -172,7 +172,8 @@ impl Constraint {
     /// first. The constraints asked so far allow `so_far` at the earliest.
     fn earliest(&mut self, recent: &VecDeque<u64>, so_far: u64) -> u64 {
         if let Some(calendar) = &mut self.calendar {
-            return calendar.earliest(Instant::from_nanos(so_far), self.amount).as_nanos();
+            let so_far = Instant::from_nanos(so_far);
+            return calendar.ready(so_far, self.amount).instant(so_far).as_nanos();
         }
 
         let spaced = self.spacing.as_ref().map_or(0, Spacing::earliest);

@@ -166,7 +166,7 @@ impl SubLimits {
     pub(super) fn earliest_beside(&mut self, number: u32, now: Instant, cost: Cost, kept: Cost) -> Instant {
         let sub_limit = &mut self.budgets[number];
         let room = sub_limit.in_flight.has_room_for(2);
-        if room { sub_limit.budget.earliest_beside(now, cost, kept, |_| true) } else { Instant::FAR }
+        if room { sub_limit.budget.ready_beside(now, cost, kept, |_| true).instant(now) } else { Instant::FAR }
     }
 
     /// Takes `cost` from all budgets for a request that has waited since `since`. Waiting for the lane's own budget,
@@ -344,7 +344,7 @@ impl SubLimit {
     /// The first instant at which the budget lets a request of `cost` leave.
     fn earliest(&mut self, now: Instant, cost: Cost) -> Instant {
         // An answer or a departure triggers the next check.
-        if self.has_room() { self.budget.earliest(now, &cost, Scope::NONE) } else { Instant::FAR }
+        if self.has_room() { self.budget.ready(now, &cost, Scope::NONE).instant(now) } else { Instant::FAR }
     }
 
     fn has_room(&self) -> bool {

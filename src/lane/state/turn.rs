@@ -104,7 +104,7 @@ impl<T> State<T> {
             return Instant::FAR;
         }
         let at = earliest(&mut self.budget, &mut self.learned, now, &Cost::MIN, &LineKey::SHARED);
-        if at > now { at } else { self.budget.asks_for_room_at(now) }
+        if at > now { at } else { self.budget.asks_for_room_at(now).instant(now) }
     }
 
     /// Sorts all tickets into their classes, if those may have changed. O(waiting). Returns whether they may have.
@@ -225,7 +225,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
         match budget {
             Some(budget) => self.sub_limits.earliest_beside(budget, self.now, cost, kept),
             // No slot is held back in the unit of requests.
-            None => self.budget.earliest_beside(self.now, cost, kept, |unit| unit != Unit::REQUESTS),
+            None => self.budget.ready_beside(self.now, cost, kept, |unit| unit != Unit::REQUESTS).instant(self.now),
         }
     }
 }
@@ -262,6 +262,6 @@ fn earliest(budget: &mut Budget, learned: &mut Learned, now: Instant, cost: &Cos
     match line.paused.and_then(|kind| learned.pause(&kind)) {
         // No earlier instant is needed: the end of the pause triggers the next check.
         Some(until) if until > now => until,
-        _ => budget.earliest(now, cost, line.scope).max(learned.earliest(now, cost, line.scope)),
+        _ => budget.ready(now, cost, line.scope).instant(now).max(learned.earliest(now, cost, line.scope)),
     }
 }

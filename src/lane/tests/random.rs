@@ -157,13 +157,13 @@ proptest! {
         let (mut arrivals, mut deadline_sweep) = (Vec::new(), deadline_sweep.into_iter().cycle());
         let end = Instant::START + Duration::from_secs(20);
         while now < end {
-            while budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
+            while budget.ready(now, &Cost::MIN, Scope::NONE).instant(now) <= now {
                 let charge = budget.take(now, due, Cost::MIN, Scope::NONE);
                 budget.sent(charge, now);
                 // Alternately at the latest and at the earliest possible time.
                 arrivals.push((now + ms(if charge.seq.is_multiple_of(2) { transit } else { 0 }), 1));
             }
-            due = budget.earliest(now, &Cost::MIN, Scope::NONE);
+            due = budget.ready(now, &Cost::MIN, Scope::NONE).instant(now);
             now = due + ms(deadline_sweep.next().unwrap_or(0));
         }
         prop_assert!(worst_window(&mut arrivals, limit.rate.per) <= count);
@@ -184,7 +184,7 @@ proptest! {
         for (gap, cost, return_unused) in asks {
             now = now + ms(gap);
             let cost = Cost::new(cost).unwrap();
-            if budget.earliest(now, &cost, Scope::NONE) <= now {
+            if budget.ready(now, &cost, Scope::NONE).instant(now) <= now {
                 let charge = budget.take(now, now, cost, Scope::NONE);
                 if return_unused {
                     budget.return_unused(charge);
@@ -213,7 +213,7 @@ proptest! {
                 budget.retune(0, spec(after));
                 changed = true;
             }
-            if budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
+            if budget.ready(now, &Cost::MIN, Scope::NONE).instant(now) <= now {
                 let charge = budget.take(now, now, Cost::MIN, Scope::NONE);
                 budget.sent(charge, now);
                 budget.answered(charge, now, now);

@@ -269,7 +269,7 @@ impl Quota {
         let of_others = window > SHORT && self.window_estimator.is_of_others();
         let ends = self.others.ends(now, self.left.over_by().filter(|end| of_others && *end > now));
         if ends > now {
-            budget.set_end(source, ends);
+            budget.set_end(source, (ends != Instant::FAR).then_some(ends));
         }
         // Where all of the quota is replenished at the reset, the API's report shows that first.
         let part = budget.part_known(source, limit, window);

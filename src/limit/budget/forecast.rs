@@ -118,10 +118,7 @@ impl Projection<'_> {
         let window = limit.project(now, from, before, amount, margin);
         let spread = limit.window.spread(now, ahead, limit.reserve(), margin, limit.taken);
         let at = limit.gcra.project(from, ahead).max(window).max(spread);
-        if limit.ends == Instant::FAR {
-            return at;
-        }
-        at.min(limit.ends.max(from) + unused(&limit.spec, ahead))
+        limit.ends.map_or(at, |ends| at.min(ends.max(from) + unused(&limit.spec, ahead)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use andante_clock::Instant;
 
 use super::{Budget, Limit};
-use crate::{Cost, Unit, charge::Source};
+use crate::{Cost, Ready, Unit, charge::Source};
 
 impl Budget {
     /// Longest delay of requests that wastes at most two requests' capacity. Even spacing: until the next slot but one,
@@ -25,15 +25,14 @@ impl Budget {
         others.filter_map(takes).min().unwrap_or_default()
     }
 
-    /// The first instant at which the configured limits of the units selected by `of` have room for both `cost` and
-    /// `kept`; [`Instant::FAR`] if they never have.
-    pub fn earliest_beside(&mut self, now: Instant, cost: Cost, kept: Cost, of: impl Fn(Unit) -> bool) -> Instant {
+    /// When the configured limits of the units selected by `of` have room for both `cost` and `kept`.
+    pub fn ready_beside(&mut self, now: Instant, cost: Cost, kept: Cost, of: impl Fn(Unit) -> bool) -> Ready {
         let Self { limits, calendar, margin, .. } = self;
         let both = cost.and(&kept);
         let amount = |unit| both.of(unit).filter(|_| of(unit));
         let windows = limits.iter_mut().filter(|limit| limit.source == Source::Config);
-        let windows = windows.filter_map(|limit| Some(limit.earliest_at_once(now, amount(limit.spec.unit)?, margin)));
-        let renewed = calendar.iter_mut().filter_map(|limit| Some(limit.earliest(now, amount(limit.unit())?)));
-        windows.chain(renewed).max().unwrap_or(now)
+        let windows = windows.filter_map(|limit| Some(limit.ready_at_once(now, amount(limit.spec.unit)?, margin)));
+        let renewed = calendar.iter_mut().filter_map(|limit| Some(limit.ready(now, amount(limit.unit())?)));
+        windows.chain(renewed).max().unwrap_or(Ready::Now)
     }
 }

@@ -6,7 +6,7 @@ use andante_clock::Instant;
 use andante_fleet::Share;
 
 use super::super::{
-    Amount, Gcra, LONGEST_PACE, LimitSpec, Margin, Window,
+    Amount, Gcra, LONGEST_PACE, LimitSpec, Margin, Ready, Window,
     charge::{Seq, Source},
 };
 
@@ -27,9 +27,8 @@ pub(super) struct Limit {
     pub(super) newest: Seq,
     /// Until then the window may lack units from before the limit existed: only as many as fill it were counted.
     pub(super) lacks_until: Instant,
-    /// When the whole quota is renewed, even if a window has not passed; [`Instant::FAR`] if no such instant was
-    /// reported.
-    pub(super) ends: Instant,
+    /// When the whole quota is renewed, even if a window has not passed, if such an instant was reported.
+    pub(super) ends: Option<Instant>,
     /// Share of this process, if the limit is shared with other processes.
     pub(super) share: Option<Box<Share>>,
     /// Units that in-flight requests will probably take beyond their charges.
@@ -53,7 +52,7 @@ impl Limit {
             taken: Instant::START,
             newest: 0,
             lacks_until: Instant::START,
-            ends: Instant::FAR,
+            ends: None,
             share: None,
             outstanding: 0,
         }
@@ -64,29 +63,30 @@ impl Limit {
         self.reported.as_deref().copied()
     }
 
-    /// The first instant, not before `now`, at which the limit has room for `amount`. [`Instant::FAR`] if some event
-    /// without a known time must happen first.
-    pub(super) fn earliest(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Instant {
-        if self.ends <= now {
+    /// When the limit has room for `amount`.
+    pub(super) fn ready(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Ready {
+        if self.ends.is_some_and(|ends| ends <= now) {
             self.begin_anew(now);
         }
-        let (spaced, reserve) = (self.gcra.earliest(now), self.reserve());
+        let ends = self.ends.map_or(Ready::OnEvent, Ready::At);
+        let (spaced, reserve) = (Ready::from(self.gcra.earliest(now), now), self.reserve());
         let with_outstanding = amount.saturating_add(self.outstanding);
         if self.window.has_plenty(with_outstanding, reserve) {
-            return spaced.min(self.ends);
+            return spaced.min(ends);
         }
         let margin = self.margin(margin);
         // The order matters: the window forgets units that have left it.
-        let mut window = self.window.earliest(now, amount, margin);
+        let mut window = self.window.ready(now, amount, margin);
         if self.outstanding > 0 {
-            window = self.window.earliest(now, with_outstanding, margin).min(window.max(now + LOOK_AGAIN));
+            window = self.window.ready(now, with_outstanding, margin).min(window.max(Ready::At(now + LOOK_AGAIN)));
         }
-        spaced.max(window).max(self.window.spread(now, 0, reserve, margin, self.taken)).min(self.ends)
+        let spread = Ready::from(self.window.spread(now, 0, reserve, margin, self.taken), now);
+        spaced.max(window).max(spread).min(ends)
     }
 
     /// Forgets all answered units. A shared limit is left as it is: its tokens are the store's.
     fn begin_anew(&mut self, now: Instant) {
-        self.ends = Instant::FAR;
+        self.ends = None;
         if self.share.is_none() {
             self.window.forget_answered(now);
             self.gcra = Gcra::new(&self.spec);
@@ -121,12 +121,13 @@ impl Limit {
         may
     }
 
-    /// The first instant at which `amount` may leave back to back; [`Instant::FAR`] if it never may.
-    pub(super) fn earliest_at_once(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Instant {
+    /// When `amount` may leave back to back. No instant is known for an amount that never may.
+    pub(super) fn ready_at_once(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Ready {
         if amount > self.spec.burst() || amount > self.whole(amount) {
-            return Instant::FAR;
+            return Ready::OnEvent;
         }
-        self.earliest(now, amount, margin).max(self.gcra.project(now, u64::from(amount.get()) - 1))
+        let spaced = self.gcra.project(now, u64::from(amount.get()) - 1);
+        self.ready(now, amount, margin).max(Ready::from(spaced, now))
     }
 
     /// Time after the sending in which the API may still count a request without a response.

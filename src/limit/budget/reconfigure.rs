@@ -152,9 +152,7 @@ fn count(limit: &mut Limit, spent: impl Iterator<Item = (Instant, u64)>, mut nex
         counted.push((at, amount));
     }
     for (at, amount) in counted.into_iter().rev() {
-        limit.window.take(next, amount);
-        limit.window.sent(next, amount, at);
-        limit.window.answered(next, amount, at, at);
+        limit.window.count_answered(next, amount, at, at);
         next += u64::from(amount.get());
     }
     next

@@ -203,9 +203,7 @@ impl Budget {
             limit.gcra.charge_all([(gap.until, units.into())].into_iter(), Some(gap.until));
             let Some(cost) = Amount::new(units.min(free)) else { continue };
             let late = limit.late(&self.margin);
-            limit.window.take(self.next, cost);
-            limit.window.sent(self.next, cost, gap.until);
-            limit.window.answered(self.next, cost, gap.until, gap.until + late);
+            limit.window.count_answered(self.next, cost, gap.until, gap.until + late);
             limit.taken = gap.until;
             self.next += u64::from(cost.get());
         }

@@ -19,11 +19,7 @@ impl Budget {
         for limit in limits {
             let reserved = reserved.filter(|_| limit.since <= seq);
             reserved.into_iter().for_each(|reserved| limit.window.refund(seq, reserved));
-            if let Some(used) = used {
-                limit.window.take(next, used);
-                limit.window.sent(next, used, now);
-                limit.window.answered(next, used, now, now);
-            }
+            used.into_iter().for_each(|used| limit.window.count_answered(next, used, now, now));
             let whole = |amount: Option<Amount>| amount.map_or(0, |amount| lesser(limit.spec.rate.count, amount).get());
             let (reserved, used) = (whole(reserved), whole(used));
             limit.gcra.settle(now, reserved, used);

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use self::in_flight::SharedInFlight;
 use super::{Budget, Limit};
-use crate::{Amount, Cost, Gcra, LimitSpec, Margin, Scope, Source, Unit, Window};
+use crate::{Amount, Cost, Gcra, LimitSpec, Margin, Ready, Scope, Source, Unit, Window};
 
 /// The fleet's side of a budget.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ impl Budget {
                 };
                 spoken.entries.push(entry);
             }
-            spoken.next = spoken.next.min(share.next_look(now, stock, freed));
+            spoken.next = spoken.next.min(share.next_look(now, stock, freed.unwrap_or(Instant::FAR)));
             limit.refit(now, &self.margin, &shared.lease);
         }
         let ended = shared.ended.drain(..);
@@ -247,9 +247,8 @@ impl Budget {
         ended.into_iter().map(|(entry, free)| Entry { ends: Some(micros(free.since(now))), ..entry }).collect()
     }
 
-    /// When to look again at a request of `cost` that lacks tokens: [`Instant::FAR`] if the store has to reply first.
-    /// `None` if the tokens suffice.
-    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Option<Instant> {
+    /// When to look again at a request of `cost` that lacks tokens; `None` if the tokens suffice.
+    pub(super) fn lacks_tokens(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Option<Ready> {
         let shared = self.shared.as_ref().filter(|_| !scope.is_apart())?;
         // Without a lease, no event announces that more may be used.
         if !shared.leased || !shared.lease.holds(now) {
@@ -257,7 +256,7 @@ impl Budget {
         }
         let (order, Some(shared)) = (self.in_order(), &mut self.shared) else { return None };
         // Missing tokens of a limit are requested only once the earlier limits lack none.
-        let (mut lacks, mut lacks_before, mut opens) = (false, false, Instant::FAR);
+        let (mut lacks, mut lacks_before, mut opens) = (false, false, Ready::OnEvent);
         for at in order {
             let limit = &mut self.limits[at];
             let Some(amount) = cost.of(limit.spec.unit) else {
@@ -275,8 +274,10 @@ impl Budget {
                 if !lacks_before {
                     shared.calls |= share.calls(now);
                     if !never {
-                        let at = limit.earliest(now, amount, &self.margin);
-                        opens = if at > now { at } else { Instant::FAR };
+                        // Tokens that this process has not got come with a reply of the store.
+                        opens = Some(limit.ready(now, amount, &self.margin))
+                            .filter(|ready| *ready > Ready::Now)
+                            .unwrap_or(Ready::OnEvent);
                     }
                 }
                 lacks_before = true;

@@ -35,7 +35,7 @@ fn drain(budget: &mut Budget, ms: u64) -> u32 {
 }
 
 fn send(budget: &mut Budget, now: Instant) -> bool {
-    let leaves = budget.earliest(now, &ONE, Scope::NONE) <= now;
+    let leaves = budget.ready(now, &ONE, Scope::NONE).instant(now) <= now;
     if leaves {
         let charge = budget.take(now, now, ONE, Scope::NONE);
         budget.sent(charge, now);
@@ -45,7 +45,7 @@ fn send(budget: &mut Budget, now: Instant) -> bool {
 }
 
 fn next(budget: &mut Budget, ms: u64) -> Instant {
-    budget.earliest(at(ms), &ONE, Scope::NONE)
+    budget.ready(at(ms), &ONE, Scope::NONE).instant(at(ms))
 }
 
 /// Nine requests were answered and count no more; the tenth is still in flight.
@@ -55,7 +55,7 @@ fn what_ends_is_all_there_again_but_for_what_is_under_way() {
     let under_way = budget.take(at(0), at(0), ONE, Scope::NONE);
     budget.sent(under_way, at(0));
     assert_eq!(drain(&mut budget, 0), 9);
-    budget.set_end(Source::Config, at(5000));
+    budget.set_end(Source::Config, Some(at(5000)));
     assert_eq!(next(&mut budget, 1), at(5000));
     // Nine leave then. Later requests leave ten at a time, an hour apart, if the request in flight is answered by then.
     let ahead = |budget: &mut Budget, ahead: u64| budget.project(at(1), at(1), |_, _| ahead, ONE, Scope::NONE);
@@ -218,7 +218,7 @@ proptest! {
             let longest = limits.iter().map(|limit| limit.rate.per).max().unwrap_or_default();
             for gap in gaps {
                 now = now + Duration::from_millis(gap);
-                let at = budget.earliest(now, &ONE, Scope::NONE);
+                let at = budget.ready(now, &ONE, Scope::NONE).instant(now);
                 prop_assert!(at <= now + longest, "held up for longer than the longest window");
                 // Far slots are skipped, so that long windows are tested in the middle of their time.
                 if at.since(now) > Duration::from_secs(30) {
@@ -284,7 +284,7 @@ fn what_was_saved_of_a_unit_may_leave_at_once() {
 fn after_a_refusal_a_late_timer_brings_no_two_requests_closer_together() {
     let mut budget = budget("20/s");
     let at_pace = |budget: &mut Budget, ms: u64| {
-        let now = budget.earliest(at(ms), &ONE, Scope::NONE);
+        let now = budget.ready(at(ms), &ONE, Scope::NONE).instant(at(ms));
         assert!(send(budget, now));
         now
     };
@@ -353,7 +353,7 @@ fn a_window_is_full_if_what_was_refused_would_have_had_to_wait() {
     let before = budget.margin.of(Duration::from_secs(1));
     let mut now = at(0);
     while now < at(3000) {
-        now = budget.earliest(now, &four, Scope::NONE);
+        now = budget.ready(now, &four, Scope::NONE).instant(now);
         let charge = budget.take(now, now, four, Scope::NONE);
         budget.sent(charge, now);
         budget.answered(charge, now, now);

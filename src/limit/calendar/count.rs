@@ -6,7 +6,7 @@ use andante_clock::{Instant, nanos};
 use serde::{Deserialize, Serialize};
 
 use super::{CalendarLimit, Period};
-use crate::{Amount, Seq, Unit};
+use crate::{Amount, Ready, Seq, Unit};
 
 /// Maximum difference between the API's clock and ours, in nanoseconds. Requests this close to a renewal count on both
 /// sides of it. No units are lost by that: the rest of a limit can still be used right after.
@@ -108,9 +108,8 @@ impl CalendarCount {
         self.epoch = nanos(epoch);
     }
 
-    /// The first instant, not before `now`, at which `cost` more fit. A request that costs more than the whole limit
-    /// fits an unused period.
-    pub fn earliest(&mut self, now: Instant, cost: Amount) -> Instant {
+    /// When `cost` more fit. A request that costs more than the whole limit fits an unused period.
+    pub fn ready(&mut self, now: Instant, cost: Amount) -> Ready {
         let (mut at, count) = (self.unix(now), self.limit.count);
         for _ in 0..KEPT {
             let sides = [at.saturating_sub(SKEW), at.saturating_add(SKEW)];
@@ -120,7 +119,7 @@ impl CalendarCount {
                 None => break,
             }
         }
-        self.instant(at).max(now)
+        Ready::from(self.instant(at), now)
     }
 
     /// Counts `cost` units, numbered from `first`, that are taken at `now`.

@@ -116,11 +116,11 @@ fn count(text: &str, started: &str) -> CalendarCount {
 fn what_is_used_up_is_renewed_and_not_sooner() {
     let mut count = count("2/day in UTC", "2026-11-22T23:00:00Z");
     for unit in 0..2 {
-        assert_eq!(count.earliest(seconds(10), ONE), seconds(10));
+        assert_eq!(count.ready(seconds(10), ONE).instant(seconds(10)), seconds(10));
         count.take(seconds(10), unit, ONE);
     }
     // An hour later, plus the possible difference of clocks.
-    assert_eq!(count.earliest(seconds(20), ONE), seconds(3602));
+    assert_eq!(count.ready(seconds(20), ONE).instant(seconds(20)), seconds(3602));
     assert_eq!(count.project(seconds(20), 1, ONE), seconds(3602));
     assert_eq!(count.project(seconds(20), 2, ONE), seconds(3602 + 86_400));
     assert_eq!(count.project(seconds(20), 200, ONE), seconds(3602 + 100 * 86_400));
@@ -128,7 +128,7 @@ fn what_is_used_up_is_renewed_and_not_sooner() {
     assert!(count.is_idle(seconds(3602)));
     // A request that is not sent makes room.
     count.return_unused(1, ONE);
-    assert_eq!(count.earliest(seconds(20), ONE), seconds(20));
+    assert_eq!(count.ready(seconds(20), ONE).instant(seconds(20)), seconds(20));
     assert_eq!(count.usage(seconds(20)).used, 1);
 }
 
@@ -166,7 +166,7 @@ fn what_leaves_close_to_a_renewal_counts_on_both_sides_of_it() {
     assert_eq!(count.usage(seconds(3600)).used, 1);
     count.take(seconds(3601), 1, ONE);
     assert_eq!(count.usage(seconds(3599)).used, 2);
-    assert_eq!(count.earliest(seconds(3700), ONE), seconds(3602 + 86_400));
+    assert_eq!(count.ready(seconds(3700), ONE).instant(seconds(3700)), seconds(3602 + 86_400));
     // The request waited for its connection until the day was over.
     let mut count = self::count("2/day in UTC", "2026-11-22T23:00:00Z");
     count.take(seconds(3500), 0, ONE);
@@ -180,11 +180,11 @@ fn a_clock_that_is_set_takes_what_was_used_along() {
     count.take(seconds(0), 0, ONE);
     count.take(seconds(0), 1, ONE);
     count.set_epoch(Duration::from_nanos(unix("2026-11-23T12:00:00Z")));
-    assert_eq!(count.earliest(seconds(1), ONE), seconds(1));
+    assert_eq!(count.ready(seconds(1), ONE).instant(seconds(1)), seconds(1));
     count.take(seconds(1), 2, ONE);
     // The clock change was a mistake: the day before is not over.
     count.set_epoch(Duration::from_nanos(unix("2026-11-22T12:00:00Z")));
-    assert_eq!(count.earliest(seconds(2), ONE), seconds(12 * 3600 + 2));
+    assert_eq!(count.ready(seconds(2), ONE).instant(seconds(2)), seconds(12 * 3600 + 2));
     assert_eq!(count.usage(seconds(13 * 3600)).used, 1);
 }
 
@@ -192,9 +192,9 @@ fn a_clock_that_is_set_takes_what_was_used_along() {
 fn what_costs_more_than_the_whole_limit_leaves_alone() {
     let five = Amount::new(5).unwrap();
     let mut count = count("2/day in UTC", "2026-11-22T23:00:00Z");
-    assert_eq!(count.earliest(seconds(0), five), seconds(0));
+    assert_eq!(count.ready(seconds(0), five).instant(seconds(0)), seconds(0));
     count.take(seconds(0), 0, ONE);
-    assert_eq!(count.earliest(seconds(0), five), seconds(3602));
+    assert_eq!(count.ready(seconds(0), five).instant(seconds(0)), seconds(3602));
     assert_eq!(count.project(seconds(0), 0, five), seconds(3602));
 }
 
@@ -224,7 +224,7 @@ proptest! {
         for (pause, cost, fate) in steps {
             now = now + Duration::from_secs(if fate < 5 { 0 } else { pause });
             let cost = Amount::new(cost.min(count)).unwrap();
-            let leaves = ours.earliest(now, cost);
+            let leaves = ours.ready(now, cost).instant(now);
             // Full means full: a request that had to wait would not have fitted into the API's period, apart from the
             // skew.
             if leaves > now {

@@ -3,8 +3,14 @@
 use std::time::Duration;
 
 use andante_clock::Instant;
+use serde::{Deserialize, Serialize};
 
 use super::Seq;
+
+/// Units that leave the window together, as they are stored: their number, when the last was sent, and when it was
+/// answered. `None` for events that had not happened yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WindowEntry(pub(super) u32, pub(super) Option<Instant>, pub(super) Option<Instant>);
 
 /// Units that were taken one after the other and leave the window together.
 #[derive(Clone, Debug)]
@@ -58,14 +64,21 @@ impl UnitBucket {
         self.last_answered = self.last_answered.max(later.last_answered);
     }
 
-    /// The last instant at which the API may have counted any unit of the bucket.
-    pub(super) fn counted_by(&self, strict: bool, margin: Duration) -> Instant {
+    /// The last instant at which the API may have counted any unit of the bucket; `None` if an event must come first.
+    pub(super) fn counted_by(&self, strict: bool, margin: Duration) -> Option<Instant> {
         let by_margin = self.last_sent + margin;
         match (self.held, self.unanswered, strict) {
-            (1.., _, _) | (_, 1.., true) => Instant::FAR,
-            (0, 1.., false) => by_margin,
-            (0, 0, false) => by_margin.min(self.last_answered),
-            (0, 0, true) => self.last_answered,
+            (1.., _, _) | (_, 1.., true) => None,
+            (0, 1.., false) => Some(by_margin),
+            (0, 0, false) => Some(by_margin.min(self.last_answered)),
+            (0, 0, true) => Some(self.last_answered),
         }
+    }
+
+    /// The form to store.
+    pub(super) fn record(&self) -> WindowEntry {
+        let sent = (self.held == 0).then_some(self.last_sent);
+        let answered = (self.held == 0 && self.unanswered == 0).then_some(self.last_answered);
+        WindowEntry(self.used, sent, answered)
     }
 }

@@ -4,8 +4,6 @@ use std::{collections::VecDeque, time::Duration};
 
 use andante_clock::Instant;
 
-use super::Window;
-
 /// Units that count no more for this process, but may still count for members with a shorter way to the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lingering {
@@ -15,35 +13,6 @@ pub(crate) struct Lingering {
     units: VecDeque<(u32, Instant)>,
     /// When the last of the reused units would have stopped lingering.
     reused_until: Instant,
-}
-
-// === impl Window ===
-
-impl Window {
-    /// Limits this process to its share of `count` units. Units that have left the window may go to other processes
-    /// `lingers` later. `per` is the window's length, including the possible difference of clocks.
-    pub fn share(&mut self, count: u32, per: Duration, lingers: Duration) {
-        (self.count, self.per) = (count, per);
-        self.shared.get_or_insert_default().last_for(lingers);
-    }
-
-    /// Sets the number of units in the window.
-    pub fn set_count(&mut self, count: u32) {
-        self.count = count;
-    }
-
-    /// Number of units in the window.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Number of units that have left the window but may not go to others yet, and when the next unit may.
-    pub fn lingering(&mut self, now: Instant, margin: Duration) -> (u32, Instant) {
-        self.forget(now, margin);
-        let next = if self.used == 0 { Instant::FAR } else { self.freed(1, margin) };
-        let Some(lingering) = &mut self.shared else { return (0, next) };
-        (lingering.count(now), lingering.next().unwrap_or(next + lingering.time))
-    }
 }
 
 // === impl Lingering ===
@@ -65,6 +34,11 @@ impl Lingering {
     /// When the first unit stops lingering.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.units.front().map(|(_, until)| *until)
+    }
+
+    /// When the first unit stops lingering, if none does yet and the next one leaves the window at `left`.
+    pub(super) fn next_after(&self, left: Option<Instant>) -> Option<Instant> {
+        self.next().or(left.map(|left| left + self.time))
     }
 
     /// Adds units that left the window at `left`.
@@ -100,7 +74,7 @@ impl Lingering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Amount;
+    use crate::{Amount, Window};
 
     /// The window ends at W + min(sent + J, answered) for this process, and the shortest way later for others.
     #[test]
@@ -112,13 +86,13 @@ mod tests {
         let two = Amount::new(2).unwrap();
         window.take(0, two);
         window.sent(0, two, at(100));
-        assert_eq!(window.lingering(at(1109), margin), (0, at(1150)));
+        assert_eq!(window.lingering(at(1109), margin), (0, Some(at(1150))));
         assert_eq!(window.used(at(1110), margin), 0);
-        assert_eq!(window.lingering(at(1110), margin), (2, at(1150)));
+        assert_eq!(window.lingering(at(1110), margin), (2, Some(at(1150))));
         window.take(2, Amount::MIN);
         window.sent(2, Amount::MIN, at(1120));
         assert_eq!(window.lingering(at(1149), margin).0, 1);
-        assert_eq!(window.lingering(at(1150), margin), (0, at(2170)));
+        assert_eq!(window.lingering(at(1150), margin), (0, Some(at(2170))));
     }
 
     /// Four end, and three are reused at once; these three end and are reused again before the fourth is free for
@@ -145,11 +119,11 @@ mod tests {
         window.share(2, second, way);
         window.take(0, Amount::MIN);
         window.sent(0, Amount::MIN, at(100));
-        assert_eq!(window.lingering(at(1110), margin), (1, at(1150)));
+        assert_eq!(window.lingering(at(1110), margin), (1, Some(at(1150))));
         window.take(1, Amount::MIN);
         assert_eq!(window.lingering(at(1120), margin).0, 0);
         assert!(window.return_unused(1, Amount::MIN));
-        assert_eq!(window.lingering(at(1149), margin), (1, at(1150)));
+        assert_eq!(window.lingering(at(1149), margin), (1, Some(at(1150))));
         assert_eq!(window.lingering(at(1150), margin).0, 0);
     }
 }

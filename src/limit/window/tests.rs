@@ -25,11 +25,11 @@ fn the_next_waits_until_the_first_is_out_of_the_window() {
     let mut window = window("2/s");
     send(&mut window, 0, ms(0));
     send(&mut window, 1, ms(500));
-    assert_eq!(window.earliest(ms(600), ONE, J), ms(1005));
+    assert_eq!(window.ready(ms(600), ONE, J).instant(ms(600)), ms(1005));
     // The response came 2 ms after sending, so the way cannot have taken longer than 2 ms.
     window.answered(0, ONE, ms(0), ms(2));
-    assert_eq!(window.earliest(ms(600), ONE, J), ms(1002));
-    assert_eq!(window.earliest(ms(1002), ONE, J), ms(1002));
+    assert_eq!(window.ready(ms(600), ONE, J).instant(ms(600)), ms(1002));
+    assert_eq!(window.ready(ms(1002), ONE, J).instant(ms(1002)), ms(1002));
 }
 
 #[test]
@@ -52,28 +52,28 @@ fn a_late_answer_counts_only_as_far_as_the_margin_goes() {
     let mut window = window("1/s");
     send(&mut window, 0, ms(0));
     window.answered(0, ONE, ms(0), ms(300));
-    assert_eq!(window.earliest(ms(300), ONE, J), ms(1005));
+    assert_eq!(window.ready(ms(300), ONE, J).instant(ms(300)), ms(1005));
 }
 
 #[test]
 fn a_strict_limit_counts_from_the_answer() {
     let mut window = window("1/s strict");
     send(&mut window, 0, ms(0));
-    assert_eq!(window.earliest(ms(900), ONE, J), Instant::FAR);
+    assert_eq!(window.ready(ms(900), ONE, J).instant(ms(900)), Instant::FAR);
     window.answered(0, ONE, ms(0), ms(900));
-    assert_eq!(window.earliest(ms(900), ONE, J), ms(1900));
+    assert_eq!(window.ready(ms(900), ONE, J).instant(ms(900)), ms(1900));
 }
 
 #[test]
 fn what_costs_more_than_the_limit_takes_one_whole_window() {
     let mut window = window("2/s");
     send(&mut window, 0, ms(0));
-    assert_eq!(window.earliest(ms(500), Amount::MAX, J), ms(1005));
-    assert_eq!(window.earliest(ms(1005), Amount::MAX, J), ms(1005));
+    assert_eq!(window.ready(ms(500), Amount::MAX, J).instant(ms(500)), ms(1005));
+    assert_eq!(window.ready(ms(1005), Amount::MAX, J).instant(ms(1005)), ms(1005));
     window.take(1, Amount::MAX);
     window.sent(1, Amount::MAX, ms(1005));
     assert!(window.buckets.len() <= BUCKETS as usize);
-    assert_eq!(window.earliest(ms(1100), ONE, J), ms(2010));
+    assert_eq!(window.ready(ms(1100), ONE, J).instant(ms(1100)), ms(2010));
     assert_eq!(window.project(ms(1100), ms(1100), 0, ONE, J), ms(2010));
     assert_eq!(window.project(ms(1100), ms(1100), 2, ONE, J), ms(3010));
 }
@@ -84,7 +84,7 @@ fn one_hanging_request_holds_up_one_slot_only() {
     send(&mut window, 0, ms(0)); // never answered
     for seq in 1..50 {
         let now = ms(seq * 1000);
-        assert_eq!(window.earliest(now, ONE, J), now);
+        assert_eq!(window.ready(now, ONE, J).instant(now), now);
         send(&mut window, seq, now);
         window.answered(seq, ONE, now, now);
     }
@@ -96,9 +96,9 @@ fn one_hanging_request_holds_up_one_slot_only() {
 fn a_permit_not_yet_sent_counts_without_end() {
     let mut window = window("1/s");
     window.take(0, ONE);
-    assert_eq!(window.earliest(ms(60_000), ONE, J), Instant::FAR);
+    assert_eq!(window.ready(ms(60_000), ONE, J).instant(ms(60_000)), Instant::FAR);
     window.return_unused(0, ONE);
-    assert_eq!(window.earliest(ms(60_000), ONE, J), ms(60_000));
+    assert_eq!(window.ready(ms(60_000), ONE, J).instant(ms(60_000)), ms(60_000));
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn a_cost_may_span_buckets_and_exceed_the_limit() {
     window.take(0, cost);
     window.sent(0, cost, ms(0));
     assert_eq!(window.used(ms(0), J), 601);
-    assert_eq!(window.earliest(ms(1), Amount::new(700).unwrap(), J), ms(1005));
+    assert_eq!(window.ready(ms(1), Amount::new(700).unwrap(), J).instant(ms(1)), ms(1005));
     window.answered(0, cost, ms(0), ms(1));
-    assert_eq!(window.earliest(ms(1), ONE, J), ms(1001));
+    assert_eq!(window.ready(ms(1), ONE, J).instant(ms(1)), ms(1001));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn what_was_taken_later_and_sent_before_others_is_seen_to_leave() {
     window.sent(2, ONE, ms(2));
     window.sent(0, ONE, ms(500));
     window.sent(1, ONE, ms(600));
-    assert_eq!(window.earliest(ms(700), ONE, J), ms(1007));
+    assert_eq!(window.ready(ms(700), ONE, J).instant(ms(700)), ms(1007));
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Mind {
         if let Some((until, _)) = self.learned.closed(self.now, scope) {
             assert!(until.since(self.now) <= DAY, "closed for {:?}", until.since(self.now));
         }
-        at.max(self.budget.earliest(self.now, &Cost::MIN, scope))
+        at.max(self.budget.ready(self.now, &Cost::MIN, scope).instant(self.now))
     }
 
     fn take(&mut self) {

@@ -66,7 +66,7 @@ impl World {
                 // A block of this lane does not persist other lanes' seconds.
                 self.stamp = stamp;
             }
-            match self.budget.earliest(now, &ONE, Scope::NONE) {
+            match self.budget.ready(now, &ONE, Scope::NONE).instant(now) {
                 at if at <= now => {
                     let charge = self.budget.take(now, now, ONE, Scope::NONE);
                     self.budget.sent(charge, now);
@@ -226,7 +226,7 @@ fn a_memory_that_is_lost_counts_as_used_up() {
     let mut budget = Budget::new(&limits, MARGIN, at(0)).with_calendar(&calendar, EPOCH);
     budget.presume(Gap::lost(at(1000)));
     assert_eq!(
-        budget.earliest(at(1000), &ONE, Scope::NONE),
+        budget.ready(at(1000), &ONE, Scope::NONE).instant(at(1000)),
         at(86_402_000),
         "the day after, and the clocks' difference"
     );
@@ -240,7 +240,7 @@ fn another_configuration_goes_on_with_what_was_written_for_the_last_one() {
     world.write(at(1), true);
     world.limits = "10/5s burst 10, 30/20s burst 30";
     world.restart(at(2), false);
-    assert!(world.budget.earliest(at(2), &ONE, Scope::NONE) >= at(5000));
+    assert!(world.budget.ready(at(2), &ONE, Scope::NONE).instant(at(2)) >= at(5000));
 }
 
 #[test]

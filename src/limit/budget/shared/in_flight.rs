@@ -11,7 +11,7 @@ use andante_clock::Instant;
 use andante_fleet::{Entry, Lease, Peak, Share, ShareNeed, Stock, micros, stretched};
 
 use super::{Budget, Limit, ShareReport, ShareUsage, duration, way};
-use crate::{Margin, Unit, window::Lingering};
+use crate::{Margin, Ready, Unit, window::Lingering};
 
 /// This process's share of an in-flight limit.
 #[derive(Clone, Debug)]
@@ -179,15 +179,15 @@ impl Budget {
             let lendable = shared.lease.lendable(in_flight.limit.get());
             spoken.entries.push(entry(&in_flight.share, lendable, &shared.lease, &self.margin, need));
         }
-        let falls = if stock.lately > stock.used { in_flight.lately.falls_at() } else { Instant::FAR };
-        let freed = in_flight.lingering.next().unwrap_or(Instant::FAR).min(falls);
+        let falls = (stock.lately > stock.used).then(|| in_flight.lately.falls_at());
+        let freed = in_flight.lingering.next().into_iter().chain(falls).min().unwrap_or(Instant::FAR);
         spoken.next = spoken.next.min(in_flight.share.next_look(now, stock, freed));
     }
 
     /// When the store will be asked again for more of the shared in-flight limit, if it was asked just now.
-    pub fn asks_for_room_at(&self, now: Instant) -> Instant {
+    pub fn asks_for_room_at(&self, now: Instant) -> Ready {
         let in_flight = self.shared.iter().flat_map(|shared| &shared.in_flight);
-        in_flight.map(|in_flight| in_flight.share.asks_at()).find(|at| *at > now).unwrap_or(Instant::FAR)
+        in_flight.map(|in_flight| in_flight.share.asks_at()).find(|at| *at > now).map_or(Ready::OnEvent, Ready::At)
     }
 
     /// Returns true if there is a shared in-flight limit.

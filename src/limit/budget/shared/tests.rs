@@ -71,7 +71,7 @@ impl World {
         let (now, budget) = (self.now, &mut self.members[member].1);
         let cost = Cost::MIN.with(Unit::named("tokens").unwrap(), cost);
         let mut sent = 0;
-        while sent < most && budget.earliest(now, &cost, Scope::NONE) <= now {
+        while sent < most && budget.ready(now, &cost, Scope::NONE).instant(now) <= now {
             let charge = budget.take(now, now, cost, Scope::NONE);
             budget.sent(charge, now);
             budget.answered(charge, now, now);
@@ -115,7 +115,7 @@ impl World {
         while self.now < until {
             self.talk(member, 5);
             let (now, budget) = (self.now, &mut self.members[member].1);
-            while budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
+            while budget.ready(now, &Cost::MIN, Scope::NONE).instant(now) <= now {
                 send(budget, now);
                 sent += 1;
                 assert!(sent < 100, "nothing is limited");
@@ -209,17 +209,17 @@ fn a_request_that_takes_more_than_is_lent_counts_in_full() {
     for _ in 0..10 {
         world.talk(0, 11);
         world.now = world.now + ms(100);
-        if world.members[0].1.earliest(world.now, &cost, Scope::NONE) <= world.now {
+        if world.members[0].1.ready(world.now, &cost, Scope::NONE).instant(world.now) <= world.now {
             break;
         }
     }
     let (now, budget) = (world.now, &mut world.members[0].1);
-    assert_eq!(budget.earliest(now, &cost, Scope::NONE), now, "it has 15");
+    assert_eq!(budget.ready(now, &cost, Scope::NONE).instant(now), now, "it has 15");
     budget.take(now, now, cost, Scope::NONE);
     assert_eq!(budget.usage(now)[0].used, 11);
     // Units that no member can get are not requested, and block no other request.
     let cost = Cost::new(16).unwrap();
-    assert_eq!(budget.earliest(now, &cost, Scope::NONE), Instant::FAR);
+    assert_eq!(budget.ready(now, &cost, Scope::NONE).instant(now), Instant::FAR);
     assert!(budget.speak(now + ms(2000), "api", |_| 16, false).entries.iter().all(|entry| entry.want == 0));
 }
 
@@ -229,7 +229,7 @@ fn a_member_that_has_used_its_share_is_not_looked_at_before_something_can_change
     for _ in 0..30 {
         (0..2).for_each(|member| _ = world.talk(member, 40));
         let (now, budget) = (world.now, &mut world.members[0].1);
-        while budget.earliest(now, &Cost::MIN, Scope::NONE) <= now {
+        while budget.ready(now, &Cost::MIN, Scope::NONE).instant(now) <= now {
             send(budget, now);
         }
         world.now = now + ms(100);
@@ -294,7 +294,7 @@ fn who_lacks_tokens_of_two_limits_calls_for_those_that_it_asks_for() {
     };
     let earliest = |world: &mut World| {
         let (now, budget) = (world.now, &mut world.members[0].1);
-        (budget.earliest(now, &cost, Scope::NONE), budget.calls())
+        (budget.ready(now, &cost, Scope::NONE).instant(now), budget.calls())
     };
     let mut world = lacking();
     assert_eq!(earliest(&mut world), (Instant::FAR, true));
@@ -319,7 +319,7 @@ fn who_lacks_tokens_of_one_limit_does_not_call_for_another_one_that_others_take_
     world.talk(0, 0);
     let earliest = |world: &mut World, cost| {
         let (now, budget) = (world.now, &mut world.members[0].1);
-        (budget.earliest(now, &cost, Scope::NONE), budget.calls())
+        (budget.ready(now, &cost, Scope::NONE).instant(now), budget.calls())
     };
     assert_eq!(earliest(&mut world, metered), (Instant::FAR, true));
     let spoken = world.members[0].1.speak(world.now, world.name, |_| 10, false).entries;
@@ -341,12 +341,12 @@ fn who_has_used_up_the_tokens_of_one_limit_looks_again_when_they_come_back() {
     world.talk(0, 0);
     let earliest = |world: &mut World| {
         let (now, budget) = (world.now, &mut world.members[0].1);
-        (budget.earliest(now, &both, Scope::NONE), budget.calls())
+        (budget.ready(now, &both, Scope::NONE).instant(now), budget.calls())
     };
     assert_eq!(earliest(&mut world), (Instant::FAR, true));
     assert_eq!(world.talk(0, 10), 1);
     let (now, budget) = (world.now, &mut world.members[0].1);
-    while budget.earliest(now, &one, Scope::NONE) == now {
+    while budget.ready(now, &one, Scope::NONE).instant(now) == now {
         let charge = budget.take(now, now, one, Scope::NONE);
         budget.sent(charge, now);
         budget.answered(charge, now, now);

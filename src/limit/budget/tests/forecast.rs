@@ -18,7 +18,7 @@ fn predicted_and_left(
     let (mut at, mut to) = (now, to);
     let left = predicted.into_iter().map(|predicted| {
         while !send(budget, at) {
-            let next = budget.earliest(at, &ONE, Scope::NONE);
+            let next = budget.ready(at, &ONE, Scope::NONE).instant(at);
             at = match to.take_if(|to| to.at <= next) {
                 Some(to) => {
                     budget.reconfigure(&to.limits, none, to.at);
@@ -95,7 +95,9 @@ fn several_windows_are_predicted_round_by_round() {
             let mut budget = budget(limits);
             let mut now = at(0);
             for _ in 0..used {
-                now = budget.earliest(now + Duration::from_millis(700), &ONE, Scope::NONE);
+                now = budget
+                    .ready(now + Duration::from_millis(700), &ONE, Scope::NONE)
+                    .instant(now + Duration::from_millis(700));
                 send(&mut budget, now);
             }
             let slowest = specs(limits).iter().map(|limit| limit.rate.interval()).max().unwrap();

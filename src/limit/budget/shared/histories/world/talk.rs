@@ -49,7 +49,7 @@ impl World {
             && process.requests() > 0
             && (process.budget.has_room(local) || unleased && process.has_token(local))
             && let cost = process.cost(&self.costs, unit)
-            && process.budget.earliest(local, &cost, Scope::NONE).max(process.closed) <= local
+            && process.budget.ready(local, &cost, Scope::NONE).instant(local).max(process.closed) <= local
         {
             let charge = process.budget.take(local, local, cost, Scope::NONE);
             process.waiting = process.waiting.saturating_sub(u32::from(!process.greedy));
@@ -90,8 +90,11 @@ impl World {
             next = next.min(process.next_look.max(process.not_before));
         }
         if process.requests() > 0 {
-            let slot =
-                process.budget.earliest(local, &process.cost(&self.costs, unit), Scope::NONE).max(process.closed);
+            let slot = process
+                .budget
+                .ready(local, &process.cost(&self.costs, unit), Scope::NONE)
+                .instant(local)
+                .max(process.closed);
             // Without room, a response or the store wakes the process.
             next = if slot > local || process.budget.has_room(local) { next.min(process.truly(slot)) } else { next };
         }

@@ -43,7 +43,7 @@ impl Fleet {
                     lane.cost = lane.cost.with(limit.unit, amount);
                 }
             }
-            if lane.waiting == 0 || lane.budget.earliest(local, &lane.cost, Scope::NONE) > local {
+            if lane.waiting == 0 || lane.budget.ready(local, &lane.cost, Scope::NONE).instant(local) > local {
                 break;
             }
             let charge = lane.budget.take(local, local, lane.cost, Scope::NONE);
@@ -56,7 +56,7 @@ impl Fleet {
         let lane = &mut self.processes[at].lanes[own];
         let number = lane.lane;
         if lane.waiting > 0 {
-            let slot = global(at, lane.budget.earliest(local, &lane.cost, Scope::NONE)) + 1;
+            let slot = global(at, lane.budget.ready(local, &lane.cost, Scope::NONE).instant(local)) + 1;
             lane.wakes_at = slot.max(now + 1);
             let wakes = lane.wakes_at;
             self.at(wakes, Event::Slot(at, own));
