@@ -16,7 +16,7 @@ use crate::{
         Lane,
         order::{Claim, FlowId},
     },
-    limit::{Afterwards, Limits, Unit},
+    limit::{Limits, Unit},
     policy::{AssignedWeight, Policy},
     proxy::Proxy,
 };
@@ -194,9 +194,7 @@ impl ChangedRule {
     /// The rule with all changes.
     fn policy(&self) -> Policy {
         let mut policy = Policy::clone(&self.original);
-        if let Some(TemporaryLimits { limits, until, .. }) = &self.limits {
-            let Policy { limits: later, calendar, .. } = &*self.original;
-            policy.afterwards = Some(Afterwards { at: *until, limits: later.clone(), calendar: calendar.clone() });
+        if let Some(TemporaryLimits { limits, .. }) = &self.limits {
             policy.limits.clone_from(&limits.limits);
             policy.calendar.clone_from(&limits.calendar);
             policy.in_flight = limits.in_flight.or(policy.in_flight);

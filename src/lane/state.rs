@@ -136,8 +136,7 @@ const BATCH: usize = 64;
 impl<T> State<T> {
     /// A lane in which nothing has happened yet. `epoch` is the time since 1970 at [`Instant::START`].
     pub(super) fn new(policy: Arc<Policy>, now: Instant, epoch: Duration) -> Self {
-        let mut budget = Budget::new(&policy.limits, policy.margin, now).with_calendar(&policy.calendar, epoch);
-        budget.set_afterwards(policy.afterwards.as_ref(), policy.margin, epoch);
+        let budget = Budget::new(&policy.limits, policy.margin, now).with_calendar(&policy.calendar, epoch);
         Self {
             budget: if policy.trust == Trust::Api { budget.yielding() } else { budget },
             learned: Learned::new(&policy),
@@ -175,7 +174,6 @@ impl<T> State<T> {
     pub(super) fn reconfigured(&mut self, now: Instant, policy: Arc<Policy>, epoch: Duration) {
         self.budget.reconfigure(&policy.limits, policy.margin, now);
         self.budget.reconfigure_calendar(&policy.calendar, epoch);
-        self.budget.set_afterwards(policy.afterwards.as_ref(), policy.margin, epoch);
         self.budget.set_yielding(policy.trust == Trust::Api);
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);

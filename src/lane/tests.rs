@@ -1,6 +1,5 @@
 //! The promises of the pacing engine, tested in virtual time.
 
-mod afterwards;
 mod bottleneck;
 mod concurrency;
 mod connecting;

@@ -1,6 +1,5 @@
 //! All limits of one lane, checked together and charged together.
 
-mod afterwards;
 mod forecast;
 mod idle;
 mod lessons;
@@ -19,7 +18,6 @@ use std::{num::NonZeroU32, time::Duration};
 use andante_clock::Instant;
 
 pub use self::{
-    afterwards::Afterwards,
     forecast::Rates,
     part::Part,
     record::{BudgetRecord, Gap},
@@ -27,7 +25,6 @@ pub use self::{
     usage::LimitUsage,
 };
 use self::{
-    afterwards::Following,
     limit::Limit,
     part::{part_of, reported},
     shared::SharedBudget,
@@ -64,8 +61,6 @@ pub struct Budget {
     part: Part,
     /// The fleet's side of the budget; `None` if the budget is not shared.
     shared: Option<Box<SharedBudget>>,
-    /// Limits that will be configured later, if known.
-    following: Option<Box<Following>>,
 }
 
 /// Usage that in-flight requests are expected to add reserves at most `1 / OUTSTANDING` of a window. Such requests may
@@ -91,7 +86,6 @@ impl Budget {
             distant: None,
             part: Part::default(),
             shared: None,
-            following: None,
         }
     }
 

@@ -19,7 +19,7 @@ mod usual;
 mod window;
 
 pub use amount::{Amount, lesser};
-pub use budget::{Afterwards, Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
+pub use budget::{Budget, BudgetRecord, Gap, LimitUsage, Part, Rates, ShareReport, ShareUsage};
 pub use calendar::{CalendarCount, CalendarLimit, CalendarUsage};
 pub use charge::{Charge, Scope, Seq, Source};
 pub use cost::{Cost, Sum};

@@ -3,7 +3,7 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use andante_limit::{Afterwards, CalendarLimit, LimitSpec, lesser};
+use andante_limit::{CalendarLimit, LimitSpec, lesser};
 
 use super::{added::Added, rule::Policy};
 
@@ -31,11 +31,6 @@ impl Policy {
         };
         policy.limits = self.limits.iter().map(rest).collect();
         policy.calendar = self.calendar.iter().map(rest_of_calendar).collect();
-        policy.afterwards = self.afterwards.as_ref().map(|afterwards| Afterwards {
-            at: afterwards.at,
-            limits: afterwards.limits.iter().map(rest).collect(),
-            calendar: afterwards.calendar.iter().map(rest_of_calendar).collect(),
-        });
         (policy.margin, policy.max_wait, policy.max_waiting) = (self.margin, self.max_wait, usize::MAX);
         Some(policy.into())
     }

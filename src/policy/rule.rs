@@ -2,9 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use andante_limit::{
-    Afterwards, Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit,
-};
+use andante_limit::{Amount, CalendarLimit, Cost, InFlightLimit, LONGEST_PACE, LimitSpec, MarginSpec, Unit};
 
 use super::{
     added::{Added, KeyPart},
@@ -81,8 +79,6 @@ pub struct Policy {
     pub limits: Vec<LimitSpec>,
     /// Calendar limits, which hold as well.
     pub calendar: Vec<CalendarLimit>,
-    /// Limits that will replace the present ones later, if known.
-    pub afterwards: Option<Afterwards>,
     /// Cost of a request that states none itself.
     pub cost: Option<RuleCost>,
     /// Largest cost that a request may state itself; a tenth of the smallest limit of a unit that it does not name.
@@ -242,7 +238,6 @@ impl Policy {
             added: None,
             limits: Vec::new(),
             calendar: Vec::new(),
-            afterwards: None,
             cost: None,
             max_cost: None,
             read_body: None,

@@ -86,7 +86,6 @@ impl<T> State<T> {
             let mut budget = Budget::restored(&record.budget, policy.margin, gap, now, epoch);
             budget.reconfigure(&policy.limits, policy.margin, now);
             budget.reconfigure_calendar(&policy.calendar, epoch);
-            budget.set_afterwards(policy.afterwards.as_ref(), policy.margin, epoch);
             budget.set_yielding(policy.trust == Trust::Api);
             state.budget = budget;
             state.learned.restore(&record.learned, now);

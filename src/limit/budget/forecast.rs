@@ -53,12 +53,11 @@ impl Budget {
         cost: Cost,
         scope: Scope,
     ) -> Instant {
-        let at = cost.each().fold(from, |at, takes| at.max(self.project_unit(now, from, &ahead, takes, scope)));
-        self.project_afterwards(now, from, at, &ahead, cost, scope).unwrap_or(at)
+        cost.each().fold(from, |at, takes| at.max(self.project_unit(now, from, &ahead, takes, scope)))
     }
 
     /// Like [`project`](Self::project), for the limits of one unit; the request takes `amount` of it.
-    pub(super) fn project_unit(
+    fn project_unit(
         &mut self,
         now: Instant,
         from: Instant,

@@ -108,7 +108,6 @@ impl SubLimits {
             self.unknown_until.into_iter().for_each(|until| new.presume_short(until));
             new
         });
-        budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
         if rule.is_besides_reserve() {
             budget = Self::besides_reserve(&mut self.unreserved_since, budget, own, now);
         }
@@ -162,7 +161,6 @@ impl SubLimits {
             let before = sub_limit.pace();
             sub_limit.budget.reconfigure(&rule.limits, rule.margin, now);
             sub_limit.budget.reconfigure_calendar(&rule.calendar, epoch);
-            sub_limit.budget.set_afterwards(rule.afterwards.as_ref(), rule.margin, epoch);
             sub_limit.in_flight.reconfigure(rule.in_flight);
             if let Some(since) = begins {
                 sub_limit.budget.absorb(own, since, now);
