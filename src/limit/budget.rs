@@ -1,13 +1,10 @@
 //! All limits of one lane, checked together and charged together.
 
 mod forecast;
-mod idle;
-mod lessons;
-mod limit;
+mod meter;
 mod part;
 mod reconfigure;
 mod record;
-mod settle;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -25,7 +22,7 @@ pub use self::{
     usage::LimitUsage,
 };
 use self::{
-    limit::Limit,
+    meter::{Limit, Meter, Meters, Slot},
     part::{part_of, reported},
     shared::SharedBudget,
 };
@@ -42,8 +39,7 @@ const DISTANT: Duration = Duration::from_secs(600);
 /// Several limits and the margin they share.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    limits: Vec<Limit>,
-    calendar: Vec<CalendarCount>,
+    meters: Meters,
     margin: Margin,
     next: Seq,
     /// When a request last took units.
@@ -72,10 +68,9 @@ const OUTSTANDING: u32 = 4;
 impl Budget {
     /// An unused budget; without limits it allows everything.
     pub fn new(limits: &[LimitSpec], margin: MarginSpec, now: Instant) -> Self {
-        let limits = limits.iter().map(|spec| Limit::new(Source::Config, *spec, 0));
+        let limits = limits.iter().map(|spec| Meter::Window(Limit::new(Source::Config, *spec, 0)));
         Self {
-            limits: limits.collect(),
-            calendar: Vec::new(),
+            meters: Meters(limits.collect()),
             margin: Margin::new(margin),
             next: 0,
             last: None,
@@ -90,14 +85,15 @@ impl Budget {
     }
 
     /// Adds calendar limits with nothing used. `epoch` is the time since 1970 at [`Instant::START`].
-    pub fn with_calendar(self, calendar: &[CalendarLimit], epoch: Duration) -> Self {
-        let calendar = calendar.iter().map(|limit| CalendarCount::new(limit.clone(), epoch)).collect();
-        Self { calendar, ..self }
+    pub fn with_calendar(mut self, calendar: &[CalendarLimit], epoch: Duration) -> Self {
+        let count = |limit: &CalendarLimit| Meter::Calendar(CalendarCount::new(limit.clone(), epoch));
+        self.meters.0.extend(calendar.iter().map(count));
+        self
     }
 
     /// Updates the epoch after the system's clock was set: [`Instant::START`] was at `epoch` since 1970.
     pub fn set_epoch(&mut self, epoch: Duration) {
-        self.calendar.iter_mut().for_each(|limit| limit.set_epoch(epoch));
+        self.meters.calendars_mut().for_each(|count| count.set_epoch(epoch));
     }
 
     /// Makes configured limits hold only until a limit is learned.
@@ -107,44 +103,44 @@ impl Budget {
 
     /// Returns true if requests leave one by one, whatever capacity has been saved up.
     pub fn is_even(&self) -> bool {
-        self.limits.iter().any(|limit| limit.spec.burst().get() == 1)
+        self.meters.windows().any(|limit| limit.spec.burst().get() == 1)
     }
 
     /// The limit that `source` imposes.
     pub fn limit(&self, source: Source) -> Option<LimitSpec> {
-        self.limits.iter().find(|limit| limit.source == source).map(|limit| limit.reported().unwrap_or(limit.spec))
+        self.meters.windows().find(|limit| limit.source == source).map(|limit| limit.reported().unwrap_or(limit.spec))
     }
 
     /// The longest interval between requests among the evenly spaced limits.
     pub fn spacing(&self) -> Duration {
-        let even = self.limits.iter().filter(|limit| limit.spec.burst().get() == 1);
+        let even = self.meters.windows().filter(|limit| limit.spec.burst().get() == 1);
         even.map(|limit| limit.spec.rate.interval()).max().unwrap_or_default()
     }
 
     /// Units that count in the window of the limit that `source` imposes.
     pub fn used(&mut self, source: Source, now: Instant) -> u32 {
-        let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return 0 };
+        let Some(limit) = self.meters.of(source) else { return 0 };
         limit.window.used(now, limit.margin(&self.margin))
     }
 
     /// Units of this kind that the configured limits leave free at `now`; `None` if nothing limits them.
     pub fn room(&mut self, unit: Unit, now: Instant) -> Option<u32> {
-        let Self { limits, calendar, margin, .. } = self;
-        let windows = limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
-        let windows = windows.map(|limit| {
-            let used = limit.window.used(now, limit.margin(margin));
+        let Self { meters, margin, .. } = self;
+        let left = meters.configured(unit).map(|meter| {
+            let (count, left) = meter.room(now, margin);
+            let Meter::Window(Limit { share: Some(share), .. }) = meter else { return left };
             // A limit shared by several members never offers more here than this member can ever hold.
-            let most = limit.share.as_ref().map_or(u32::MAX, |share| share.given().limit.saturating_add(share.own()));
-            limit.spec.rate.count.get().min(most).saturating_sub(used)
+            let most = share.given().limit.saturating_add(share.own());
+            left.saturating_sub(count.saturating_sub(most))
         });
-        let calendar = calendar.iter_mut().filter(|count| count.unit() == unit);
-        windows.chain(calendar.map(|count| count.count().get().saturating_sub(count.usage(now).used))).min()
+        left.min()
     }
 
     /// Sets the limit that `source` imposes to `spec`. For a new source, `before` lists units that were used already,
     /// each count with the latest instant at which they can have been used.
     pub fn learn(&mut self, source: Source, spec: LimitSpec, before: &[(u32, Instant)]) {
-        if let Some(index) = self.limits.iter().position(|limit| limit.source == source) {
+        let known = self.meters.windows().position(|limit| limit.source == source);
+        if let Some(index) = known {
             return self.retune(index, spec);
         }
         let reported = reported(source, spec);
@@ -154,7 +150,7 @@ impl Budget {
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);
         }
-        self.limits.push(limit);
+        self.meters.0.push(Meter::Window(limit));
         for (used, at) in before {
             if let Some(used) = Amount::new(*used.min(&spec.rate.count.get())) {
                 self.count(source, used, *at, *at);
@@ -165,7 +161,7 @@ impl Budget {
     /// Counts `amount` units for `source` that were not taken here: they left at `sent` and were answered at
     /// `answered`.
     pub fn count(&mut self, source: Source, amount: Amount, sent: Instant, answered: Instant) {
-        let Some(limit) = self.limits.iter_mut().find(|limit| limit.source == source) else { return };
+        let Some(limit) = self.meters.of(source) else { return };
         // No other limit knows units with these numbers.
         let first = self.next;
         self.next += u64::from(amount.get());
@@ -174,24 +170,25 @@ impl Budget {
 
     /// Sets when the whole limit of `source` is renewed, whenever its units were taken, if that is known.
     pub fn set_end(&mut self, source: Source, ends: Option<Instant>) {
-        let limit = self.limits.iter_mut().find(|limit| limit.source == source && limit.share.is_none());
+        let limit = self.meters.of(source).filter(|limit| limit.share.is_none());
         limit.into_iter().for_each(|limit| limit.ends = ends);
     }
 
     /// Removes the limit that `source` imposed.
     pub fn unlearn(&mut self, source: Source) {
-        self.limits.retain(|limit| limit.source != source);
+        self.meters.0.retain(|meter| meter.source() != source);
     }
 
     /// Removes every limit except the configured ones.
     pub fn unlearn_all(&mut self) {
-        self.limits.retain(|limit| limit.source == Source::Config);
+        self.meters.0.retain(|meter| meter.source() == Source::Config);
     }
 
     /// Reserves room for units that in-flight requests are likely to use beyond their charges. `lack` returns that
     /// excess for a unit and a window's length. Shared limits are left alone.
     pub fn set_outstanding(&mut self, lack: impl Fn(Unit, Duration) -> u32) {
-        let limits = self.limits.iter_mut().filter(|limit| limit.spec.unit != Unit::REQUESTS && limit.share.is_none());
+        let limits =
+            self.meters.windows_mut().filter(|limit| limit.spec.unit != Unit::REQUESTS && limit.share.is_none());
         for limit in limits {
             let LimitSpec { unit, rate, strict, .. } = limit.spec;
             // A request in flight counts until it is answered (strict), or for one window.
@@ -209,12 +206,9 @@ impl Budget {
             return again;
         }
         let margin = &self.margin;
-        let renewed = counting(&mut self.calendar, cost, scope)
-            .fold(Ready::Now, |ready, (limit, amount)| ready.max(limit.ready(now, amount)));
-        holding(&mut self.limits, self.yields, scope).fold(renewed, |ready, limit| {
+        self.meters.holding(self.yields, scope).fold(Ready::Now, |ready, meter| {
             // A request that takes nothing of a unit does not wait for it.
-            let Some(amount) = cost.of(limit.spec.unit) else { return ready };
-            ready.max(limit.ready(now, amount, margin))
+            cost.of(meter.unit()).map_or(ready, |amount| ready.max(meter.ready(now, amount, margin)))
         })
     }
 
@@ -241,14 +235,10 @@ impl Budget {
             cost.others().for_each(|(unit, amount)| self.history(unit).take(now, seq, amount));
             written_ahead(&mut self.ahead, cost).for_each(|(ahead, amount)| ahead.take(amount));
         }
-        for limit in self.limits.iter_mut().filter(|limit| scope.includes(limit.source)) {
-            let Some(amount) = cost.of(limit.spec.unit) else { continue };
-            let late = Some(late).filter(|_| !(self.distant.is_some() && limit.gcra.may_keep_distance()));
-            limit.gcra.commit_late(now, due, late, limit.whole(amount));
-            limit.window.take(seq, amount);
-            (limit.taken, limit.newest) = (now, seq);
+        let slot = Slot { now, due, late, distant: self.distant };
+        for meter in self.meters.0.iter_mut().filter(|meter| scope.includes(meter.source())) {
+            cost.of(meter.unit()).into_iter().for_each(|amount| meter.take(slot, seq, amount));
         }
-        counting(&mut self.calendar, cost, scope).for_each(|(limit, amount)| limit.take(now, seq, amount));
         if self.shared.is_some() && !scope.is_apart() {
             self.took_tokens(now, *cost);
         }
@@ -267,22 +257,15 @@ impl Budget {
 
     /// Records that a charge was sent at `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
-        let Charge { seq, cost, scope } = charge;
-        for (limit, amount) in charged(&mut self.limits, &charge) {
-            limit.window.sent(seq, amount, at);
-            if self.distant.is_some() && limit.gcra.may_keep_distance() {
-                let whole = limit.whole(amount);
-                limit.gcra.sent(at, whole);
-            }
-        }
-        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.sent(at, seq, amount));
+        let distant = self.distant;
+        self.meters.charged(&charge).for_each(|(meter, amount)| meter.sent(at, charge.seq, amount, distant));
     }
 
     /// Records, at `at`, that a sent charge will never be answered and may still be on its way. The margin bounds that
     /// time. A strict limit does not trust the margin. Instead it allows for the longest response time so far, or for a
     /// whole window before the first response.
     pub fn abandoned(&mut self, charge: Charge, at: Instant) {
-        for (limit, amount) in charged(&mut self.limits, &charge) {
+        for (limit, amount) in self.meters.charged_windows(&charge) {
             let late = limit.late(&self.margin);
             limit.window.answered(charge.seq, amount, Instant::START, at + late);
         }
@@ -292,7 +275,7 @@ impl Budget {
     /// of its limits; otherwise the caller must return it and take it again.
     pub fn recall(&mut self, charge: Charge) -> bool {
         let mut counts = true;
-        for (limit, amount) in charged(&mut self.limits, &charge) {
+        for (limit, amount) in self.meters.charged_windows(&charge) {
             counts &= limit.window.recall(charge.seq, amount);
         }
         counts
@@ -301,7 +284,7 @@ impl Budget {
     /// Records that a charge was answered at `at`; `sent` is the corrected time of sending.
     pub fn answered(&mut self, charge: Charge, sent: Instant, at: Instant) {
         let answered = |(limit, amount): (&mut Limit, Amount)| limit.window.answered(charge.seq, amount, sent, at);
-        charged(&mut self.limits, &charge).for_each(answered);
+        self.meters.charged_windows(&charge).for_each(answered);
     }
 
     /// Gives back a charge that was never sent.
@@ -313,18 +296,12 @@ impl Budget {
             }
             written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.return_unused(amount));
         }
-        for (limit, amount) in charged(&mut self.limits, &charge) {
-            // A slot that passed before its charge was returned is lost.
-            if limit.window.return_unused(seq, amount) {
-                limit.gcra.return_unused(limit.whole(amount), seq == limit.newest);
-            }
-        }
-        counting(&mut self.calendar, &cost, scope).for_each(|(limit, amount)| limit.return_unused(seq, amount));
+        self.meters.charged(&charge).for_each(|(meter, amount)| meter.return_unused(seq, amount));
     }
 
     /// Trains the margin: a response's head came `took` after its request.
     pub fn observe(&mut self, now: Instant, took: Duration) {
-        if !self.limits.is_empty() || self.shared.is_some() {
+        if self.meters.windows().next().is_some() || self.shared.is_some() {
             self.margin.observe(now, took);
         }
         self.shared.iter_mut().for_each(|shared| shared.observe(took));
@@ -335,7 +312,7 @@ impl Budget {
 
     /// Returns true if a request may follow the one before more closely than evenly because a slot was missed.
     pub fn catches_up(&self) -> bool {
-        self.distant.is_none() && self.limits.iter().any(|limit| limit.gcra.may_keep_distance())
+        self.distant.is_none() && self.meters.windows().any(|limit| limit.gcra.may_keep_distance())
     }
 
     /// Makes each request keep its distance from `now` on: the API refused one, perhaps because it followed the one
@@ -346,44 +323,104 @@ impl Budget {
 
     /// Returns true if no sent request counts for a configured limit any more.
     pub fn is_idle(&mut self, now: Instant) -> bool {
-        if !self.calendar.iter().all(|limit| limit.is_idle(now)) {
-            return false;
-        }
         let margin = &self.margin;
-        let mut configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
-        configured.all(|limit| {
-            let used = limit.window.used(now, limit.margin(margin));
-            limit.gcra.is_idle(now) && used == 0 && limit.share.as_ref().is_none_or(|share| share.is_over())
-        })
+        let mut configured = self.meters.0.iter_mut().filter(|meter| meter.source() == Source::Config);
+        configured.all(|meter| meter.is_idle(now, margin))
     }
 
     /// Usage of each calendar limit.
     pub fn calendar(&mut self, now: Instant) -> Vec<CalendarUsage> {
-        self.calendar.iter_mut().map(|limit| limit.usage(now)).collect()
+        self.meters.calendars_mut().map(|count| count.usage(now)).collect()
     }
-}
 
-/// The limits that `charge` was taken from, and how much of each.
-fn charged<'a>(limits: &'a mut [Limit], charge: &'a Charge) -> impl Iterator<Item = (&'a mut Limit, Amount)> {
-    limits.iter_mut().filter_map(|limit| {
-        let taken = charge.scope.includes(limit.source) && limit.since <= charge.seq;
-        charge.cost.of(limit.spec.unit).filter(|_| taken).map(|amount| (limit, amount))
-    })
-}
+    /// Settles a `charge` of this budget: its response reported by `now` that the request used `used` of `unit`.
+    ///
+    /// The usage counts from now on, instead of the reservation: the API knows it no sooner. Usage beyond the
+    /// reservation is a debt, which is paid before the next request leaves.
+    pub fn settle(&mut self, charge: Charge, unit: Unit, used: u32, now: Instant) {
+        let Charge { seq, cost, scope } = charge;
+        let (reserved, used) = (cost.of(unit), Amount::new(used));
+        let next = self.next;
+        self.next += used.map_or(0, |used| used.get().into());
+        let meters = self.meters.0.iter_mut().filter(|meter| meter.unit() == unit && scope.includes(meter.source()));
+        meters.for_each(|meter| meter.settle(seq, reserved, next, used, now));
+        if scope.is_apart() {
+            return;
+        }
+        let beyond = |used: Amount| Amount::new(used.get() - reserved.map_or(0, Amount::get).min(used.get()));
+        if let Some(beyond) = used.and_then(beyond) {
+            self.took_units(now, unit, beyond);
+        }
+        let history = self.history(unit);
+        reserved.into_iter().for_each(|reserved| history.return_unused(seq, reserved));
+        used.into_iter().for_each(|used| history.take(now, next, used));
+        if let Some((_, ahead)) = self.ahead.iter_mut().flatten().find(|(other, _)| *other == unit) {
+            reserved.into_iter().for_each(|reserved| ahead.return_unused(reserved));
+            used.into_iter().for_each(|used| ahead.take(used));
+        }
+    }
 
-/// The calendar limits of `scope` whose unit `cost` takes, each with the amount.
-fn counting<'a>(
-    calendar: &'a mut [CalendarCount],
-    cost: &'a Cost,
-    scope: Scope,
-) -> impl Iterator<Item = (&'a mut CalendarCount, Amount)> {
-    let holding = calendar.iter_mut().filter(move |_| scope.includes(Source::Config));
-    holding.filter_map(move |limit| cost.of(limit.unit()).map(|amount| (limit, amount)))
-}
+    /// Longest delay of requests that wastes at most two requests' capacity. Even spacing: until the next slot but one,
+    /// as requests blocked by a window do not come evenly. Bursts: until a burst has been refilled. `Duration::MAX` if
+    /// nothing but a calendar limits requests.
+    pub fn idles(&self) -> Duration {
+        let bursts = self.meters.windows().filter(|limit| limit.spec.burst().get() > 1);
+        let back = bursts.map(|limit| limit.spec.rate.interval().saturating_mul(limit.spec.burst().get())).min();
+        let even = Some(self.spacing().saturating_mul(2)).filter(|spacing| !spacing.is_zero());
+        even.into_iter().chain(back).min().unwrap_or(Duration::MAX)
+    }
 
-/// The limits that hold for requests of `scope`: configured ones may yield to learned ones.
-fn holding(limits: &mut [Limit], yields: bool, scope: Scope) -> impl Iterator<Item = &mut Limit> {
-    let known = |limit: &Limit| limit.source != Source::Config && scope.includes(limit.source);
-    let yields = yields && limits.iter().any(known);
-    limits.iter_mut().filter(move |limit| scope.includes(limit.source) && !(yields && limit.source == Source::Config))
+    /// Shortest time in which the limit of a unit other than requests refills what `cost` takes of it.
+    pub fn takes(&self, cost: Cost) -> Duration {
+        let takes = |limit: &Limit| Some(limit.spec.rate.interval().saturating_mul(cost.of(limit.spec.unit)?.get()));
+        let others = self.meters.windows().filter(|limit| limit.spec.unit != Unit::REQUESTS);
+        others.filter_map(takes).min().unwrap_or_default()
+    }
+
+    /// When the configured limits of the units selected by `of` have room for both `cost` and `kept`.
+    pub fn ready_beside(&mut self, now: Instant, cost: Cost, kept: Cost, of: impl Fn(Unit) -> bool) -> Ready {
+        let Self { meters, margin, .. } = self;
+        let both = cost.and(&kept);
+        let ready = meters.0.iter_mut().filter(|meter| meter.source() == Source::Config).filter_map(|meter| {
+            let amount = both.of(meter.unit()).filter(|_| of(meter.unit()))?;
+            Some(match meter {
+                Meter::Window(limit) => limit.ready_at_once(now, amount, margin),
+                Meter::Calendar(count) => count.ready(now, amount),
+            })
+        });
+        ready.max().unwrap_or(Ready::Now)
+    }
+
+    /// Records that the API refused a request of `cost` sent at `sent`. If no other sender can have used up the limit,
+    /// the margin is too small. `tries` marks a probe for the end of a pause; `wait` is the delay that the API asks
+    /// for.
+    pub fn refused(&mut self, now: Instant, sent: Instant, cost: Cost, tries: bool, wait: Option<Duration>) {
+        // An estimated limit promises nothing about windows.
+        let Self { meters, margin, .. } = self;
+        let kept = || meters.windows().filter(|limit| limit.source != Source::Estimated);
+        let windows = || kept().map(|limit| limit.spec.rate.per);
+        let Some((per, longest)) = windows().min().zip(windows().max()) else { return };
+        // No window of ours lasts that long: the refusal has another reason.
+        let other = wait.is_some_and(|wait| wait >= longest * 2);
+        // During the first window the API may still count requests of another process, sent before this one began.
+        if other || sent.since(self.since) < per {
+            return;
+        }
+        // If fewer units had left than fill a window, or a fleet member's share of it, no margin would have helped. The
+        // units freed since may be as many as the refused request takes. A probe may withdraw a lesson.
+        let full = tries
+            || meters.windows_mut().filter(|limit| limit.source != Source::Estimated).any(|limit| {
+                let used = limit.window.used(now, limit.margin(margin));
+                let cost = cost.of(limit.spec.unit).map(|amount| limit.whole(amount).get());
+                cost.is_some_and(|cost| used.saturating_add(cost) >= limit.window.count())
+            });
+        if full {
+            margin.refused(now, sent, per, tries);
+        }
+    }
+
+    /// Records that the API served a request sent at `sent`.
+    pub fn served(&mut self, sent: Instant) {
+        self.margin.served(sent);
+    }
 }

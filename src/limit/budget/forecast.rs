@@ -5,9 +5,9 @@ use std::{cmp::Reverse, time::Duration};
 use andante_clock::Instant;
 use smallvec::SmallVec;
 
-use super::{Budget, Limit, counting, holding};
+use super::{Budget, Limit, Meter};
 use crate::{
-    Amount, CalendarCount, Cost, LimitSpec, Margin, Unit,
+    Amount, Cost, LimitSpec, Margin, Unit,
     charge::{Scope, Source},
 };
 
@@ -28,7 +28,7 @@ struct Projection<'a> {
 impl Budget {
     /// Rate of each limit of `unit`, in units per second.
     pub fn rates(&self, unit: Unit) -> Rates {
-        let limits = self.limits.iter().filter(|limit| limit.spec.unit == unit);
+        let limits = self.meters.windows().filter(|limit| limit.spec.unit == unit);
         limits.map(|limit| (limit.source, limit.spec.rate.per_second())).collect()
     }
 
@@ -39,7 +39,7 @@ impl Budget {
 
     /// Units of this kind that may leave back to back at `now`, as far as the spacing of configured limits counts.
     pub fn saved(&self, unit: Unit, now: Instant) -> u64 {
-        let limits = self.limits.iter().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
+        let limits = self.meters.windows().filter(|limit| limit.source == Source::Config && limit.spec.unit == unit);
         limits.map(|limit| limit.saved(now)).min().unwrap_or_default()
     }
 
@@ -65,12 +65,15 @@ impl Budget {
         (unit, amount): (Unit, Amount),
         scope: Scope,
     ) -> Instant {
-        let cost = Cost::MIN.with(unit, amount.get());
-        let of_unit = |limit: &&mut CalendarCount| limit.unit() == unit;
-        let renewed = counting(&mut self.calendar, &cost, scope).map(|(limit, _)| limit).filter(of_unit);
-        let renewed = renewed.fold(from, |at, limit| at.max(limit.project(from, ahead(Source::Config, unit), amount)));
-        let limits = holding(&mut self.limits, self.yields, scope).filter(|limit| limit.spec.unit == unit);
-        let mut limits: SmallVec<[&mut Limit; 4]> = limits.collect();
+        let (mut renewed, mut limits) = (from, SmallVec::<[&mut Limit; 4]>::new());
+        for meter in self.meters.holding(self.yields, scope).filter(|meter| meter.unit() == unit) {
+            match meter {
+                Meter::Window(limit) => limits.push(limit),
+                Meter::Calendar(count) => {
+                    renewed = renewed.max(count.project(from, ahead(Source::Config, unit), amount));
+                }
+            }
+        }
         // The slowest come first, because they are predicted round by round.
         limits.sort_by_key(|limit| Reverse(limit.spec.rate.interval()));
         let ahead: SmallVec<[u64; 4]> = limits.iter().map(|limit| ahead(limit.source, unit)).collect();

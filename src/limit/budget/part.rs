@@ -41,7 +41,7 @@ impl Budget {
     /// Sets the part of the API's quotas that is used here; other processes use the rest.
     pub fn set_part(&mut self, part: Part) {
         self.part = part;
-        for limit in &mut self.limits {
+        for limit in self.meters.windows_mut() {
             if let Some(reported) = limit.reported() {
                 limit.fit(part_of(&reported, part));
             }
@@ -55,7 +55,7 @@ impl Budget {
 
     /// Part of the quota of `source` that is used here; for an unknown quota, the part of a divided one.
     pub fn part_in(&self, source: Source) -> f64 {
-        let reported = self.limits.iter().find(|limit| limit.source == source).and_then(|limit| limit.reported());
+        let reported = self.meters.windows().find(|limit| limit.source == source).and_then(|limit| limit.reported());
         reported.map_or(self.part.own, |spec| part_in(&spec, self.part))
     }
 
@@ -69,39 +69,30 @@ impl Budget {
                 && rate.per.abs_diff(window) * SAME <= window
         };
         let part = self.part_in(source);
-        let shares = self.limits.iter().filter(is_same).filter_map(|limit| limit.share.as_ref());
+        let shares = self.meters.windows().filter(is_same).filter_map(|limit| limit.share.as_ref());
         shares.map(|share| share.due_part()).fold(part, f64::min)
     }
 
     /// Returns true if several processes use the API's quotas, and some rate among them is not divided.
     pub fn is_undivided(&self) -> bool {
         let Part { equal, .. } = self.part;
-        let mut reported = self.limits.iter().filter_map(|limit| limit.reported());
+        let mut reported = self.meters.windows().filter_map(|limit| limit.reported());
         equal < 1.0 && reported.any(|spec| part_in(&spec, Part { own: equal, equal }) >= 1.0)
     }
 
     /// Smallest rate that the API reports for all processes together, in units per second.
     pub fn reported_rate(&self) -> Option<f64> {
-        let reported = self.limits.iter().filter_map(|limit| limit.reported());
+        let reported = self.meters.windows().filter_map(|limit| limit.reported());
         reported.map(|spec| spec.rate.per_second()).min_by(f64::total_cmp)
     }
 
     /// Changes the limit at `index`; sent requests stay sent. Does nothing without such a limit.
     pub fn retune(&mut self, index: usize, spec: LimitSpec) {
         let part = self.part;
-        if let Some(limit) = self.limits.get_mut(index) {
+        if let Some(limit) = self.meters.windows_mut().nth(index) {
             limit.reported = reported(limit.source, spec).map(Box::new);
             limit.fit(limit.reported().map_or(spec, |reported| part_of(&reported, part)));
         }
-    }
-}
-
-impl Limit {
-    /// Changes the limit to `spec`; sent requests stay sent.
-    pub(super) fn fit(&mut self, spec: LimitSpec) {
-        self.spec = spec;
-        self.gcra.retune(&spec);
-        self.window.retune(&spec);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use andante_clock::Instant;
 
-use super::{Budget, Limit};
+use super::{Budget, Limit, Meter, Meters};
 use crate::{Amount, CalendarCount, CalendarLimit, Gcra, LimitSpec, MarginSpec, Seq, Source, Unit};
 
 impl Budget {
@@ -16,13 +16,13 @@ impl Budget {
     pub fn reconfigure(&mut self, limits: &[LimitSpec], margin: MarginSpec, now: Instant) {
         self.margin.respecify(margin);
         let configured = |limit: &Limit| limit.source == Source::Config;
-        if self.limits.iter().filter(|limit| configured(limit)).map(|limit| &limit.spec).eq(limits) {
+        if self.meters.windows().filter(|limit| configured(limit)).map(|limit| &limit.spec).eq(limits) {
             return;
         }
-        let (mut before, learned): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.limits).into_iter().partition(configured);
+        let before = self.meters.remove(|meter| matches!(meter, Meter::Window(limit) if configured(limit)));
+        let mut before: Vec<Limit> = Meters(before).windows().cloned().collect();
         let known: Vec<_> = before.iter().map(|limit| Limit { share: None, ..limit.clone() }).collect();
-        for spec in limits {
+        for (place, spec) in limits.iter().enumerate() {
             let alike = |limit: &&Limit| limit.spec.unit == spec.unit;
             let same = before.iter().position(|limit| alike(&limit) && limit.spec.rate.per == spec.rate.per);
             let limit = match same {
@@ -32,9 +32,8 @@ impl Budget {
                     self.added(longest, spec, now)
                 }
             };
-            self.limits.push(limit);
+            self.meters.0.insert(place, Meter::Window(limit));
         }
-        self.limits.extend(learned);
         before.into_iter().for_each(|gone| self.end_share(gone));
         self.share_limits();
     }
@@ -42,15 +41,15 @@ impl Budget {
     /// Replaces the calendar limits. A limit that is renewed as before keeps its usage; a new limit begins with the
     /// usage that the history knows. `epoch` is the time since 1970 at [`Instant::START`].
     pub fn reconfigure_calendar(&mut self, limits: &[CalendarLimit], epoch: Duration) {
-        let before = std::mem::take(&mut self.calendar);
+        let mut before = Meters(self.meters.remove(|meter| matches!(meter, Meter::Calendar(_))));
         for limit in limits {
-            let kept = before.iter().find_map(|count| count.respecified(limit));
+            let kept = before.calendars_mut().find_map(|count| count.respecified(limit));
             let count = kept.unwrap_or_else(|| {
                 let mut count = CalendarCount::new(limit.clone(), epoch);
                 self.next = take_all(&mut count, self.spent(limit.unit, Instant::START), self.next);
                 count
             });
-            self.calendar.push(count);
+            self.meters.0.push(Meter::Calendar(count));
         }
     }
 
@@ -63,20 +62,15 @@ impl Budget {
     /// sent before then count already.
     pub fn absorb(&mut self, other: &Self, since: Instant, now: Instant) {
         self.last = self.last.max(other.last);
-        for index in 0..self.limits.len() {
-            if self.limits[index].source == Source::Config {
-                let mut limit = self.limits[index].clone();
-                let spent = other.spent(limit.spec.unit, since);
-                self.next = count(&mut limit, spent.iter().rev().copied(), self.next, now);
-                limit.gcra.charge_all(spent.into_iter(), self.last);
-                self.limits[index] = limit;
-            }
-        }
-        for index in 0..self.calendar.len() {
-            let mut count = self.calendar[index].clone();
-            let spent = other.spent(count.unit(), since);
-            self.next = take_all(&mut count, spent, self.next);
-            self.calendar[index] = count;
+        for meter in self.meters.0.iter_mut().filter(|meter| meter.source() == Source::Config) {
+            let spent = other.spent(meter.unit(), since);
+            self.next = match meter {
+                Meter::Window(limit) => {
+                    limit.gcra.charge_all(spent.iter().copied(), self.last);
+                    count(limit, spent.into_iter().rev(), self.next, now)
+                }
+                Meter::Calendar(count) => take_all(count, spent, self.next),
+            };
         }
         other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history, since));
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use andante_clock::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, Limit};
+use super::{Budget, Limit, Meter};
 use crate::{
     Amount, CalendarCount, Gcra, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
-    ahead::{self, LONG, WrittenAhead},
+    ahead::{self, WrittenAhead},
     calendar::CalendarRecord,
     history::SpendHistory,
     lesser,
@@ -77,14 +77,13 @@ impl Budget {
 
     /// Returns true if some limit is so long that a persisted budget spends it in blocks.
     pub fn has_long_limits(&self) -> bool {
-        !self.calendar.is_empty() || self.long_limits().next().is_some()
+        self.long_limits().next().is_some()
     }
 
     /// Sets whether units of long limits are persisted before they are taken.
     pub fn set_kept(&mut self, kept: bool) {
         let mut before = self.ahead.take().unwrap_or_default();
-        let mut units: Vec<Unit> = self.long_limits().map(|limit| limit.spec.unit).collect();
-        units.extend(self.calendar.iter().map(|limit| limit.unit()));
+        let mut units: Vec<Unit> = self.long_limits().map(Meter::unit).collect();
         units.sort_unstable();
         units.dedup();
         let mut ahead_of = |unit| {
@@ -116,12 +115,12 @@ impl Budget {
             promised
         });
         let margin = &self.margin;
-        let configured = self.limits.iter_mut().filter(|limit| limit.source == Source::Config);
+        let configured = self.meters.windows_mut().filter(|limit| limit.source == Source::Config);
         let limits = configured.map(|limit| limit.record(now, margin)).collect();
         BudgetRecord {
             at: now,
             limits,
-            calendar: self.calendar.iter().map(CalendarCount::record).collect(),
+            calendar: self.meters.calendars_mut().map(|count| count.record()).collect(),
             histories: self.histories.iter().map(|(unit, history)| (*unit, history.record())).collect(),
             margin: self.margin.record(),
             last: self.last,
@@ -152,10 +151,10 @@ impl Budget {
         budget.last = record.last.map(|last| last.min(now));
         for limit in &record.limits {
             let limit = limit.restored(&mut budget, now);
-            budget.limits.push(limit);
+            budget.meters.0.push(Meter::Window(limit));
         }
         let calendar = record.calendar.iter().filter_map(|record| CalendarCount::restored(record, epoch));
-        budget.calendar = calendar.collect();
+        budget.meters.0.extend(calendar.map(Meter::Calendar));
         // A process that persists ahead and ends in order withdraws the promise.
         let unknown = Gap { from: Some(record.at), until: now };
         let gap = gap.filter(|gap| record.at < gap.until);
@@ -179,8 +178,7 @@ impl Budget {
 
     /// Units that the limits count, and always requests.
     fn units(&self) -> Vec<Unit> {
-        let mut units: Vec<Unit> = self.limits.iter().map(|limit| limit.spec.unit).collect();
-        units.extend(self.calendar.iter().map(|limit| limit.unit()).chain([Unit::REQUESTS]));
+        let mut units: Vec<Unit> = self.meters.0.iter().map(Meter::unit).chain([Unit::REQUESTS]).collect();
         units.sort_unstable();
         units.dedup();
         units
@@ -190,14 +188,14 @@ impl Budget {
     fn presume_of(&mut self, unit: Unit, gap: Gap, most: Option<u32>) {
         let most = u64::from(most.unwrap_or(u32::MAX));
         let configured = self
-            .limits
-            .iter()
+            .meters
+            .windows()
             .filter(|limit| limit.source == Source::Config && limit.spec.unit == unit && !self.yields);
         // Units that one limit stopped have counted for no limit.
         let possible = |limit: &Limit| gap.from.map_or(most, |from| limit.gcra.possible(from, gap.until));
         let units = u32::try_from(configured.map(possible).fold(most, u64::min)).unwrap_or(u32::MAX);
         let Some(all) = Amount::new(units) else { return };
-        for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
+        for limit in self.meters.windows_mut().filter(|limit| limit.spec.unit == unit) {
             let margin = limit.margin(&self.margin);
             let free = limit.spec.rate.count.get().saturating_sub(limit.window.used(gap.until, margin));
             limit.gcra.charge_all([(gap.until, units.into())].into_iter(), Some(gap.until));
@@ -207,7 +205,7 @@ impl Budget {
             limit.taken = gap.until;
             self.next += u64::from(cost.get());
         }
-        for limit in self.calendar.iter_mut().filter(|limit| limit.unit() == unit) {
+        for limit in self.meters.calendars_mut().filter(|limit| limit.unit() == unit) {
             limit.take(gap.until, self.next, all.min(limit.count()));
             self.next += u64::from(units);
         }
@@ -221,31 +219,24 @@ impl Budget {
     /// Counts short limits as used up, because nothing is known of units taken before `until`. Long limits do not:
     /// requests would wait for far longer than the risk is worth.
     pub fn presume_short(&mut self, until: Instant) {
-        let long = self.limits.extract_if(.., |limit| limit.spec.rate.per >= LONG).collect::<Vec<_>>();
-        let calendar = std::mem::take(&mut self.calendar);
+        let long = self.meters.remove(Meter::is_long);
         self.presume(Gap::lost(until));
-        self.limits.extend(long);
-        self.calendar = calendar;
+        self.meters.0.extend(long);
     }
 
-    fn long_limits(&self) -> impl Iterator<Item = &Limit> {
-        self.limits.iter().filter(|limit| limit.source == Source::Config && limit.spec.rate.per >= LONG)
+    fn long_limits(&self) -> impl Iterator<Item = &Meter> {
+        self.meters.0.iter().filter(|meter| meter.source() == Source::Config && meter.is_long())
     }
 
     /// Size of the next block of `unit` under its long limits.
     fn block(&mut self, unit: Unit, now: Instant) -> u32 {
         let margin = &self.margin;
-        let is_long = |limit: &&mut Limit| limit.source == Source::Config && limit.spec.rate.per >= LONG;
-        let long = self.limits.iter_mut().filter(is_long).filter(|limit| limit.spec.unit == unit);
-        let rolling = long.map(|limit| {
-            let count = limit.spec.rate.count.get();
-            (count, count.saturating_sub(limit.window.used(now, margin.of(limit.spec.rate.per))))
+        let long = self.meters.configured(unit).filter(|meter| meter.is_long());
+        let blocks = long.map(|meter| {
+            let (count, left) = meter.room(now, margin);
+            ahead::block(count, left)
         });
-        let calendar = self.calendar.iter_mut().filter(|limit| limit.unit() == unit).map(|limit| {
-            let count = limit.count().get();
-            (count, count.saturating_sub(limit.usage(now).used))
-        });
-        rolling.chain(calendar).map(|(count, left)| ahead::block(count, left)).min().unwrap_or(1)
+        blocks.min().unwrap_or(1)
     }
 }
 

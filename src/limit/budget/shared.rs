@@ -16,7 +16,7 @@ use andante_fleet::{Entry, Lease, Micros, Pause, PoolGrant, Share, ShareNeed, mi
 use smallvec::SmallVec;
 
 use self::in_flight::SharedInFlight;
-use super::{Budget, Limit};
+use super::{Budget, Limit, Meters};
 use crate::{Amount, Cost, Gcra, LimitSpec, Margin, Ready, Scope, Source, Unit, Window};
 
 /// The fleet's side of a budget.
@@ -66,6 +66,9 @@ pub struct ShareUsage {
 /// Assumed shortest way to an API that has not responded yet: longer than most.
 const UNKNOWN_WAY: Duration = Duration::from_millis(300);
 
+/// Need of a share that ends.
+const NO_NEED: ShareNeed = ShareNeed { speaks: true, want: 0, cost: 0, need: 0, demand: 0, ends: false };
+
 /// Weight of the moving average: each response counts for `1 / ANSWERS`.
 const ANSWERS: u32 = 16;
 
@@ -87,7 +90,7 @@ impl Budget {
     pub fn share(&mut self, lease: Lease) {
         let (leased, calls, ended, in_flight, took) = (false, false, Vec::new(), None, None);
         self.shared = Some(Box::new(SharedBudget { lease, leased, calls, ended, in_flight, took }));
-        for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
+        for limit in self.meters.windows_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             (limit.window, limit.gcra) = (Window::new(&limit.spec), Gcra::new(&limit.spec));
         }
         self.share_limits();
@@ -108,13 +111,14 @@ impl Budget {
     pub fn speak(&mut self, now: Instant, name: &str, backlog_of: impl Fn(Unit) -> u64, reports: bool) -> ShareReport {
         let mut spoken = ShareReport { entries: Vec::new(), pauses: Vec::new(), next: Instant::FAR };
         let Some(mut shared) = self.shared.take() else { return spoken };
-        let numbers = self.numbers();
         let growths = self.growths(now);
         // Limit by limit, in one order for all members: two with one token of each kind would block each other.
-        let mut lacks_before = false;
-        for at in self.in_order() {
-            let limit = &mut self.limits[at];
-            shared.ended.extend(limit.rename(now, name, numbers[at], &self.margin, &shared.lease));
+        let (mut lacks_before, mut before, mut number) = (false, None, 0);
+        for limit in in_order(&mut self.meters) {
+            let alike = Some((limit.spec.rate.per, limit.spec.unit));
+            number = if before == alike { number + 1 } else { 0 };
+            before = alike;
+            shared.ended.extend(limit.rename(now, name, number, &self.margin, &shared.lease));
             // Report the entry that held tokens of the same pool first: in one call, the one entry would free the
             // other.
             if shared.ended.iter().any(|(gone, _)| limit.share.as_ref().is_some_and(|share| share.pool == gone.pool)) {
@@ -130,27 +134,14 @@ impl Budget {
             let growth = others.fold(f64::MAX, f64::min);
             let usual = limit.share.as_ref().map_or(0, |share| share.usual());
             let stock = limit.stock(now, backlog, &self.margin, shared.took).at_most(growth, lacks, usual);
-            let settle = settle(limit, &self.margin);
+            let settle = limit.late(&self.margin) + way(&self.margin);
             let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
             let share = limit.share.as_mut().expect("only those that have one");
             let said = share.look(now, stock, shared.lease.holds(now), reports);
-            let ShareNeed { speaks, want, cost, need, demand, ends } = said;
-            if speaks {
+            if said.speaks {
                 share.told(now, said);
-                let entry = Entry {
-                    pool: share.pool.clone(),
-                    limit: shared.lease.lendable(limit.spec.rate.count.get()),
-                    per: micros(limit.spec.rate.per),
-                    settle,
-                    holds: share.held(),
-                    want,
-                    cost,
-                    need,
-                    demand,
-                    ends: ends.then_some(0),
-                    word: Box::default(),
-                };
-                spoken.entries.push(entry);
+                let lendable = shared.lease.lendable(limit.spec.rate.count.get());
+                spoken.entries.push(entry(share, lendable, limit.spec.rate.per, settle, said));
             }
             spoken.next = spoken.next.min(share.next_look(now, stock, freed.unwrap_or(Instant::FAR)));
             limit.refit(now, &self.margin, &shared.lease);
@@ -189,14 +180,14 @@ impl Budget {
     /// Part of the configured limits of `unit` that this process is entitled to, if they are shared.
     pub fn due_part(&self, unit: Unit) -> Option<f64> {
         let shares =
-            self.limits.iter().filter(|limit| limit.spec.unit == unit).filter_map(|limit| limit.share.as_ref());
+            self.meters.windows().filter(|limit| limit.spec.unit == unit).filter_map(|limit| limit.share.as_ref());
         shares.map(|share| share.due_part()).reduce(f64::min)
     }
 
     /// Returns true if the store knows of anything that is held here.
     pub fn holds_shares(&self) -> bool {
         self.shared.iter().flat_map(|shared| &shared.in_flight).any(|in_flight| !in_flight.is_over())
-            || self.limits.iter().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
+            || self.meters.windows().any(|limit| limit.share.as_ref().is_some_and(|share| !share.is_over()))
             || self.shared.as_ref().is_some_and(|shared| !shared.ended.is_empty())
     }
 
@@ -207,7 +198,7 @@ impl Budget {
 
     /// Gives up all held tokens: this process is another member from now on.
     pub fn lose_shares(&mut self, now: Instant) {
-        for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
+        for share in self.meters.windows_mut().filter_map(|limit| limit.share.as_mut()) {
             share.ended();
         }
         if let Some(shared) = &mut self.shared {
@@ -228,7 +219,7 @@ impl Budget {
     /// Adds one token beyond the granted ones.
     #[cfg(test)]
     fn add_token(&mut self, now: Instant) {
-        for share in self.limits.iter_mut().filter_map(|limit| limit.share.as_mut()) {
+        for share in self.meters.windows_mut().filter_map(|limit| limit.share.as_mut()) {
             let given = PoolGrant { holds: share.held() + 1, ..share.given().clone() };
             share.heard(now, given);
         }
@@ -239,7 +230,7 @@ impl Budget {
     pub fn leave(&mut self, now: Instant) -> Vec<Entry> {
         let mut ended = Vec::new();
         let Some(shared) = &mut self.shared else { return Vec::new() };
-        for limit in self.limits.iter_mut() {
+        for limit in self.meters.windows_mut() {
             ended.extend(limit.end(now, &self.margin, &shared.lease));
         }
         ended.extend(shared.in_flight.as_mut().and_then(|gone| gone.end(now, &self.margin, &shared.lease)));
@@ -254,11 +245,10 @@ impl Budget {
         if !shared.leased || !shared.lease.holds(now) {
             self.refit(now);
         }
-        let (order, Some(shared)) = (self.in_order(), &mut self.shared) else { return None };
+        let Some(shared) = &mut self.shared else { return None };
         // Missing tokens of a limit are requested only once the earlier limits lack none.
         let (mut lacks, mut lacks_before, mut opens) = (false, false, Ready::OnEvent);
-        for at in order {
-            let limit = &mut self.limits[at];
+        for limit in in_order(&mut self.meters) {
             let Some(amount) = cost.of(limit.spec.unit) else {
                 lacks_before |= limit.lacks(now, &self.margin);
                 continue;
@@ -298,7 +288,7 @@ impl Budget {
     /// Records that `amount` of `unit` was taken.
     pub(super) fn took_units(&mut self, now: Instant, unit: Unit, amount: Amount) {
         let Some(shared) = &mut self.shared else { return };
-        for limit in self.limits.iter_mut().filter(|limit| limit.spec.unit == unit) {
+        for limit in self.meters.windows_mut().filter(|limit| limit.spec.unit == unit) {
             let whole = limit.whole(amount).get();
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             let Some(share) = &mut limit.share else { continue };
@@ -323,7 +313,7 @@ impl Budget {
     /// Shares every limit that can be shared.
     pub(super) fn share_limits(&mut self) {
         let Some(shared) = &mut self.shared else { return };
-        for limit in self.limits.iter_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
+        for limit in self.meters.windows_mut().filter(|limit| limit.source == Source::Config && limit.is_short()) {
             if limit.share.is_none() {
                 limit.share = Some(Box::new(limit.nothing_of("".into(), &shared.lease)));
                 shared.calls = true;
@@ -332,21 +322,9 @@ impl Budget {
         }
     }
 
-    /// Rank of each limit among those with its window and unit, smallest first: all members of a fleet rank alike.
-    fn numbers(&self) -> SmallVec<[usize; 4]> {
-        let of = |at: usize| (self.limits[at].spec.rate.count, self.limits[at].spec.strict, at);
-        let alike = |a: usize, b: usize| {
-            let [a, b] = [&self.limits[a], &self.limits[b]];
-            let same = (a.spec.rate.per, a.spec.unit) == (b.spec.rate.per, b.spec.unit);
-            a.share.is_some() && b.share.is_some() && same
-        };
-        let all = 0..self.limits.len();
-        all.clone().map(|at| all.clone().filter(|other| alike(*other, at) && of(*other) < of(at)).count()).collect()
-    }
-
     /// Factor by which the usage of each shared limit would grow if only this process's due share bounded it.
     fn growths(&mut self, now: Instant) -> SmallVec<[(Unit, f64); 4]> {
-        let shared = self.limits.iter_mut().filter_map(|limit| {
+        let shared = self.meters.windows_mut().filter_map(|limit| {
             let due = limit.share.as_ref()?.due()?;
             let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             (used > 0).then(|| (limit.spec.unit, due / f64::from(used)))
@@ -354,20 +332,9 @@ impl Budget {
         shared.collect()
     }
 
-    /// The shared limits, in the same order for all members.
-    fn in_order(&self) -> SmallVec<[usize; 4]> {
-        let mut shared: SmallVec<[usize; 4]> =
-            (0..self.limits.len()).filter(|at| self.limits[*at].share.is_some()).collect();
-        shared.sort_by_key(|at| {
-            let LimitSpec { rate, unit, strict, .. } = self.limits[*at].spec;
-            (rate.per, unit.name(), rate.count, strict)
-        });
-        shared
-    }
-
     fn of_pool(&mut self, pool: &str) -> Option<&mut Share> {
         let in_flight = self.shared.iter_mut().flat_map(|shared| &mut shared.in_flight).map(|limit| limit.share());
-        let mut shares = self.limits.iter_mut().filter_map(|limit| limit.share.as_deref_mut()).chain(in_flight);
+        let mut shares = self.meters.windows_mut().filter_map(|limit| limit.share.as_deref_mut()).chain(in_flight);
         shares.find(|share| *share.pool == *pool)
     }
 
@@ -379,15 +346,47 @@ impl Budget {
     fn refit(&mut self, now: Instant) {
         let Some(shared) = &mut self.shared else { return };
         shared.leased = shared.lease.holds(now);
-        for limit in &mut self.limits {
+        for limit in self.meters.windows_mut() {
             limit.refit(now, &self.margin, &shared.lease);
         }
     }
 }
 
-/// Time after the sending in which an API that is close to other members may count a request.
-fn settle(limit: &Limit, margin: &Margin) -> Micros {
-    micros(limit.late(margin) + way(margin))
+/// The shared limits, in the same order for all members.
+fn in_order(meters: &mut Meters) -> SmallVec<[&mut Limit; 4]> {
+    let mut shared: SmallVec<[&mut Limit; 4]> = meters.windows_mut().filter(|limit| limit.share.is_some()).collect();
+    shared.sort_by_key(|limit| {
+        let LimitSpec { rate, unit, strict, .. } = limit.spec;
+        (rate.per, unit.name(), rate.count, strict)
+    });
+    shared
+}
+
+/// Entry that reports `share` of a limit of `limit` units per `per`. An API that is close to other members may count a
+/// request until `settle` after its sending.
+fn entry(share: &Share, limit: u32, per: Duration, settle: Duration, need: ShareNeed) -> Entry {
+    let ShareNeed { want, cost, need, demand, ends, .. } = need;
+    Entry {
+        pool: share.pool.clone(),
+        limit,
+        per: micros(per),
+        settle: micros(settle),
+        holds: share.held(),
+        want,
+        cost,
+        need,
+        demand,
+        ends: ends.then_some(0),
+        word: Box::default(),
+    }
+}
+
+/// The share of a limit of which `used` units count and none were given out before `opens`.
+fn usage(share: &Share, used: u32, now: Instant, opens: Option<Instant>) -> ShareUsage {
+    let (held, own, given) = (share.held(), share.own(), share.given());
+    let free = (held + own).saturating_sub(used);
+    let opens_in = opens.map(|opens| opens.since(now));
+    ShareUsage { held, free, own, target: given.target, wanted: given.wanted, opens_in }
 }
 
 fn duration(of: Micros) -> Duration {

@@ -45,13 +45,13 @@ impl Budget {
             let part = limit.reported().map(|reported| part_in(&reported, part));
             LimitUsage { source, spec, own, used, freed_in, margin, share, part: part.filter(|part| *part < 1.0) }
         };
-        self.limits.iter_mut().map(usage).collect()
+        self.meters.windows_mut().map(usage).collect()
     }
 
     /// Requests per second that may leave at most, over a few seconds: the least pace of the limits that hold at that scale,
     /// which are evenly spaced or have short windows. Without such a limit, the least pace in the long run.
     pub fn pace(&self) -> Option<f64> {
-        let specs = || self.limits.iter().map(|limit| &limit.spec).filter(|spec| spec.unit == Unit::REQUESTS);
+        let specs = || self.meters.windows().map(|limit| &limit.spec).filter(|spec| spec.unit == Unit::REQUESTS);
         let holds = |spec: &&LimitSpec| spec.burst().get() == 1 || spec.rate.per <= SHORT_WINDOW;
         let least = |pace: f64, spec: &LimitSpec| pace.min(spec.rate.per_second());
         let [short, all] = [specs().filter(holds).fold(f64::INFINITY, least), specs().fold(f64::INFINITY, least)];

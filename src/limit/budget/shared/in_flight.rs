@@ -8,9 +8,9 @@ mod tests;
 use std::{num::NonZeroU32, time::Duration};
 
 use andante_clock::Instant;
-use andante_fleet::{Entry, Lease, Peak, Share, ShareNeed, Stock, micros, stretched};
+use andante_fleet::{Entry, Lease, Peak, Share, Stock, micros, stretched};
 
-use super::{Budget, Limit, ShareReport, ShareUsage, duration, way};
+use super::{Budget, Limit, NO_NEED, ShareReport, ShareUsage, duration, entry, usage, way};
 use crate::{Margin, Ready, Unit, window::Lingering};
 
 /// This process's share of an in-flight limit.
@@ -104,8 +104,7 @@ impl SharedInFlight {
         let free = now + if self.under_way > 0 { cleared(lease) } else { way(margin) };
         let holds =
             if self.under_way > 0 { gone.held().min(self.under_way + self.lingering.count(now)) } else { gone.held() };
-        let idle = ShareNeed { speaks: true, want: 0, cost: 0, need: 0, demand: 0, ends: false };
-        let entry = entry(&gone, lendable, lease, margin, idle);
+        let entry = entry(&gone, lendable, lease.hold(), way(margin), NO_NEED);
         Some((Entry { holds, ..entry }, free))
     }
 }
@@ -177,7 +176,9 @@ impl Budget {
         if need.speaks {
             in_flight.share.told(now, need);
             let lendable = shared.lease.lendable(in_flight.limit.get());
-            spoken.entries.push(entry(&in_flight.share, lendable, &shared.lease, &self.margin, need));
+            // The store withholds a dead member's tokens as for a window as long as the hold.
+            let (hold, way) = (shared.lease.hold(), way(&self.margin));
+            spoken.entries.push(entry(&in_flight.share, lendable, hold, way, need));
         }
         let falls = (stock.lately > stock.used).then(|| in_flight.lately.falls_at());
         let freed = in_flight.lingering.next().into_iter().chain(falls).min().unwrap_or(Instant::FAR);
@@ -197,7 +198,7 @@ impl Budget {
 
     /// Returns true if the next request would have to wait for another shared limit.
     fn waits_for_windows(&mut self, now: Instant) -> bool {
-        self.limits.iter_mut().any(|limit| {
+        self.meters.windows_mut().any(|limit| {
             // Each request counts as one; its other units are known if it waits for them.
             let full =
                 |limit: &mut Limit| limit.window.used(now, self.margin.of(limit.spec.rate.per)) >= limit.window.count();
@@ -212,11 +213,8 @@ impl Budget {
         let in_flight = shared.in_flight.as_mut()?;
         in_flight.usable(now, &shared.lease);
         let (share, under_way) = (&in_flight.share, in_flight.under_way);
-        let given = share.given();
-        let free = (share.held() + share.own()).saturating_sub(under_way);
         let opens = Some(shared.lease.opens(shared.lease.hold())).filter(|opens| share.held() == 0 && *opens > now);
-        let (held, own, opens_in) = (share.held(), share.own(), opens.map(|opens| opens.since(now)));
-        Some(ShareUsage { held, free, own, target: given.target, wanted: given.wanted, opens_in })
+        Some(usage(share, under_way, now, opens))
     }
 }
 
@@ -228,22 +226,4 @@ fn nothing_of(lendable: u32) -> Share {
 /// Time after a member's lease by which its last response has ended.
 fn cleared(lease: &Lease) -> Duration {
     duration(stretched(micros(lease.hold())))
-}
-
-/// Entry that reports `share`. The store withholds a dead member's tokens as for a window of `per`, which is the hold.
-fn entry(share: &Share, limit: u32, lease: &Lease, margin: &Margin, need: ShareNeed) -> Entry {
-    let ShareNeed { want, cost, need, demand, ends, .. } = need;
-    Entry {
-        pool: share.pool.clone(),
-        limit,
-        per: micros(lease.hold()),
-        settle: micros(way(margin)),
-        holds: share.held(),
-        want,
-        cost,
-        need,
-        demand,
-        ends: ends.then_some(0),
-        word: Box::default(),
-    }
 }

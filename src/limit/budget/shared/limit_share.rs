@@ -5,7 +5,7 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_fleet::{Entry, Lease, Share, Stock, micros, stretched};
 
-use super::{Limit, ShareUsage, duration, way};
+use super::{Limit, NO_NEED, ShareUsage, duration, entry, usage, way};
 use crate::{Amount, LONGEST_PACE, LimitSpec, Margin, Unit};
 
 // === impl Limit ===
@@ -130,28 +130,13 @@ impl Limit {
         let (lingering, _) = self.window.lingering(now, margin.of(per));
         let counts = lingering > 0 || self.window.used(now, margin.of(per)) > 0;
         let free = if counts { now + self.clears(margin) } else { now };
-        let entry = Entry {
-            pool: share.pool.clone(),
-            limit: lease.lendable(self.spec.rate.count.get()),
-            per: micros(per),
-            settle: micros(late),
-            holds: share.held(),
-            want: 0,
-            cost: 0,
-            need: 0,
-            demand: 0,
-            ends: None,
-            word: Box::default(),
-        };
+        let entry = entry(&share, lease.lendable(self.spec.rate.count.get()), per, late, NO_NEED);
         Some((entry, free))
     }
 
     pub(in crate::budget) fn share_usage(&mut self, now: Instant, margin: Duration) -> Option<ShareUsage> {
         let used = self.window.used(now, margin);
         let share = self.share.as_ref()?;
-        let given = share.given();
-        let free = (share.held() + share.own()).saturating_sub(used);
-        let (held, own, opens_in) = (share.held(), share.own(), share.opens().map(|opens| opens.since(now)));
-        Some(ShareUsage { held, free, own, target: given.target, wanted: given.wanted, opens_in })
+        Some(usage(share, used, now, share.opens()))
     }
 }

@@ -220,7 +220,7 @@ impl World {
                 process.member.skip_pauses(*pauses_known);
             }
             if let (Reply::Done { given, .. }, Some(Wrong::LateReply)) = (&reply, wrong)
-                && let (Some(given), [limit, ..]) = (given.first(), &mut process.budget.limits[..])
+                && let (Some(given), Some(limit)) = (given.first(), process.budget.meters.windows_mut().next())
                 && let Some(share) = limit.share.as_mut().filter(|share| *share.pool == *pool)
             {
                 share.heard(local, given.clone());

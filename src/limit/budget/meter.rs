@@ -1,0 +1,355 @@
+//! Meters: the limits of a budget, and what has been taken of each.
+
+use std::time::Duration;
+
+use andante_clock::Instant;
+use andante_fleet::Share;
+
+use crate::{
+    Amount, CalendarCount, Charge, Gcra, LONGEST_PACE, LimitSpec, Margin, Ready, Scope, Seq, Source, Unit, Window,
+    ahead::LONG, lesser,
+};
+
+/// One limit, and what has been taken of it.
+#[derive(Clone, Debug)]
+pub(super) enum Meter {
+    /// At most N units in any window, evenly spaced or in bursts.
+    Window(Limit),
+    /// At most N units from one renewal to the next.
+    Calendar(CalendarCount),
+}
+
+/// The meters of a budget, which are asked together and charged together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meters(pub(super) Vec<Meter>);
+
+/// A slot that a request takes at `now`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) now: Instant,
+    /// When the slot was due.
+    pub(super) due: Instant,
+    /// Time for which the request waited for something that blocked other requests too.
+    pub(super) late: Duration,
+    /// Instant of the refusal that makes requests keep their distance.
+    pub(super) distant: Option<Instant>,
+}
+
+/// A limit of a rate: even spacing, and the promise about every window.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) source: Source,
+    /// Charges with a lower number were taken without this limit.
+    pub(super) since: Seq,
+    pub(super) spec: LimitSpec,
+    /// The quota that the API reports; `spec` is the part of it that is used here. Boxed: most limits are configured,
+    /// and each keyed budget has one.
+    pub(super) reported: Option<Box<LimitSpec>>,
+    pub(super) gcra: Gcra,
+    pub(super) window: Window,
+    /// When a request last took units of the limit, and its number.
+    pub(super) taken: Instant,
+    pub(super) newest: Seq,
+    /// Until then the window may lack units from before the limit existed: only as many as fill it were counted.
+    pub(super) lacks_until: Instant,
+    /// When the whole quota is renewed, even if a window has not passed, if such an instant was reported.
+    pub(super) ends: Option<Instant>,
+    /// Share of this process, if the limit is shared with other processes.
+    pub(super) share: Option<Box<Share>>,
+    /// Units that in-flight requests will probably take beyond their charges.
+    pub(super) outstanding: u32,
+}
+
+/// Interval between looks at a limit that only `outstanding` units block: a request that hangs stops adding to them.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+// === impl Meters ===
+
+impl Meters {
+    /// The limits of rates.
+    pub(super) fn windows(&self) -> impl Iterator<Item = &Limit> {
+        self.0.iter().filter_map(|meter| if let Meter::Window(limit) = meter { Some(limit) } else { None })
+    }
+
+    /// The limits of rates.
+    pub(super) fn windows_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
+        self.0.iter_mut().filter_map(|meter| if let Meter::Window(limit) = meter { Some(limit) } else { None })
+    }
+
+    /// The limits that a calendar renews.
+    pub(super) fn calendars_mut(&mut self) -> impl Iterator<Item = &mut CalendarCount> {
+        self.0.iter_mut().filter_map(|meter| if let Meter::Calendar(count) = meter { Some(count) } else { None })
+    }
+
+    /// The limit that `source` imposes.
+    pub(super) fn of(&mut self, source: Source) -> Option<&mut Limit> {
+        self.windows_mut().find(|limit| limit.source == source)
+    }
+
+    /// The meters that the configuration imposes on this `unit`.
+    pub(super) fn configured(&mut self, unit: Unit) -> impl Iterator<Item = &mut Meter> {
+        self.0.iter_mut().filter(move |meter| meter.source() == Source::Config && meter.unit() == unit)
+    }
+
+    /// Removes and returns the meters that `of` selects.
+    pub(super) fn remove(&mut self, of: impl Fn(&Meter) -> bool) -> Vec<Meter> {
+        self.0.extract_if(.., |meter| of(meter)).collect()
+    }
+
+    /// The meters that hold for requests of `scope`: configured rates may yield to learned ones.
+    pub(super) fn holding(&mut self, yields: bool, scope: Scope) -> impl Iterator<Item = &mut Meter> {
+        let known = |limit: &Limit| limit.source != Source::Config && scope.includes(limit.source);
+        let yields = yields && self.windows().any(known);
+        let yields =
+            move |meter: &Meter| yields && matches!(meter, Meter::Window(limit) if limit.source == Source::Config);
+        self.0.iter_mut().filter(move |meter| scope.includes(meter.source()) && !yields(meter))
+    }
+
+    /// The meters that `charge` was taken from, and how much of each.
+    pub(super) fn charged<'a>(&'a mut self, charge: &'a Charge) -> impl Iterator<Item = (&'a mut Meter, Amount)> {
+        self.0.iter_mut().filter_map(|meter| {
+            let since = if let Meter::Window(limit) = meter { limit.since } else { 0 };
+            let taken = charge.scope.includes(meter.source()) && since <= charge.seq;
+            charge.cost.of(meter.unit()).filter(|_| taken).map(|amount| (meter, amount))
+        })
+    }
+
+    /// The limits of rates that `charge` was taken from, and how much of each.
+    pub(super) fn charged_windows<'a>(
+        &'a mut self,
+        charge: &'a Charge,
+    ) -> impl Iterator<Item = (&'a mut Limit, Amount)> {
+        self.charged(charge).filter_map(|(meter, amount)| match meter {
+            Meter::Window(limit) => Some((limit, amount)),
+            Meter::Calendar(_) => None,
+        })
+    }
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// Source that imposes the limit.
+    pub(super) fn source(&self) -> Source {
+        if let Self::Window(limit) = self { limit.source } else { Source::Config }
+    }
+
+    /// Unit that the limit counts.
+    pub(super) fn unit(&self) -> Unit {
+        match self {
+            Self::Window(limit) => limit.spec.unit,
+            Self::Calendar(count) => count.unit(),
+        }
+    }
+
+    /// Returns true if the limit is so long that a persisted budget spends it in blocks.
+    pub(super) fn is_long(&self) -> bool {
+        if let Self::Window(limit) = self { limit.spec.rate.per >= LONG } else { true }
+    }
+
+    /// When the limit has room for `amount`.
+    pub(super) fn ready(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Ready {
+        match self {
+            Self::Window(limit) => limit.ready(now, amount, margin),
+            Self::Calendar(count) => count.ready(now, amount),
+        }
+    }
+
+    /// Units of the limit, and how many of them may be taken at `now`.
+    pub(super) fn room(&mut self, now: Instant, margin: &Margin) -> (u32, u32) {
+        let (count, used) = match self {
+            Self::Window(limit) => (limit.spec.rate.count, limit.window.used(now, limit.margin(margin))),
+            Self::Calendar(count) => (count.count(), count.usage(now).used),
+        };
+        (count.get(), count.get().saturating_sub(used))
+    }
+
+    /// Takes `amount` units, numbered from `seq`.
+    pub(super) fn take(&mut self, slot: Slot, seq: Seq, amount: Amount) {
+        match self {
+            Self::Window(limit) => limit.take(slot, seq, amount),
+            Self::Calendar(count) => count.take(slot.now, seq, amount),
+        }
+    }
+
+    /// Records that units left at `at`, in a lane that keeps distance since `distant`.
+    pub(super) fn sent(&mut self, at: Instant, seq: Seq, amount: Amount, distant: Option<Instant>) {
+        match self {
+            Self::Window(limit) => {
+                limit.window.sent(seq, amount, at);
+                if distant.is_some() && limit.gcra.may_keep_distance() {
+                    limit.gcra.sent(at, limit.whole(amount));
+                }
+            }
+            Self::Calendar(count) => count.sent(at, seq, amount),
+        }
+    }
+
+    /// Gives back units that were never sent.
+    pub(super) fn return_unused(&mut self, seq: Seq, amount: Amount) {
+        match self {
+            Self::Window(limit) => {
+                // A slot that passed before its charge was returned is lost.
+                if limit.window.return_unused(seq, amount) {
+                    limit.gcra.return_unused(limit.whole(amount), seq == limit.newest);
+                }
+            }
+            Self::Calendar(count) => count.return_unused(seq, amount),
+        }
+    }
+
+    /// Replaces `reserved` units, numbered from `seq`, by `used` units, numbered from `next`, that count from `now` on.
+    pub(super) fn settle(&mut self, seq: Seq, reserved: Option<Amount>, next: Seq, used: Option<Amount>, now: Instant) {
+        match self {
+            Self::Window(limit) => {
+                let reserved = reserved.filter(|_| limit.since <= seq);
+                reserved.into_iter().for_each(|reserved| limit.window.refund(seq, reserved));
+                used.into_iter().for_each(|used| limit.window.count_answered(next, used, now, now));
+                let whole =
+                    |amount: Option<Amount>| amount.map_or(0, |amount| lesser(limit.spec.rate.count, amount).get());
+                limit.gcra.settle(now, whole(reserved), whole(used));
+            }
+            Self::Calendar(count) => {
+                reserved.into_iter().for_each(|reserved| count.return_unused(seq, reserved));
+                used.into_iter().for_each(|used| count.take(now, next, used));
+            }
+        }
+    }
+
+    /// Returns true if no sent request counts any more.
+    pub(super) fn is_idle(&mut self, now: Instant, margin: &Margin) -> bool {
+        match self {
+            Self::Window(limit) => {
+                let used = limit.window.used(now, limit.margin(margin));
+                limit.gcra.is_idle(now) && used == 0 && limit.share.as_ref().is_none_or(|share| share.is_over())
+            }
+            Self::Calendar(count) => count.is_idle(now),
+        }
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    pub(super) fn new(source: Source, spec: LimitSpec, since: Seq) -> Self {
+        Self {
+            source,
+            since,
+            spec,
+            reported: None,
+            gcra: Gcra::new(&spec),
+            window: Window::new(&spec),
+            taken: Instant::START,
+            newest: 0,
+            lacks_until: Instant::START,
+            ends: None,
+            share: None,
+            outstanding: 0,
+        }
+    }
+
+    /// The quota that the API reports, if the limit is a part of one.
+    pub(super) fn reported(&self) -> Option<LimitSpec> {
+        self.reported.as_deref().copied()
+    }
+
+    /// When the limit has room for `amount`.
+    pub(super) fn ready(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Ready {
+        if self.ends.is_some_and(|ends| ends <= now) {
+            self.begin_anew(now);
+        }
+        let ends = self.ends.map_or(Ready::OnEvent, Ready::At);
+        let (spaced, reserve) = (Ready::from(self.gcra.earliest(now), now), self.reserve());
+        let with_outstanding = amount.saturating_add(self.outstanding);
+        if self.window.has_plenty(with_outstanding, reserve) {
+            return spaced.min(ends);
+        }
+        let margin = self.margin(margin);
+        // The order matters: the window forgets units that have left it.
+        let mut window = self.window.ready(now, amount, margin);
+        if self.outstanding > 0 {
+            window = self.window.ready(now, with_outstanding, margin).min(window.max(Ready::At(now + LOOK_AGAIN)));
+        }
+        let spread = Ready::from(self.window.spread(now, 0, reserve, margin, self.taken), now);
+        spaced.max(window).max(spread).min(ends)
+    }
+
+    /// Takes `amount` units, numbered from `seq`.
+    fn take(&mut self, slot: Slot, seq: Seq, amount: Amount) {
+        let late = Some(slot.late).filter(|_| slot.distant.is_none() || !self.gcra.may_keep_distance());
+        self.gcra.commit_late(slot.now, slot.due, late, self.whole(amount));
+        self.window.take(seq, amount);
+        (self.taken, self.newest) = (slot.now, seq);
+    }
+
+    /// Changes the limit to `spec`; sent requests stay sent.
+    pub(super) fn fit(&mut self, spec: LimitSpec) {
+        self.spec = spec;
+        self.gcra.retune(&spec);
+        self.window.retune(&spec);
+    }
+
+    /// Forgets all answered units. A shared limit is left as it is: its tokens are the store's.
+    fn begin_anew(&mut self, now: Instant) {
+        self.ends = None;
+        if self.share.is_none() {
+            self.window.forget_answered(now);
+            self.gcra = Gcra::new(&self.spec);
+        }
+    }
+
+    /// Units of the limit that a request of `amount` takes: a request that costs more than the limit takes a whole
+    /// window.
+    pub(super) fn whole(&self, amount: Amount) -> Amount {
+        let count = self.share.as_ref().and_then(|share| Amount::new(share.limit())).unwrap_or(Amount::MAX);
+        amount.min(self.spec.rate.count).min(count)
+    }
+
+    /// Units that leave in one window, as far as is known.
+    pub(super) fn round(&self) -> u64 {
+        let shared = self.share.as_ref().map(|share| share.pace().max(1));
+        shared.unwrap_or(self.spec.rate.count.get()).into()
+    }
+
+    /// Margin of the limit's window. An estimated limit promises nothing about windows and has none.
+    pub(super) fn margin(&self, margin: &Margin) -> Duration {
+        if self.source == Source::Estimated { Duration::ZERO } else { margin.of(self.spec.rate.per) }
+    }
+
+    /// Units that may leave back to back at `now`, as far as the spacing counts.
+    pub(super) fn saved(&self, now: Instant) -> u64 {
+        let (mut may, mut may_not) = (0, u64::from(self.spec.burst().get()));
+        while may < may_not {
+            let middle = may + (may_not - may) / 2;
+            if self.gcra.project(now, middle) <= now { may = middle + 1 } else { may_not = middle }
+        }
+        may
+    }
+
+    /// When `amount` may leave back to back. No instant is known for an amount that never may.
+    pub(super) fn ready_at_once(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Ready {
+        if amount > self.spec.burst() || amount > self.whole(amount) {
+            return Ready::OnEvent;
+        }
+        let spaced = self.gcra.project(now, u64::from(amount.get()) - 1);
+        self.ready(now, amount, margin).max(Ready::from(spaced, now))
+    }
+
+    /// Time after the sending in which the API may still count a request without a response.
+    pub(super) fn late(&self, margin: &Margin) -> Duration {
+        let per = self.spec.rate.per;
+        let usual = self.margin(margin);
+        if self.spec.strict { margin.longest().unwrap_or(per).max(usual) } else { usual }
+    }
+
+    /// Number of last units of a window that are spread until the next unit is free: all beyond the burst, if the API
+    /// reports the quota. Longer windows are quotas, which requests may use up as they come.
+    pub(super) fn reserve(&self) -> u32 {
+        match (self.source, self.spec.burst().get()) {
+            (Source::Advertised(_), burst @ 2..) if self.spec.rate.per <= LONGEST_PACE => {
+                self.spec.rate.count.get() - burst
+            }
+            _ => 0,
+        }
+    }
+}
