@@ -116,7 +116,7 @@ impl Budget {
         });
         let margin = &self.margin;
         let configured = self.meters.windows_mut().filter(|limit| limit.source == Source::Config);
-        let limits = configured.map(|limit| limit.record(now, margin)).collect();
+        let limits = configured.map(|limit| LimitRecord::of(limit, now, margin)).collect();
         BudgetRecord {
             at: now,
             limits,
@@ -240,28 +240,24 @@ impl Budget {
     }
 }
 
-// === impl Limit ===
+// === impl LimitRecord ===
 
-impl Limit {
-    fn record(&mut self, now: Instant, margin: &Margin) -> LimitRecord {
-        let LimitSpec { unit, rate, burst, strict } = self.spec;
-        LimitRecord {
+impl LimitRecord {
+    fn of(limit: &mut Limit, now: Instant, margin: &Margin) -> Self {
+        let LimitSpec { unit, rate, burst, strict } = limit.spec;
+        Self {
             unit,
             count: rate.count,
             per: andante_clock::nanos(rate.per),
             burst,
             strict,
-            tat: self.gcra.tat(),
-            taken: self.taken,
-            lacks_until: self.lacks_until,
-            window: self.window.record(now, self.margin(margin)),
+            tat: limit.gcra.tat(),
+            taken: limit.taken,
+            lacks_until: limit.lacks_until,
+            window: limit.window.record(now, limit.margin(margin)),
         }
     }
-}
 
-// === impl LimitRecord ===
-
-impl LimitRecord {
     /// Restores this limit for `budget`. No response will arrive for requests that were in flight.
     fn restored(&self, budget: &mut Budget, now: Instant) -> Limit {
         // A file written by hand must not lead to a division by zero.

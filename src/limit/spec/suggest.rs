@@ -5,9 +5,9 @@ mod clauses;
 mod odd;
 mod tokens;
 
-use self::clauses::{Clause, Windowless, clauses, windowless};
+use self::clauses::{Windowless, clauses, windowless};
 pub(crate) use self::odd::hint;
-use super::parse_count;
+use super::{parse_count, read_rate};
 
 /// Words for the absence of a limit.
 const NO_LIMIT: [&str; 6] = ["unlimited", "none", "off", "no", "0", "infinite"];
@@ -37,7 +37,7 @@ pub(crate) fn suggest(text: &str) -> String {
 
 /// Suggests the notation of `text`, if all of it is understood.
 pub(crate) fn suggest_same(text: &str) -> Option<String> {
-    let limits: Vec<String> = clauses(text)?.iter().map(Clause::to_string).collect();
+    let limits = clauses(text)?;
     let several = if limits.len() > 1 { ": commas stand between limits" } else { "" };
     Some(format!("write \"{}\"{several}", limits.join(",")))
 }
@@ -45,18 +45,17 @@ pub(crate) fn suggest_same(text: &str) -> Option<String> {
 /// Suggests what to write instead of `text`, where only a rate of requests is valid.
 pub(super) fn suggest_rate(text: &str) -> String {
     match clauses(text).as_deref() {
-        Some([rate @ Clause::Rate { unit, burst: None, strict: false, .. }]) if unit.is_empty() => {
-            format!("write \"{rate}\"")
-        }
+        Some([rate]) if read_rate(rate).is_ok() => format!("write \"{rate}\""),
         _ => "write \"500/min\", \"10/s\" or \"1/120s\"".to_owned(),
     }
 }
 
 /// Suggests the notation if `text` is a number of concurrent requests in other words; `None` otherwise.
 pub(crate) fn suggest_in_flight(text: &str) -> Option<String> {
-    let [at_once @ Clause::InFlight(_)] = &clauses(text)?[..] else { return None };
+    let clauses = clauses(text)?;
+    let [at_once] = &clauses[..] else { return None };
     let is_ours = text.trim().strip_prefix("in-flight ").is_some_and(|count| parse_count(count).is_ok());
-    (!is_ours).then(|| format!("write \"{at_once}\""))
+    (at_once.starts_with("in-flight ") && !is_ours).then(|| format!("write \"{at_once}\""))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    Number(Number),
+    /// A positive number, in thousandths.
+    Number(u64),
     /// Small letters, with `-` and `_` within.
     Word(String),
     /// A word without a space before it: the `k` of `90k`.
@@ -15,23 +16,15 @@ pub(super) enum Token {
     Break,
 }
 
-/// An exact positive number: `over / under`, which have no common divisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number {
-    pub(super) over: u64,
-    pub(super) under: u64,
-}
-
-/// Larger counts, and numbers with more decimals, are not understood as limits.
-const LARGEST: u64 = 1_000_000_000_000;
-const MOST_DECIMALS: usize = 3;
+/// Larger numbers are not understood as limits.
+const LARGEST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
 
 /// The tokens of `text`; `None` if it contains anything that no limit needs.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     let text = text.to_ascii_lowercase();
     let (mut rest, mut tokens) = (&*text, Vec::new());
     while let Some(first) = rest.chars().next() {
-        let joined = rest.len() < text.len() && text.as_bytes()[text.len() - rest.len() - 1].is_ascii_digit();
+        let joined = text[..text.len() - rest.len()].ends_with(|before: char| before.is_ascii_digit());
         let mut after = &rest[first.len_utf8()..];
         match first {
             ' ' | '\t' | '(' | ')' => {}
@@ -44,10 +37,9 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
                 after = behind;
             }
             'a'..='z' => {
-                let end = rest.find(|c: char| !matches!(c, 'a'..='z' | '-' | '_')).unwrap_or(rest.len());
-                let word = rest[..end].to_owned();
-                tokens.push(if joined { Token::Suffix(word) } else { Token::Word(word) });
-                after = &rest[end..];
+                let (word, behind) = rest.split_at(end(rest, |c| matches!(c, 'a'..='z' | '-' | '_')));
+                tokens.push(if joined { Token::Suffix(word.into()) } else { Token::Word(word.into()) });
+                after = behind;
             }
             _ => return None,
         }
@@ -56,63 +48,40 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// Splits off the leading number (`90000`, `90,000`, `90 000`, `1.5`, `.5`, `1e6`). `None` if the number is ambiguous:
-/// `10.000` is ten in some countries and ten thousand in others.
-fn number(text: &str) -> Option<(Number, &str)> {
-    let (mut whole, mut rest) = digits(text);
-    let grouped = whole.len() <= 3 && !whole.contains('_');
-    while let Some(after) = rest.strip_prefix([',', ' ']).filter(|_| grouped && !whole.is_empty()) {
-        let (group, behind) = digits(after);
-        if group.len() != 3 {
-            break;
-        }
-        whole.push_str(&group);
-        rest = behind;
-    }
-    let mut decimals = String::new();
-    if let Some(after) = rest.strip_prefix('.') {
-        (decimals, rest) = digits(after);
-        let thousands = decimals.len() == 3 && !["", "0"].contains(&&*whole);
-        if decimals.is_empty() || decimals.len() > MOST_DECIMALS || thousands || rest.starts_with('.') {
-            return None;
-        }
-    }
-    let mut over: u64 = format!("{whole}{decimals}").replace('_', "").parse().ok()?;
-    // A power of ten belongs to the number.
-    if let Some((power, after)) = rest.strip_prefix('e').map(digits).filter(|(power, _)| !power.is_empty()) {
-        over = over.checked_mul(10_u64.checked_pow(power.parse().ok()?)?)?;
+/// Splits off the leading number (`90000`, `90,000`, `90 000`, `1.5`, `.5`, `1e6`), in thousandths. `None` if the number
+/// is ambiguous: `10.000` is ten in some countries and ten thousand in others.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let (whole, mut rest) = digits(text);
+    let (grouped, mut whole) = (!whole.is_empty() && whole.len() <= 3 && !whole.contains('_'), whole.to_owned());
+    while let Some((group, after)) = rest.strip_prefix([',', ' ']).map(digits)
+        && grouped
+        && group.len() == 3
+    {
+        whole.push_str(group);
         rest = after;
     }
-    let under = 10_u64.pow(u32::try_from(decimals.len()).ok()?);
-    Some((Number { over, under }.reduced().filter(|number| number.over <= LARGEST)?, rest))
-}
-
-fn digits(text: &str) -> (String, &str) {
-    let end = text.find(|c: char| !matches!(c, '0'..='9' | '_')).unwrap_or(text.len());
-    (text[..end].to_owned(), &text[end..])
-}
-
-// === impl Number ===
-
-impl Number {
-    pub(super) const ONE: Self = Self { over: 1, under: 1 };
-
-    /// This number times `times`.
-    pub(super) fn times(self, times: u64) -> Option<Self> {
-        Self { over: self.over.checked_mul(times)?, ..self }.reduced()
-    }
-
-    /// The value, if it is whole.
-    pub(super) fn whole(self) -> Option<u64> {
-        (self.under == 1).then_some(self.over)
-    }
-
-    /// The reduced fraction; `None` for 0.
-    fn reduced(self) -> Option<Self> {
-        let (mut a, mut b) = (self.over, self.under);
-        while b > 0 {
-            (a, b) = (b, a % b);
+    let mut decimals = "";
+    if let Some((point, after)) = rest.strip_prefix('.').map(digits) {
+        let thousands = point.len() == 3 && !["", "0"].contains(&&*whole);
+        if !(1..=3).contains(&point.len()) || thousands || after.starts_with('.') {
+            return None;
         }
-        (self.over > 0).then(|| Self { over: self.over / a, under: self.under / a })
+        (decimals, rest) = (point, after);
     }
+    let mut thousandths: u64 = format!("{whole}{decimals:0<3}").replace('_', "").parse().ok()?;
+    // A power of ten belongs to the number.
+    if let Some((power, after)) = rest.strip_prefix('e').map(digits).filter(|(power, _)| !power.is_empty()) {
+        thousandths = thousandths.checked_mul(10_u64.checked_pow(power.parse().ok()?)?)?;
+        rest = after;
+    }
+    (1..=LARGEST_THOUSANDTHS).contains(&thousandths).then_some((thousandths, rest))
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(end(text, |c| matches!(c, '0'..='9' | '_')))
+}
+
+/// Length of the prefix of `text` that consists of such characters.
+fn end(text: &str, of: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !of(c)).unwrap_or(text.len())
 }
