@@ -3,7 +3,6 @@
 mod forecast;
 mod meter;
 mod part;
-mod reconfigure;
 mod record;
 mod shared;
 #[cfg(test)]
@@ -23,15 +22,20 @@ pub use self::{
 };
 use self::{
     meter::{Limit, Meter, Meters, Slot},
-    part::{part_of, reported},
     shared::SharedBudget,
 };
 use super::{
-    Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, LimitSpec, Margin, MarginSpec, Ready, Unit,
+    Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, Gcra, LimitSpec, Margin, MarginSpec, Ready, Unit,
     ahead::{WrittenAhead, lacks, written_ahead},
     charge::{Charge, Scope, Seq, Source},
     history::SpendHistory,
 };
+
+/// A window as long as a sample of the page's charts, or shorter: its limit bounds each sample.
+const SHORT_WINDOW: Duration = Duration::from_secs(5);
+
+/// Windows count as equal if they differ by at most one part in this many.
+const SAME: u32 = 8;
 
 /// Requests keep their distance for this long after a refusal.
 const DISTANT: Duration = Duration::from_secs(600);
@@ -101,11 +105,6 @@ impl Budget {
         Self { yields: true, ..self }
     }
 
-    /// Returns true if requests leave one by one, whatever capacity has been saved up.
-    pub fn is_even(&self) -> bool {
-        self.meters.windows().any(|limit| limit.spec.burst().get() == 1)
-    }
-
     /// The limit that `source` imposes.
     pub fn limit(&self, source: Source) -> Option<LimitSpec> {
         self.meters.windows().find(|limit| limit.source == source).map(|limit| limit.reported().unwrap_or(limit.spec))
@@ -144,7 +143,7 @@ impl Budget {
             return self.retune(index, spec);
         }
         let reported = reported(source, spec);
-        let spec = reported.map_or(spec, |reported| part_of(&reported, self.part));
+        let spec = reported.map_or(spec, |reported| self.part.apply(&reported));
         let mut limit = Limit { reported: reported.map(Box::new), ..Limit::new(source, spec, self.next) };
         // Requests that have left keep their distance as well.
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
@@ -423,4 +422,225 @@ impl Budget {
     pub fn served(&mut self, sent: Instant) {
         self.margin.served(sent);
     }
+
+    /// Replaces the configured limits by `limits` and the margin for jitter by `margin`, from `now` on.
+    ///
+    /// A limit whose window is as long as before continues where it was: a raised limit gives no fresh burst, and a
+    /// lowered limit holds at once. A limit with another window begins with all requests that are known to have been
+    /// sent. Limits that are not among `limits` end. Learned limits stay.
+    pub fn reconfigure(&mut self, limits: &[LimitSpec], margin: MarginSpec, now: Instant) {
+        self.margin.respecify(margin);
+        let configured = |limit: &Limit| limit.source == Source::Config;
+        if self.meters.windows().filter(|limit| configured(limit)).map(|limit| &limit.spec).eq(limits) {
+            return;
+        }
+        let before = self.meters.remove(|meter| matches!(meter, Meter::Window(limit) if configured(limit)));
+        let mut before: Vec<Limit> = Meters(before).windows().cloned().collect();
+        let known: Vec<_> = before.iter().map(|limit| Limit { share: None, ..limit.clone() }).collect();
+        for (place, spec) in limits.iter().enumerate() {
+            let alike = |limit: &&Limit| limit.spec.unit == spec.unit;
+            let same = before.iter().position(|limit| alike(&limit) && limit.spec.rate.per == spec.rate.per);
+            let limit = match same {
+                Some(same) => self.respecified(before.swap_remove(same), spec, now),
+                None => {
+                    let longest = known.iter().filter(alike).max_by_key(|limit| limit.spec.rate.per);
+                    self.added(longest, spec, now)
+                }
+            };
+            self.meters.0.insert(place, Meter::Window(limit));
+        }
+        before.into_iter().for_each(|gone| self.end_share(gone));
+        self.share_limits();
+    }
+
+    /// Replaces the calendar limits. A limit that is renewed as before keeps its usage; a new limit begins with the
+    /// usage that the history knows. `epoch` is the time since 1970 at [`Instant::START`].
+    pub fn reconfigure_calendar(&mut self, limits: &[CalendarLimit], epoch: Duration) {
+        let mut before = Meters(self.meters.remove(|meter| matches!(meter, Meter::Calendar(_))));
+        for limit in limits {
+            let kept = before.calendars_mut().find_map(|count| count.respecified(limit));
+            let count = kept.unwrap_or_else(|| {
+                let mut count = CalendarCount::new(limit.clone(), epoch);
+                self.next = take_all(&mut count, self.spent(limit.unit, Instant::START), self.next);
+                count
+            });
+            self.meters.0.push(Meter::Calendar(count));
+        }
+    }
+
+    /// Sets whether configured limits hold only until a limit is learned.
+    pub fn set_yielding(&mut self, yields: bool) {
+        self.yields = yields;
+    }
+
+    /// Takes over the requests of `other` from `now` on. Units that `other` sent `since` then count here too; units
+    /// sent before then count already.
+    pub fn absorb(&mut self, other: &Self, since: Instant, now: Instant) {
+        self.last = self.last.max(other.last);
+        for meter in self.meters.0.iter_mut().filter(|meter| meter.source() == Source::Config) {
+            let spent = other.spent(meter.unit(), since);
+            self.next = match meter {
+                Meter::Window(limit) => {
+                    limit.gcra.charge_all(spent.iter().copied(), self.last);
+                    count(limit, spent.into_iter().rev(), self.next, now)
+                }
+                Meter::Calendar(count) => take_all(count, spent, self.next),
+            };
+        }
+        other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history, since));
+    }
+
+    /// Returns `limit` with the count, burst and strictness of `spec`, which has the same window.
+    fn respecified(&mut self, mut limit: Limit, spec: &LimitSpec, now: Instant) -> Limit {
+        limit.gcra.reconfigure(&limit.spec, spec, self.last, now);
+        limit.window.retune(spec);
+        limit.spec = *spec;
+        if now < limit.lacks_until {
+            self.count_history(&mut limit, now);
+        }
+        limit
+    }
+
+    /// Returns a limit with a window that no limit had before. The `longest` earlier limit knows the requests in
+    /// flight, the history knows the sent ones.
+    fn added(&mut self, longest: Option<&Limit>, spec: &LimitSpec, now: Instant) -> Limit {
+        let mut limit = longest.cloned().unwrap_or_else(|| Limit::new(Source::Config, *spec, self.next));
+        limit.spec = *spec;
+        limit.window.retune(spec);
+        limit.gcra = Gcra::new(spec);
+        limit.gcra.charge_all(self.spent(spec.unit, Instant::START).into_iter(), self.last);
+        self.count_history(&mut limit, now);
+        limit
+    }
+
+    /// Replaces the settled units of `limit` by those that the history knows, counting each unit once. Units of
+    /// requests in flight stay separate, because their events are still to come. The history does not mark them: the
+    /// last units are assumed to be theirs.
+    fn count_history(&mut self, limit: &mut Limit, now: Instant) {
+        let mut under_way = u64::from(limit.window.forget_answered(self.last.unwrap_or(now)));
+        let settled = self.spent(limit.spec.unit, Instant::START).into_iter().rev().filter_map(|(at, spent)| {
+            let units = spent.saturating_sub(under_way);
+            under_way = under_way.saturating_sub(spent);
+            (units > 0).then_some((at, units))
+        });
+        self.next = count(limit, settled, self.next, now);
+    }
+
+    /// Units of `unit` taken since `since`, with their instants, as far as the history knows; oldest first.
+    fn spent(&self, unit: Unit, since: Instant) -> Vec<(Instant, u64)> {
+        let history = self.histories.iter().find(|(other, _)| *other == unit);
+        let entries = history.into_iter().flat_map(|(_, history)| history.iter()).filter(|entry| entry.last >= since);
+        entries.map(|entry| (entry.last, entry.units)).collect()
+    }
+
+    /// Sets the part of the API's quotas that is used here; other processes use the rest.
+    pub fn set_part(&mut self, part: Part) {
+        self.part = part;
+        for limit in self.meters.windows_mut() {
+            if let Some(reported) = limit.reported() {
+                limit.fit(part.apply(&reported));
+            }
+        }
+    }
+
+    /// Part of the API's quotas that is used here.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// Part of the quota of `source` that is used here; for an unknown quota, the part of a divided one.
+    pub fn part_in(&self, source: Source) -> f64 {
+        let reported = self.meters.windows().find(|limit| limit.source == source).and_then(|limit| limit.reported());
+        reported.map_or(self.part.own, |spec| self.part.of(&spec))
+    }
+
+    /// Like [`part_in`](Self::part_in), for a quota of `requests` per `window`. If a fleet shares an equal configured
+    /// limit, this process's part of that limit counts too: the rest is used by members, not by strangers.
+    pub fn part_known(&self, source: Source, requests: f64, window: Duration) -> f64 {
+        let is_same = |limit: &&Limit| {
+            let LimitSpec { unit, rate, .. } = limit.spec;
+            unit == Unit::REQUESTS
+                && f64::from(rate.count.get()) == requests
+                && rate.per.abs_diff(window) * SAME <= window
+        };
+        let part = self.part_in(source);
+        let shares = self.meters.windows().filter(is_same).filter_map(|limit| limit.share.as_ref());
+        shares.map(|share| share.due_part()).fold(part, f64::min)
+    }
+
+    /// Returns true if several processes use the API's quotas, and some rate among them is not divided.
+    pub fn is_undivided(&self) -> bool {
+        let Part { equal, .. } = self.part;
+        let mut reported = self.meters.windows().filter_map(|limit| limit.reported());
+        equal < 1.0 && reported.any(|spec| Part { own: equal, equal }.of(&spec) >= 1.0)
+    }
+
+    /// Smallest rate that the API reports for all processes together, in units per second.
+    pub fn reported_rate(&self) -> Option<f64> {
+        let reported = self.meters.windows().filter_map(|limit| limit.reported());
+        reported.map(|spec| spec.rate.per_second()).min_by(f64::total_cmp)
+    }
+
+    /// Changes the limit at `index`; sent requests stay sent. Does nothing without such a limit.
+    pub fn retune(&mut self, index: usize, spec: LimitSpec) {
+        let part = self.part;
+        if let Some(limit) = self.meters.windows_mut().nth(index) {
+            limit.reported = reported(limit.source, spec).map(Box::new);
+            limit.fit(limit.reported().map_or(spec, |reported| part.apply(&reported)));
+        }
+    }
+
+    /// Usage of each limit.
+    pub fn usage(&mut self, now: Instant) -> Vec<LimitUsage> {
+        let (margin, part) = (&self.margin, self.part);
+        self.meters.windows_mut().map(|limit| LimitUsage::of(limit, now, margin, part)).collect()
+    }
+
+    /// Requests per second that may leave at most, over a few seconds: the least pace of the limits that hold at that scale,
+    /// which are evenly spaced or have short windows. Without such a limit, the least pace in the long run.
+    pub fn pace(&self) -> Option<f64> {
+        let specs = || self.meters.windows().map(|limit| &limit.spec).filter(|spec| spec.unit == Unit::REQUESTS);
+        let holds = |spec: &&LimitSpec| spec.burst().get() == 1 || spec.rate.per <= SHORT_WINDOW;
+        let least = |pace: f64, spec: &LimitSpec| pace.min(spec.rate.per_second());
+        let [short, all] = [specs().filter(holds).fold(f64::INFINITY, least), specs().fold(f64::INFINITY, least)];
+        [short, all].into_iter().find(|pace| pace.is_finite())
+    }
+}
+
+/// Counts `spent` units for `calendar`, numbered from `next` on. Returns the next number.
+fn take_all(calendar: &mut CalendarCount, spent: Vec<(Instant, u64)>, mut next: Seq) -> Seq {
+    for (at, units) in spent {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // No request has these numbers: its units left long ago.
+        Amount::new(units).into_iter().for_each(|amount| calendar.take(at, next, amount));
+        next += u64::from(units);
+    }
+    next
+}
+
+/// Counts those `spent` units, newest first, that still count at `now`; they are numbered from `next` on. Returns the
+/// next number.
+fn count(limit: &mut Limit, spent: impl Iterator<Item = (Instant, u64)>, mut next: Seq, now: Instant) -> Seq {
+    let per = limit.spec.rate.per;
+    // Units beyond a full window are irrelevant: the next request waits for the newest units.
+    let mut room = u64::from(limit.spec.rate.count.get());
+    let mut counted = Vec::new();
+    for (at, units) in spent.take_while(|(at, _)| *at + per > now) {
+        if units > room {
+            limit.lacks_until = now + per;
+        }
+        let Some(amount) = u32::try_from(units.min(room)).ok().and_then(Amount::new) else { break };
+        room -= u64::from(amount.get());
+        counted.push((at, amount));
+    }
+    for (at, amount) in counted.into_iter().rev() {
+        limit.window.count_answered(next, amount, at, at);
+        next += u64::from(amount.get());
+    }
+    next
+}
+
+/// Returns `spec` if `source` is a quota that the API reports.
+fn reported(source: Source, spec: LimitSpec) -> Option<LimitSpec> {
+    matches!(source, Source::Advertised(_)).then_some(spec)
 }

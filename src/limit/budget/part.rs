@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Budget, Limit, Source};
-use crate::{Amount, LimitSpec, Unit, lesser};
+use crate::{Amount, LimitSpec, lesser};
 
 /// A process's part of the quotas that an API reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,110 +24,45 @@ const LEAST: f64 = 1.5;
 /// Even spacing over at most this window may be a bucket that reports its depth: then its rate counts.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// Windows count as equal if they differ by at most one part in this many.
-const SAME: u32 = 8;
-
 // === impl Part ===
+
+impl Part {
+    /// Share of `spec` that is used here: all of a rate that is too small to be divided.
+    pub(super) fn of(self, spec: &LimitSpec) -> f64 {
+        let units = f64::from(spec.rate.count.get()) * self.equal;
+        if is_rate(spec) && units < LEAST { 1.0 } else { self.own }
+    }
+
+    /// This part of `spec`. All parts together exceed `spec` by a few units at most.
+    pub(super) fn apply(self, spec: &LimitSpec) -> LimitSpec {
+        let part = self.of(spec);
+        if part >= 1.0 {
+            return *spec;
+        }
+        let units = f64::from(spec.rate.count.get()) * part;
+        let (mut own, few) = (*spec, units < FEW);
+        let whole = |units: f64| {
+            // The remaining quota that the API reports shows whether there is one more unit.
+            let whole = if few { (units - ROUNDING).ceil() } else { units.floor() };
+            Amount::new(whole as u32).unwrap_or(Amount::MIN)
+        };
+        own.rate.count = whole(units);
+        if few && is_rate(spec) {
+            // For a rate, a whole number of units takes longer.
+            let whole = units.round().max(1.0);
+            own.rate.count = Amount::new(whole as u32).unwrap_or(Amount::MIN);
+            own.rate.per = spec.rate.per.mul_f64(whole / units);
+        }
+        own.burst = spec.burst.map(|of_all| lesser(whole(f64::from(of_all.get()) * part), own.rate.count));
+        own
+    }
+}
 
 impl Default for Part {
     /// The whole quota.
     fn default() -> Self {
         Self { own: 1.0, equal: 1.0 }
     }
-}
-
-impl Budget {
-    /// Sets the part of the API's quotas that is used here; other processes use the rest.
-    pub fn set_part(&mut self, part: Part) {
-        self.part = part;
-        for limit in self.meters.windows_mut() {
-            if let Some(reported) = limit.reported() {
-                limit.fit(part_of(&reported, part));
-            }
-        }
-    }
-
-    /// Part of the API's quotas that is used here.
-    pub fn part(&self) -> Part {
-        self.part
-    }
-
-    /// Part of the quota of `source` that is used here; for an unknown quota, the part of a divided one.
-    pub fn part_in(&self, source: Source) -> f64 {
-        let reported = self.meters.windows().find(|limit| limit.source == source).and_then(|limit| limit.reported());
-        reported.map_or(self.part.own, |spec| part_in(&spec, self.part))
-    }
-
-    /// Like [`part_in`](Self::part_in), for a quota of `requests` per `window`. If a fleet shares an equal configured
-    /// limit, this process's part of that limit counts too: the rest is used by members, not by strangers.
-    pub fn part_known(&self, source: Source, requests: f64, window: Duration) -> f64 {
-        let is_same = |limit: &&Limit| {
-            let LimitSpec { unit, rate, .. } = limit.spec;
-            unit == Unit::REQUESTS
-                && f64::from(rate.count.get()) == requests
-                && rate.per.abs_diff(window) * SAME <= window
-        };
-        let part = self.part_in(source);
-        let shares = self.meters.windows().filter(is_same).filter_map(|limit| limit.share.as_ref());
-        shares.map(|share| share.due_part()).fold(part, f64::min)
-    }
-
-    /// Returns true if several processes use the API's quotas, and some rate among them is not divided.
-    pub fn is_undivided(&self) -> bool {
-        let Part { equal, .. } = self.part;
-        let mut reported = self.meters.windows().filter_map(|limit| limit.reported());
-        equal < 1.0 && reported.any(|spec| part_in(&spec, Part { own: equal, equal }) >= 1.0)
-    }
-
-    /// Smallest rate that the API reports for all processes together, in units per second.
-    pub fn reported_rate(&self) -> Option<f64> {
-        let reported = self.meters.windows().filter_map(|limit| limit.reported());
-        reported.map(|spec| spec.rate.per_second()).min_by(f64::total_cmp)
-    }
-
-    /// Changes the limit at `index`; sent requests stay sent. Does nothing without such a limit.
-    pub fn retune(&mut self, index: usize, spec: LimitSpec) {
-        let part = self.part;
-        if let Some(limit) = self.meters.windows_mut().nth(index) {
-            limit.reported = reported(limit.source, spec).map(Box::new);
-            limit.fit(limit.reported().map_or(spec, |reported| part_of(&reported, part)));
-        }
-    }
-}
-
-/// Returns `spec` if `source` is a quota that the API reports.
-pub(super) fn reported(source: Source, spec: LimitSpec) -> Option<LimitSpec> {
-    matches!(source, Source::Advertised(_)).then_some(spec)
-}
-
-/// Part of `spec` that is used here, where `part` is this member's part of divided quotas.
-pub(super) fn part_in(spec: &LimitSpec, Part { own, equal }: Part) -> f64 {
-    let units = f64::from(spec.rate.count.get()) * equal;
-    if is_rate(spec) && units < LEAST { 1.0 } else { own }
-}
-
-/// The `part` of `spec` for one process. All parts together exceed `spec` by a few units at most.
-pub(super) fn part_of(spec: &LimitSpec, part: Part) -> LimitSpec {
-    let part = part_in(spec, part);
-    if part >= 1.0 {
-        return *spec;
-    }
-    let units = f64::from(spec.rate.count.get()) * part;
-    let (mut own, few) = (*spec, units < FEW);
-    let whole = |units: f64| {
-        // The remaining quota that the API reports shows whether there is one more unit.
-        let whole = if few { (units - ROUNDING).ceil() } else { units.floor() };
-        Amount::new(whole as u32).unwrap_or(Amount::MIN)
-    };
-    own.rate.count = whole(units);
-    if few && is_rate(spec) {
-        // For a rate, a whole number of units takes longer.
-        let whole = units.round().max(1.0);
-        own.rate.count = Amount::new(whole as u32).unwrap_or(Amount::MIN);
-        own.rate.per = spec.rate.per.mul_f64(whole / units);
-    }
-    own.burst = spec.burst.map(|of_all| lesser(whole(f64::from(of_all.get()) * part), own.rate.count));
-    own
 }
 
 /// Returns true if `spec` is a rate and not a quota per window.
@@ -141,7 +75,7 @@ mod tests {
     use super::*;
 
     fn part(of: &str, part: f64) -> (u32, Duration, u32) {
-        let own = part_of(&of.parse().unwrap(), Part { own: part, equal: part });
+        let own = Part { own: part, equal: part }.apply(&of.parse().unwrap());
         (own.rate.count.get(), own.rate.per, own.burst().get())
     }
 
@@ -170,7 +104,7 @@ mod tests {
         assert_eq!(part("10/1s", 1.0 / 3.0), (3, ms(900), 1));
         assert_eq!(part("3/1s", 1.0 / 3.0), (3, ms(1000), 1), "less than one and a half");
         // 5/s for three members; this one uses less than half of an equal part: 0.83/s, as the rate is divided.
-        let own = part_of(&"5/s".parse().unwrap(), Part { own: 1.0 / 6.0, equal: 1.0 / 3.0 });
+        let own = Part { own: 1.0 / 6.0, equal: 1.0 / 3.0 }.apply(&"5/s".parse().unwrap());
         assert_eq!((own.rate.count.get(), own.rate.per), (1, ms(1200)));
     }
 }

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use andante_clock::Instant;
 
-use super::{Budget, Limit, ShareUsage, part::part_in};
-use crate::{LimitSpec, Source, Unit};
-
-/// A window as long as a sample of the page's charts, or shorter: its limit bounds each sample.
-const SHORT_WINDOW: Duration = Duration::from_secs(5);
+use super::{Limit, Part, ShareUsage};
+use crate::{LimitSpec, Margin, Source};
 
 /// How far one limit is used, for people to look at.
 #[derive(Clone, Debug)]
@@ -32,29 +29,16 @@ pub struct LimitUsage {
     pub part: Option<f64>,
 }
 
-impl Budget {
-    /// Usage of each limit.
-    pub fn usage(&mut self, now: Instant) -> Vec<LimitUsage> {
-        let (margin, part) = (&self.margin, self.part);
-        let usage = |limit: &mut Limit| {
-            let margin = limit.margin(margin);
-            let freed_in = limit.window.freed_at(now, margin).map(|at| at.map(|at| at.since(now)));
-            let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
-            let (source, spec, own) =
-                (limit.source, limit.reported().unwrap_or(limit.spec), limit.spec.rate.count.get());
-            let part = limit.reported().map(|reported| part_in(&reported, part));
-            LimitUsage { source, spec, own, used, freed_in, margin, share, part: part.filter(|part| *part < 1.0) }
-        };
-        self.meters.windows_mut().map(usage).collect()
-    }
+// === impl LimitUsage ===
 
-    /// Requests per second that may leave at most, over a few seconds: the least pace of the limits that hold at that scale,
-    /// which are evenly spaced or have short windows. Without such a limit, the least pace in the long run.
-    pub fn pace(&self) -> Option<f64> {
-        let specs = || self.meters.windows().map(|limit| &limit.spec).filter(|spec| spec.unit == Unit::REQUESTS);
-        let holds = |spec: &&LimitSpec| spec.burst().get() == 1 || spec.rate.per <= SHORT_WINDOW;
-        let least = |pace: f64, spec: &LimitSpec| pace.min(spec.rate.per_second());
-        let [short, all] = [specs().filter(holds).fold(f64::INFINITY, least), specs().fold(f64::INFINITY, least)];
-        [short, all].into_iter().find(|pace| pace.is_finite())
+impl LimitUsage {
+    /// Usage of `limit` at `now`, by a process with this `part` of the API's quotas.
+    pub(super) fn of(limit: &mut Limit, now: Instant, margin: &Margin, part: Part) -> Self {
+        let margin = limit.margin(margin);
+        let freed_in = limit.window.freed_at(now, margin).map(|at| at.map(|at| at.since(now)));
+        let (used, share) = (limit.window.used(now, margin), limit.share_usage(now, margin));
+        let (source, spec, own) = (limit.source, limit.reported().unwrap_or(limit.spec), limit.spec.rate.count.get());
+        let part = limit.reported().map(|reported| part.of(&reported)).filter(|part| *part < 1.0);
+        Self { source, spec, own, used, freed_in, margin, share, part }
     }
 }
