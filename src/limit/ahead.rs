@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Amount, Cost, Unit};
+use super::Amount;
 
 /// Limits with windows of at least this length are spent in blocks. Shorter windows soon return what a kill loses.
 pub(super) const LONG: Duration = Duration::from_secs(600);
@@ -35,20 +35,6 @@ pub(super) struct WrittenAhead {
 /// Size of a block for a quota of `count` units with `left` units left.
 pub(super) fn block(count: u32, left: u32) -> u32 {
     (count / SHARE).min(left / SHARE_OF_REST).clamp(1, MOST)
-}
-
-/// Returns true if `cost` takes more of any unit than is persisted.
-pub(super) fn lacks(ahead: &mut [(Unit, WrittenAhead)], cost: &Cost) -> bool {
-    let each = ahead.iter_mut().map(|(unit, ahead)| cost.of(*unit).is_some_and(|amount| ahead.lacks(amount)));
-    each.fold(false, |any, lacks| any | lacks)
-}
-
-/// The persisted-ahead units that `cost` takes, each with its amount.
-pub(super) fn written_ahead<'a>(
-    ahead: &'a mut Option<Vec<(Unit, WrittenAhead)>>,
-    cost: &'a Cost,
-) -> impl Iterator<Item = (&'a mut WrittenAhead, Amount)> {
-    ahead.iter_mut().flatten().filter_map(|(unit, ahead)| Some((ahead, cost.of(*unit)?)))
 }
 
 // === impl WrittenAhead ===

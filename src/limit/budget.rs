@@ -26,9 +26,8 @@ use self::{
 };
 use super::{
     Amount, CalendarCount, CalendarLimit, CalendarUsage, Cost, Gcra, LimitSpec, Margin, MarginSpec, Ready, Unit,
-    ahead::{WrittenAhead, lacks, written_ahead},
+    book::UnitBook,
     charge::{Charge, Scope, Seq, Source},
-    history::SpendHistory,
 };
 
 /// A window as long as a sample of the page's charts, or shorter: its limit bounds each sample.
@@ -49,12 +48,10 @@ pub struct Budget {
     /// When a request last took units.
     last: Option<Instant>,
     since: Instant,
-    /// When units of each kind were taken, for limits that are added later.
-    histories: Vec<(Unit, SpendHistory)>,
+    /// What was taken of each unit.
+    books: Vec<UnitBook>,
     /// Configured limits do not hold while a learned limit is known.
     yields: bool,
-    /// Units that long limits may spend before the next record is persisted; `None` if nothing is persisted ahead.
-    ahead: Option<Vec<(Unit, WrittenAhead)>>,
     /// Instant of the refusal that makes requests keep their distance; `None` if late timers' slots are caught up.
     distant: Option<Instant>,
     /// Share of the API's quotas that this process uses; other users have the rest.
@@ -79,9 +76,8 @@ impl Budget {
             next: 0,
             last: None,
             since: now,
-            histories: Vec::with_capacity(1),
+            books: Vec::with_capacity(1),
             yields: false,
-            ahead: None,
             distant: None,
             part: Part::default(),
             shared: None,
@@ -198,7 +194,10 @@ impl Budget {
 
     /// When every limit of `scope` has room for `cost`.
     pub fn ready(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Ready {
-        if !scope.is_apart() && self.ahead.as_mut().is_some_and(|ahead| lacks(ahead, cost)) {
+        let lacks = |book: &mut UnitBook| {
+            book.ahead.as_mut().zip(cost.of(book.unit)).is_some_and(|(ahead, amount)| ahead.lacks(amount))
+        };
+        if !scope.is_apart() && self.books.iter_mut().fold(false, |any, book| lacks(book) || any) {
             return Ready::OnEvent;
         }
         if let Some(again) = self.lacks_tokens(now, cost, scope) {
@@ -230,9 +229,7 @@ impl Budget {
         self.next += cost.span();
         self.last = Some(now);
         if !scope.is_apart() {
-            self.history(Unit::REQUESTS).take(now, seq, cost.of(Unit::REQUESTS).unwrap_or(Amount::MIN));
-            cost.others().for_each(|(unit, amount)| self.history(unit).take(now, seq, amount));
-            written_ahead(&mut self.ahead, cost).for_each(|(ahead, amount)| ahead.take(amount));
+            cost.each().for_each(|(unit, amount)| self.book(unit).take(now, seq, amount));
         }
         let slot = Slot { now, due, late, distant: self.distant };
         for meter in self.meters.0.iter_mut().filter(|meter| scope.includes(meter.source())) {
@@ -244,14 +241,14 @@ impl Budget {
         seq
     }
 
-    /// The record of when units of this kind were taken.
-    fn history(&mut self, unit: Unit) -> &mut SpendHistory {
-        let known = self.histories.iter().position(|(other, _)| *other == unit);
+    /// The book of this unit.
+    fn book(&mut self, unit: Unit) -> &mut UnitBook {
+        let known = self.books.iter().position(|book| book.unit == unit);
         let index = known.unwrap_or_else(|| {
-            self.histories.push((unit, SpendHistory::default()));
-            self.histories.len() - 1
+            self.books.push(UnitBook::new(unit));
+            self.books.len() - 1
         });
-        &mut self.histories[index].1
+        &mut self.books[index]
     }
 
     /// Records that a charge was sent at `at`.
@@ -290,10 +287,7 @@ impl Budget {
     pub fn return_unused(&mut self, charge: Charge) {
         let Charge { seq, cost, scope } = charge;
         if !scope.is_apart() {
-            for (unit, history) in &mut self.histories {
-                cost.of(*unit).into_iter().for_each(|amount| history.return_unused(seq, amount));
-            }
-            written_ahead(&mut self.ahead, &cost).for_each(|(ahead, amount)| ahead.return_unused(amount));
+            cost.each().for_each(|(unit, amount)| self.book(unit).return_unused(seq, amount));
         }
         self.meters.charged(&charge).for_each(|(meter, amount)| meter.return_unused(seq, amount));
     }
@@ -350,13 +344,9 @@ impl Budget {
         if let Some(beyond) = used.and_then(beyond) {
             self.took_units(now, unit, beyond);
         }
-        let history = self.history(unit);
-        reserved.into_iter().for_each(|reserved| history.return_unused(seq, reserved));
-        used.into_iter().for_each(|used| history.take(now, next, used));
-        if let Some((_, ahead)) = self.ahead.iter_mut().flatten().find(|(other, _)| *other == unit) {
-            reserved.into_iter().for_each(|reserved| ahead.return_unused(reserved));
-            used.into_iter().for_each(|used| ahead.take(used));
-        }
+        let book = self.book(unit);
+        reserved.into_iter().for_each(|reserved| book.return_unused(seq, reserved));
+        used.into_iter().for_each(|used| book.take(now, next, used));
     }
 
     /// Longest delay of requests that wastes at most two requests' capacity. Even spacing: until the next slot but one,
@@ -487,7 +477,7 @@ impl Budget {
                 Meter::Calendar(count) => take_all(count, spent, self.next),
             };
         }
-        other.histories.iter().for_each(|(unit, history)| self.history(*unit).absorb(history, since));
+        other.books.iter().for_each(|book| self.book(book.unit).history.absorb(&book.history, since));
     }
 
     /// Returns `limit` with the count, burst and strictness of `spec`, which has the same window.
@@ -528,8 +518,8 @@ impl Budget {
 
     /// Units of `unit` taken since `since`, with their instants, as far as the history knows; oldest first.
     fn spent(&self, unit: Unit, since: Instant) -> Vec<(Instant, u64)> {
-        let history = self.histories.iter().find(|(other, _)| *other == unit);
-        let entries = history.into_iter().flat_map(|(_, history)| history.iter()).filter(|entry| entry.last >= since);
+        let book = self.books.iter().find(|book| book.unit == unit);
+        let entries = book.into_iter().flat_map(|book| book.history.iter()).filter(|entry| entry.last >= since);
         entries.map(|entry| (entry.last, entry.units)).collect()
     }
 

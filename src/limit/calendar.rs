@@ -8,10 +8,10 @@ mod count;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, num::NonZeroU32, str::FromStr};
+use std::{fmt, iter::successors, num::NonZeroU32, str::FromStr};
 
 use jiff::{
-    Timestamp, ToSpan as _, Zoned,
+    Timestamp, Zoned,
     civil::{Date, Time, Weekday},
     tz::TimeZone,
 };
@@ -55,6 +55,9 @@ struct Period {
     start: u64,
     end: u64,
 }
+
+/// More days than lie between two renewals, or between a renewal and the day after tomorrow.
+const LONGEST_DAYS: usize = 40;
 
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
@@ -174,46 +177,27 @@ impl Renewal {
 
     /// The period that `now` is in; `None` beyond the years that the calendar knows.
     fn around(self, now: &Zoned) -> Option<Period> {
-        let (start, end) = match self {
+        match self {
             Self::Minute => return Some(Period::of(now, 60)),
             Self::Hour => return Some(Period::of(now, 3600)),
-            Self::Day(_) | Self::Week(_) | Self::Month(_) => {
-                // The clock may have been changed: the renewal on the date that the clock shows may lie before or after
-                // `now`.
-                let today = now.date();
-                let mut day = self.on_or_before(today.tomorrow().ok()?)?;
-                let mut start = self.at(day, now)?;
-                let mut end = self.at(self.after(day)?, now)?;
-                while start > *now {
-                    end = start;
-                    day = self.on_or_before(day.yesterday().ok()?)?;
-                    start = self.at(day, now)?;
-                }
-                (start, end)
-            }
-        };
+            Self::Day(_) | Self::Week(_) | Self::Month(_) => {}
+        }
+        let renewal = |day: &Date| Some((*day, self.at(*day, now)?)).filter(|_| self.renews_on(*day));
+        // The clock may have been changed: the renewal on the date that the clock shows may lie before or after `now`.
+        let backwards = successors(now.date().tomorrow().ok(), |day| day.yesterday().ok()).take(LONGEST_DAYS);
+        let (day, start) = backwards.filter_map(|day| renewal(&day)).find(|(_, start)| start <= now)?;
+        let mut forwards = successors(day.tomorrow().ok(), |day| day.tomorrow().ok()).take(LONGEST_DAYS);
+        let (_, end) = forwards.find_map(|day| renewal(&day))?;
         let nanos = |at: &Zoned| u64::try_from(at.timestamp().as_nanosecond()).ok();
         Some(Period { start: nanos(&start)?, end: nanos(&end)? })
     }
 
-    /// The last day of renewal up to `date`.
-    fn on_or_before(self, date: Date) -> Option<Date> {
+    /// Returns true if the limit is renewed on `day`.
+    fn renews_on(self, day: Date) -> bool {
         match self {
-            Self::Minute | Self::Hour | Self::Day(_) => Some(date),
-            Self::Week(day) => date.checked_sub(date.weekday().since(day).days()).ok(),
-            Self::Month(day) => {
-                let this = in_month(date, day)?;
-                if this <= date { Some(this) } else { in_month(date.first_of_month().yesterday().ok()?, day) }
-            }
-        }
-    }
-
-    /// The first day of renewal after `day`, which is a day of renewal itself.
-    fn after(self, day: Date) -> Option<Date> {
-        match self {
-            Self::Minute | Self::Hour | Self::Day(_) => day.tomorrow().ok(),
-            Self::Week(_) => day.checked_add(7.days()).ok(),
-            Self::Month(of) => in_month(day.last_of_month().tomorrow().ok()?, of),
+            Self::Minute | Self::Hour | Self::Day(_) => true,
+            Self::Week(weekday) => day.weekday() == weekday,
+            Self::Month(of) => day.day() == of.min(day.days_in_month()),
         }
     }
 
@@ -256,11 +240,6 @@ impl Period {
     fn covers(&self, at: u64) -> bool {
         (self.start..self.end).contains(&at)
     }
-}
-
-/// The `day`th of the month of `date`, or that month's last day.
-fn in_month(date: Date, day: i8) -> Option<Date> {
-    Date::new(date.year(), date.month(), day.min(date.days_in_month())).ok()
 }
 
 fn ordinal(day: i8) -> &'static str {

@@ -38,6 +38,10 @@ const COARSE: Duration = Duration::from_millis(25);
 #[derive(Clone, Debug)]
 pub struct Gcra {
     quota: Quota,
+    /// Nanoseconds from one request to the next.
+    interval: u64,
+    /// Nanoseconds that the last request of a burst is ahead of its time.
+    tolerance: u64,
     /// When the next request is due by the rate alone; `None` before the first one.
     tat: Option<Instant>,
     /// The earliest instant for a missed slot that keeps its distance to the last taken slot.
@@ -56,7 +60,10 @@ struct GivenTime(Cell<Nanos>);
 impl Gcra {
     /// Spacing for `limit` before the first request.
     pub fn new(limit: &LimitSpec) -> Self {
-        Self { quota: quota(limit), tat: None, spread: Instant::START }
+        let quota = quota(limit);
+        let interval = nanos(quota.replenish_interval());
+        let tolerance = interval.saturating_mul(u64::from(quota.burst_size().get() - 1));
+        Self { quota, interval, tolerance, tat: None, spread: Instant::START }
     }
 
     /// Spacing for `limit` in the state that was stored elsewhere.
@@ -77,7 +84,7 @@ impl Gcra {
     /// Records that a request of `cost` that keeps its distance is written only at `at`, after a connection was made.
     /// The next request keeps its distance to `at`.
     pub fn sent(&mut self, at: Instant, cost: Amount) {
-        self.tat = self.tat.map(|tat| tat.max(at + self.interval(cost.get().into())));
+        self.tat = self.tat.map(|tat| tat.max(self.after(at, cost.get().into())));
     }
 
     /// The first instant, not before `now`, at which one more request keeps the spacing.
@@ -98,16 +105,16 @@ impl Gcra {
     /// leaves a whole interval after this one.
     pub fn commit_late(&mut self, now: Instant, due: Instant, late: Option<Duration>, cost: Amount) {
         let matured = self.tat.zip(late).map_or(now, |(tat, late)| {
-            let free = tat - self.tolerance();
+            let free = earlier(tat, self.tolerance);
             // A slot that waited only for its distance had been missed before, and still has to be caught up.
             if due <= self.spread { free } else { free.max(due).max(now - CATCH_UP - late).min(now) }
         });
         // If the request may not leave yet, charge it nevertheless: a caller's mistake cannot raise the rate.
-        let tat = self.decide(matured).unwrap_or_else(|at| at + self.tolerance() + self.interval(1));
-        self.tat = Some(tat + self.interval(u64::from(cost.get()) - 1));
+        let tat = self.decide(matured).unwrap_or_else(|at| later(self.after(at, 1), self.tolerance));
+        self.tat = Some(self.after(tat, u64::from(cost.get()) - 1));
         // A burst has no distance to keep, and a whole interval leaves nothing to catch up.
         if self.is_even() && late.is_some() {
-            let interval = self.interval(1);
+            let interval = self.quota.replenish_interval();
             self.spread = (now + interval.saturating_sub(CLOSER.max(interval / 4))).min(tat + SPREAD);
         }
     }
@@ -115,7 +122,7 @@ impl Gcra {
     /// Undoes one [`commit`](Self::commit) of `cost`: its slots are free again. Unless that commit was the `newest`,
     /// requests that left after it keep their distance.
     pub fn return_unused(&mut self, cost: Amount, newest: bool) {
-        self.tat = self.tat.map(|tat| tat - self.interval(cost.get().into()));
+        self.tat = self.tat.map(|tat| self.before(tat, cost.get()));
         if newest {
             self.spread = Instant::START;
         } else if self.is_even() {
@@ -126,10 +133,9 @@ impl Gcra {
     /// Corrects a commit of `reserved` to the `used` units known at `now`. Usage beyond the reservation delays the next
     /// request.
     pub fn settle(&mut self, now: Instant, reserved: u32, used: u32) {
-        let unused = self.interval(reserved.saturating_sub(used).into());
         self.tat = match used.saturating_sub(reserved) {
-            0 => self.tat.map(|tat| tat - unused),
-            beyond => Some(self.tat.unwrap_or_default().max(now) + self.interval(beyond.into())),
+            0 => self.tat.map(|tat| self.before(tat, reserved - used)),
+            beyond => Some(self.after(self.tat.unwrap_or_default().max(now), beyond.into())),
         };
     }
 
@@ -137,9 +143,10 @@ impl Gcra {
     ///
     /// Even spacing continues at the new rate from the last request on, not from the next one.
     pub fn retune(&mut self, limit: &LimitSpec) {
-        let before = std::mem::replace(&mut self.quota, quota(limit));
-        if before.burst_size() == NonZeroU32::MIN && self.is_even() {
-            self.tat = self.tat.map(|tat| tat - before.replenish_interval() + self.interval(1));
+        let before = std::mem::replace(self, Self::new(limit));
+        (self.tat, self.spread) = (before.tat, before.spread);
+        if before.is_even() && self.is_even() {
+            self.tat = self.tat.map(|tat| self.after(before.before(tat, 1), 1));
             self.spread = self.spread.min(self.tat.unwrap_or_default());
         }
     }
@@ -163,27 +170,27 @@ impl Gcra {
             false => used,
         };
         // The last request keeps its distance, or its part of the burst.
-        self.tat = Some((now + Duration::from_nanos((used * new) as u64)).max(last + self.interval(1)));
+        self.tat = Some(later(now, (used * new) as u64).max(self.after(last, 1)));
     }
 
     /// Charges the limit for units that were taken without it: each instant with its units, oldest first, the last at
     /// `last`. The limit did not hold for them: at most a whole burst is missing.
     pub fn charge_all(&mut self, taken: impl Iterator<Item = (Instant, u64)>, last: Option<Instant>) {
         let (Some(last), before) = (last, self.tat.unwrap_or_default()) else { return };
-        let tat = taken.fold(before, |tat, (at, units)| tat.max(at) + self.interval(units));
-        self.tat = Some(tat.min(last + self.interval(self.quota.burst_size().get().into())).max(before));
+        let tat = taken.fold(before, |tat, (at, units)| self.after(tat.max(at), units));
+        self.tat = Some(tat.min(self.after(last, self.quota.burst_size().get().into())).max(before));
     }
 
     /// Maximum number of requests that may have left between `from`, where the known state ends, and `until`.
     pub fn possible(&self, from: Instant, until: Instant) -> u64 {
         let unknown = until.since(self.tat.unwrap_or_default().max(from - CATCH_UP));
-        nanos(unknown) / nanos(self.interval(1)) + u64::from(self.quota.burst_size().get())
+        nanos(unknown) / self.interval + u64::from(self.quota.burst_size().get())
     }
 
     /// When a request with `ahead` cost units before it would leave if only the spacing counted.
     pub fn project(&self, now: Instant, ahead: u64) -> Instant {
-        let due = self.tat.unwrap_or_default().max(now) + self.interval(ahead) - self.tolerance();
-        due.max(now).max(self.spread)
+        let due = self.after(self.tat.unwrap_or_default().max(now), ahead);
+        earlier(due, self.tolerance).max(now).max(self.spread)
     }
 
     /// Returns true if a fresh limiter would decide the same from now on.
@@ -208,15 +215,23 @@ impl Gcra {
         self.quota.burst_size() == NonZeroU32::MIN
     }
 
-    /// Time in which `units` become free.
-    fn interval(&self, units: u64) -> Duration {
-        Duration::from_nanos(nanos(self.quota.replenish_interval()).saturating_mul(units))
+    /// The instant `units` later at the rate.
+    fn after(&self, at: Instant, units: u64) -> Instant {
+        later(at, self.interval.saturating_mul(units))
     }
 
-    /// Time that the last request of a burst is ahead of its own.
-    fn tolerance(&self) -> Duration {
-        self.interval(u64::from(self.quota.burst_size().get()) - 1)
+    /// The instant `units` earlier at the rate.
+    fn before(&self, at: Instant, units: u32) -> Instant {
+        earlier(at, self.interval.saturating_mul(units.into()))
     }
+}
+
+fn later(at: Instant, nanos: u64) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_add(nanos))
+}
+
+fn earlier(at: Instant, nanos: u64) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_sub(nanos))
 }
 
 fn quota(limit: &LimitSpec) -> Quota {

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod amount;
+mod book;
 mod budget;
 mod calendar;
 mod charge;

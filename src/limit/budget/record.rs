@@ -12,8 +12,8 @@ use super::{Budget, Limit, Meter};
 use crate::{
     Amount, CalendarCount, Gcra, LimitSpec, Margin, MarginSpec, Rate, Source, Unit,
     ahead::{self, WrittenAhead},
+    book::UnitBook,
     calendar::CalendarRecord,
-    history::SpendHistory,
     lesser,
     margin::MarginRecord,
     window::WindowEntry,
@@ -82,38 +82,34 @@ impl Budget {
 
     /// Sets whether units of long limits are persisted before they are taken.
     pub fn set_kept(&mut self, kept: bool) {
-        let mut before = self.ahead.take().unwrap_or_default();
-        let mut units: Vec<Unit> = self.long_limits().map(Meter::unit).collect();
-        units.sort_unstable();
-        units.dedup();
-        let mut ahead_of = |unit| {
-            let known = before.iter().position(|(other, _)| *other == unit);
-            (unit, known.map(|known| before.swap_remove(known).1).unwrap_or_default())
-        };
-        self.ahead = (kept && !units.is_empty()).then(|| units.into_iter().map(&mut ahead_of).collect());
+        let units: Vec<Unit> = self.long_limits().filter(|_| kept).map(Meter::unit).collect();
+        for book in self.books.iter_mut().filter(|book| !units.contains(&book.unit)) {
+            book.ahead = None;
+        }
+        units.into_iter().for_each(|unit| _ = self.book(unit).ahead.get_or_insert_default());
+    }
+
+    /// Units that are persisted ahead.
+    fn ahead(&mut self) -> impl Iterator<Item = (Unit, &mut WrittenAhead)> {
+        self.books.iter_mut().filter_map(|book| Some((book.unit, &mut **book.ahead.as_mut()?)))
     }
 
     /// Returns true, once for each block, if the next block has to be persisted.
     pub fn asks_for_block(&mut self) -> bool {
-        let Some(ahead) = &mut self.ahead else { return false };
-        let low = ahead.iter().any(|(_, ahead)| ahead.is_low());
+        let low = self.ahead().any(|(_, ahead)| ahead.is_low());
         if low {
             // The record contains the next block of every unit.
-            ahead.iter_mut().for_each(|(_, ahead)| ahead.ask());
+            self.ahead().for_each(|(_, ahead)| ahead.ask());
         }
         low
     }
 
     /// The record to store. With `last`, no units will be taken after it.
     pub fn record(&mut self, now: Instant, last: bool) -> BudgetRecord {
-        let promised = self.ahead.take().map(|mut ahead| {
-            let mut promise = |(unit, ahead): &mut (Unit, WrittenAhead)| {
-                (*unit, if last { 0 } else { ahead.promise(self.block(*unit, now)) })
-            };
-            let promised = ahead.iter_mut().map(&mut promise).collect();
-            self.ahead = Some(ahead);
-            promised
-        });
+        let units: Vec<Unit> = self.ahead().map(|(unit, _)| unit).collect();
+        let blocks: Vec<u32> = units.into_iter().map(|unit| self.block(unit, now)).collect();
+        let promise = |((unit, ahead), block): ((Unit, &mut WrittenAhead), u32)| (unit, ahead.promise(block));
+        let ahead = (!last).then(|| self.ahead().zip(blocks).map(promise).collect());
         let margin = &self.margin;
         let configured = self.meters.windows_mut().filter(|limit| limit.source == Source::Config);
         let limits = configured.map(|limit| LimitRecord::of(limit, now, margin)).collect();
@@ -121,16 +117,16 @@ impl Budget {
             at: now,
             limits,
             calendar: self.meters.calendars_mut().map(|count| count.record()).collect(),
-            histories: self.histories.iter().map(|(unit, history)| (*unit, history.record())).collect(),
+            histories: self.books.iter().map(|book| (book.unit, book.history.record())).collect(),
             margin: self.margin.record(),
             last: self.last,
-            ahead: promised,
+            ahead,
         }
     }
 
     /// Marks the record that was made last as written.
     pub fn written(&mut self) {
-        self.ahead.iter_mut().flatten().for_each(|(_, ahead)| ahead.written());
+        self.ahead().for_each(|(_, ahead)| ahead.written());
     }
 
     /// Restores the budget of `record`, under the limits that held when it was made. A `gap` since then counts as used
@@ -146,8 +142,7 @@ impl Budget {
         // Learning begins at number 0 and tells units from earlier ones by their numbers, so units begin at 1.
         budget.next = 1;
         budget.margin = Margin::restored(margin, &record.margin);
-        let history = |(unit, entries): &(Unit, Vec<_>)| (*unit, SpendHistory::restored(entries));
-        budget.histories = record.histories.iter().map(history).collect();
+        budget.books = record.histories.iter().map(|(unit, history)| UnitBook::restored(*unit, history)).collect();
         budget.last = record.last.map(|last| last.min(now));
         for limit in &record.limits {
             let limit = limit.restored(&mut budget, now);
@@ -211,7 +206,7 @@ impl Budget {
         }
         if units < u32::MAX {
             let next = self.next;
-            self.history(unit).take(gap.until, next, all);
+            self.book(unit).history.take(gap.until, next, all);
         }
         self.last = self.last.max(Some(gap.until));
     }
