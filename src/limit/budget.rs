@@ -115,7 +115,7 @@ impl Budget {
     /// Units that count in the window of the limit that `source` imposes.
     pub fn used(&mut self, source: Source, now: Instant) -> u32 {
         let Some(limit) = self.meters.of(source) else { return 0 };
-        limit.window.used(now, limit.margin(&self.margin))
+        limit.used(now, &self.margin)
     }
 
     /// Units of this kind that the configured limits leave free at `now`; `None` if nothing limits them.
@@ -236,7 +236,7 @@ impl Budget {
             cost.of(meter.unit()).into_iter().for_each(|amount| meter.take(slot, seq, amount));
         }
         if self.shared.is_some() && !scope.is_apart() {
-            self.took_tokens(now, *cost);
+            cost.each().for_each(|(unit, amount)| self.took_units(now, unit, amount));
         }
         seq
     }
@@ -399,7 +399,7 @@ impl Budget {
         // units freed since may be as many as the refused request takes. A probe may withdraw a lesson.
         let full = tries
             || meters.windows_mut().filter(|limit| limit.source != Source::Estimated).any(|limit| {
-                let used = limit.window.used(now, limit.margin(margin));
+                let used = limit.used(now, margin);
                 let cost = cost.of(limit.spec.unit).map(|amount| limit.whole(amount).get());
                 cost.is_some_and(|cost| used.saturating_add(cost) >= limit.window.count())
             });

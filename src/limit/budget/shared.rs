@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod histories;
 mod in_flight;
-mod limit_share;
 #[cfg(test)]
 mod scale;
 #[cfg(test)]
@@ -67,7 +66,7 @@ pub struct ShareUsage {
 const UNKNOWN_WAY: Duration = Duration::from_millis(300);
 
 /// Need of a share that ends.
-const NO_NEED: ShareNeed = ShareNeed { speaks: true, want: 0, cost: 0, need: 0, demand: 0, ends: false };
+pub(super) const NO_NEED: ShareNeed = ShareNeed { speaks: true, want: 0, cost: 0, need: 0, demand: 0, ends: false };
 
 /// Weight of the moving average: each response counts for `1 / ANSWERS`.
 const ANSWERS: u32 = 16;
@@ -253,21 +252,18 @@ impl Budget {
                 lacks_before |= limit.lacks(now, &self.margin);
                 continue;
             };
-            let whole = limit.whole(amount).get();
+            let (whole, used) = (limit.whole(amount).get(), limit.used(now, &self.margin));
             let Some(share) = &mut limit.share else { continue };
             let never = limit.window.count() < whole;
             lacks |= never;
-            let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
             // Usage beyond a reservation may exceed the limit.
             if used.saturating_add(whole) > limit.window.count() {
                 share.lack(now, whole);
                 if !lacks_before {
                     shared.calls |= share.calls(now);
-                    if !never {
-                        // Tokens that this process has not got come with a reply of the store.
-                        opens = Some(limit.ready(now, amount, &self.margin))
-                            .filter(|ready| *ready > Ready::Now)
-                            .unwrap_or(Ready::OnEvent);
+                    // Tokens that this process has not got come with a reply of the store.
+                    if !never && let ready @ Ready::At(_) = limit.ready(now, amount, &self.margin) {
+                        opens = ready;
                     }
                 }
                 lacks_before = true;
@@ -278,19 +274,12 @@ impl Budget {
         lacks.then_some(opens)
     }
 
-    /// Records that a request has left.
-    pub(super) fn took_tokens(&mut self, now: Instant, cost: Cost) {
-        for (unit, amount) in cost.each() {
-            self.took_units(now, unit, amount);
-        }
-    }
-
     /// Records that `amount` of `unit` was taken.
     pub(super) fn took_units(&mut self, now: Instant, unit: Unit, amount: Amount) {
         let Some(shared) = &mut self.shared else { return };
         for limit in self.meters.windows_mut().filter(|limit| limit.spec.unit == unit) {
             let whole = limit.whole(amount).get();
-            let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
+            let used = limit.used(now, &self.margin);
             let Some(share) = &mut limit.share else { continue };
             share.take(now, whole);
             share.uses(now, used);
@@ -326,7 +315,7 @@ impl Budget {
     fn growths(&mut self, now: Instant) -> SmallVec<[(Unit, f64); 4]> {
         let shared = self.meters.windows_mut().filter_map(|limit| {
             let due = limit.share.as_ref()?.due()?;
-            let used = limit.window.used(now, self.margin.of(limit.spec.rate.per));
+            let used = limit.used(now, &self.margin);
             (used > 0).then(|| (limit.spec.unit, due / f64::from(used)))
         });
         shared.collect()
@@ -364,7 +353,7 @@ fn in_order(meters: &mut Meters) -> SmallVec<[&mut Limit; 4]> {
 
 /// Entry that reports `share` of a limit of `limit` units per `per`. An API that is close to other members may count a
 /// request until `settle` after its sending.
-fn entry(share: &Share, limit: u32, per: Duration, settle: Duration, need: ShareNeed) -> Entry {
+pub(super) fn entry(share: &Share, limit: u32, per: Duration, settle: Duration, need: ShareNeed) -> Entry {
     let ShareNeed { want, cost, need, demand, ends, .. } = need;
     Entry {
         pool: share.pool.clone(),
@@ -382,17 +371,17 @@ fn entry(share: &Share, limit: u32, per: Duration, settle: Duration, need: Share
 }
 
 /// The share of a limit of which `used` units count and none were given out before `opens`.
-fn usage(share: &Share, used: u32, now: Instant, opens: Option<Instant>) -> ShareUsage {
+pub(super) fn usage(share: &Share, used: u32, now: Instant, opens: Option<Instant>) -> ShareUsage {
     let (held, own, given) = (share.held(), share.own(), share.given());
     let free = (held + own).saturating_sub(used);
     let opens_in = opens.map(|opens| opens.since(now));
     ShareUsage { held, free, own, target: given.target, wanted: given.wanted, opens_in }
 }
 
-fn duration(of: Micros) -> Duration {
+pub(super) fn duration(of: Micros) -> Duration {
     Duration::from_micros(of.unsigned_abs())
 }
 
-fn way(margin: &Margin) -> Duration {
+pub(super) fn way(margin: &Margin) -> Duration {
     margin.shortest().unwrap_or(UNKNOWN_WAY)
 }

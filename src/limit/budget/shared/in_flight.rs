@@ -200,8 +200,7 @@ impl Budget {
     fn waits_for_windows(&mut self, now: Instant) -> bool {
         self.meters.windows_mut().any(|limit| {
             // Each request counts as one; its other units are known if it waits for them.
-            let full =
-                |limit: &mut Limit| limit.window.used(now, self.margin.of(limit.spec.rate.per)) >= limit.window.count();
+            let full = |limit: &mut Limit| limit.used(now, &self.margin) >= limit.window.count();
             limit.share.is_some()
                 && (limit.lacks(now, &self.margin) || limit.spec.unit == Unit::REQUESTS && full(limit))
         })
