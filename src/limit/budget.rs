@@ -134,13 +134,12 @@ impl Budget {
     /// Sets the limit that `source` imposes to `spec`. For a new source, `before` lists units that were used already,
     /// each count with the latest instant at which they can have been used.
     pub fn learn(&mut self, source: Source, spec: LimitSpec, before: &[(u32, Instant)]) {
-        let known = self.meters.windows().position(|limit| limit.source == source);
-        if let Some(index) = known {
-            return self.retune(index, spec);
+        if let Some(limit) = self.meters.of(source) {
+            return limit.impose(spec, self.part);
         }
-        let reported = reported(source, spec);
-        let spec = reported.map_or(spec, |reported| self.part.apply(&reported));
-        let mut limit = Limit { reported: reported.map(Box::new), ..Limit::new(source, spec, self.next) };
+        let mut limit = Limit::new(source, spec, self.next);
+        limit.impose(spec, self.part);
+        let spec = limit.spec;
         // Requests that have left keep their distance as well.
         if let Some(last) = self.last.filter(|_| spec.burst() == NonZeroU32::MIN) {
             limit.gcra.commit(last, last, Amount::MIN);
@@ -527,9 +526,7 @@ impl Budget {
     pub fn set_part(&mut self, part: Part) {
         self.part = part;
         for limit in self.meters.windows_mut() {
-            if let Some(reported) = limit.reported() {
-                limit.fit(part.apply(&reported));
-            }
+            limit.reported().into_iter().for_each(|reported| limit.impose(reported, part));
         }
     }
 
@@ -569,15 +566,6 @@ impl Budget {
     pub fn reported_rate(&self) -> Option<f64> {
         let reported = self.meters.windows().filter_map(|limit| limit.reported());
         reported.map(|spec| spec.rate.per_second()).min_by(f64::total_cmp)
-    }
-
-    /// Changes the limit at `index`; sent requests stay sent. Does nothing without such a limit.
-    pub fn retune(&mut self, index: usize, spec: LimitSpec) {
-        let part = self.part;
-        if let Some(limit) = self.meters.windows_mut().nth(index) {
-            limit.reported = reported(limit.source, spec).map(Box::new);
-            limit.fit(limit.reported().map_or(spec, |reported| part.apply(&reported)));
-        }
     }
 
     /// Usage of each limit.
@@ -628,9 +616,4 @@ fn count(limit: &mut Limit, spent: impl Iterator<Item = (Instant, u64)>, mut nex
         next += u64::from(amount.get());
     }
     next
-}
-
-/// Returns `spec` if `source` is a quota that the API reports.
-fn reported(source: Source, spec: LimitSpec) -> Option<LimitSpec> {
-    matches!(source, Source::Advertised(_)).then_some(spec)
 }

@@ -210,7 +210,7 @@ proptest! {
         let (mut now, mut arrivals) = (Instant::START, Vec::new());
         while now < Instant::START + ms(8000) {
             if now >= change && !changed {
-                budget.retune(0, spec(after));
+                budget.learn(andante_limit::Source::Config, spec(after), &[]);
                 changed = true;
             }
             if budget.ready(now, &Cost::MIN, Scope::NONE).instant(now) <= now {

@@ -5,7 +5,10 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_fleet::{Entry, Lease, Share, Stock, micros, stretched};
 
-use super::shared::{NO_NEED, ShareUsage, duration, entry, usage, way};
+use super::{
+    Part,
+    shared::{NO_NEED, ShareUsage, duration, entry, usage, way},
+};
 use crate::{
     Amount, CalendarCount, Charge, Gcra, LONGEST_PACE, LimitSpec, Margin, Ready, Scope, Seq, Source, Unit, Window,
     ahead::LONG, lesser,
@@ -288,11 +291,13 @@ impl Limit {
         (self.taken, self.newest) = (slot.now, seq);
     }
 
-    /// Changes the limit to `spec`; sent requests stay sent.
-    pub(super) fn fit(&mut self, spec: LimitSpec) {
-        self.spec = spec;
-        self.gcra.retune(&spec);
-        self.window.retune(&spec);
+    /// Changes the limit to `spec`, or to this `part` of a quota that the API reports; sent requests stay sent.
+    pub(super) fn impose(&mut self, spec: LimitSpec, part: Part) {
+        let reported = matches!(self.source, Source::Advertised(_)).then_some(spec);
+        self.reported = reported.map(Box::new);
+        self.spec = reported.map_or(spec, |reported| part.apply(&reported));
+        self.gcra.retune(&self.spec);
+        self.window.retune(&self.spec);
     }
 
     /// Forgets all answered units. A shared limit is left as it is: its tokens are the store's.

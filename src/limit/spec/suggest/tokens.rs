@@ -62,8 +62,8 @@ fn number(text: &str) -> Option<(u64, &str)> {
     }
     let mut decimals = "";
     if let Some((point, after)) = rest.strip_prefix('.').map(digits) {
-        let thousands = point.len() == 3 && !["", "0"].contains(&&*whole);
-        if !(1..=3).contains(&point.len()) || thousands || after.starts_with('.') {
+        let unclear = point.len() == 3 && !["", "0"].contains(&&*whole) || point.contains('_');
+        if !(1..=3).contains(&point.len()) || unclear || after.starts_with('.') {
             return None;
         }
         (decimals, rest) = (point, after);
