@@ -2,7 +2,7 @@
 
 use andante_clock::Instant;
 
-use super::{Amount, Seq, Unit, ahead::WrittenAhead, history::SpendHistory};
+use super::{Amount, Cost, Seq, Unit, ahead::WrittenAhead, history::SpendHistory};
 
 /// Units of one kind that a budget has spent, whatever its limits are.
 #[derive(Clone, Debug)]
@@ -24,6 +24,12 @@ impl UnitBook {
     /// A book with a restored history.
     pub(super) fn restored(unit: Unit, history: &[(Instant, Instant, u64)]) -> Self {
         Self { history: SpendHistory::restored(history), ..Self::new(unit) }
+    }
+
+    /// Returns true if `cost` takes more than is persisted, and then remembers the need.
+    pub(super) fn lacks(&mut self, cost: &Cost) -> bool {
+        let Some(ahead) = &mut self.ahead else { return false };
+        cost.of(self.unit).is_some_and(|amount| ahead.lacks(amount))
     }
 
     /// Records that `amount` units, numbered from `seq`, are taken at `now`.

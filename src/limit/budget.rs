@@ -193,10 +193,7 @@ impl Budget {
 
     /// When every limit of `scope` has room for `cost`.
     pub fn ready(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Ready {
-        let lacks = |book: &mut UnitBook| {
-            book.ahead.as_mut().zip(cost.of(book.unit)).is_some_and(|(ahead, amount)| ahead.lacks(amount))
-        };
-        if !scope.is_apart() && self.books.iter_mut().fold(false, |any, book| lacks(book) || any) {
+        if !scope.is_apart() && self.books.iter_mut().fold(false, |lacks, book| book.lacks(cost) || lacks) {
             return Ready::OnEvent;
         }
         if let Some(again) = self.lacks_tokens(now, cost, scope) {

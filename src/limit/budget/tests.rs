@@ -235,6 +235,33 @@ proptest! {
         }
     }
 
+    /// Without further events, `Ready::At` names the first instant with room, for windows, spacing and calendars.
+    #[test]
+    fn known_instant_is_the_first_with_room(
+        limits in any_limits(), renewed in proptest::option::of(1u32..9), gaps in proptest::collection::vec(0u64..900, 1..60),
+    ) {
+        let calendar: Vec<CalendarLimit> =
+            renewed.into_iter().map(|count| format!("{count}/min in UTC").parse().unwrap()).collect();
+        let epoch = Duration::from_secs(100 * 86_400 + 30);
+        let mut budget =
+            Budget::new(&limits, MarginSpec::Fixed(Duration::ZERO), Instant::START).with_calendar(&calendar, epoch);
+        let mut now = Instant::START;
+        for gap in gaps {
+            now = now + Duration::from_millis(gap);
+            match budget.ready(now, &ONE, Scope::NONE) {
+                Ready::Now => prop_assert!(send(&mut budget, now)),
+                Ready::At(at) => {
+                    prop_assert!(at > now);
+                    let mut later = budget.clone();
+                    let before = at - Duration::from_nanos(1);
+                    prop_assert_ne!(later.ready(before, &ONE, Scope::NONE), Ready::Now, "1 ns before");
+                    prop_assert_eq!(later.ready(at, &ONE, Scope::NONE), Ready::Now);
+                }
+                Ready::OnEvent => prop_assert!(false, "all requests were answered"),
+            }
+        }
+    }
+
     /// A change gives no more at its instant than the smallest burst before it.
     #[test]
     fn a_change_is_no_fresh_burst(
