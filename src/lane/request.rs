@@ -88,15 +88,13 @@ pub enum PreviewDecision {
 /// Why a request may not even wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// All places are taken, or the free ones are reserved for clients that were told to return.
-    #[error("{}", full(*waiting, *kept, rule.as_deref()))]
+    /// All places are taken.
+    #[error("{} already, which is as many as may", requests_wait(*waiting, rule.as_deref()))]
     Full {
         /// Number of waiting requests.
         waiting: usize,
         /// The narrower rule whose queue is full; `None` for the host's own queue.
         rule: Option<Arc<str>>,
-        /// Number of reserved places.
-        kept: usize,
         /// When a place becomes free for it, behind others that were told to return.
         retry_after: Duration,
     },
@@ -240,15 +238,6 @@ impl Refusal {
     }
 }
 
-fn full(waiting: usize, kept: usize, rule: Option<&str>) -> String {
-    let waits = requests_wait(waiting, rule);
-    match kept {
-        0 => format!("{waits} already, which is as many as may"),
-        1 => format!("{waits}, and the other place is kept for one that was told to come back"),
-        _ => format!("{waits}, and the other {kept} places are kept for those that were told to come back"),
-    }
-}
-
 fn requests_wait(count: usize, rule: Option<&str>) -> String {
     let waits = if count == 1 { "1 request waits".to_owned() } else { format!("{count} requests wait") };
     waits + &of_rule(rule)
@@ -323,11 +312,7 @@ mod tests {
         assert_eq!(cap, "a cap is reached, which the API renews in 33d 2h; one request tries in 2h 29m");
         assert_eq!(hours.to_string(), "it would wait 2h 29m, longer than the 2h 0m it may");
         assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
-        let full = |waiting, kept| Refusal::Full { waiting, rule: None, kept, retry_after: Duration::ZERO }.to_string();
-        assert_eq!(full(1, 0), "1 request waits already, which is as many as may");
-        assert_eq!(
-            full(38, 2),
-            "38 requests wait, and the other 2 places are kept for those that were told to come back"
-        );
+        let full = Refusal::Full { waiting: 1, rule: None, retry_after: Duration::ZERO }.to_string();
+        assert_eq!(full, "1 request waits already, which is as many as may");
     }
 }

@@ -46,7 +46,7 @@ use self::{
     in_flight::InFlight,
     late::DeadlineSweep,
     merge::{Partings, Ports},
-    returns::Returns,
+    returns::ReturnSchedule,
     sharing::SharedMemory,
     slot::Leaving,
     steer::LetFirst,
@@ -103,7 +103,7 @@ pub(super) struct State<T> {
     /// True if an event may have opened a class, so that blocked classes have to be checked again.
     rechecks: bool,
     deadline_sweep: DeadlineSweep,
-    returns: Returns,
+    returns: ReturnSchedule,
     ports: Ports,
     parted: Partings,
     /// State shared with other andantes, if the lane's limits are shared.
@@ -157,7 +157,7 @@ impl<T> State<T> {
             handover: Handover::Ours,
             rechecks: false,
             deadline_sweep: DeadlineSweep::default(),
-            returns: Returns::default(),
+            returns: ReturnSchedule::default(),
             ports: Ports::new(),
             parted: Partings::new(),
             fleet: None,
@@ -183,7 +183,6 @@ impl<T> State<T> {
         self.unwritten = true;
         self.policy = policy;
         self.rechecks = true;
-        self.delayed();
     }
 
     /// Counts this lane's sub-limits together with those of all lanes from now on.
@@ -198,7 +197,6 @@ impl<T> State<T> {
         }
         self.forget_usual_of_gone_rules();
         self.rechecks = true;
-        self.delayed();
     }
 
     /// Upper bound of the sub-limits' numbers: how many [`forget_idle`](Self::forget_idle) has to look at.
@@ -208,9 +206,7 @@ impl<T> State<T> {
 
     /// Forgets sub-limits that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
-        self.returns.sweep(now);
-        let returns = &self.returns;
-        self.sub_limits.forget_idle(looks, now, |number| returns.names(number));
+        self.sub_limits.forget_idle(looks, now, |_| false);
     }
 
     /// Removes a waiting request whose client has gone away. Returns whether it was still waiting.

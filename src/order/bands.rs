@@ -108,18 +108,6 @@ impl Bands {
         1.0 / (1.0 - inflow).max(Self::SHARE)
     }
 
-    /// The least amount served before a request with `own` of its urgency before it, if `urgent` of higher urgency wait
-    /// and stay. The urgency may have its first turn at once, and each further one after the turns of others.
-    pub fn least_ahead(own: u64, urgent: u64) -> u64 {
-        own.saturating_add(urgent.min(own.saturating_mul(GUARANTEE)))
-    }
-
-    /// The least amount served of an urgency that shares `slots` with `lower` lower urgencies, whose turns cost at most
-    /// `most` each.
-    pub fn least_served(slots: u64, lower: u64, most: u64) -> u64 {
-        slots.saturating_sub(lower.saturating_mul(slots / (GUARANTEE + 1) + most))
-    }
-
     fn has(&self, band: u8) -> bool {
         self.waiting & (1 << band) != 0
     }

@@ -147,7 +147,7 @@ const NONE: u32 = u32::MAX;
 /// The most turns in the ready list owed to a client or a flow that waited elsewhere. A flow queue that waits for
 /// tokens behind others gets its missed slots together once tokens have come. With one turn it would get a third of its
 /// share beside flows that take no tokens (docs/decisions/queue.md).
-pub const CREDIT: u8 = 8;
+const CREDIT: u8 = 8;
 /// Keys of tickets that have never been sent are larger than those of resent tickets.
 const NEW: u64 = 1 << 63;
 /// Number of tickets for which an empty queue keeps memory.

@@ -7,12 +7,8 @@ use andante_order::{Bands, QueuePlace, Turn};
 use smallvec::SmallVec;
 
 use super::{
-    Decision, QueueOffer, State, WaitingRequest, numbers,
-    predict::{Asking, Before},
-    returns::ReturnTo,
-    slot::Leaving,
-    slow::Counted,
-    sub_limits::{Drawn, SubLimits},
+    Decision, QueueOffer, State, WaitingRequest, numbers, predict::Asking, returns::ReturnTo, slot::Leaving,
+    sub_limits::SubLimits,
 };
 use crate::request::{AdmitRequest, PreviewDecision, Refusal};
 
@@ -28,8 +24,8 @@ impl<T> State<T> {
         let (drawn, cost, line) = &mut considered;
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
         let decision = self.decide(now, asking);
-        if ask.turn == Turn::New && !matches!(decision, PreviewDecision::Refuse(_)) {
-            self.returns.kept(|| asking.returns_to(), ask.claim.client);
+        if !matches!(decision, PreviewDecision::Refuse(_)) {
+            self.returns.returned(ask.claim.client);
         }
         match decision {
             PreviewDecision::Send => {
@@ -67,47 +63,23 @@ impl<T> State<T> {
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 
-    /// Returns `refusal` with a `Retry-After` behind all returns promised before. `before` is what precedes the request
-    /// now. With `passed`, more urgent requests take the places that become free.
-    pub(super) fn come_back(
-        &mut self,
-        now: Instant,
-        asking: Asking<'_>,
-        before: Before,
-        refusal: Refusal,
-        passed: bool,
-    ) -> Refusal {
-        if asking.ask.turn == Turn::Resent {
+    /// Returns `refusal` with a `Retry-After` behind those of the refusals before it. With `passed`, more urgent requests
+    /// take the places that become free.
+    pub(super) fn come_back(&mut self, now: Instant, asking: Asking<'_>, refusal: Refusal, passed: bool) -> Refusal {
+        let Asking { ask, cost, line, drawn } = asking;
+        if ask.turn == Turn::Resent {
             return refusal;
         }
         // A place in a full queue that something more urgent takes is not free.
         let slower = match refusal {
             Refusal::TooLong { .. } => 1.0,
             _ if !passed => 1.0,
-            _ => Bands::stretched_by(self.queue.inflow_above(asking.ask.claim.urgency)),
+            _ => Bands::stretched_by(self.queue.inflow_above(ask.claim.urgency)),
         };
         let next = now + refusal.retry_after().mul_f64(slower);
-        let (to, mut ask) = (asking.returns_to(), asking.ask.clone());
-        let before = match refusal {
-            Refusal::TooLong { .. } => before,
-            // Each departure frees a place in the queue, whichever request departs.
-            _ => {
-                ask.turn = Turn::Resent;
-                Before::default()
-            }
-        };
-        let asking = Asking { ask: &ask, ..asking };
-        let mut returns = std::mem::take(&mut self.returns);
-        let mut first = None;
-        let waited = matches!(refusal, Refusal::GaveWay { .. });
-        let due = returns.promise(now, to, ask.claim.client, waited, |returning| {
-            if returning == 0 {
-                return next;
-            }
-            let first = *first.get_or_insert_with(|| self.expected(now, asking, &before, 0, Counted::Likely).at);
-            next + self.expected(now, asking, &before, returning, Counted::Likely).at.since(first).mul_f64(slower)
-        });
-        self.returns = returns;
+        let own = self.budget.interval(cost, line.scope);
+        let spacing = drawn.map_or(own, |drawn| own.max(self.sub_limits.interval(drawn, ask.cost))).mul_f64(slower);
+        let due = self.returns.add(now, asking.returns_to(), ask.claim.client, next, spacing);
         refusal.with_retry_after(due.since(now).max(Duration::from_millis(1)))
     }
 }
@@ -116,8 +88,9 @@ impl<T> State<T> {
 
 impl Asking<'_> {
     /// The class, urgency and sub-limits that a refused request returns to.
-    pub(super) fn returns_to(&self) -> ReturnTo {
-        let budgets = self.drawn.map_or(&[][..], Drawn::numbers).into();
+    fn returns_to(&self) -> ReturnTo {
+        let draws = self.drawn.iter().flat_map(|drawn| &*drawn.draws);
+        let budgets = draws.map(|draw| draw.budget).collect();
         ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }
     }
 }

@@ -3,16 +3,9 @@
 use std::time::Duration;
 
 use andante_clock::Instant;
-use andante_limit::Unit;
-use andante_order::{QueuePlace, Taken, Turn, Waits};
+use andante_order::{QueuePlace, Taken, Turn};
 
-use super::{
-    State, WaitingRequest,
-    predict::{Asking, Before},
-    room::WaitingRoom,
-    sub_limits::Drawn,
-    turn::line_of,
-};
+use super::{State, WaitingRequest, predict::Asking, room::WaitingRoom, sub_limits::Drawn, turn::line_of};
 use crate::request::{AdmitRequest, Refusal};
 
 /// An evicted request, and the reason.
@@ -27,30 +20,15 @@ const OF_OTHERS: usize = 4;
 const SOON: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Returns whether all places are taken or reserved for clients that were told to return by now. While fewer
-    /// requests wait than leave in a second, no place is reserved: otherwise clients that never return would waste
-    /// slots. The last quarter of the places stays reserved even then. Otherwise, in a short queue, a client that asks
-    /// again as soon as it is served would take every place.
+    /// Returns whether all places are taken, or reserved for clients that were told to return by now. Up to a quarter of
+    /// the places is reserved, so that few slots are lost for clients that never return.
     fn is_full_for(&mut self, now: Instant, asking: Asking<'_>, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
-        let Some(free) = most.checked_sub(waiting).filter(|free| *free > 0) else { return true };
-        if asking.ask.turn == Turn::Resent {
-            return false;
+        let (free, reservable) = (most.saturating_sub(waiting), most / 4);
+        if free > reservable || asking.ask.turn == Turn::Resent {
+            return free == 0;
         }
-        let claim = &asking.ask.claim;
-        if self.returns.places_kept(now, claim.urgency, claim.client, room) < free {
-            return false;
-        }
-        // Requests that also wait for something else do not take the next slots.
-        let (next, in_a_second) = match room {
-            WaitingRoom::Lane => {
-                let next = self.queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
-                (next, self.budget.slowest(Unit::REQUESTS))
-            }
-            WaitingRoom::Budget(number) => self.sub_limits.next_slots(number),
-        };
-        let last = most - (most / 4).max(1);
-        in_a_second.is_some_and(|in_a_second| next >= in_a_second || waiting >= last)
+        free <= self.returns.reserved(now, asking.ask.claim.client).min(reservable)
     }
 
     /// The refusal of a request that would have to wait for `wait`, if it finds no place and can evict no other
@@ -61,12 +39,11 @@ impl<T> State<T> {
             if !self.is_full_for(now, asking, room) || self.gives_way(now, room, asking.ask, asking.drawn).is_some() {
                 continue;
             }
-            let (waiting, most) = self.places(room);
+            let (waiting, _) = self.places(room);
             let retry_after = self.until_next_slot(now, room).unwrap_or(wait);
             if refusal.is_none() || retry_after > latest {
                 latest = retry_after;
-                let (rule, kept) = (self.rule_of(room), most.saturating_sub(waiting));
-                refusal = Some(Refusal::Full { waiting, rule, kept, retry_after });
+                refusal = Some(Refusal::Full { waiting, rule: self.rule_of(room), retry_after });
             }
         }
         refusal
@@ -138,7 +115,7 @@ impl<T> State<T> {
             (self.reserve(now, cost, drawn.as_deref()), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };
         let asking = Asking { ask: &asked, cost: &cost, line: &line, drawn: drawn.as_deref() };
-        let refusal = self.come_back(now, asking, Before::default(), refusal, room == WaitingRoom::Lane);
+        let refusal = self.come_back(now, asking, refusal, room == WaitingRoom::Lane);
         self.evicted.push(Evicted { ticket: ticket.grant, refusal });
     }
 }

@@ -28,8 +28,7 @@ pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 impl<T> State<T> {
     /// The state that forgetting this lane would lose, given that a new lane is `paused` until then.
     pub(crate) fn memory(&mut self, now: Instant, paused: Option<Instant>) -> Memory {
-        let returns = &self.returns;
-        self.sub_limits.forget_idle(u32::MAX, now, |number| returns.names(number));
+        self.sub_limits.forget_idle(u32::MAX, now, |_| false);
         let held = self.held_until(now).is_some_and(|until| Some(until) != paused);
         let holds_portion = self.fleet.as_ref().is_some_and(|fleet| fleet.holds_portion());
         let waits = self.under_way() > 0 || !self.queue.is_empty();

@@ -151,10 +151,8 @@ impl<T> State<T> {
     pub(crate) fn adopted(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, claim, cost, kind, metered, since, deadline, draws, port } = moving;
         self.learned.asked(&kind, now);
-        let Self { sub_limits, returns, budget, .. } = self;
         let draws = draws.as_ref();
-        let mut drawn =
-            draws.map(|draws| sub_limits.find(draws, budget, now, self.epoch, |number| returns.names(number)));
+        let mut drawn = draws.map(|draws| self.sub_limits.find(draws, &self.budget, now, self.epoch));
         if let Some(drawn) = &mut drawn {
             self.sub_limits.enqueued(drawn, &self.queue.resolve(&claim), cost, Turn::New);
         }

@@ -47,10 +47,9 @@ impl<T> State<T> {
     /// Inputs of the admission decision. Inlined: a result returned in memory would be read before it is fully written.
     #[inline(always)]
     pub(super) fn consider(&mut self, now: Instant, ask: &AdmitRequest) -> (Option<Box<Drawn>>, Cost, LineKey) {
-        let Self { sub_limits, returns, budget, .. } = self;
         // Nearly all requests draw on no sub-limit.
         let draws = ask.draws.as_ref();
-        let drawn = draws.map(|draws| sub_limits.find(draws, budget, now, self.epoch, |number| returns.names(number)));
+        let drawn = draws.map(|draws| self.sub_limits.find(draws, &self.budget, now, self.epoch));
         let cost = self.reserve(now, ask.cost, drawn.as_deref());
         let line = line_of(&self.learned, &ask.kind, cost.is_metered(), drawn.as_deref());
         (drawn, cost, line)
@@ -63,11 +62,11 @@ impl<T> State<T> {
             return PreviewDecision::Send;
         }
         let before = self.before(asking);
-        let expected = self.expected(now, asking, &before, 0, Counted::Likely);
+        let expected = self.expected(now, asking, &before, Counted::Likely);
         match self.refusal(now, &expected, asking, &before) {
             Some(refusal) => {
                 let passed = self.is_passed();
-                PreviewDecision::Refuse(self.come_back(now, asking, before, refusal, passed))
+                PreviewDecision::Refuse(self.come_back(now, asking, refusal, passed))
             }
             None => {
                 let ahead = before.all.part().of(self.queue.len() as u64);
@@ -78,10 +77,10 @@ impl<T> State<T> {
 
     /// The decision on a request that asked now, without a lasting effect.
     pub(crate) fn preview(&mut self, now: Instant, ask: &AdmitRequest) -> Preview {
-        let (trial, promised) = (self.sub_limits.try_out(&ask.draws), self.returns.clone());
+        let (trial, returns) = (self.sub_limits.try_out(&ask.draws), self.returns.clone());
         let (drawn, cost, line) = &self.consider(now, ask);
         let decision = self.decide(now, Asking { ask, cost, line, drawn: drawn.as_deref() });
-        self.returns = promised;
+        self.returns = returns;
         let budgets =
             ask.draws.iter().flat_map(|draws| &**draws).map(|draw| self.sub_limits.usage_of(draw, now)).collect();
         self.sub_limits.end_trial(trial);
@@ -102,16 +101,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Predicts when a request that asks now will have its slot, if everything goes well. `many` requests like it,
-    /// which do not wait yet, go before it in addition to `goes`.
-    pub(super) fn expected(
-        &mut self,
-        now: Instant,
-        asking: Asking<'_>,
-        goes: &Before,
-        many: u64,
-        counted: Counted,
-    ) -> Expected {
+    /// Predicts when a request that asks now will have its slot behind `goes`, if everything goes well.
+    pub(super) fn expected(&mut self, now: Instant, asking: Asking<'_>, goes: &Before, counted: Counted) -> Expected {
         let Asking { ask, cost, line: own, drawn } = asking;
         let Before { all, of_units, of_budgets } = goes;
         // Classes that pause block no others until their pause is over.
@@ -144,7 +135,6 @@ impl<T> State<T> {
             let to_come = if counted == Counted::Likely { all.to_come(units) } else { 0 };
             waiting + to_come
         };
-        let ahead = |source, unit| waiting(source, unit) + cost.times(many, unit);
         // A kind with a limit of its own leaves one by one.
         let of_kind = self.queue.units(Unit::REQUESTS, |line| line.paused.is_some() && line == own);
         let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
@@ -152,14 +142,14 @@ impl<T> State<T> {
         // A pause of unknown length refuses nothing.
         let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
-        let at = self.budget.project(now, from, ahead, *cost, own.scope);
+        let at = self.budget.project(now, from, waiting, *cost, own.scope);
         match drawn {
             Some(drawn) => {
                 let parts = self.not_held_up(ask, drawn, of_budgets, counted);
                 let before = |budget: usize, unit| {
                     let of_budget = of_budgets.get(budget).map_or(0, |ahead| ahead.units(unit, unsaid(unit)));
                     let part = parts.get(budget).copied().unwrap_or(1.0);
-                    (of_budget as f64 * part).round() as u64 + ask.cost.times(many, unit)
+                    (of_budget as f64 * part).round() as u64
                 };
                 match self.sub_limits.project(drawn, now, from, ask.cost, before) {
                     (later, last) if later > at => Expected { at: later, last },
@@ -179,8 +169,7 @@ impl<T> State<T> {
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(SubLimits::max_wait(drawn)));
         // Refuse only if even the optimistic estimate misses the deadline.
-        if wait > patience && self.expected(now, asking, before, 0, Counted::Least).at.since(now).max(least) > patience
-        {
+        if wait > patience && self.expected(now, asking, before, Counted::Least).at.since(now).max(least) > patience {
             let room = expected.last.map_or(WaitingRoom::Lane, WaitingRoom::Budget);
             let ((waiting, _), rule) = (self.places(room), self.rule_of(room));
             let cap = self.learned.cap(&ask.kind).map(|renewed| renewed.since(now));

@@ -114,14 +114,6 @@ impl SlowGroups {
         leaving(rate, self.pace(), counted, ahead).map_or(u64::MAX, |ahead| ahead.round() as u64)
     }
 
-    /// Number of requests that leave before one behind the whole queue, at a common `rate` per second.
-    pub(super) fn before_the_last<T>(&self, queue: &Queue<LineKey, WaitingRequest<T>>, rate: f64) -> u64 {
-        let others = queue.waiting(Waits::ForAll, Unit::REQUESTS, 0.0);
-        let let_go = |seconds: f64| self.units.within(seconds) + self.budgets.within(seconds);
-        let ahead = |seconds: Option<f64>| others + seconds.map_or(0.0, let_go);
-        leaving(rate, self.pace(), Counted::Likely, ahead).map_or(u64::MAX, |ahead| ahead.round() as u64)
-    }
-
     fn pace(&self) -> f64 {
         self.budgets.pace + self.units.pace
     }

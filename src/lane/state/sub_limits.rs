@@ -100,21 +100,13 @@ impl SubLimits {
         Self { open: OpenBudgets::within(capacity), unreserved_since: Some(Instant::START), ..Self::default() }
     }
 
-    /// The budgets of `draws`, including new ones. `own` is the lane's budget; `named` tells whether some other part
-    /// still refers to a budget number.
-    pub(super) fn find(
-        &mut self,
-        draws: &Arc<[Draw]>,
-        own: &Budget,
-        now: Instant,
-        epoch: Duration,
-        named: impl Fn(u32) -> bool,
-    ) -> Box<Drawn> {
+    /// The budgets of `draws`, including new ones. `own` is the lane's budget.
+    pub(super) fn find(&mut self, draws: &Arc<[Draw]>, own: &Budget, now: Instant, epoch: Duration) -> Box<Drawn> {
         let mut numbers = SmallVec::new();
         let own_numbers: SmallVec<[_; 2]> =
             draws.iter().map(|draw| self.ids.get(&self.key_of(draw)).copied()).collect();
         let new = own_numbers.iter().filter(|number| number.is_none()).count();
-        let named = |number| own_numbers.contains(&Some(number)) || named(number);
+        let named = |number| own_numbers.contains(&Some(number));
         if new > 0 {
             self.forget_idle(LOOKS, now, named);
         }
@@ -276,21 +268,10 @@ impl SubLimits {
         })
     }
 
-    /// The earliest departure of a request of `cost` if only these budgets counted. `before` returns the amount that
-    /// leaves before it, from the budget's number, the number of requests waiting for it, and the unit.
-    pub(super) fn project_least(
-        &mut self,
-        drawn: &Drawn,
-        now: Instant,
-        from: Instant,
-        cost: Cost,
-        before: impl Fn(u32, u32, Unit) -> u64,
-    ) -> Instant {
-        drawn.numbers.iter().fold(from, |at, number| {
-            let sub_limit = &mut self.budgets[*number];
-            let ahead = |_, unit| before(*number, sub_limit.waiting, unit);
-            at.max(sub_limit.budget.project(now, from, ahead, cost, Scope::NONE))
-        })
+    /// Time between two slots for requests of `cost`, at the slowest of these budgets.
+    pub(super) fn interval(&self, drawn: &Drawn, cost: Cost) -> Duration {
+        let intervals = drawn.numbers.iter().map(|number| self.budgets[*number].budget.interval(&cost, Scope::NONE));
+        intervals.max().unwrap_or_default()
     }
 
     /// Longest time for which a request's narrower rules let it wait.
@@ -364,11 +345,6 @@ impl Drawn {
     pub(super) fn rule_of(&self, budget: u32) -> Option<&str> {
         let draw = self.draws.iter().find(|draw| RouteKey::NONE.with_budget(draw.budget).budget() == budget);
         draw.map(|draw| &*draw.rule.name)
-    }
-
-    /// Returns whether answers to such requests report usage.
-    pub(super) fn settles(&self) -> bool {
-        self.draws.iter().any(|draw| !draw.rule.usage.is_empty())
     }
 
     /// Returns whether the request is exempt from the lane's own limits.

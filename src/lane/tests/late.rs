@@ -1,8 +1,7 @@
-//! Waiting requests when a pause begins or a limit falls.
+//! Waiting requests when a pause begins or the process ends.
 
 mod coming_back;
 
-use andante_limit::{Unit, settle};
 use andante_order::{FlowId, Levels, Urgency};
 use http::{HeaderMap, HeaderName};
 
@@ -65,31 +64,6 @@ async fn whoever_cannot_wait_for_the_end_of_a_pause_is_told_when_it_begins() {
     }
     let told = told(&world, patient).await;
     assert!(told.iter().all(|(at, said)| said.is_none() && *at >= secs(60) && *at < secs(120)), "{told:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_comes_too_late_under_a_lower_limit_is_told_and_the_others_are_in_time() {
-    let policy = |limits: &str| {
-        let limits: Limits = limits.parse().unwrap();
-        let mut policy = Policy::new("test", vec!["*".parse().unwrap()]);
-        (policy.limits, policy.margin) = (limits.limits, MarginSpec::Fixed(ms(0)));
-        Rules::new(vec![policy])
-    };
-    let (metrics, clock) = (Metrics::new(), Clock::start());
-    let lanes = Lanes::new(policy("10/s"), metrics, clock);
-    let origin = Origin::parse(Scheme::Http, "api.test", Some(80)).unwrap();
-    let world = World { lane: lanes.find(&origin), clock };
-    world.send().await;
-    let waiting: Vec<_> = (0..50).map(|_| patient(&world, secs(6))).collect();
-    lanes.reload(policy("1/s"));
-    let told = told(&world, waiting).await;
-    // The limit admits one a second, including the first.
-    let served = told.iter().filter(|(_, said)| said.is_none()).count();
-    assert!((5..=6).contains(&served), "{served}: {told:?}");
-    for (number, (at, said)) in told.iter().enumerate() {
-        assert_eq!(said.is_none(), number < served, "{number}: {told:?}");
-        assert!(*at <= if said.is_none() { secs(6) } else { secs(1) }, "{number}: {told:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,22 +178,6 @@ async fn those_that_are_refused_together_come_back_one_by_one_and_are_served_in_
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn clients_that_are_refused_together_are_told_to_come_back_by_turns() {
-    let world = World::new("10/s");
-    let first = world.permit().await;
-    let [many, few] = [1, 2].map(|host| Claim { client: ClientId::of([10, 0, 0, host].into()), ..Claim::USUAL });
-    let of_many: Vec<_> = (0..30).map(|_| patient_of(&world, secs(5), many)).collect();
-    let of_few: Vec<_> = (0..3).map(|_| patient_of(&world, secs(5), few)).collect();
-    refuse(first, 60);
-    let both = tokio::join!(told(&world, of_many), told(&world, of_few));
-    let [of_many, of_few] = [both.0, both.1].map(|told| told.into_iter().map(retry_after).collect::<Vec<_>>());
-    // The third of few is one of the first six.
-    assert!(of_few[2] <= of_many[3] && of_few[2] >= of_many[1], "{of_few:?} {of_many:?}");
-    assert!(of_few.is_sorted() && of_many.is_sorted(), "{of_few:?} {of_many:?}");
-    assert!(of_many[29] >= of_many[0] + ms(3_000), "{of_many:?}");
-}
-
 /// Shopify's GraphQL API: a query of 50 points, 30 left of 2,000, 100 more each second (its page on rate limits). The
 /// next one leaves after 0.2 s and each further one half a second later; the bucket is full again only after 19.7 s.
 #[tokio::test(start_paused = true)]
@@ -238,45 +196,6 @@ async fn a_budget_that_refills_sends_nobody_away_who_will_be_served() {
     first.answered(&AnswerReport { hint: &hint, failed: false, route: None }, Instant::START);
     let told = told(&world, waiting).await;
     assert!(told.iter().all(|(at, said)| said.is_none() && *at <= secs(5)), "{told:?}");
-}
-
-/// Each of three clients has a third of the slots until the deadlines. All other requests are refused when the pause
-/// begins.
-#[tokio::test(start_paused = true)]
-async fn whoever_cannot_be_in_time_beside_other_clients_is_told_when_the_pause_begins() {
-    let world = World::new("10/s");
-    let first = world.permit().await;
-    let clients = [1, 2, 3].map(|host| Claim { client: ClientId::of([10, 0, 0, host].into()), ..Claim::USUAL });
-    let waiting: Vec<_> = (0..600).map(|number| patient_of(&world, secs(60), clients[number / 200])).collect();
-    refuse(first, 30);
-    let told = told(&world, waiting).await;
-    for of_client in told.chunks(200) {
-        // 30 of 60 s are left, at 10/s.
-        let in_time = of_client.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
-        assert!((99..=101).contains(&in_time), "{in_time}");
-        // A flow of one of three clients may be six turns early: that many are not refused at once.
-        let told = of_client.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
-        assert!((97..=101).contains(&told), "{told}");
-    }
-}
-
-/// A lower urgency has one of 21 slots while more urgent requests wait: the requests behind those slots are refused at
-/// once as well.
-#[tokio::test(start_paused = true)]
-async fn whoever_cannot_be_in_time_behind_more_urgent_ones_is_told_when_the_pause_begins() {
-    let world = World::new("10/s");
-    let first = world.permit().await;
-    let urgent = Claim { urgency: Urgency::MOST, ..Claim::USUAL };
-    let urgent: Vec<_> = (0..400).map(|_| patient_of(&world, secs(120), urgent)).collect();
-    let usual: Vec<_> = (0..100).map(|_| patient(&world, secs(60))).collect();
-    refuse(first, 30);
-    let both = tokio::join!(told(&world, urgent), told(&world, usual));
-    assert!(both.0.iter().all(|(_, said)| said.is_none()), "{:?}", both.0);
-    // 30 of 60 s are left, at 10/s: 14 times 21 slots and a few more.
-    let in_time = both.1.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
-    assert!((14..=15).contains(&in_time), "{in_time}");
-    let told = both.1.iter().filter(|(at, said)| said.is_some() && *at <= ms(10)).count();
-    assert!((84..=86).contains(&told), "{told}");
 }
 
 /// More urgent requests that give up before their turn delay no others, nor do the turns of lower urgencies meanwhile.
@@ -335,36 +254,6 @@ async fn what_stays_counts_for_when_others_may_come_back_after_a_reset() {
         );
     }
     drop(patient);
-}
-
-/// Tokens count too: each request takes a second's worth of them.
-#[tokio::test(start_paused = true)]
-async fn whoever_cannot_have_its_tokens_in_time_is_told_when_the_pause_begins() {
-    let tokens = Unit::named("tokens").unwrap();
-    let world = World::with("100/s, 6000 tokens/min", |policy| settle(&mut policy.limits));
-    let first = world.permit().await;
-    let limits = world.lane.policy().limits.clone();
-    let wait = |patience| {
-        let cost = Cost::MIN.with(tokens, 100).shared(&limits);
-        let deadline = world.clock.now() + patience;
-        match world.lane.admit(AdmitRequest { deadline, cost, ..ask(kind()) }) {
-            Admission::Wait(waiting) => waiting,
-            other => panic!("it waits: {other:?}"),
-        }
-    };
-    // Six leave back to back, a burst of a tenth, and the others at one a second.
-    let waiting: Vec<_> = (0..50).map(|_| wait(secs(60))).collect();
-    refuse(first, 30);
-    let told = told(&world, waiting).await;
-    let in_time = told.iter().filter(|(at, said)| said.is_none() && *at <= secs(60)).count();
-    assert!((35..=37).contains(&in_time), "{in_time}");
-    let mut times: Vec<_> = told.into_iter().filter(|(_, said)| said.is_some()).collect();
-    assert_eq!(times.len(), 50 - in_time);
-    assert!(times.iter().all(|(at, _)| *at <= ms(10)), "{times:?}");
-    // The tokens for them become available one second after the other.
-    let times: Vec<_> = times.drain(..).map(retry_after).collect();
-    let apart = times[times.len() - 1].saturating_sub(times[0]);
-    assert!(apart.abs_diff(secs(times.len() as u64 - 1)) <= secs(1), "{times:?}");
 }
 
 /// A place that becomes free when the process ends is given to nobody: the API would count a request that is cut off.

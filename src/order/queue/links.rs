@@ -15,8 +15,6 @@ use crate::{
 /// Waiting tickets of one flow that the same limits block.
 #[derive(Debug)]
 pub struct WaitingFlowQueue<I> {
-    /// Key shared by all flow queues that the same limits block.
-    pub alike: (u32, u32),
     /// The identity of its requests.
     pub claim: Claim,
     /// The tickets, in their order.
@@ -43,7 +41,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                 let Ticket { key, cost, ticket, .. } = &self.tickets[id];
                 (QueuePlace { id, key: *key }, cost, ticket)
             });
-            WaitingFlowQueue { alike: (flow_queue.line, flow_queue.set), claim: flow_queue.claim, tickets }
+            WaitingFlowQueue { claim: flow_queue.claim, tickets }
         })
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use andante_clock::Instant;
 use andante_limit::{Amount, Cost, Unit};
-use andante_order::Waits;
 
 use super::{Drawn, SubLimits};
 
@@ -51,14 +50,6 @@ impl SubLimits {
     pub(in crate::state) fn places(&self, number: u32) -> (usize, usize) {
         let sub_limit = &self.budgets[number];
         (sub_limit.waiting as usize, sub_limit.rule.max_waiting)
-    }
-
-    /// Number of requests that wait only for a budget's next slots, and the number of such slots per second.
-    pub(in crate::state) fn next_slots(&self, number: u32) -> (f64, Option<f64>) {
-        let sub_limit = &self.budgets[number];
-        let next =
-            sub_limit.backlog.as_ref().map_or(0.0, |backlog| backlog.units_of(Waits::ForAll, Unit::REQUESTS, 0.0));
-        (next, sub_limit.budget.slowest(Unit::REQUESTS))
     }
 
     /// When a budget's next slot matures; [`Instant::FAR`] if an answer must come first.
