@@ -160,7 +160,7 @@ impl KeptLanes {
         let records = self.records.lock();
         let origins = records.iter().filter_map(|(id, record)| {
             let origin = record.origin.as_ref()?.to_origin()?;
-            let policy = rules.position(&origin).map_or(rules.unruled(), |rule| rules.get(rule));
+            let policy = rules.policy(rules.position(&origin));
             (*id_of(policy, &origin.host) == **id || is_of_gone_rule(id, &origin.host, rules)).then_some(origin)
         });
         origins.collect()

@@ -131,9 +131,8 @@ impl<T> State<T> {
         let retry_after = self.until_next_slot(now, room).unwrap_or(Duration::from_millis(1));
         let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
         self.stats.refused += 1;
-        let WaitingRequest { kind, metered, deadline, port, ref drawn, .. } = ticket;
-        let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
-        let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws, port };
+        let asked = ticket.ask(claim, cost);
+        let WaitingRequest { kind, metered, ref drawn, .. } = ticket;
         let (cost, line) =
             (self.reserve(now, cost, drawn.as_deref()), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };

@@ -19,7 +19,7 @@ use andante_order::{Ahead, Backlog, Claim, Map, Slab};
 use andante_policy::Policy;
 use smallvec::SmallVec;
 
-pub(super) use self::{held_up::HeldUp, rules::LeftBudget};
+pub(super) use self::held_up::HeldUp;
 use self::{
     held_up::{HeldAt, Holders},
     record::StoredBudget,
