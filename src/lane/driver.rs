@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
+pub(crate) use self::keeping::KeptLane;
 use self::{
     diagnostics::Diagnostics,
     log::log_changes,
@@ -40,7 +41,6 @@ pub use self::{
     sharing::Sharing,
 };
 pub use self::{keeping::KeepRequest, obstacle::Obstacle};
-pub(crate) use self::{keeping::KeptLane, merge::Departing};
 use crate::{
     capacity::Capacity,
     journal::Journal,
@@ -75,7 +75,7 @@ struct Shared {
 }
 
 /// The channel through which a waiting request gets its permit, and the lane that it came to.
-struct GrantSender {
+pub(crate) struct GrantSender {
     lane: Arc<Lane>,
     sender: oneshot::Sender<Box<Outcome>>,
 }

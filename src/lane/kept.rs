@@ -21,8 +21,6 @@ use super::{
 /// lanes ask for blocks of long quotas.
 pub struct KeptLanes {
     records: Mutex<HashMap<String, LaneRecord>>,
-    /// Lanes whose records could not be read, and the end of the time for which nothing is known of them.
-    lost: Mutex<HashMap<String, Instant>>,
     past: Mutex<Past>,
     requests: mpsc::Sender<KeepRequest>,
     /// Lanes that the store has to forget.
@@ -69,22 +67,19 @@ impl KeptLanes {
         now: Instant,
         requests: mpsc::Sender<KeepRequest>,
     ) -> (Self, Vec<UnreadLane>) {
-        let (mut records, mut lost, mut unread) = (HashMap::new(), HashMap::new(), Vec::new());
+        let (mut records, mut unread) = (HashMap::new(), Vec::new());
         for (id, text) in stored {
             let record = serde_json::from_slice::<LaneRecord>(text).unwrap_or_else(|error| {
                 let problem = format!("{}: {error}", id.replace(BETWEEN, " "));
-                let record = LaneRecord { lost: Some(now), ..LaneRecord::default() };
+                let record = LaneRecord::lost(now);
                 unread.push(UnreadLane { problem, id: id.into(), text: written(&record) });
                 record
             });
-            match record.lost {
-                Some(until) => drop(lost.insert(id.to_owned(), until)),
-                None => drop(records.insert(id.to_owned(), record)),
-            }
+            records.insert(id.to_owned(), record);
         }
         let (gone, looks) = (Mutex::default(), Mutex::new(now + LOOKS));
-        let (records, lost, past) = (Mutex::new(records), Mutex::new(lost), Mutex::new(past));
-        (Self { records, lost, past, requests, gone, looks }, unread)
+        let (records, past) = (Mutex::new(records), Mutex::new(past));
+        (Self { records, past, requests, gone, looks }, unread)
     }
 
     /// Number of records that no request has asked for yet.
@@ -107,13 +102,11 @@ impl KeptLanes {
     pub(super) fn put(&self, id: &str, record: Option<LaneRecord>, gap: Option<Gap>, now: Instant) {
         let mut past = self.past.lock();
         past.until = Some(now);
-        match record {
-            Some(record) => {
-                past.gap = gap.or(past.gap);
-                self.records.lock().insert(id.to_owned(), record);
-            }
-            None if gap.is_some() => drop(self.lost.lock().insert(id.to_owned(), now)),
-            None => {}
+        if record.is_some() {
+            past.gap = gap.or(past.gap);
+        }
+        if let Some(record) = record.or_else(|| gap.map(|_| LaneRecord::lost(now))) {
+            self.records.lock().insert(id.to_owned(), record);
         }
     }
 
@@ -141,7 +134,7 @@ impl KeptLanes {
             let says = !record.is_over(past, now, epoch);
             let id = Arc::<str>::from(&**id);
             if says {
-                kept.push((record.budget.at, id));
+                kept.push((record.lost.unwrap_or(record.budget.at), id));
             } else {
                 self.forget([id]);
             }
@@ -160,7 +153,7 @@ impl KeptLanes {
         let records = self.records.lock();
         let origins = records.iter().filter_map(|(id, record)| {
             let origin = record.origin.as_ref()?.to_origin()?;
-            let policy = rules.position(&origin).map_or(rules.unruled(), |rule| rules.get(rule));
+            let policy = rules.policy(rules.position(&origin));
             (*id_of(policy, &origin.host) == **id || is_of_gone_rule(id, &origin.host, rules)).then_some(origin)
         });
         origins.collect()
@@ -181,26 +174,18 @@ impl KeptLanes {
     /// Restores `lane` from its `own` record, or from one under a rule that was removed.
     fn restored(&self, lane: Lane, own: Option<LaneRecord>, origin: &Origin, rules: &Rules) -> Lane {
         let id = id_of(lane.policy(), &origin.host);
-        let lost = if own.is_none() { self.lost_until(&id, &origin.host, rules) } else { None };
-        let record = own.or_else(|| self.of_gone_rule(&origin.host, rules)).filter(|_| lost.is_none());
-        let past = *self.past.lock();
-        let past = Past { lost: past.lost.max(lost), ..past };
+        let record = own.or_else(|| self.of_gone_rule(&origin.host, rules));
+        let (lost, past) = (record.as_ref().and_then(|record| record.lost), *self.past.lock());
+        let (record, past) = (record.filter(|_| lost.is_none()), Past { lost: past.lost.max(lost), ..past });
         let kept = KeptLane { id, origin: origin.into(), requests: self.requests.clone() };
         lane.restored(kept, record.as_ref(), past)
     }
 
-    /// The instant before which this lane, or one for its host under a removed rule, may have sent anything: its record
-    /// could not be read.
-    fn lost_until(&self, id: &str, host: &str, rules: &Rules) -> Option<Instant> {
-        let of_this = |other: &str| other == id || is_of_gone_rule(other, host, rules);
-        self.lost.lock().iter().filter(|(other, _)| of_this(other)).map(|(_, until)| *until).max()
-    }
-
-    /// The latest record of a lane for `host` under a rule that is not there any more.
+    /// The latest record of a lane for `host` under a rule that is not there any more, or a lost one.
     fn of_gone_rule(&self, host: &str, rules: &Rules) -> Option<LaneRecord> {
         let records = self.records.lock();
         let other = records.iter().filter(|(id, _)| is_of_gone_rule(id, host, rules));
-        other.max_by_key(|(_, record)| record.budget.at).map(|(_, record)| record.clone())
+        other.max_by_key(|(_, record)| (record.lost, record.budget.at)).map(|(_, record)| record.clone())
     }
 }
 

@@ -3,7 +3,6 @@
 mod forgetting;
 mod handover;
 mod named;
-mod parting;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -17,13 +16,7 @@ use std::{
 pub use self::handover::GivenLane;
 use self::{forgetting::forget, handover::AwaitedLanes};
 use super::{
-    Lane, Sharing,
-    capacity::Capacity,
-    journal::Journal,
-    kept::KeptLanes,
-    key::{LaneKey, RequestKey},
-    request::AddedRule,
-    state::{Inheritance, SharedNames},
+    Lane, Sharing, capacity::Capacity, journal::Journal, kept::KeptLanes, request::AddedRule, state::SharedNames,
 };
 use andante_clock::{Clock, Instant};
 use andante_limit::Unit;
@@ -64,10 +57,10 @@ struct LaneTable {
     renamed: RenamedRules,
 }
 
-/// The lanes of one rule.
+/// The lanes of one rule, by their hosts.
 #[derive(Default)]
 struct RuleLanes {
-    lanes: RwLock<HashMap<LaneKey, OpenLane>>,
+    lanes: RwLock<HashMap<Arc<str>, OpenLane>>,
     /// The number of lanes at which the next search for idle lanes begins.
     crowded: AtomicUsize,
 }
@@ -76,9 +69,6 @@ struct RuleLanes {
 struct OpenLane {
     lane: Arc<Lane>,
     origin: Origin,
-    /// The state at the last reload, if rules distinguish the ports of the host, with the number of the rule until
-    /// then.
-    left: Option<(Option<usize>, Inheritance)>,
 }
 
 /// A lane that was only looked up.
@@ -132,13 +122,11 @@ impl Lanes {
     /// The lane for requests to `origin`.
     pub fn find(&self, origin: &Origin) -> Arc<Lane> {
         let table = self.table.read();
-        let key = RequestKey::new(&table.rules, origin);
-        let rule_lanes = table.of(key);
-        if let Some(open) = rule_lanes.lanes.read().get(key.borrowed()) {
+        let rule = table.rules.position(origin);
+        let rule_lanes = table.of(rule);
+        if let Some(open) = rule_lanes.lanes.read().get(&origin.host) {
             return open.lane.clone();
         }
-        // Before the last reload, another lane may have served its requests.
-        let left = table.left_to(key, origin);
         let mut lanes = rule_lanes.lanes.write();
         if lanes.len() >= rule_lanes.crowded.load(Ordering::Relaxed).max(FEW) {
             let most = self.capacity.lanes;
@@ -147,40 +135,34 @@ impl Lanes {
             let crowded = (lanes.len() * 2).min(most.max(lanes.len() * 5 / 4));
             rule_lanes.crowded.store(crowded, Ordering::Relaxed);
         }
-        let open = || {
-            let open = self.open_under(&table, key, origin);
-            left.iter().for_each(|left| open.lane.begin_with(left, origin.port));
-            open
-        };
-        lanes.entry(key.to_lane_key()).or_insert_with(open).lane.clone()
+        lanes.entry(origin.host.clone()).or_insert_with(|| self.open_under(&table, rule, origin)).lane.clone()
     }
 
-    fn open_under(&self, table: &LaneTable, key: RequestKey<'_>, origin: &Origin) -> OpenLane {
-        let lane = self.open(&table.rules, key, origin);
+    fn open_under(&self, table: &LaneTable, rule: Option<usize>, origin: &Origin) -> OpenLane {
+        let lane = self.open(&table.rules, rule, origin);
         if table.before.is_some() {
             lane.sub_limit_rules(&table.rules, &table.renamed);
         }
-        OpenLane { lane, origin: origin.clone(), left: None }
+        OpenLane { lane, origin: origin.clone() }
     }
 
     /// The lane for requests to `origin`, without opening it. Where none is open, a lane that no request will use
     /// stands for the one that the first request would open.
     pub fn look_up(&self, origin: &Origin) -> LookedUp {
         let table = self.table.read();
-        let key = RequestKey::new(&table.rules, origin);
+        let rule = table.rules.position(origin);
         let rules = table.rules.clone();
-        if let Some(open) = table.of(key).lanes.read().get(key.borrowed()) {
+        if let Some(open) = table.of(rule).lanes.read().get(&origin.host) {
             return LookedUp { lane: open.lane.clone(), open: true, rules };
         }
-        let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule)).clone();
+        let policy = rules.policy(rule).clone();
         // Separate metrics: those of hosts without a rule are counted.
-        let (host, metrics) = (key.host.clone(), Metrics::new().rule(&policy.name));
+        let (host, metrics) = (origin.host.clone(), Metrics::new().rule(&policy.name));
         let lane = Lane::new(host, policy, metrics, self.clock);
         let lane = Arc::new(match &self.kept {
             Some(kept) => kept.look_up(lane, origin, &rules),
             None => lane,
         });
-        table.left_to(key, origin).iter().for_each(|left| lane.begin_with(left, origin.port));
         self.hold(&lane);
         LookedUp { lane, open: false, rules }
     }
@@ -207,36 +189,44 @@ impl Lanes {
         let mut next = LaneTable { before: Some(table.rules.clone()), renamed, ..LaneTable::new(rules) };
         let LaneTable { rules, rules_lanes, renamed, .. } = &mut next;
         let (mut parting, now, before) = (Vec::new(), self.clock.now(), table.rules.clone());
-        for OpenLane { lane, origin, .. } in
+        for OpenLane { lane, origin } in
             table.rules_lanes.drain(..).flat_map(|of_rule| of_rule.lanes.into_inner().into_values())
         {
-            let key = RequestKey::new(rules, &origin);
-            let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
+            let rule = rules.position(&origin);
+            let policy = rules.policy(rule);
+            let others = others_parted(&before, rules, &origin);
             // Before it has another limit, which does not apply to these ports.
-            let parts = parting::of(rules, &lane, &origin, now);
+            let waiting = match others.is_empty() {
+                true => Vec::new(),
+                false => lane.depart(|port| rules.position(&Origin { port, ..origin.clone() }) != rule),
+            };
             let moved = if Arc::ptr_eq(policy, lane.policy()) {
                 lane
             } else {
-                lane.reconfigured(policy.clone(), self.metrics_of(rules, key))
+                lane.reconfigured(policy.clone(), self.metrics_of(rules, rule, &origin.host))
             };
             moved.sub_limit_rules(rules, renamed);
-            parting.extend(parts);
+            parting.extend((!others.is_empty()).then(|| (moved.clone(), others, waiting)));
             let last = rules_lanes.len() - 1;
-            match rules_lanes[key.rule.unwrap_or(last)].lanes.get_mut().entry(key.to_lane_key()) {
+            match rules_lanes[rule.unwrap_or(last)].lanes.get_mut().entry(origin.host.clone()) {
                 Entry::Vacant(place) => {
                     moved.share_as(shared_names(rules, policy, &origin.host));
-                    let tells = !rules.is_alone(&origin.host);
-                    let left = tells.then(|| (before.position(&origin), moved.bequest(now)));
-                    place.insert(OpenLane { lane: moved, origin, left });
+                    place.insert(OpenLane { lane: moved, origin });
                 }
                 // Two rules for ports of one host have become one.
-                Entry::Occupied(taken) => taken.get().lane.inherit(&moved),
+                Entry::Occupied(taken) => taken.get().lane.join(&moved),
             }
         }
-        for (origin, departing) in parting {
-            let key = RequestKey::new(&next.rules, &origin);
-            let open = || self.open_under(&next, key, &origin);
-            next.of(key).lanes.write().entry(key.to_lane_key()).or_insert_with(open).lane.take_in(departing);
+        for (lane, others, waiting) in parting {
+            let lane_of = |origin: &Origin| {
+                let rule = next.rules.position(origin);
+                let mut lanes = next.of(rule).lanes.write();
+                lanes.entry(origin.host.clone()).or_insert_with(|| self.open_under(&next, rule, origin)).lane.clone()
+            };
+            others.iter().for_each(|other| lane_of(other).part_from(&lane, now));
+            for moving in waiting {
+                lane_of(&Origin { port: moving.ask.port, ..others[0].clone() }).adopt(moving);
+            }
         }
         *table = next;
     }
@@ -301,12 +291,11 @@ impl Lanes {
         self.table.read().rules.clone()
     }
 
-    fn open(&self, rules: &Rules, key: RequestKey<'_>, origin: &Origin) -> Arc<Lane> {
-        let policy = key.rule.map_or(rules.unruled(), |rule| rules.get(rule));
-        let (host, metrics) = (key.host.clone(), self.metrics_of(rules, key));
-        let lane = Lane::new(host, policy.clone(), metrics, self.clock);
+    fn open(&self, rules: &Rules, rule: Option<usize>, origin: &Origin) -> Arc<Lane> {
+        let (policy, host) = (rules.policy(rule), &origin.host);
+        let lane = Lane::new(host.clone(), policy.clone(), self.metrics_of(rules, rule, host), self.clock);
         // Before its record is searched for: a record that arrives in between goes to waiting lanes.
-        let awaited = self.is_awaited(key.host);
+        let awaited = self.is_awaited(host);
         let lane = match &self.kept {
             Some(kept) => kept.open(lane, origin, rules),
             None => lane,
@@ -318,7 +307,7 @@ impl Lanes {
             lane.hand_over_new();
         }
         let lane = match &self.sharing {
-            Some(sharing) => lane.shared(sharing, shared_names(rules, policy, key.host)),
+            Some(sharing) => lane.shared(sharing, shared_names(rules, policy, host)),
             None => lane,
         };
         let lane = Arc::new(lane.within(self.capacity.clone()).with_journal(self.journal.clone()));
@@ -334,10 +323,10 @@ impl Lanes {
         }
     }
 
-    fn metrics_of(&self, rules: &Rules, key: RequestKey<'_>) -> Arc<RuleMetrics> {
-        match key.rule {
+    fn metrics_of(&self, rules: &Rules, rule: Option<usize>, host: &str) -> Arc<RuleMetrics> {
+        match rule {
             Some(rule) => self.metrics.rule(&rules.get(rule).name),
-            None => self.metrics.unruled(key.host),
+            None => self.metrics.unruled(host),
         }
     }
 }
@@ -350,21 +339,9 @@ impl LaneTable {
         Self { rules: Arc::new(rules), rules_lanes, before: None, renamed: RenamedRules::default() }
     }
 
-    /// The initial state of a new lane for `origin`: the state, at the last reload, of the lane that served its
-    /// requests before.
-    fn left_to(&self, key: RequestKey<'_>, origin: &Origin) -> Option<Inheritance> {
-        let was = self.before.as_ref()?.position(origin);
-        let left = |lanes: &RuleLanes| {
-            let lanes = lanes.lanes.read();
-            let (rule, left) = lanes.get(key.borrowed())?.left.as_ref()?;
-            (*rule == was).then(|| left.clone())
-        };
-        self.rules_lanes.iter().find_map(left)
-    }
-
-    /// The lanes of the rule of `key`.
-    fn of(&self, key: RequestKey<'_>) -> &RuleLanes {
-        &self.rules_lanes[key.rule.unwrap_or(self.rules_lanes.len() - 1)]
+    /// The lanes of this rule, or of hosts without one.
+    fn of(&self, rule: Option<usize>) -> &RuleLanes {
+        &self.rules_lanes[rule.unwrap_or(self.rules_lanes.len() - 1)]
     }
 }
 
@@ -374,6 +351,25 @@ impl LaneTable {
 fn shared_names(rules: &Rules, policy: &Policy, host: &Arc<str>) -> SharedNames {
     let name = |alone| format!("{}\n{host}", if alone { "" } else { &*policy.name }).into();
     SharedNames { pools: name(rules.limits_alone(host)), pauses: name(rules.is_alone(host)) }
+}
+
+/// Origins whose requests came to the lane of `origin` under the rules `before` and have another rule `now`: one for each
+/// rule.
+fn others_parted(before: &Rules, now: &Rules, origin: &Origin) -> Vec<Origin> {
+    let named: Vec<u16> = [before, now].into_iter().flat_map(|rules| rules.ports(&origin.host)).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let unnamed = [80, 443].into_iter().chain(1..=u16::MAX).find(|port| !named.contains(port));
+    let mut others = Vec::<Origin>::new();
+    for port in named.into_iter().chain(unnamed) {
+        let other = Origin { port, ..origin.clone() };
+        let parts = before.position(&other) == before.position(origin) && now.position(&other) != now.position(origin);
+        if parts && others.iter().all(|known| now.position(known) != now.position(&other)) {
+            others.push(other);
+        }
+    }
+    others
 }
 
 /// Shows all of `rules`, and the rates that they allow, among the metrics.

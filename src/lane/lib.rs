@@ -6,7 +6,6 @@ mod departures;
 mod driver;
 mod journal;
 mod kept;
-mod key;
 mod lanes;
 mod request;
 pub mod send_rate;

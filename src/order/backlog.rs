@@ -221,9 +221,9 @@ impl Backlog {
 
     /// The flow that loses a request to one of `claim` and `cost`; `None` if no flow does. The least urgent of the
     /// lower urgencies loses first, unless its tickets are within its guaranteed share. Within the same urgency, the
-    /// client with the largest backlog loses, and of its flows the one with the largest. That backlog must exceed the
-    /// new request's own.
-    pub fn gives_way(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
+    /// client with the largest backlog loses. Of its flows the one of the last rank loses, and among equal ranks the
+    /// one with the largest backlog. The new request's own client and flow must come before these.
+    pub fn victim(&mut self, claim: &Claim, cost: u64) -> Option<Claim> {
         let sizes = self.sizes.take().unwrap_or_else(|| self.sizes());
         let own = band(claim);
         let largest = (own..Urgency::COUNT).rev().filter(|band| *band == own || !self.spares(*band)).find_map(|band| {
@@ -242,15 +242,16 @@ impl Backlog {
         }
         let client = &clients[&id];
         let flows = client.flows.iter().filter(|(_, flow)| flow.new > 0);
-        let sizes = flows.map(|(id, flow)| (WeightedBacklog::of(&flow.waiting, flow.weight()), *id, flow));
-        let (size, flow, of_flow) = sizes.max_by_key(|(size, _, flow)| (*size, flow.latest))?;
+        let sizes =
+            flows.map(|(id, flow)| (flow.claim.rank, WeightedBacklog::of(&flow.waiting, flow.weight()), *id, flow));
+        let (rank, size, id, flow) = sizes.max_by_key(|(rank, size, _, flow)| (*rank, *size, flow.latest))?;
         if is_own {
             let own = client.flows.get(&claim.claimed()).map(|flow| &flow.waiting);
-            if flow == claim.claimed() || size <= WeightedBacklog::with(own, cost, lower) {
+            if id == claim.claimed() || (rank, size) <= (claim.rank, WeightedBacklog::with(own, cost, lower)) {
                 return None;
             }
         }
-        Some(of_flow.claim.with_weights(client.weight, of_flow.weight()))
+        Some(flow.claim)
     }
 
     fn sizes(&self) -> Sizes {

@@ -15,7 +15,7 @@
 //! blocked at ten thousand wait points cost no more than tickets blocked at one.
 
 mod ahead;
-mod giving_way;
+mod eviction;
 mod keeping;
 mod links;
 mod records;

@@ -11,7 +11,7 @@ use andante_clock::Instant;
 use andante_limit::{Cost, Unit};
 
 use super::{
-    claim::{Claim, ClientId, FlowId, Turn, Urgency, Weight},
+    claim::{Claim, ClientId, FlowId, FlowRank, Levels, Turn, Urgency, Weight},
     queue::{Hold, Next, Queue, QueuePlace, TicketRules},
 };
 

@@ -185,13 +185,18 @@ impl Rules {
         rules.next().is_none_or(|first| rules.all(|rule| rule == first))
     }
 
+    /// The ports of `host` that rules for whole hosts name.
+    pub fn ports(&self, host: &Arc<str>) -> impl Iterator<Item = u16> {
+        let origin = |port| Origin { scheme: Scheme::Http, host: host.clone(), port };
+        let patterns = self.rules.iter().filter(|rule| rule.added.is_none()).flat_map(|rule| &rule.hosts);
+        patterns.filter_map(move |pattern| pattern.port().filter(|port| pattern.matches(&origin(*port))))
+    }
+
     /// Rules for requests to `host`, one for each port that rules distinguish; `None` where a port has no rule.
     fn of_ports(&self, host: &Arc<str>) -> impl Iterator<Item = Option<usize>> {
         let origin = |port| Origin { scheme: Scheme::Http, host: host.clone(), port };
-        let patterns = self.rules.iter().filter(|rule| rule.added.is_none()).flat_map(|rule| &rule.hosts);
-        let ports = patterns.filter_map(move |pattern| pattern.port().filter(|port| pattern.matches(&origin(*port))));
         // No pattern names port 0.
-        ports.chain([0]).map(move |port| self.position(&origin(port)))
+        self.ports(host).chain([0]).map(move |port| self.position(&origin(port)))
     }
 
     /// The rules for some of the requests to `origin`, in the order of writing. Added rules hold in addition to the
@@ -211,6 +216,11 @@ impl Rules {
     /// The rule with this number.
     pub fn get(&self, position: usize) -> &Arc<Policy> {
         &self.rules[position]
+    }
+
+    /// The rule with this number, or the policy for hosts without one.
+    pub fn policy(&self, position: Option<usize>) -> &Arc<Policy> {
+        position.map_or(&self.unruled, |position| self.get(position))
     }
 
     /// All rules, in the order of writing.

@@ -504,6 +504,27 @@ fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
 }
 
 #[test]
+fn in_a_full_queue_the_last_rank_is_evicted_however_little_waits_of_it() {
+    let upstream = Upstream::ok();
+    let host = upstream.address();
+    let andante = Andante::with_config(&format!(
+        "identity = \"address\"\n[[rule]]\nhost = \"{host}\"\nlimits = [\"2/s\"]\nmax-waiting = 6\n\
+         share-by = [\"flow\", \"client\"]\nflow-order = \"rank\"\n"
+    ));
+    let ask = |source, flow: &str| send(&andante, &upstream, source, "/", &format!("Andante-Flow: {flow}\r\n"));
+    let _first = ask(1, "hourly;rank=1");
+    let _waiting: Vec<_> = (0..3).map(|_| ask(1, "hourly;rank=1")).collect();
+    wait_for(&andante, 2);
+    let mut nightly: Vec<_> = (0..3).map(|_| ask(2, "nightly;rank=2")).collect();
+    wait_for(&andante, 5);
+    let mut hourly: Vec<_> = (0..3).map(|_| ask(1, "hourly;rank=1")).collect();
+    assert!(hourly.iter_mut().all(|client| client.answer().status() == 200), "as many wait, but of the first rank");
+    let refused = nightly.iter_mut().filter_map(|client| (client.answer().status() == 429).then_some(())).count();
+    // One or two places may have become free meanwhile.
+    assert!((1..=3).contains(&refused), "{refused} of three");
+}
+
+#[test]
 fn an_urgent_request_has_what_is_reserved_for_it() {
     let upstream = Upstream::ok();
     let host = upstream.address();

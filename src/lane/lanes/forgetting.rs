@@ -6,7 +6,7 @@ use andante_clock::Instant;
 use tracing::warn;
 
 use super::{FEW, Lanes, OpenLane};
-use crate::{Lane, key::LaneKey, state::Memory};
+use crate::{Lane, state::Memory};
 
 /// This many lanes of a rule are kept for what they have learned, if as many fit. Beyond that, the least recently used
 /// ones that do not pause are forgotten first.
@@ -60,7 +60,7 @@ impl Lanes {
 /// after as many other hosts.
 ///
 /// A lane that is opened while all are paused `until` then is paused, too, and may be forgotten for that.
-pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize, until: Option<Instant>) -> Vec<Arc<str>> {
+pub(super) fn forget(lanes: &mut HashMap<Arc<str>, OpenLane>, most: usize, until: Option<Instant>) -> Vec<Arc<str>> {
     // Only the map holds it, and the map is locked, so no other part can get it: no budget is ever created twice.
     let is_free = |lane: &Arc<Lane>| Arc::strong_count(lane) == 1 && lane.is_alone();
     let (mut learned, mut counted, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -92,8 +92,8 @@ pub(super) fn forget(lanes: &mut HashMap<LaneKey, OpenLane>, most: usize, until:
 
 /// Keeps up to `most` of the `idle` lanes, the most recently used. Returns the number of forgotten lanes.
 fn keep_latest(
-    lanes: &mut HashMap<LaneKey, OpenLane>,
-    mut idle: Vec<(Instant, LaneKey)>,
+    lanes: &mut HashMap<Arc<str>, OpenLane>,
+    mut idle: Vec<(Instant, Arc<str>)>,
     most: usize,
     gone: &mut Vec<Arc<str>>,
 ) -> usize {

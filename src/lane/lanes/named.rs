@@ -5,7 +5,7 @@ use std::sync::Arc;
 use andante_policy::{Origin, Policy, Rules, Scheme};
 
 use super::Lanes;
-use crate::{Lane, key::RequestKey};
+use crate::Lane;
 
 // === impl Lanes ===
 
@@ -47,5 +47,5 @@ fn origins<'a>(rules: &'a Rules, host: &'a str) -> impl Iterator<Item = Origin> 
 }
 
 fn policy<'a>(rules: &'a Rules, origin: &Origin) -> &'a Arc<Policy> {
-    RequestKey::new(rules, origin).rule.map_or(rules.unruled(), |rule| rules.get(rule))
+    rules.policy(rules.position(origin))
 }

@@ -7,8 +7,12 @@ use andante_order::{Bands, QueuePlace, Turn};
 use smallvec::SmallVec;
 
 use super::{
-    Decision, QueueOffer, State, WaitingRequest, numbers, predict::Asking, returns::ReturnTo, slot::Leaving,
-    sub_limits::SubLimits,
+    Decision, QueueOffer, State, WaitingRequest, numbers,
+    predict::Asking,
+    returns::ReturnTo,
+    slot::Leaving,
+    sub_limits::{Drawn, SubLimits},
+    turn::LineKey,
 };
 use crate::request::{AdmitRequest, PreviewDecision, Refusal};
 
@@ -19,7 +23,6 @@ impl<T> State<T> {
             return Decision::Refuse(Refusal::HandedOver);
         }
         self.learned.asked(&ask.kind, now);
-        self.goes_to(ask.port);
         let mut considered = self.consider(now, ask);
         let (drawn, cost, line) = &mut considered;
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };
@@ -49,17 +52,29 @@ impl<T> State<T> {
 
     /// Enqueues the request that accepts this `offer`.
     pub(crate) fn enqueued(&mut self, now: Instant, ask: &AdmitRequest, offer: QueueOffer, ticket: T) -> QueuePlace {
-        let QueueOffer { line, mut drawn, .. } = offer;
+        let QueueOffer { line, drawn, .. } = offer;
+        let longest = drawn.as_deref().map_or(Duration::MAX, SubLimits::max_wait).min(self.policy.max_wait);
+        self.enter(ask, line, drawn, now, ask.deadline.min(now + longest), ticket)
+    }
+
+    /// Enqueues a request that has waited since `since` and may wait until `deadline`.
+    pub(super) fn enter(
+        &mut self,
+        ask: &AdmitRequest,
+        line: LineKey,
+        mut drawn: Option<Box<Drawn>>,
+        since: Instant,
+        deadline: Instant,
+        grant: T,
+    ) -> QueuePlace {
         // The answer will report amounts that the request has not declared.
         let cost = if self.policy.leaves_open(&ask.cost) { ask.cost.open() } else { ask.cost };
         if let Some(drawn) = &mut drawn {
             self.sub_limits.enqueued(drawn, &self.queue.resolve(&ask.claim), cost, ask.turn);
         }
         let budgets: SmallVec<[u32; 4]> = numbers(&drawn).into();
-        let longest = drawn.as_deref().map_or(Duration::MAX, SubLimits::max_wait).min(self.policy.max_wait);
-        let deadline = ask.deadline.min(now + longest);
         let (kind, metered) = (ask.kind, line.metered);
-        let ticket = WaitingRequest { grant: ticket, kind, metered, since: now, deadline, drawn, port: ask.port };
+        let ticket = WaitingRequest { grant, kind, metered, since, deadline, drawn, port: ask.port };
         self.queue.enqueue(line, &budgets, ask.claim, cost, ask.turn, ticket)
     }
 

@@ -36,7 +36,7 @@ impl<T> State<T> {
     pub(super) fn has_no_place(&mut self, now: Instant, asking: Asking<'_>, wait: Duration) -> Option<Refusal> {
         let (mut refusal, mut latest) = (None, Duration::ZERO);
         for room in Self::rooms(asking.drawn) {
-            if !self.is_full_for(now, asking, room) || self.gives_way(now, room, asking.ask, asking.drawn).is_some() {
+            if !self.is_full_for(now, asking, room) || self.victim(now, room, asking.ask, asking.drawn).is_some() {
                 continue;
             }
             let (waiting, _) = self.places(room);
@@ -52,7 +52,7 @@ impl<T> State<T> {
     /// The waiting request that a new one evicts from `room`. In a full lane, requests blocked by sub-limits are
     /// evicted for a request whose own sub-limits have no queue and open soon. The latter would leave first. This ends
     /// when other requests have a quarter of the places.
-    fn gives_way(
+    fn victim(
         &mut self,
         now: Instant,
         room: WaitingRoom,
@@ -61,16 +61,15 @@ impl<T> State<T> {
     ) -> Option<QueuePlace> {
         let (claim, cost) = (&ask.claim, ask.cost);
         match room {
-            WaitingRoom::Lane => self.queue.gives_way(claim, cost).or_else(|| {
+            WaitingRoom::Lane => self.queue.victim(claim, cost).or_else(|| {
                 let budgets = drawn.map_or(&[][..], Drawn::numbers);
                 let closed = self.sub_limits.closed(budgets, now, cost, &self.usual);
                 let opens_soon = closed.is_none_or(|(_, until)| until <= now + SOON);
                 let most = (self.policy.max_waiting / OF_OTHERS).max(1);
-                if opens_soon { self.queue.newest_elsewhere(claim, budgets, most) } else { None }
+                if opens_soon { self.queue.victim_elsewhere(claim, budgets, most) } else { None }
             }),
             WaitingRoom::Budget(number) => {
-                let longest = self.sub_limits.gives_way(number, &self.queue.resolve(claim), cost)?;
-                self.queue.newest_of(&longest, Some(number))
+                self.queue.victim_at(number, self.sub_limits.backlog_mut(number)?, claim, cost)
             }
         }
     }
@@ -91,26 +90,25 @@ impl<T> State<T> {
     }
 
     /// Makes room for a request that [may wait](Self::has_no_place) although all places are taken: evicts the request
-    /// chosen by [`Queue::gives_way`](andante_order::Queue::gives_way).
+    /// chosen by [`victim`](Self::victim).
     pub(super) fn make_room(&mut self, now: Instant, ask: &AdmitRequest, drawn: Option<&Drawn>) {
         for room in Self::rooms(drawn) {
             if self.is_full(room)
-                && let Some(place) = self.gives_way(now, room, ask, drawn)
+                && let Some(place) = self.victim(now, room, ask, drawn)
             {
-                self.displace(now, room, place);
+                self.evict(now, room, place);
             }
         }
     }
 
-    fn displace(&mut self, now: Instant, room: WaitingRoom, place: QueuePlace) {
+    fn evict(&mut self, now: Instant, room: WaitingRoom, place: QueuePlace) {
         let (waiting, _) = self.places(room);
         // The time of the next answer is unknown, but it does not come now.
         let retry_after = self.until_next_slot(now, room).unwrap_or(Duration::from_millis(1));
         let Some(Taken { claim, cost, ticket }) = self.take_out(place) else { return };
         self.stats.refused += 1;
-        let WaitingRequest { kind, metered, deadline, port, ref drawn, .. } = ticket;
-        let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
-        let asked = AdmitRequest { cost, kind, claim, deadline, turn: Turn::New, draws, port };
+        let asked = ticket.ask(claim, cost);
+        let WaitingRequest { kind, metered, ref drawn, .. } = ticket;
         let (cost, line) =
             (self.reserve(now, cost, drawn.as_deref()), line_of(&self.learned, &kind, metered, drawn.as_deref()));
         let refusal = Refusal::GaveWay { waiting, rule: self.rule_of(room), retry_after };

@@ -37,8 +37,7 @@ impl<T> State<T> {
     pub(crate) fn inherits(&mut self, now: Instant, other: &mut Self) {
         if self.fleet.is_some() {
             // This process keeps its own share of the fleet's budget.
-            let inheritance = other.inheritance(now);
-            self.absorbed(now, &inheritance);
+            self.absorb(now, other);
         } else {
             // This budget is unused yet. The other budget knows when sent requests have arrived.
             std::mem::swap(&mut self.budget, &mut other.budget);

@@ -48,8 +48,16 @@ pub struct Past {
 }
 
 impl LaneRecord {
+    /// The replacement of a record that could not be read `until` then.
+    pub(crate) fn lost(until: Instant) -> Self {
+        Self { lost: Some(until), ..Self::default() }
+    }
+
     /// Returns whether a lane that begins with this record at `now` would do the same as one that begins empty.
     pub(crate) fn is_over(&self, past: Past, now: Instant, epoch: Duration) -> bool {
+        if self.lost.is_some() {
+            return false;
+        }
         let restored_at = past.until.unwrap_or(now).min(now);
         let mut budget = Budget::restored(&self.budget, MarginSpec::Auto, past.gap, restored_at, epoch);
         let sub_limits = self.sub_limits.iter().all(|record| record.is_over(restored_at, now, epoch));

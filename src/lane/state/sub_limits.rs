@@ -15,11 +15,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_learn::{AnswerReport, RouteKey};
 use andante_limit::{Budget, Charge, Cost, PendingUsage, Scope, Sum, Unit};
-use andante_order::{Ahead, Backlog, Claim, Map, Slab};
+use andante_order::{Ahead, Backlog, Map, Slab};
 use andante_policy::Policy;
 use smallvec::SmallVec;
 
-pub(super) use self::{held_up::HeldUp, rules::LeftBudget};
+pub(super) use self::held_up::HeldUp;
 use self::{
     held_up::{HeldAt, Holders},
     record::StoredBudget,
@@ -279,9 +279,9 @@ impl SubLimits {
         drawn.draws.iter().map(|draw| draw.rule.max_wait).min().unwrap_or(Duration::MAX)
     }
 
-    /// The flow whose newest request is evicted for one of `claim` that draws on this budget as well.
-    pub(super) fn gives_way(&mut self, number: u32, claim: &Claim, cost: Cost) -> Option<Claim> {
-        self.budgets[number].backlog.as_mut()?.gives_way(claim, cost.share())
+    /// The queue of this budget, if it is not empty, to choose a request to evict.
+    pub(super) fn backlog_mut(&mut self, number: u32) -> Option<&mut Backlog> {
+        self.budgets[number].backlog.as_deref_mut()
     }
 
     /// When the last request that waits for one of these budgets will have left.

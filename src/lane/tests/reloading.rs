@@ -127,6 +127,14 @@ async fn a_rule_for_a_port_begins_with_what_the_host_has_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn other_ports_begin_with_what_the_host_sent_before_its_first_port_got_a_rule_of_its_own() {
+    let (lanes, _, _) = lanes(&[("host", "api.test", "5/min burst 5")]);
+    assert!((0..5).all(|_| leaves(&lanes.find(&origin(80)))));
+    lanes.reload(rules(&[("host", "api.test", "5/min burst 5"), ("port", "api.test:80", "5/min burst 5")]));
+    assert_eq!([80, 443, 9000].map(|port| leaves(&lanes.find(&origin(port)))), [false; 3]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_calendar_renews_begins_with_what_the_host_has_sent() {
     const LIMIT: &str = "6/month in UTC";
     let (one, two) = ([("host", "api.test", LIMIT)], [("host", "api.test", LIMIT), ("port", "api.test:8443", LIMIT)]);

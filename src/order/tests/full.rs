@@ -56,7 +56,7 @@ proptest! {
                     let flow_size = |of: &Claim, cost| {
                         size(waiting.iter().filter(|one| same_flow(&one.claim, of)), of.flow_weight, cost)
                     };
-                    let gone = world.queue.gives_way(&claim, Cost::new(cost).unwrap());
+                    let gone = world.queue.victim(&claim, Cost::new(cost).unwrap());
                     // Resent requests are never evicted, nor are more urgent ones. More urgent requests do not take the
                     // places guaranteed to each urgency, one of 21.
                     let spared = (waiting.len() / 21).max(1);
@@ -99,5 +99,21 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// Rank 1 has the most waiting, and loses nothing to a later rank.
+#[test]
+fn where_ranks_are_in_order_the_last_rank_is_evicted_however_little_waits_of_it() {
+    for levels in [Levels::InOrder, Levels::Client] {
+        let mut world = World::new(Limits::every(1));
+        let of_rank = |rank: u16| Claim { levels, rank: FlowRank::new(Some(rank), None), ..claim(1, rank.into()) };
+        let first: Vec<_> = (0..5).map(|_| world.add(0, of_rank(1))).collect();
+        let second: Vec<_> = (0..2).map(|_| world.add(0, of_rank(2))).collect();
+        let mut victim = |rank| world.queue.victim(&of_rank(rank), Cost::MIN);
+        assert_eq!([victim(1), victim(0)], [Some(second[1]); 2], "{levels:?}");
+        assert_eq!([victim(2), victim(3)], [None; 2], "{levels:?}: it would be last itself");
+        assert!(second.into_iter().all(|place| world.queue.remove(place).is_some()));
+        assert_eq!(world.queue.victim(&of_rank(0), Cost::MIN), Some(first[4]), "{levels:?}");
     }
 }

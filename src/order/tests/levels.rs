@@ -206,7 +206,7 @@ proptest! {
                     gone += usize::from(world.queue.remove(place).is_some());
                 }
                 2 => {
-                    let evicted = world.queue.gives_way(&claim, Cost::MIN);
+                    let evicted = world.queue.victim(&claim, Cost::MIN);
                     gone += evicted.map_or(0, |place| usize::from(world.queue.remove(place).is_some()));
                 }
                 _ => {}

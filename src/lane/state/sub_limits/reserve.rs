@@ -20,10 +20,4 @@ impl SubLimits {
         }
         budget
     }
-
-    /// Counts requests that `other` has sent `since` then in this lane from now on.
-    pub(in crate::state) fn absorbed(&mut self, other: &Budget, since: Instant, now: Instant) {
-        let reserves = self.budgets.iter_mut().filter(|sub_limit| sub_limit.rule.is_besides_reserve());
-        reserves.for_each(|sub_limit| sub_limit.budget.absorb(other, since, now));
-    }
 }

@@ -19,14 +19,6 @@ pub(crate) struct SubLimitRules {
     rest: Option<Arc<Policy>>,
 }
 
-/// A budget that another lane hands to this one.
-#[derive(Clone, Debug)]
-pub(in crate::state) struct LeftBudget {
-    key: u64,
-    rule: Arc<Policy>,
-    budget: Budget,
-}
-
 /// The placeholder of a rule that is gone: it limits nothing, and is recognised when the rule returns.
 fn gone(was: &Policy) -> Arc<Policy> {
     Policy { added: was.added.clone(), ..Policy::new(&was.name, Vec::new()) }.into()
@@ -181,33 +173,24 @@ impl SubLimits {
         changed.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// The budgets, for the lane's successor. The lane's own budget counts requests outside the reserve.
-    pub(in crate::state) fn left(&self) -> Vec<LeftBudget> {
-        let budgets = self
-            .budgets
-            .iter()
-            .map(|(_, sub_limit)| sub_limit)
-            .filter(|sub_limit| !sub_limit.rule.is_besides_reserve());
-        let left = |sub_limit: &SubLimit| LeftBudget {
-            key: sub_limit.key,
-            rule: sub_limit.rule.clone(),
-            budget: sub_limit.budget.clone(),
-        };
-        budgets.map(|sub_limit| left(sub_limit)).collect()
-    }
-
-    /// Counts the amounts that another lane has taken from these budgets `since` then.
-    pub(in crate::state) fn taken_over(
+    /// Counts here what the lane of `other` has sent `since` then. `own` are the budgets of this lane and of the other
+    /// one: a lane's own budget counts requests outside a reserve.
+    pub(in crate::state) fn absorb(
         &mut self,
-        left: &[LeftBudget],
+        other: &Self,
         since: Instant,
-        own: &Budget,
+        own: [&Budget; 2],
         now: Instant,
         epoch: Duration,
     ) {
-        for LeftBudget { key, rule, budget } in left {
-            let number = self.number_of(*key, rule, own, now, epoch);
-            self.budgets[number].budget.absorb(budget, since, now);
+        let reserves = self.budgets.iter_mut().filter(|sub_limit| sub_limit.rule.is_besides_reserve());
+        reserves.for_each(|sub_limit| sub_limit.budget.absorb(own[1], since, now));
+        let others = other.budgets.iter().map(|(_, sub_limit)| sub_limit);
+        for SubLimit { key, rule, budget, .. } in others.map(|sub_limit| &**sub_limit) {
+            if !rule.is_besides_reserve() {
+                let number = self.number_of(*key, rule, own[0], now, epoch);
+                self.budgets[number].budget.absorb(budget, since, now);
+            }
         }
     }
 }
