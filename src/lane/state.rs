@@ -14,6 +14,7 @@ mod in_flight;
 mod late;
 mod memory;
 mod merge;
+mod places;
 mod predict;
 mod record;
 mod reserving;
@@ -46,6 +47,7 @@ use self::{
     in_flight::InFlight,
     late::DeadlineSweep,
     merge::{Partings, Ports},
+    places::Places,
     returns::Returns,
     sharing::SharedMemory,
     slot::Leaving,
@@ -80,6 +82,8 @@ pub(super) struct State<T> {
     usual: Vec<Usual>,
     /// In-flight requests that draw on the limits configured for the whole lane.
     in_flight: InFlight,
+    /// The clients of these requests, if their number is limited.
+    places: Places,
     /// In-flight requests that are exempt from the lane's own limits.
     apart: u32,
     /// In-flight requests, among those of `in_flight`, whose usage is known only from the answer.
@@ -145,6 +149,7 @@ impl<T> State<T> {
             queue: Queue::new(),
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
+            places: Places::default(),
             apart: 0,
             pending_usage: PendingUsage::default(),
             epoch,
@@ -180,6 +185,10 @@ impl<T> State<T> {
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);
         self.in_flight.reconfigure(policy.in_flight);
+        if policy.in_flight.is_none() {
+            self.places = Places::default();
+        }
+        self.queue.resume();
         self.budget.share_in_flight(now, policy.shared_in_flight());
         self.budget.under_way(now, self.in_flight.count());
         self.unwritten = true;
@@ -353,7 +362,7 @@ impl<T> State<T> {
         let mut slot = Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, drawn });
         let changes = self.learned.take(now, &slot.charge, kind, now > since, &mut self.budget);
         self.note(changes);
-        self.leaves(now, &slot.charge, numbers(&slot.drawn));
+        self.leaves(now, &slot.charge, claim, numbers(&slot.drawn));
         self.share_taken(now, now > since);
         self.unwritten = true;
         if now > since {

@@ -197,6 +197,22 @@ impl Fair {
         self.remember(id, member);
     }
 
+    /// Ends the turns of a member that has something to send, until it is resumed.
+    pub(super) fn suspend(&mut self, id: u32, member: &mut FairMember) {
+        self.unlist(id, member);
+        self.subtract(member);
+        self.active -= 1;
+    }
+
+    /// Resumes a suspended member. It keeps as many turns as one that was moved here from another place.
+    pub(super) fn resume(&mut self, id: u32, member: &mut FairMember) {
+        let least = self.virtual_time().saturating_sub(self.credit(member).into());
+        member.start = member.start.max(least);
+        self.active += 1;
+        self.add(member);
+        self.list(id, member);
+    }
+
     /// Charges the member `cost`.
     pub(super) fn charge(&mut self, id: u32, member: &mut FairMember, cost: u64) {
         self.expect(cost);

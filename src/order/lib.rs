@@ -19,7 +19,7 @@ mod tests;
 
 pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
 pub use bands::Bands;
-pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Turn, Urgency, Weight};
+pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Sharer, Turn, Urgency, Weight};
 pub use in_turn::{InTurn, TurnOf, by_flow};
 pub use queue::{CREDIT, Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingFlowQueue};
 pub use slab::{Map, Mix, Slab};

@@ -5,11 +5,12 @@ use std::time::Duration;
 use andante_clock::Instant;
 use andante_learn::{Learned, RouteKey};
 use andante_limit::{Budget, Cost, Scope, Unit};
-use andante_order::{Hold, Next, TicketRules};
+use andante_order::{Claim, Hold, Next, TicketRules};
 use andante_policy::Trust;
 
 use super::{
     BATCH, State, WaitingRequest,
+    places::Places,
     reserving::{Reserving, Sources},
     sub_limits::{Drawn, SubLimits},
     usual::set_outstanding,
@@ -39,6 +40,9 @@ struct Knowledge<'a> {
     budget: &'a mut Budget,
     learned: &'a mut Learned,
     sub_limits: &'a mut SubLimits,
+    places: &'a Places,
+    /// The lane's limit on in-flight requests, if clients share the places.
+    in_flight_limit: Option<u32>,
     reserving: Reserving<'a>,
     /// True if the lane's limit on in-flight requests is reached.
     crowded: bool,
@@ -65,7 +69,17 @@ impl<T> State<T> {
 
     /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
     /// class could use the slot.
-    pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
+    pub(super) fn passes(
+        &mut self,
+        now: Instant,
+        claim: &Claim,
+        cost: &Cost,
+        line: &LineKey,
+        budgets: &[u32],
+    ) -> bool {
+        if !self.has_place(claim) {
+            return false;
+        }
         set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
         let first = self.queue.is_empty()
             || !self.queue.blocks(line, budgets)
@@ -74,6 +88,16 @@ impl<T> State<T> {
         first
             && self.earliest(now, cost, line) <= now
             && (budgets.is_empty() || self.sub_limits.closed(budgets, now, *cost, &self.usual).is_none())
+    }
+
+    /// Returns whether the client may have another place in flight, if there is one.
+    pub(super) fn has_place(&self, claim: &Claim) -> bool {
+        self.shared_places().is_none_or(|limit| self.places.has_place(claim, limit))
+    }
+
+    /// The number of places in flight that clients share.
+    fn shared_places(&self) -> Option<u32> {
+        self.in_flight.limit().filter(|_| self.shares())
     }
 
     #[inline]
@@ -125,6 +149,9 @@ impl<T> State<T> {
         if self.queue.is_empty() {
             return Next::At(Instant::FAR);
         }
+        if self.places.advance(now) {
+            self.queue.resume();
+        }
         let (shares, crowded) = (self.shares(), !self.has_room(now));
         if shares && crowded {
             return Next::At(self.without_room(now));
@@ -140,9 +167,10 @@ impl<T> State<T> {
             self.queue.recheck();
         }
         let before = *moves;
-        let Self { budget, learned, sub_limits, .. } = self;
+        let in_flight_limit = self.shared_places();
+        let Self { budget, learned, sub_limits, places, .. } = self;
         let reserving = Reserving::new(&self.policy, &self.usual, &self.pending_usage);
-        let mut knowledge = Knowledge { now, budget, learned, sub_limits, reserving, crowded, shares };
+        let mut knowledge = Knowledge { now, budget, learned, sub_limits, places, in_flight_limit, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from the contents of each class.
             self.queue.move_misplaced(moves, &mut knowledge);
@@ -157,6 +185,7 @@ impl<T> State<T> {
             self.sorted.version = None;
         }
         match next {
+            Next::At(at) if self.queue.has_suspended() => Next::At(at.min(self.places.period_end())),
             Next::At(at) if self.sorted.version != version => Next::At(at.min((self.sorted.at + SORTING).max(now))),
             next => next,
         }
@@ -202,6 +231,10 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
             _ => earliest(self.budget, self.learned, now, &cost.unmetered(), &LineKey::SHARED),
         };
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
+    }
+
+    fn admits(&mut self, claim: &Claim) -> bool {
+        self.in_flight_limit.is_none_or(|limit| self.places.has_place(claim, limit))
     }
 
     fn turnover(&self, budget: u32) -> Option<Duration> {

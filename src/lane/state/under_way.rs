@@ -2,6 +2,7 @@
 
 use andante_clock::Instant;
 use andante_limit::Charge;
+use andante_order::Claim;
 
 use super::{End, Slot, State};
 
@@ -25,7 +26,10 @@ impl<T> State<T> {
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {
-            self.in_flight.ended(now);
+            let free = self.free_places(&slot.claim);
+            self.in_flight.ended(now, free);
+            self.places.ended(&slot.claim);
+            self.queue.resume();
             self.budget.under_way(now, self.in_flight.count());
             if end != End::Answered {
                 self.in_flight.unanswered(slot.charge.seq, end == End::Unanswered);
@@ -56,13 +60,25 @@ impl<T> State<T> {
         self.in_flight.count() + self.apart
     }
 
+    /// Number of places that stay free although requests of a client such as this one wait for them.
+    fn free_places(&self, claim: &Claim) -> u32 {
+        match self.in_flight.limit() {
+            Some(limit) if self.queue.has_suspended() => self.places.free_beside(claim, limit),
+            _ => 0,
+        }
+    }
+
     /// Records one more request in flight, which draws on these sub-limits.
-    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, numbers: &[u32]) {
+    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, claim: &Claim, numbers: &[u32]) {
         if charge.scope.is_apart() {
             self.apart += 1;
         } else {
             self.pending_usage.leaves(charge, now, |unit| self.sub_limits.rule_of(numbers, unit).cloned());
-            self.in_flight.took(charge.seq, now);
+            if self.in_flight.limit().is_some() {
+                self.places.took(claim);
+            }
+            let free = self.free_places(claim);
+            self.in_flight.took(charge.seq, now, free);
             self.budget.under_way(now, self.in_flight.count());
         }
     }

@@ -73,6 +73,53 @@ fn one_that_is_remembered_for_long_does_not_hold_up_the_forgetting_of_others() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// Clients that are not admitted for a while lose no ticket and no order, and hold up nobody.
+    #[test]
+    fn those_that_are_admitted_leave_and_all_do_in_the_end(
+        steps in proptest::collection::vec((0u8..4, 0u64..3, 0u8..3, 0u8..8), 1..200),
+    ) {
+        let mut world = World::new(Limits::every(1));
+        let (mut waiting, mut left) = (Vec::<(QueuePlace, u64, Claim)>::new(), Vec::new());
+        for (client, flow, level, act) in steps {
+            let one = urgent(level, claim(client, flow));
+            match act {
+                0 => world.limits.barred.push(one.client),
+                1 => {
+                    world.limits.barred.retain(|barred| *barred != one.client);
+                    world.queue.resume();
+                }
+                2 if !waiting.is_empty() => {
+                    let (place, ..) = waiting.remove(usize::from(client) % waiting.len());
+                    prop_assert!(world.queue.remove(place).is_some());
+                }
+                3 | 4 => {
+                    let may = waiting.iter().any(|(.., claim)| !world.limits.barred.contains(&claim.client));
+                    let departure = world.step(world.now + 2);
+                    prop_assert_eq!(departure.is_some(), may);
+                    if let Some(departure) = departure {
+                        prop_assert!(!world.limits.barred.contains(&departure.claim.client));
+                        waiting.retain(|(_, number, _)| *number != departure.item.number);
+                        left.push(departure);
+                    }
+                }
+                _ => {
+                    let place = world.add(0, one);
+                    waiting.push((place, world.number, one));
+                }
+            }
+        }
+        world.limits.barred.clear();
+        world.queue.resume();
+        let rest = world.run(u64::MAX - 1);
+        prop_assert_eq!(rest.len(), waiting.len());
+        left.extend(rest);
+        let mut last = HashMap::new();
+        for departure in left {
+            let before = last.insert(departure.claim, departure.item.number);
+            prop_assert!(before < Some(departure.item.number), "order within a flow");
+        }
+    }
+
     /// While all wait, each member is within one largest cost of its share, at each level.
     #[test]
     fn within_one_largest_cost_of_ideal(
