@@ -1,5 +1,6 @@
 //! Order of requests: clients share the slots, flows share their client's slots, and urgent requests go first.
 
+mod neighbours;
 mod places;
 
 use std::time::Duration;

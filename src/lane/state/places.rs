@@ -114,7 +114,14 @@ mod tests {
 
     /// The number of places that one client gets of `limit`.
     fn most(places: &mut Places, claim: &Claim, limit: u32) -> u32 {
-        (0..=limit).find(|_| !places.has_place(claim, limit) || { places.took(claim); false }).unwrap()
+        (0..=limit)
+            .find(|_| {
+                !places.has_place(claim, limit) || {
+                    places.took(claim);
+                    false
+                }
+            })
+            .unwrap()
     }
 
     #[test]

@@ -69,14 +69,7 @@ impl<T> State<T> {
 
     /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
     /// class could use the slot.
-    pub(super) fn passes(
-        &mut self,
-        now: Instant,
-        claim: &Claim,
-        cost: &Cost,
-        line: &LineKey,
-        budgets: &[u32],
-    ) -> bool {
+    pub(super) fn passes(&mut self, now: Instant, claim: &Claim, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
         if !self.has_place(claim) {
             return false;
         }
@@ -170,7 +163,8 @@ impl<T> State<T> {
         let in_flight_limit = self.shared_places();
         let Self { budget, learned, sub_limits, places, .. } = self;
         let reserving = Reserving::new(&self.policy, &self.usual, &self.pending_usage);
-        let mut knowledge = Knowledge { now, budget, learned, sub_limits, places, in_flight_limit, reserving, crowded, shares };
+        let mut knowledge =
+            Knowledge { now, budget, learned, sub_limits, places, in_flight_limit, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from the contents of each class.
             self.queue.move_misplaced(moves, &mut knowledge);

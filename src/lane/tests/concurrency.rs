@@ -79,7 +79,8 @@ async fn limit_that_is_found_grows_although_a_place_stays_free_for_another_clien
 async fn places_that_stay_free_for_others_are_used_by_them() {
     let world = World::new("in-flight 8");
     let of = |number: usize| ClientId::of([10, 0, 0, (number % 40) as u8].into());
-    let asks = (0..4000).map(|number| AdmitRequest { claim: Claim { client: of(number), ..Claim::USUAL }, ..ask(kind()) });
+    let asks =
+        (0..4000).map(|number| AdmitRequest { claim: Claim { client: of(number), ..Claim::USUAL }, ..ask(kind()) });
     let (took, _) = serve(&world, 8, asks.collect()).await;
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.98), "{took:?}");
 }

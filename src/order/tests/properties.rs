@@ -194,6 +194,36 @@ proptest! {
         prop_assert!(got >= 6, "{got} of 20 / e");
     }
 
+    /// A member that asks for its next request only after each answer has its share in units, however large the costs
+    /// of others are that always wait.
+    #[test]
+    fn one_request_at_a_time_has_its_share_beside_large_costs(
+        others in 1u8..6,
+        cost in 1u32..500,
+        waiting in 1u32..4,
+        by_flow: bool,
+    ) {
+        let of = |member: u8| if by_flow { claim(1, member.into()) } else { claim(member, 0) };
+        let mut world = World::new(Limits::every(1));
+        for other in 1..=others {
+            (0..waiting).for_each(|_| _ = world.add_with(0, of(other), cost, Turn::New));
+        }
+        world.add(0, of(0));
+        let (mut got, mut all) = (0, 0);
+        while all < 40 * u64::from(cost) * u64::from(others) {
+            let left = world.step(u64::MAX - 1).unwrap();
+            all += left.cost;
+            if left.claim == of(0) {
+                got += 1;
+                world.add(0, of(0));
+            } else {
+                world.add_with(0, left.claim, cost, Turn::New);
+            }
+        }
+        let share = got as f64 * f64::from(others + 1) / all as f64;
+        prop_assert!((0.9..1.1).contains(&share), "{share} of its share");
+    }
+
     /// Any operations in any order: no ticket is lost, and the order within a flow and class is kept. No ticket that
     /// may leave waits, and the reported backlog is true.
     #[test]
