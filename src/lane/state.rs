@@ -185,10 +185,6 @@ impl<T> State<T> {
         self.budget.set_kept(self.kept);
         self.learned.reconfigure(&policy);
         self.in_flight.reconfigure(policy.in_flight);
-        if policy.in_flight.is_none() {
-            self.places = Places::default();
-        }
-        self.queue.resume();
         self.budget.share_in_flight(now, policy.shared_in_flight());
         self.budget.under_way(now, self.in_flight.count());
         self.unwritten = true;
@@ -359,10 +355,11 @@ impl<T> State<T> {
             self.sub_limits.take(drawn, now, since, self.budget.spacing(), *cost);
         }
         let charge = self.budget.take(now, due, *cost, scope);
-        let mut slot = Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, drawn });
+        let mut slot =
+            Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, placed: false, drawn });
         let changes = self.learned.take(now, &slot.charge, kind, now > since, &mut self.budget);
         self.note(changes);
-        self.leaves(now, &slot.charge, claim, numbers(&slot.drawn));
+        slot.placed = self.leaves(now, &slot.charge, claim, numbers(&slot.drawn));
         self.share_taken(now, now > since);
         self.unwritten = true;
         if now > since {

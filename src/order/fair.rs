@@ -205,6 +205,8 @@ impl Fair {
             self.leave(id, member);
             let owed = u64::try_from(self.virtual_time().saturating_sub(member.start)).unwrap_or(u64::MAX);
             member.owed = u8::try_from(owed.div_ceil(self.owed_step())).unwrap_or(u8::MAX);
+            // It is remembered for as long as it is owed something.
+            member.offset = member.offset.saturating_add(owed);
             return;
         }
         if member.listed == Listed::Owed {
@@ -220,10 +222,9 @@ impl Fair {
         self.active -= 1;
     }
 
-    /// Resumes a suspended member. It keeps as many turns as one that was moved here from another place.
+    /// Resumes a suspended member. It keeps no turns of the time before.
     pub(super) fn resume(&mut self, id: u32, member: &mut FairMember) {
-        let least = self.virtual_time().saturating_sub(self.credit(member).into());
-        member.start = member.start.max(least);
+        member.start = member.start.max(self.virtual_time());
         self.active += 1;
         self.add(member);
         self.list(id, member);

@@ -231,7 +231,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         for _ in 0..LOOKS {
             while let Some(&(at, wait_point)) = self.closed.first()
                 && at <= now
-                && (openings > 0 || self.front.is_empty())
+                && (openings > 0 || self.front.is_empty() && !self.front.has_suspended())
             {
                 openings = openings.saturating_sub(1);
                 self.look_at(wait_point, now, moves, gate);
@@ -241,11 +241,12 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     continue;
                 }
                 // An open wait point may just have been found closed.
-                return Next::At(self.next_look());
+                return Next::At(self.next_look().max(now));
             };
-            let FlowQueue { claim, ranked, .. } = &self.flow_queues[flow_queue];
-            if !gate.admits(claim) {
-                self.front.suspend(*ranked, claim.urgency);
+            let FlowQueue { claim, ranked, .. } = self.flow_queues[flow_queue];
+            if !gate.admits(&claim) {
+                self.keep_no_more(flow_queue);
+                self.front.suspend(ranked, claim.urgency);
                 continue;
             }
             match self.find_out(flow_queue, now, moves, gate) {

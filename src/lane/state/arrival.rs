@@ -24,9 +24,8 @@ impl<T> State<T> {
         }
         self.learned.asked(&ask.kind, now);
         self.goes_to(ask.port);
-        if self.in_flight.limit().is_some() {
-            self.places.asked(&ask.claim);
-        }
+        self.advance_places(now);
+        self.places.asked(&ask.claim);
         let mut considered = self.consider(now, ask);
         let (drawn, cost, line) = &mut considered;
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };

@@ -16,6 +16,8 @@ pub(super) struct Places {
     weights: u64,
     /// Number of the current period since [`Instant::START`].
     period: u64,
+    /// The number of places that clients share.
+    limit: Option<u32>,
 }
 
 /// A client's places.
@@ -32,12 +34,16 @@ struct Holder {
 const PERIOD: Duration = Duration::from_secs(10);
 /// At most one place in this many stays free for others: a client that has gone costs the rest no more.
 const PLACES_PER_FREE_PLACE: u32 = 4;
+/// Beyond this many clients, others count as present only while they hold places.
+const MAX_CLIENTS: usize = 4096;
 
 // === impl Places ===
 
 impl Places {
-    /// Advances the time. Returns true if a period has begun, so that clients may have gone.
-    pub(super) fn advance(&mut self, now: Instant) -> bool {
+    /// Advances the time, and sets the number of places that clients share. Returns true if some client may have more
+    /// places than before: others have gone, or the number has changed.
+    pub(super) fn advance(&mut self, now: Instant, limit: Option<u32>) -> bool {
+        let changes = std::mem::replace(&mut self.limit, limit) != limit;
         let period = now.since(Instant::START).as_nanos() / PERIOD.as_nanos();
         let begins = u128::from(self.period) != period;
         if begins {
@@ -49,7 +55,7 @@ impl Places {
                 stays
             });
         }
-        begins
+        begins || changes
     }
 
     /// The end of the current period.
@@ -59,35 +65,46 @@ impl Places {
 
     /// Records a request that asks for a place.
     pub(super) fn asked(&mut self, claim: &Claim) {
+        if self.limit.is_some() && (self.clients.len() < MAX_CLIENTS || self.clients.contains_key(&claim.upper())) {
+            self.sees(claim);
+        }
+    }
+
+    fn sees(&mut self, claim: &Claim) {
         let (period, weight) = (self.period, claim.weights().0.get());
         let holder = self.clients.entry(claim.upper()).or_insert(Holder { places: 0, weight: 0, seen: period });
         self.weights = self.weights - holder.weight + weight;
         (holder.weight, holder.seen) = (weight, period);
     }
 
-    /// Records a request that takes a place.
-    pub(super) fn took(&mut self, claim: &Claim) {
-        self.asked(claim);
+    /// Records a request that takes a place. Returns false if places are not shared now: then its end is not recorded.
+    pub(super) fn took(&mut self, claim: &Claim) -> bool {
+        if self.limit.is_none() {
+            return false;
+        }
+        self.sees(claim);
         self.clients.entry(claim.upper()).and_modify(|holder| holder.places += 1);
+        true
     }
 
-    /// Records a request that gives its place back. Those that left before the limit was configured are unknown.
+    /// Records a request that gives its place back.
     pub(super) fn ended(&mut self, claim: &Claim) {
         let period = self.period;
         if let Some(holder) = self.clients.get_mut(&claim.upper()) {
-            (holder.places, holder.seen) = (holder.places.saturating_sub(1), period);
+            (holder.places, holder.seen) = (holder.places - 1, period);
         }
     }
 
-    /// Returns whether the client may take one more of `limit` places.
-    pub(super) fn has_place(&self, claim: &Claim, limit: u32) -> bool {
+    /// Returns whether the client may take one more place, if there is one.
+    pub(super) fn has_place(&self, claim: &Claim) -> bool {
         let places = self.clients.get(&claim.upper()).map_or(0, |holder| holder.places);
-        places < limit.saturating_sub(self.free_beside(claim, limit))
+        self.limit.is_none_or(|limit| places < limit - self.free_beside(claim))
     }
 
     /// The number of places that stay free for others while this client has its most: one for each other client, at
     /// most their fair share, and at most a part of all.
-    pub(super) fn free_beside(&self, claim: &Claim, limit: u32) -> u32 {
+    pub(super) fn free_beside(&self, claim: &Claim) -> u32 {
+        let limit = self.limit.unwrap_or(0);
         let own = self.clients.get(&claim.upper()).map_or(0, |holder| holder.weight);
         let others = self.clients.len() - usize::from(own > 0);
         let fair = u64::from(limit) * (self.weights - own) / self.weights.max(1);
@@ -112,54 +129,70 @@ mod tests {
         Instant::START + Duration::from_secs(seconds)
     }
 
-    /// The number of places that one client gets of `limit`.
-    fn most(places: &mut Places, claim: &Claim, limit: u32) -> u32 {
-        (0..=limit)
-            .find(|_| {
-                !places.has_place(claim, limit) || {
-                    places.took(claim);
-                    false
-                }
-            })
-            .unwrap()
+    /// Places that `others` further clients asked for, `limit` in all.
+    fn places(limit: u32, others: u8) -> Places {
+        let mut places = Places::default();
+        places.advance(at(0), Some(limit));
+        (2..2 + others).for_each(|client| places.asked(&claim(client, 1)));
+        places
+    }
+
+    /// The number of places that one client gets.
+    fn most(places: &mut Places, claim: &Claim) -> u32 {
+        (0..).find(|_| !places.has_place(claim) || !places.took(claim)).unwrap()
     }
 
     #[test]
     fn lone_client_has_all_places() {
-        assert_eq!(most(&mut Places::default(), &claim(1, 1), 10), 10);
+        assert_eq!(most(&mut places(10, 0), &claim(1, 1)), 10);
     }
 
     /// Of 12 places 3 stay free at most, and none of 3.
     #[test]
     fn one_place_stays_free_for_each_other_client_and_a_quarter_at_most() {
         for (others, limit, expected) in [(1, 12, 11), (2, 12, 10), (3, 12, 9), (30, 12, 9), (30, 4, 3), (30, 3, 3)] {
-            let mut places = Places::default();
-            (2..2 + others).for_each(|client| places.asked(&claim(client, 1)));
-            assert_eq!(most(&mut places, &claim(1, 1), limit), expected, "{others} others, {limit} places");
+            let most = most(&mut places(limit, others), &claim(1, 1));
+            assert_eq!(most, expected, "{others} others, {limit} places");
         }
     }
 
     /// 100 of 102 parts of 12 places are 11.8: the two others have less than one place together.
     #[test]
     fn others_keep_no_more_than_their_weights_allow() {
-        let mut places = Places::default();
-        [2, 3].iter().for_each(|client| places.asked(&claim(*client, 1)));
-        assert_eq!(most(&mut places, &claim(1, 100), 12), 12);
+        assert_eq!(most(&mut places(12, 2), &claim(1, 100)), 12);
     }
 
     #[test]
     fn client_that_has_not_been_here_for_two_periods_keeps_no_place() {
-        let mut places = Places::default();
-        places.advance(at(9));
+        let mut places = places(12, 0);
+        places.advance(at(9), Some(12));
         places.asked(&claim(2, 1));
         places.took(&claim(3, 1));
         for (seconds, free) in [(9, 2), (19, 2), (20, 1), (400, 1)] {
-            places.advance(at(seconds));
-            assert_eq!(places.free_beside(&claim(1, 1), 12), free, "after {seconds} s");
+            places.advance(at(seconds), Some(12));
+            assert_eq!(places.free_beside(&claim(1, 1)), free, "after {seconds} s");
         }
         places.ended(&claim(3, 1));
         assert_eq!(places.period_end(), at(410));
-        places.advance(at(420));
-        assert_eq!((places.free_beside(&claim(1, 1), 12), places.weights), (0, 0));
+        places.advance(at(420), Some(12));
+        assert_eq!((places.free_beside(&claim(1, 1)), places.weights), (0, 0));
+    }
+
+    #[test]
+    fn made_up_clients_take_no_memory_and_each_holder_counts() {
+        let mut places = places(12, 0);
+        for number in 0..100_000_u32 {
+            places.asked(&Claim { client: ClientId::of(number.to_be_bytes().into()), ..Claim::USUAL });
+        }
+        assert_eq!(places.clients.len(), MAX_CLIENTS);
+        assert_eq!(most(&mut places, &claim(1, 1)), 9);
+    }
+
+    #[test]
+    fn request_that_left_before_the_limit_gives_no_place_back() {
+        let mut places = Places::default();
+        assert!(!places.took(&claim(1, 1)));
+        assert!(places.advance(at(0), Some(4)), "there are fewer places than before");
+        assert!(!places.advance(at(0), Some(4)) && places.took(&claim(1, 1)));
     }
 }

@@ -174,8 +174,11 @@ impl<T> State<T> {
     fn refusal(&mut self, now: Instant, expected: &Expected, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
         let Asking { ask, drawn, .. } = asking;
         // The time at which a place in flight frees up is unknown, but it is not now.
-        let least =
-            if self.has_room(now) && self.has_place(&ask.claim) { Duration::ZERO } else { Duration::from_millis(1) };
+        let least = if self.has_room(now) && self.places.has_place(&ask.claim) {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(1)
+        };
         let wait = expected.at.since(now).max(least);
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(SubLimits::max_wait(drawn)));

@@ -41,8 +41,6 @@ struct Knowledge<'a> {
     learned: &'a mut Learned,
     sub_limits: &'a mut SubLimits,
     places: &'a Places,
-    /// The lane's limit on in-flight requests, if clients share the places.
-    in_flight_limit: Option<u32>,
     reserving: Reserving<'a>,
     /// True if the lane's limit on in-flight requests is reached.
     crowded: bool,
@@ -70,7 +68,8 @@ impl<T> State<T> {
     /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
     /// class could use the slot.
     pub(super) fn passes(&mut self, now: Instant, claim: &Claim, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
-        if !self.has_place(claim) {
+        self.advance_places(now);
+        if !self.places.has_place(claim) {
             return false;
         }
         set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
@@ -83,14 +82,12 @@ impl<T> State<T> {
             && (budgets.is_empty() || self.sub_limits.closed(budgets, now, *cost, &self.usual).is_none())
     }
 
-    /// Returns whether the client may have another place in flight, if there is one.
-    pub(super) fn has_place(&self, claim: &Claim) -> bool {
-        self.shared_places().is_none_or(|limit| self.places.has_place(claim, limit))
-    }
-
-    /// The number of places in flight that clients share.
-    fn shared_places(&self) -> Option<u32> {
-        self.in_flight.limit().filter(|_| self.shares())
+    /// Brings the shared places up to date. Where some requests are exempt from the lane's limits, none are shared.
+    pub(super) fn advance_places(&mut self, now: Instant) {
+        let limit = self.in_flight.limit().filter(|_| !self.sub_limits.apart);
+        if self.places.advance(now, limit) {
+            self.queue.resume();
+        }
     }
 
     #[inline]
@@ -142,9 +139,7 @@ impl<T> State<T> {
         if self.queue.is_empty() {
             return Next::At(Instant::FAR);
         }
-        if self.places.advance(now) {
-            self.queue.resume();
-        }
+        self.advance_places(now);
         let (shares, crowded) = (self.shares(), !self.has_room(now));
         if shares && crowded {
             return Next::At(self.without_room(now));
@@ -160,11 +155,9 @@ impl<T> State<T> {
             self.queue.recheck();
         }
         let before = *moves;
-        let in_flight_limit = self.shared_places();
         let Self { budget, learned, sub_limits, places, .. } = self;
         let reserving = Reserving::new(&self.policy, &self.usual, &self.pending_usage);
-        let mut knowledge =
-            Knowledge { now, budget, learned, sub_limits, places, in_flight_limit, reserving, crowded, shares };
+        let mut knowledge = Knowledge { now, budget, learned, sub_limits, places, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from the contents of each class.
             self.queue.move_misplaced(moves, &mut knowledge);
@@ -178,8 +171,11 @@ impl<T> State<T> {
             // A single sort of all tickets instead of one per answer: an API may report other budgets every time.
             self.sorted.version = None;
         }
-        match next {
+        let next = match next {
             Next::At(at) if self.queue.has_suspended() => Next::At(at.min(self.places.period_end())),
+            next => next,
+        };
+        match next {
             Next::At(at) if self.sorted.version != version => Next::At(at.min((self.sorted.at + SORTING).max(now))),
             next => next,
         }
@@ -228,7 +224,7 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
     }
 
     fn admits(&mut self, claim: &Claim) -> bool {
-        self.in_flight_limit.is_none_or(|limit| self.places.has_place(claim, limit))
+        self.places.has_place(claim)
     }
 
     fn turnover(&self, budget: u32) -> Option<Duration> {

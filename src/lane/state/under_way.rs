@@ -28,7 +28,9 @@ impl<T> State<T> {
         } else {
             let free = self.free_places(&slot.claim);
             self.in_flight.ended(now, free);
-            self.places.ended(&slot.claim);
+            if slot.placed {
+                self.places.ended(&slot.claim);
+            }
             self.queue.resume();
             self.budget.under_way(now, self.in_flight.count());
             if end != End::Answered {
@@ -62,24 +64,22 @@ impl<T> State<T> {
 
     /// Number of places that stay free although requests of a client such as this one wait for them.
     fn free_places(&self, claim: &Claim) -> u32 {
-        match self.in_flight.limit() {
-            Some(limit) if self.queue.has_suspended() => self.places.free_beside(claim, limit),
-            _ => 0,
-        }
+        let wants = self.queue.has_suspended() || !self.queue.is_empty() && !self.places.has_place(claim);
+        if wants { self.places.free_beside(claim) } else { 0 }
     }
 
-    /// Records one more request in flight, which draws on these sub-limits.
-    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, claim: &Claim, numbers: &[u32]) {
+    /// Records one more request in flight, which draws on these sub-limits. Returns whether it holds a shared place.
+    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, claim: &Claim, numbers: &[u32]) -> bool {
         if charge.scope.is_apart() {
             self.apart += 1;
+            false
         } else {
             self.pending_usage.leaves(charge, now, |unit| self.sub_limits.rule_of(numbers, unit).cloned());
-            if self.in_flight.limit().is_some() {
-                self.places.took(claim);
-            }
+            let placed = self.places.took(claim);
             let free = self.free_places(claim);
             self.in_flight.took(charge.seq, now, free);
             self.budget.under_way(now, self.in_flight.count());
+            placed
         }
     }
 }
