@@ -14,6 +14,7 @@ mod in_flight;
 mod late;
 mod memory;
 mod merge;
+mod places;
 mod predict;
 mod record;
 mod reserving;
@@ -45,6 +46,7 @@ use self::{
     handover::Handover,
     in_flight::InFlight,
     late::DeadlineSweep,
+    places::Places,
     returns::ReturnSchedule,
     sharing::SharedMemory,
     slot::Leaving,
@@ -79,6 +81,8 @@ pub(super) struct State<T> {
     usual: Vec<Usual>,
     /// In-flight requests that draw on the limits configured for the whole lane.
     in_flight: InFlight,
+    /// The clients of these requests, if their number is limited.
+    places: Places,
     /// In-flight requests that are exempt from the lane's own limits.
     apart: u32,
     /// In-flight requests, among those of `in_flight`, whose usage is known only from the answer.
@@ -142,6 +146,7 @@ impl<T> State<T> {
             queue: Queue::new(),
             usual: Vec::new(),
             in_flight: InFlight::new(policy.in_flight),
+            places: Places::default(),
             apart: 0,
             pending_usage: PendingUsage::default(),
             epoch,
@@ -341,10 +346,11 @@ impl<T> State<T> {
             self.sub_limits.take(drawn, now, since, self.budget.spacing(), *cost);
         }
         let charge = self.budget.take(now, due, *cost, scope);
-        let mut slot = Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, drawn });
+        let mut slot =
+            Box::new(Slot { charge, kind: *kind, claim: *claim, crowd: 0, port, leased: false, placed: false, drawn });
         let changes = self.learned.take(now, &slot.charge, kind, now > since, &mut self.budget);
         self.note(changes);
-        self.leaves(now, &slot.charge, numbers(&slot.drawn));
+        slot.placed = self.leaves(now, &slot.charge, claim, numbers(&slot.drawn));
         self.share_taken(now, now > since);
         self.unwritten = true;
         if now > since {

@@ -42,7 +42,7 @@ pub struct FlowRank(u64);
 
 /// A member of the upper level: a client or a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Sharer([u64; 2]);
+pub struct Sharer([u64; 2]);
 
 /// Identity of a flow queue: the claim without its weights.
 pub(super) type Claimed = (u8, u8, [u64; 2], u64, FlowRank);
@@ -209,7 +209,8 @@ impl Weight {
     /// The weight of a client or a flow without a configured one.
     pub const ONE: Self = Self(NonZeroU16::MIN);
 
-    pub(super) fn get(self) -> u64 {
+    /// The weight as a number.
+    pub fn get(self) -> u64 {
         self.0.get().into()
     }
 }
@@ -229,7 +230,7 @@ impl Claim {
     };
 
     /// The member of the upper level to which the request belongs.
-    pub(super) fn upper(&self) -> Sharer {
+    pub fn upper(&self) -> Sharer {
         match self.levels {
             Levels::ClientThenFlow | Levels::Client => Sharer(self.client.0),
             Levels::FlowThenClient | Levels::Flow => Sharer([Sharer::FLOW, self.flow.0]),
@@ -252,7 +253,7 @@ impl Claim {
     }
 
     /// Weights of the request's members in the upper and the lower level.
-    pub(super) fn weights(&self) -> (Weight, Weight) {
+    pub fn weights(&self) -> (Weight, Weight) {
         match self.levels {
             Levels::ClientThenFlow => (self.client_weight, self.flow_weight),
             Levels::FlowThenClient => (self.flow_weight, self.client_weight),

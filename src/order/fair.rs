@@ -48,6 +48,10 @@ pub(super) struct FairMember {
     active: bool,
     /// True if the member is in the idle list: it once had nothing to send, and may have something by now.
     idle: bool,
+    /// Distance of its start from the virtual time after it left with something owed, in [`OWED_STEPS`] of the largest
+    /// cost. Without it the virtual time moves on to the starts of the others, which large costs have put far ahead. A
+    /// client that sends its next request after each answer would lose its share to them.
+    owed: u8,
     /// The member's number among those that had something to send. Of members whose turns end together, the one with
     /// the lowest number is first: it has waited longest. Numbers begin again after [`NUMBERS`]; 0 if it never had one.
     number: u16,
@@ -99,6 +103,9 @@ const UNIT: u64 = 1 << 24;
 /// The largest member number. As a tie-breaker in virtual time it is less than a thousandth of a request of weight 1.
 const NUMBERS: u16 = 1 << 12;
 
+/// Steps in which a member remembers the largest cost: few enough for one byte to hold several largest costs.
+const OWED_STEPS: u64 = 32;
+
 /// A member that has left is remembered for this many times the credit it may return to.
 const REMEMBERED: u64 = 4;
 
@@ -106,7 +113,7 @@ const REMEMBERED: u64 = 4;
 
 impl FairMember {
     fn new(start: u128, weight: Weight) -> Self {
-        Self { start, offset: 0, weight, listed: Listed::No, active: false, idle: false, number: 0 }
+        Self { start, offset: 0, weight, listed: Listed::No, active: false, idle: false, owed: 0, number: 0 }
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -159,16 +166,22 @@ impl Fair {
         FairMember::new(self.virtual_time(), weight)
     }
 
-    /// Activates a member that has something to send from now on. The member keeps no credit from the time before. A
-    /// member moved here from another place keeps some turns: otherwise it would lose each turn that came while its
-    /// class was closed. Any excess that it received remains a debt.
+    /// Activates a member that has something to send from now on. The member keeps no credit from the time before,
+    /// except for what it was owed when it left. A member moved here from another place keeps some turns: otherwise it
+    /// would lose each turn that came while its class was closed. Any excess that it received remains a debt.
     pub(super) fn activate(&mut self, id: u32, member: &mut FairMember, comes: Comes) {
         if member.counts() {
             self.leave(id, member);
         }
-        let now = self.virtual_time();
-        let credit = if comes == Comes::New { 0 } else { self.credit(member) };
+        let (now, start) = (self.virtual_time(), member.start);
         member.renew(now);
+        let credit = if comes == Comes::New {
+            // Whether it has expired depends on when others were forgotten. What it was owed does not.
+            member.start = start;
+            u64::from(member.owed) * self.owed_step()
+        } else {
+            self.credit(member)
+        };
         if comes == Comes::Missed && member.number == 0 {
             // The member has been forgotten meanwhile.
             member.start = 0;
@@ -178,7 +191,7 @@ impl Fair {
             member.number = self.last;
         }
         member.start = member.start.max(now.saturating_sub(credit.into()));
-        member.active = true;
+        (member.active, member.owed) = (true, 0);
         self.active += 1;
         self.add(member);
         self.list(id, member);
@@ -189,12 +202,32 @@ impl Fair {
         member.active = false;
         self.active -= 1;
         if self.is_owed(member.start) {
-            return self.leave(id, member);
+            self.leave(id, member);
+            let owed = u64::try_from(self.virtual_time().saturating_sub(member.start)).unwrap_or(u64::MAX);
+            member.owed = u8::try_from(owed.div_ceil(self.owed_step())).unwrap_or(u8::MAX);
+            // It is remembered for as long as it is owed something.
+            member.offset = member.offset.saturating_add(owed);
+            return;
         }
         if member.listed == Listed::Owed {
             self.relist(id, member);
         }
         self.remember(id, member);
+    }
+
+    /// Ends the turns of a member that has something to send, until it is resumed.
+    pub(super) fn suspend(&mut self, id: u32, member: &mut FairMember) {
+        self.unlist(id, member);
+        self.subtract(member);
+        self.active -= 1;
+    }
+
+    /// Resumes a suspended member. It keeps no turns of the time before.
+    pub(super) fn resume(&mut self, id: u32, member: &mut FairMember) {
+        member.start = member.start.max(self.virtual_time());
+        self.active += 1;
+        self.add(member);
+        self.list(id, member);
     }
 
     /// Charges the member `cost`.
@@ -246,6 +279,11 @@ impl Fair {
     pub(super) fn members(&self) -> impl Iterator<Item = u32> {
         debug_assert!(self.is_idle(), "others are known beside these");
         self.idle.iter().map(|tag| tag.parts().1)
+    }
+
+    /// The virtual time that one step of [`FairMember::owed`] stands for.
+    fn owed_step(&self) -> u64 {
+        (self.largest * UNIT / OWED_STEPS).max(1)
     }
 
     /// The most that a returning member may be owed.

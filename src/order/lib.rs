@@ -18,6 +18,6 @@ mod tests;
 
 pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
 pub use bands::Bands;
-pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Turn, Urgency, Weight};
+pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Sharer, Turn, Urgency, Weight};
 pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingFlowQueue};
 pub use slab::{Map, Mix, Slab};

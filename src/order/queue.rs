@@ -57,6 +57,11 @@ pub trait TicketRules<K, T> {
     fn line(&mut self, ticket: &T, key: &K) -> K;
     /// The limit that blocks tickets of a class that draw on `budgets`; the first of them costs `cost`.
     fn hold(&mut self, key: &K, budgets: &[u32], cost: Cost) -> Hold;
+    /// Returns whether requests with this identity may leave at all. Requests of clients for which it is false wait
+    /// until [`Queue::resume`].
+    fn admits(&mut self, _claim: &Claim) -> bool {
+        true
+    }
     /// Mean time until this budget admits a ticket, if the time of its next slot is unknown.
     fn turnover(&self, _budget: u32) -> Option<Duration> {
         None
@@ -226,7 +231,7 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         for _ in 0..LOOKS {
             while let Some(&(at, wait_point)) = self.closed.first()
                 && at <= now
-                && (openings > 0 || self.front.is_empty())
+                && (openings > 0 || self.front.is_empty() && !self.front.has_suspended())
             {
                 openings = openings.saturating_sub(1);
                 self.look_at(wait_point, now, moves, gate);
@@ -236,8 +241,14 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
                     continue;
                 }
                 // An open wait point may just have been found closed.
-                return Next::At(self.next_look());
+                return Next::At(self.next_look().max(now));
             };
+            let FlowQueue { claim, ranked, .. } = self.flow_queues[flow_queue];
+            if !gate.admits(&claim) {
+                self.keep_no_more(flow_queue);
+                self.front.suspend(ranked, claim.urgency);
+                continue;
+            }
             match self.find_out(flow_queue, now, moves, gate) {
                 HeadFinding::Moved => {}
                 HeadFinding::Held(key, Hold::Open) => {
@@ -255,6 +266,16 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
             }
         }
         Next::At(now)
+    }
+
+    /// Asks [`TicketRules::admits`] again for the clients that were not admitted.
+    pub fn resume(&mut self) {
+        self.front.resume();
+    }
+
+    /// Returns whether clients that were not admitted have ready tickets.
+    pub fn has_suspended(&self) -> bool {
+        self.front.has_suspended()
     }
 
     /// When the next closed wait point has to be checked.

@@ -30,6 +30,8 @@ pub(super) struct Ranking {
     client_tags: Tags,
     flow_tags: Tags,
     numbers: Option<Box<Numbers>>,
+    /// Clients whose turns do not come, although their flow queues stand here.
+    suspended: Vec<u32>,
 }
 
 /// Hash bytes of the first few keys, by number. The bytes stand side by side, so that one memory access finds the
@@ -106,6 +108,7 @@ impl Ranking {
             client_tags: [0; FEW],
             flow_tags: [0; FEW],
             numbers: None,
+            suspended: Vec::new(),
         }
     }
 
@@ -113,7 +116,9 @@ impl Ranking {
     /// removed.
     pub(super) fn insert(&mut self, claim: &Claim, flow_queue: u32, key: u64, cost: u64, comes: Comes) -> RankedAt {
         let at = self.rank_of(claim);
-        self.bands.enter(claim.urgency, cost, comes);
+        if !self.suspended.contains(&at.client) {
+            self.bands.enter(claim.urgency, cost, comes);
+        }
         let (upper, lower) = claim.weights();
         let over = share_of(&mut self.shares, claim.urgency);
         let client = &mut self.clients[at.client];
@@ -142,12 +147,46 @@ impl Ranking {
         let client = &mut self.clients[at.client];
         client.share.deactivate(at.flow, &mut flow.member);
         if client.share.is_idle() {
+            if let Some(index) = self.suspended.iter().position(|number| *number == at.client) {
+                self.suspended.swap_remove(index);
+                self.resume_client(at.client);
+            }
+            let client = &mut self.clients[at.client];
             let over = share_of(&mut self.shares, claim.urgency);
             over.deactivate(at.client, &mut client.member);
             if over.is_idle() {
                 self.bands.leave(claim.urgency);
             }
         }
+    }
+
+    /// Ends the turns of the client of a flow queue whose turn it is, until clients are resumed.
+    pub(super) fn suspend(&mut self, at: RankedAt, urgency: Urgency) {
+        let over = share_of(&mut self.shares, urgency);
+        over.suspend(at.client, &mut self.clients[at.client].member);
+        if over.is_idle() {
+            self.bands.leave(urgency);
+        }
+        self.suspended.push(at.client);
+    }
+
+    /// Resumes all suspended clients.
+    pub(super) fn resume(&mut self) {
+        while let Some(number) = self.suspended.pop() {
+            self.resume_client(number);
+        }
+    }
+
+    /// Returns whether any client is suspended.
+    pub(super) fn has_suspended(&self) -> bool {
+        !self.suspended.is_empty()
+    }
+
+    fn resume_client(&mut self, number: u32) {
+        let client = &mut self.clients[number];
+        let (urgency, _) = client.key;
+        self.bands.enter(urgency, 0, Comes::Moved);
+        share_of(&mut self.shares, urgency).resume(number, &mut client.member);
     }
 
     /// Replaces the key `old` of the flow queue's first ticket by `new`.

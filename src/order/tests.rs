@@ -20,11 +20,13 @@ use super::{
 struct Limits {
     shared: (u64, u64),
     own: HashMap<u32, (u64, u64)>,
+    /// Clients that are not admitted.
+    barred: Vec<ClientId>,
 }
 
 impl Limits {
     fn every(interval: u64) -> Self {
-        Self { shared: (interval, 0), own: HashMap::new() }
+        Self { shared: (interval, 0), ..Self::default() }
     }
 
     fn with_line(mut self, line: u32, interval: u64) -> Self {
@@ -59,6 +61,10 @@ impl TicketRules<u32, Item> for Limits {
             (_, 0) => Hold::Open,
             (_, shared) => Hold::Shared(at(shared)),
         }
+    }
+
+    fn admits(&mut self, claim: &Claim) -> bool {
+        !self.barred.contains(&claim.client)
     }
 }
 
@@ -206,6 +212,29 @@ fn ten_thousand_names_gain_nothing() {
     let second = left.iter().filter(|left| left.claim.client == claim(2, 0).client).count();
     assert!((999..=1000).contains(&second), "{second} of 1000 in 2000 slots");
     assert!(world.queue.flows() <= 2 * 512 + 4, "{} flows are remembered", world.queue.flows());
+}
+
+#[test]
+fn client_that_is_not_admitted_waits_while_others_leave_and_then_has_its_turns() {
+    let mut world = World::new(Limits::every(1));
+    let urgent = urgent(0, claim(1, 0));
+    for barred in [claim(1, 0), claim(1, 1), urgent] {
+        world.add(0, barred);
+    }
+    world.limits.barred = vec![urgent.client];
+    // More clients come and go than are remembered.
+    for number in 2..60 {
+        world.add(0, claim(number, 0));
+    }
+    assert_eq!(world.run(500).len(), 58);
+    world.add(0, claim(1, 2));
+    assert!(world.run(1000).is_empty() && world.queue.has_suspended() && world.queue.is_blocked());
+    // Others pass it, now and later.
+    world.add(0, claim(2, 0));
+    assert_eq!(numbers(&world.run(1500)), [63]);
+    world.limits.barred.clear();
+    world.queue.resume();
+    assert_eq!(numbers(&world.run(2000)), [3, 1, 2, 62]);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Order of requests: clients share the slots, flows share their client's slots, and urgent requests go first.
 
+mod neighbours;
+mod places;
+
 use std::time::Duration;
 
 use serde_json::Value;

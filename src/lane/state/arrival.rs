@@ -23,6 +23,8 @@ impl<T> State<T> {
             return Decision::Refuse(Refusal::HandedOver);
         }
         self.learned.asked(&ask.kind, now);
+        self.advance_places(now);
+        self.places.asked(&ask.claim);
         let mut considered = self.consider(now, ask);
         let (drawn, cost, line) = &mut considered;
         let asking = Asking { ask, cost, line, drawn: drawn.as_deref() };

@@ -91,11 +91,11 @@ impl InFlight {
         !matches!(&self.limit, Some(Bound::Gradient(gradient)) if !gradient.is_blank())
     }
 
-    /// Records a request that leaves.
-    pub(super) fn took(&mut self, seq: Seq, now: Instant) {
+    /// Records a request that leaves. `free` places stay free although requests wait: they count as used.
+    pub(super) fn took(&mut self, seq: Seq, now: Instant, free: u32) {
         self.count += 1;
         self.changed = now;
-        let count = self.count;
+        let count = self.count + free;
         self.learn(|gradient| gradient.took(seq, count));
     }
 
@@ -115,9 +115,9 @@ impl InFlight {
         self.learn(|gradient| gradient.broke(seq));
     }
 
-    /// Records a request that has ended and is no longer in flight.
-    pub(super) fn ended(&mut self, now: Instant) {
-        if !self.has_room() {
+    /// Records a request that has ended and is no longer in flight, while `free` places stay free although requests wait.
+    pub(super) fn ended(&mut self, now: Instant, free: u32) {
+        if !self.has_room_for(1 + free) {
             let took = now.since(self.changed);
             self.turnover = Some(self.turnover.map_or(took, |known| known - known / SHARE + took / SHARE));
         }
@@ -156,9 +156,9 @@ mod tests {
     fn what_was_found_out_outlives_a_reload_that_does_not_change_it() {
         let mut in_flight = InFlight::new(Some(InFlightLimit::Auto));
         for seq in 0..16 {
-            in_flight.took(seq, Instant::START);
+            in_flight.took(seq, Instant::START, 0);
             in_flight.answered(seq, Duration::from_millis(5), &AnswerReport::SERVED);
-            in_flight.ended(Instant::START);
+            in_flight.ended(Instant::START, 0);
         }
         assert!(!in_flight.is_blank());
         in_flight.reconfigure(Some(InFlightLimit::Auto));

@@ -58,7 +58,7 @@ impl<T> State<T> {
     /// Decides whether a request that asks now leaves, waits or is refused, and when a refused request returns. Takes
     /// nothing yet.
     pub(super) fn decide(&mut self, now: Instant, asking: Asking<'_>) -> PreviewDecision {
-        if self.passes(now, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
+        if self.passes(now, &asking.ask.claim, asking.cost, asking.line, asking.drawn.map_or(&[], Drawn::numbers)) {
             return PreviewDecision::Send;
         }
         let before = self.before(asking);
@@ -164,7 +164,11 @@ impl<T> State<T> {
     fn refusal(&mut self, now: Instant, expected: &Expected, asking: Asking<'_>, before: &Before) -> Option<Refusal> {
         let Asking { ask, drawn, .. } = asking;
         // The time at which a place in flight frees up is unknown, but it is not now.
-        let least = if self.has_room(now) { Duration::ZERO } else { Duration::from_millis(1) };
+        let least = if self.has_room(now) && self.places.has_place(&ask.claim) {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(1)
+        };
         let wait = expected.at.since(now).max(least);
         let patience = ask.deadline.since(now).min(self.policy.max_wait);
         let patience = drawn.map_or(patience, |drawn| patience.min(SubLimits::max_wait(drawn)));

@@ -21,6 +21,8 @@ pub(crate) struct Slot {
     pub(crate) port: u16,
     /// True if the lease of the shared limits was valid at that time: the request may be sent under no other lease.
     pub(crate) leased: bool,
+    /// True if the request holds one of the places in flight that clients share.
+    pub(super) placed: bool,
     /// The sub-limits that the request draws on, and its charges.
     pub(super) drawn: Option<Box<Drawn>>,
 }

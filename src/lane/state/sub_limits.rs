@@ -173,7 +173,7 @@ impl SubLimits {
             let sub_limit = &mut self.budgets[*number];
             let late = if several { spacing.max(sub_limit.budget.spacing()) } else { spacing };
             let charge = sub_limit.budget.take_late(now, since, late, cost, Scope::NONE);
-            sub_limit.in_flight.took(charge.seq, now);
+            sub_limit.in_flight.took(charge.seq, now, 0);
             sub_limit.pending_usage.leaves(&charge, now, rule_of);
             drawn.charges.push(charge);
         }
@@ -216,7 +216,7 @@ impl SubLimits {
 
     pub(super) fn settled(&mut self, drawn: &Drawn, now: Instant, end: End) {
         self.each(drawn, |sub_limit, charge| {
-            sub_limit.in_flight.ended(now);
+            sub_limit.in_flight.ended(now, 0);
             sub_limit.pending_usage.ended(&charge);
             match end {
                 End::Unsent => sub_limit.budget.return_unused(charge),

@@ -5,11 +5,12 @@ use std::time::Duration;
 use andante_clock::Instant;
 use andante_learn::{Learned, RouteKey};
 use andante_limit::{Budget, Cost, Scope, Unit};
-use andante_order::{Hold, Next, TicketRules};
+use andante_order::{Claim, Hold, Next, TicketRules};
 use andante_policy::Trust;
 
 use super::{
     BATCH, State, WaitingRequest,
+    places::Places,
     reserving::{Reserving, Sources},
     sub_limits::{Drawn, SubLimits},
     usual::set_outstanding,
@@ -39,6 +40,7 @@ struct Knowledge<'a> {
     budget: &'a mut Budget,
     learned: &'a mut Learned,
     sub_limits: &'a mut SubLimits,
+    places: &'a Places,
     reserving: Reserving<'a>,
     /// True if the lane's limit on in-flight requests is reached.
     crowded: bool,
@@ -65,7 +67,11 @@ impl<T> State<T> {
 
     /// Returns whether an arriving request may leave at once: no request precedes it in its class, and none of another
     /// class could use the slot.
-    pub(super) fn passes(&mut self, now: Instant, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
+    pub(super) fn passes(&mut self, now: Instant, claim: &Claim, cost: &Cost, line: &LineKey, budgets: &[u32]) -> bool {
+        self.advance_places(now);
+        if !self.places.has_place(claim) {
+            return false;
+        }
         set_outstanding(&mut self.budget, &self.pending_usage, &self.usual, now);
         let first = self.queue.is_empty()
             || !self.queue.blocks(line, budgets)
@@ -74,6 +80,14 @@ impl<T> State<T> {
         first
             && self.earliest(now, cost, line) <= now
             && (budgets.is_empty() || self.sub_limits.closed(budgets, now, *cost, &self.usual).is_none())
+    }
+
+    /// Brings the shared places up to date. Where some requests are exempt from the lane's limits, none are shared.
+    pub(super) fn advance_places(&mut self, now: Instant) {
+        let limit = self.in_flight.limit().filter(|_| !self.sub_limits.apart);
+        if self.places.advance(now, limit) {
+            self.queue.resume();
+        }
     }
 
     #[inline]
@@ -125,6 +139,7 @@ impl<T> State<T> {
         if self.queue.is_empty() {
             return Next::At(Instant::FAR);
         }
+        self.advance_places(now);
         let (shares, crowded) = (self.shares(), !self.has_room(now));
         if shares && crowded {
             return Next::At(self.without_room(now));
@@ -140,9 +155,9 @@ impl<T> State<T> {
             self.queue.recheck();
         }
         let before = *moves;
-        let Self { budget, learned, sub_limits, .. } = self;
+        let Self { budget, learned, sub_limits, places, .. } = self;
         let reserving = Reserving::new(&self.policy, &self.usual, &self.pending_usage);
-        let mut knowledge = Knowledge { now, budget, learned, sub_limits, reserving, crowded, shares };
+        let mut knowledge = Knowledge { now, budget, learned, sub_limits, places, reserving, crowded, shares };
         if self.sorted.version != version {
             // Predictions for new requests are computed from the contents of each class.
             self.queue.move_misplaced(moves, &mut knowledge);
@@ -156,6 +171,10 @@ impl<T> State<T> {
             // A single sort of all tickets instead of one per answer: an API may report other budgets every time.
             self.sorted.version = None;
         }
+        let next = match next {
+            Next::At(at) if self.queue.has_suspended() => Next::At(at.min(self.places.period_end())),
+            next => next,
+        };
         match next {
             Next::At(at) if self.sorted.version != version => Next::At(at.min((self.sorted.at + SORTING).max(now))),
             next => next,
@@ -202,6 +221,10 @@ impl<T> TicketRules<LineKey, WaitingRequest<T>> for Knowledge<'_> {
             _ => earliest(self.budget, self.learned, now, &cost.unmetered(), &LineKey::SHARED),
         };
         if shared < at { Hold::Own(at) } else { Hold::Shared(shared) }
+    }
+
+    fn admits(&mut self, claim: &Claim) -> bool {
+        self.places.has_place(claim)
     }
 
     fn turnover(&self, budget: u32) -> Option<Duration> {

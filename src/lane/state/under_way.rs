@@ -2,6 +2,7 @@
 
 use andante_clock::Instant;
 use andante_limit::Charge;
+use andante_order::Claim;
 
 use super::{End, Slot, State};
 
@@ -25,7 +26,12 @@ impl<T> State<T> {
         if slot.charge.scope.is_apart() {
             self.apart -= 1;
         } else {
-            self.in_flight.ended(now);
+            let free = self.free_places(&slot.claim);
+            self.in_flight.ended(now, free);
+            if slot.placed {
+                self.places.ended(&slot.claim);
+            }
+            self.queue.resume();
             self.budget.under_way(now, self.in_flight.count());
             if end != End::Answered {
                 self.in_flight.unanswered(slot.charge.seq, end == End::Unanswered);
@@ -56,14 +62,24 @@ impl<T> State<T> {
         self.in_flight.count() + self.apart
     }
 
-    /// Records one more request in flight, which draws on these sub-limits.
-    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, numbers: &[u32]) {
+    /// Number of places that stay free although requests of a client such as this one wait for them.
+    fn free_places(&self, claim: &Claim) -> u32 {
+        let wants = self.queue.has_suspended() || !self.queue.is_empty() && !self.places.has_place(claim);
+        if wants { self.places.free_beside(claim) } else { 0 }
+    }
+
+    /// Records one more request in flight, which draws on these sub-limits. Returns whether it holds a shared place.
+    pub(super) fn leaves(&mut self, now: Instant, charge: &Charge, claim: &Claim, numbers: &[u32]) -> bool {
         if charge.scope.is_apart() {
             self.apart += 1;
+            false
         } else {
             self.pending_usage.leaves(charge, now, |unit| self.sub_limits.rule_of(numbers, unit).cloned());
-            self.in_flight.took(charge.seq, now);
+            let placed = self.places.took(claim);
+            let free = self.free_places(claim);
+            self.in_flight.took(charge.seq, now, free);
             self.budget.under_way(now, self.in_flight.count());
+            placed
         }
     }
 }

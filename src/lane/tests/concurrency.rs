@@ -48,6 +48,43 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     assert!(world.lane.snapshot().in_flight_evidence.unwrap().to_string().starts_with("answers take 1"));
 }
 
+/// A second client asks once a second: a place stays free for it, and the limit grows all the same.
+#[tokio::test(start_paused = true)]
+async fn limit_that_is_found_grows_although_a_place_stays_free_for_another_client() {
+    let world = World::new("in-flight auto");
+    let (lane, clock) = (world.lane.clone(), world.clock.clone());
+    let other = tokio::spawn(async move {
+        let claim = Claim { client: ClientId::of([10, 0, 0, 2].into()), ..Claim::USUAL };
+        let mut longest = Duration::ZERO;
+        loop {
+            tokio::time::sleep(ms(1000)).await;
+            let asked = clock.now();
+            let mut permit = permitted(lane.admit(AdmitRequest { claim, ..ask(kind()) })).await;
+            longest = longest.max(clock.now().since(asked));
+            assert!(longest <= ms(1) || asked.since(Instant::START) <= ms(2000), "{longest:?}");
+            permit.sent();
+            permit.answered(&AnswerReport::SERVED, Instant::START);
+        }
+    });
+    let (took, _) = serve(&world, 16, vec![ask(kind()); 8000]).await;
+    assert!(!other.is_finished(), "the other client never waits");
+    other.abort();
+    let limit = world.lane.snapshot().in_flight_limit;
+    assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
+    assert!((16..=25).contains(&limit.unwrap()), "{limit:?}");
+}
+
+/// 40 clients take turns at 8 places: each place is used, although some are kept for others.
+#[tokio::test(start_paused = true)]
+async fn places_that_stay_free_for_others_are_used_by_them() {
+    let world = World::new("in-flight 8");
+    let of = |number: usize| ClientId::of([10, 0, 0, (number % 40) as u8].into());
+    let asks =
+        (0..4000).map(|number| AdmitRequest { claim: Claim { client: of(number), ..Claim::USUAL }, ..ask(kind()) });
+    let (took, _) = serve(&world, 8, asks.collect()).await;
+    assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.98), "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_budget_of_a_narrower_rule_finds_its_own() {
     let world = World::new("in-flight 1000");

@@ -73,6 +73,53 @@ fn one_that_is_remembered_for_long_does_not_hold_up_the_forgetting_of_others() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// Clients that are not admitted for a while lose no ticket and no order, and hold up nobody.
+    #[test]
+    fn those_that_are_admitted_leave_and_all_do_in_the_end(
+        steps in proptest::collection::vec((0u8..4, 0u64..3, 0u8..3, 0u8..8), 1..200),
+    ) {
+        let mut world = World::new(Limits::every(1));
+        let (mut waiting, mut left) = (Vec::<(QueuePlace, u64, Claim)>::new(), Vec::new());
+        for (client, flow, level, act) in steps {
+            let one = urgent(level, claim(client, flow));
+            match act {
+                0 => world.limits.barred.push(one.client),
+                1 => {
+                    world.limits.barred.retain(|barred| *barred != one.client);
+                    world.queue.resume();
+                }
+                2 if !waiting.is_empty() => {
+                    let (place, ..) = waiting.remove(usize::from(client) % waiting.len());
+                    prop_assert!(world.queue.remove(place).is_some());
+                }
+                3 | 4 => {
+                    let may = waiting.iter().any(|(.., claim)| !world.limits.barred.contains(&claim.client));
+                    let departure = world.step(world.now + 2);
+                    prop_assert_eq!(departure.is_some(), may);
+                    if let Some(departure) = departure {
+                        prop_assert!(!world.limits.barred.contains(&departure.claim.client));
+                        waiting.retain(|(_, number, _)| *number != departure.item.number);
+                        left.push(departure);
+                    }
+                }
+                _ => {
+                    let place = world.add(0, one);
+                    waiting.push((place, world.number, one));
+                }
+            }
+        }
+        world.limits.barred.clear();
+        world.queue.resume();
+        let rest = world.run(u64::MAX - 1);
+        prop_assert_eq!(rest.len(), waiting.len());
+        left.extend(rest);
+        let mut last = HashMap::new();
+        for departure in left {
+            let before = last.insert(departure.claim, departure.item.number);
+            prop_assert!(before < Some(departure.item.number), "order within a flow");
+        }
+    }
+
     /// While all wait, each member is within one largest cost of its share, at each level.
     #[test]
     fn within_one_largest_cost_of_ideal(
@@ -145,6 +192,46 @@ proptest! {
             }
         }
         prop_assert!(got >= 6, "{got} of 20 / e");
+    }
+
+    /// A member that asks for its next request only after each answer has its share in units, however large the costs
+    /// of others are that always wait.
+    #[test]
+    fn one_request_at_a_time_has_its_share_beside_large_costs(
+        others in 1u8..6,
+        cost in 1u32..50,
+        waiting in 1u32..4,
+        own in 1u16..20,
+        by_flow: bool,
+    ) {
+        let of = |member: u8| {
+            let weight = weight(if member == 0 { own } else { 1 });
+            if by_flow {
+                Claim { flow_weight: weight, ..claim(1, member.into()) }
+            } else {
+                Claim { client_weight: weight, ..claim(member, 0) }
+            }
+        };
+        let mut world = World::new(Limits::every(1));
+        for other in 1..=others {
+            (0..waiting).for_each(|_| _ = world.add_with(0, of(other), cost, Turn::New));
+        }
+        world.add(0, of(0));
+        let (mut got, mut all) = (0, 0);
+        while all < 40 * u64::from(cost) * u64::from(own + u16::from(others)) {
+            let left = world.step(u64::MAX - 1).unwrap();
+            all += left.cost;
+            // The lane asks again before the answer is there.
+            let _ = world.queue.next(at(world.now), &mut 64, &mut world.limits);
+            if left.claim == of(0) {
+                got += 1;
+                world.add(0, of(0));
+            } else {
+                world.add_with(0, left.claim, cost, Turn::New);
+            }
+        }
+        let share = got as f64 * f64::from(own + u16::from(others)) / f64::from(own) / all as f64;
+        prop_assert!((0.9..1.1).contains(&share), "{share} of its share");
     }
 
     /// Any operations in any order: no ticket is lost, and the order within a flow and class is kept. No ticket that
