@@ -2,6 +2,7 @@
 
 mod accept;
 mod closing;
+mod drain_tally;
 mod explain;
 mod fleet;
 mod handover;
@@ -36,6 +37,7 @@ use self::{
     worker_threads::WorkerThreads,
 };
 pub use self::{
+    drain_tally::DrainTally,
     explain::explain_by,
     handover::{Successor, Successors, TakeOverError},
     start_error::StartError,
@@ -43,7 +45,7 @@ pub use self::{
     unmatched::Unmatched,
 };
 use crate::{
-    admin::{self, Status, StatusSource as _, status::Requests},
+    admin::{self, Status, StatusSource as _},
     ca::Ca,
     clock::Clock,
     config::{
@@ -243,17 +245,16 @@ impl Running {
         let _ = tokio::time::timeout(at_most, self.proxy.emptied()).await;
     }
 
-    /// Returns a counter of open connections, which may be called at any later time.
-    pub fn open_connections(&self) -> impl Fn() -> usize + use<> {
-        let proxy = self.proxy.clone();
-        move || proxy.open()
+    /// Counts of a drain that begins now.
+    pub fn drain_tally(&self) -> DrainTally {
+        DrainTally::begin(self.proxy.clone())
     }
 
     /// Stops accepting, lets queued and running requests finish within the configured time, and answers the rest 503.
     pub async fn drain(self) {
-        let Self { proxy, view, drain, acceptors, mut tasks, workers, taking_over, successors, closing, .. } = self;
+        let tally = self.drain_tally();
+        let Self { proxy, drain, acceptors, mut tasks, workers, taking_over, successors, closing, .. } = self;
         drop(successors);
-        let (begun, before) = (proxy.clock.now(), view.status().requests);
         info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
         proxy.drain(proxy.clock.now() + drain);
         // Closes the listening sockets: from then on the system refuses new connections at once.
@@ -262,11 +263,7 @@ impl Running {
         if tokio::time::timeout(drain + LAST_WORDS, workers.emptied(&proxy)).await.is_err() {
             warn!(open = proxy.open(), "cutting connections that have not ended");
         }
-        let (took_s, cut_off) = (proxy.clock.now().since(begun).as_secs_f64(), proxy.open());
-        let Requests { answered, refused, .. } = view.status().requests;
-        let (answered, refused) = (answered.saturating_sub(before.answered), refused.saturating_sub(before.refused));
-        info!(took_s, answered, refused, cut_off, "drained");
-        proxy.log_counted(true);
+        tally.log();
         drop(workers);
         taking_over.end(&proxy.lanes);
         closing.finish().await;

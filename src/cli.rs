@@ -41,6 +41,7 @@ pub mod top;
 pub mod trust;
 mod usage;
 mod variables;
+mod whole_number;
 mod wording;
 
 pub use self::failure::Failure;

@@ -8,7 +8,6 @@ use std::{
     error::Error as _,
     io::Write as _,
     net::{Ipv4Addr, SocketAddr},
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::{self, ExitCode},
     sync::Arc,
@@ -28,6 +27,7 @@ use super::{
     run::{LAST_NEWS, diagnosis::unmatched as unmatched_lines, footer::Footer, progress::Pace, with_defaults},
     signals::Signals,
     terminal,
+    whole_number::whole_number,
 };
 use crate::{
     admin::Status,
@@ -67,7 +67,7 @@ pub struct BatchOptions {
     #[arg(long, short, value_name = "ANSWERS")]
     pub out: PathBuf,
     /// Base of relative URLs in FILE: the API's scheme and host
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = base_url)]
     pub base_url: Option<Url>,
     /// URL for each row of a .csv FILE, with {COLUMN} for the row's value
     #[arg(long, value_name = "TEMPLATE")]
@@ -80,7 +80,7 @@ pub struct BatchOptions {
     #[arg(long, value_name = "COLUMN")]
     pub id: Option<String>,
     /// Method of requests for which FILE names none [default: GET, or POST with a body]
-    #[arg(long, value_name = "METHOD")]
+    #[arg(long, value_name = "METHOD", value_parser = method)]
     pub method: Option<Method>,
     /// A header field for each request that has none of this name, as in 'Accept: text/csv', or @FILE with one field
     /// per line; may be repeated
@@ -93,13 +93,13 @@ pub struct BatchOptions {
     #[arg(long, value_name = "URL", conflicts_with_all = ["limit", "config", "listen"], value_parser = proxy)]
     pub proxy: Option<Url>,
     /// Number of requests that wait or are in flight at a time
-    #[arg(long, value_name = "N", default_value = "1000")]
-    pub parallel: NonZeroUsize,
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole_number(1..=u64::MAX, 50))]
+    pub parallel: u64,
     /// Send equal requests once, and give all of them the same answer
     #[arg(long)]
     pub dedupe: bool,
     /// Stop after this many failures [default: never]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole_number(1..=u64::MAX, 20))]
     pub max_failures: Option<u64>,
     /// Send requests again that may have been executed before a crash
     #[arg(long)]
@@ -188,7 +188,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         max_failures: options.max_failures.unwrap_or(u64::MAX),
         clock,
     }));
-    let parallel = options.parallel.get().min(usize::try_from(opened.left).unwrap_or(usize::MAX));
+    let parallel = usize::try_from(options.parallel.min(opened.left)).unwrap_or(usize::MAX);
     let left = || progress.as_ref().map_or(opened.left, StreamProgress::read);
     let stopped = follow(&work, &through, &mut signals, &report, parallel, left, &clock).await;
     if let Some(progress) = &progress {
@@ -323,6 +323,15 @@ fn defaults(options: &BatchOptions) -> Result<Defaults, Failure> {
         }
     }
     Ok(defaults)
+}
+
+/// The base of relative URLs.
+fn base_url(text: &str) -> Result<Url, String> {
+    text.parse().map_err(|_| format!("expected a URL, found {text:?}; write https://HOST"))
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    text.parse().map_err(|_| format!("expected a method, found {text:?}; write POST"))
 }
 
 /// The address of an andante, as `--proxy` names it.

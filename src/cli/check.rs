@@ -16,7 +16,7 @@ use super::{
         access_log, added, again, authorities, cost, egress, files, https, listed, margin, max_memory, otlp, pace,
         patience, read_body, resolver, route, sharing, shown, state, store, store_down, turns,
     },
-    serve, terminal, wording,
+    log, serve, terminal, wording,
 };
 use crate::{
     app::{StartError, unusable_files},
@@ -96,14 +96,17 @@ fn unstartable(config: &Config) -> Vec<Diagnostic> {
     let place = name.map_or(Place::Default, |name| Place::File { name, at: None });
     // The user who checks may differ from the one who serves.
     let is_denied = |error: &StartError| matches!(error, StartError::Ca(CaError::Read { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied);
-    let diagnostic = |error: StartError| Diagnostic {
+    let diagnostic = |what: String, hint: Option<String>| Diagnostic {
         severity: Severity::Error,
         place: place.clone(),
         key: None,
-        what: in_one_line(&error),
-        hint: error.hint(),
+        what,
+        hint,
     };
-    unusable_files(config).into_iter().filter(|error| !is_denied(error)).map(diagnostic).collect()
+    let files = unusable_files(config).into_iter().filter(|error| !is_denied(error));
+    let files = files.map(|error| diagnostic(in_one_line(&error), error.hint()));
+    let log = log::unusable(config).filter(|failure| !failure.is_denied());
+    files.chain(log.map(|failure| diagnostic(in_one_line(&failure), failure.hint().map(str::to_owned)))).collect()
 }
 
 /// Differences of `config` from the file at `old`, one per line.

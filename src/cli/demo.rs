@@ -24,7 +24,7 @@ use self::{
     stalls::Stalls,
     table::{Style, table},
 };
-use super::{failure::Failure, wording};
+use super::{failure::Failure, whole_number::whole_number, wording};
 use crate::{
     app::Running,
     clock::Clock,
@@ -47,10 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "N/W", default_value = "50/s", value_parser = super::mock::rate)]
     limit: Rate,
     /// Number of requests.
-    #[arg(long, value_name = "N", default_value_t = 700, value_parser = clap::value_parser!(u64).range(2..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 700, value_parser = whole_number(2..=100_000, 700))]
     requests: u64,
     /// Number of workers that send them, with a connection each.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=5000))]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = whole_number(1..=5000, 60))]
     workers: u64,
 }
 

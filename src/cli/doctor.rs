@@ -13,10 +13,10 @@ use std::{
 
 use serde::Serialize;
 
-use super::{FAILED, Failure, json_text, serve::ServeArgs, terminal};
+use super::{FAILED, Failure, json_text, log, serve::ServeArgs, terminal};
 use crate::{
-    app::{StartError, unusable_files},
-    config::Config,
+    app::unusable_files,
+    config::{Config, Diagnostic},
     error::in_one_line,
 };
 
@@ -98,7 +98,7 @@ pub async fn run(args: &Args) -> ExitCode {
             Some("give doctor the flags that it was started with, such as --config, --limit, --intercept".into());
     }
     report.add([found]);
-    report.add(unusable_files(&config).iter().map(unstartable));
+    report.add(file_findings(&Config::check_files(&args.serve.sources()), &config));
     report.add(machine::ports(&config).await);
     report.add([machine::files(), machine::clock().await]);
     report.add(machine::state(&config));
@@ -110,11 +110,28 @@ pub async fn run(args: &Args) -> ExitCode {
     report.end()
 }
 
-/// A file for which `andante serve` would not start.
-fn unstartable(error: &StartError) -> Finding {
-    let hint = error.hint().unwrap_or_else(|| "`andante serve` says the same".to_owned());
-    Finding::not_ok("files", format!("andante would not start: {}", in_one_line(error)), hint)
+/// Problems of the files that the configuration names: those that `andante check` finds in them, or else those for
+/// which `andante serve` would not start.
+fn file_findings(problems: &[Diagnostic], config: &Config) -> Vec<Finding> {
+    let elsewhere = || "`andante check` says the same".to_owned();
+    let found = |problem: &Diagnostic| {
+        let hint = Some(problem.hint.clone().unwrap_or_else(elsewhere));
+        Finding { name: FILES, ok: !problem.is_error(), detail: problem.to_string(), hint }
+    };
+    let unstartable = |what: String, hint: Option<String>| {
+        Finding::not_ok(FILES, format!("andante would not start: {what}"), hint.unwrap_or_else(elsewhere))
+    };
+    let mut all: Vec<Finding> = problems.iter().map(found).collect();
+    if all.iter().all(|finding| finding.ok) {
+        all.extend(unusable_files(config).iter().map(|error| unstartable(in_one_line(error), error.hint())));
+    }
+    let log = log::unusable(config);
+    all.extend(log.map(|failure| unstartable(in_one_line(&failure), failure.hint().map(str::to_owned))));
+    all
 }
+
+/// Subject of the findings about files.
+const FILES: &str = "files";
 
 /// Findings so far.
 struct DoctorReport {

@@ -22,7 +22,7 @@ use crate::{
 /// also updates bundle.pem and bundle.p12 (the system's roots and the CA) and andante.ini (for PHP) beside the CA.
 ///
 /// With `sh`, NO_PROXY stays unchanged, except that a rule for a loopback host removes the loopback hosts from it.
-/// Certificates in SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like stay trusted.
+/// Certificates in SSL_CERT_FILE, REQUESTS_CA_BUNDLE and the like stay trusted: in each format the bundle has them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -83,7 +83,8 @@ Examples:
   andante env --format json | jq -r .HTTPS_PROXY
   andante env --format configmap --proxy http://andante:3128 --at /etc/andante | kubectl apply -f -
 
-Give containers these files (Java also bundle.p12, PHP also andante.ini) and not the whole folder: the CA's key is in there.";
+Give containers these files (Java also bundle.p12, PHP also andante.ini) and not the whole folder: the CA's key is in there. \
+If SSL_CERT_FILE or the like is set here, the bundle has another name: mount the files that the variables name.";
 
 /// Prints the variables, with those of the CA if there is one.
 ///
@@ -196,7 +197,8 @@ impl Args {
         };
         let trust = match found {
             FoundCa::At(dir, certificate) => {
-                let made = TrustVariables::in_folder(dir, certificate, current);
+                // Roots that this shell's variables name are needed wherever the workers run.
+                let made = TrustVariables::in_folder(dir, certificate, |name| std::env::var_os(name));
                 Some(made.map_err(|error| failed("there is no bundle to point to", error))?.0)
             }
             FoundCa::Absent(_) => None,

@@ -35,8 +35,17 @@ impl Failure {
 
     /// Returns whether the reader of the output has gone.
     pub(super) fn is_broken_pipe(&self) -> bool {
+        self.is_caused_by(io::ErrorKind::BrokenPipe)
+    }
+
+    /// Returns whether this user lacks a permission.
+    pub(super) fn is_denied(&self) -> bool {
+        self.is_caused_by(io::ErrorKind::PermissionDenied)
+    }
+
+    fn is_caused_by(&self, kind: io::ErrorKind) -> bool {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+        cause.is_some_and(|cause| cause.kind() == kind)
     }
 
     /// A failure to write the output.

@@ -1,6 +1,11 @@
 //! Sets up the log and the access log. The log goes to standard error, because standard output belongs to the command.
 
-use std::{env, io};
+use std::{
+    env,
+    fs::{self, File},
+    io,
+    path::Path,
+};
 
 use tracing::{level_filters::LevelFilter, warn};
 use tracing_appender::non_blocking::WorkerGuard;
@@ -62,13 +67,27 @@ fn writer(to: &AccessLog) -> Result<(LineQueue, WorkerGuard), Failure> {
     let sink = match to {
         AccessLog::Stdout => Sink::Stream(Box::new(io::stdout())),
         AccessLog::Stderr => Sink::Stream(Box::new(io::stderr())),
-        AccessLog::File(path) => Sink::open(path).map_err(|error| {
-            Failure::new(format!("could not open the access log {}", path.display()))
-                .because(error)
-                .hinting("name a file in a folder that is there and may be written to, or \"stderr\"")
-        })?,
+        AccessLog::File(path) => Sink::open(path).map_err(|error| not_opened(path, error))?,
     };
     Ok(LineQueue::start(sink))
+}
+
+/// Returns the error about the access log with which `serve` would not start. Creates no file.
+pub(super) fn unusable(config: &Config) -> Option<Failure> {
+    let Some(AccessLog::File(path)) = &config.access_log else { return None };
+    let tried = match fs::metadata(path) {
+        Ok(found) if found.is_file() || found.is_dir() => File::options().append(true).open(path),
+        // A pipe without a reader would block.
+        Ok(_) => return None,
+        Err(_) => tempfile::tempfile_in(path.parent().filter(|folder| *folder != "").unwrap_or(Path::new("."))),
+    };
+    tried.err().map(|error| not_opened(path, error))
+}
+
+fn not_opened(path: &Path, error: io::Error) -> Failure {
+    Failure::new(format!("could not open the access log {}", path.display()))
+        .because(error)
+        .hinting("name a file in a folder that is there and may be written to, or \"stderr\"")
 }
 
 /// h2 logs every frame for its own developers, so a peer could fill a disk. Such lines must be requested by name.

@@ -10,6 +10,7 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     path::PathBuf,
+    pin::pin,
     process::{self, ExitCode},
     time::UNIX_EPOCH,
 };
@@ -161,8 +162,8 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
     writeln!(io::stdout(), "{ready}").map_err(Failure::writing)?;
     let end = until_ended(&mut running, &mut signals, watch).await;
     notify::stopping();
-    let open = running.open_connections();
-    let drained = async {
+    let tally = running.drain_tally();
+    let mut drained = pin!(async {
         match end {
             End::Signal(stop) => {
                 let signal = stop.name();
@@ -171,11 +172,14 @@ async fn serve(config: Config, watch: Option<ConfigWatch>, options: StartOptions
             }
             End::Successor(successor) => running.hand_over(successor).await,
         }
-    };
+    });
     tokio::select! {
-        () = drained => Ok(()),
+        // Borrowed: dropping it would close the connections before they are counted.
+        () = &mut drained => Ok(()),
         again = signals.stop() => {
-            warn!(signal = again.name(), cut_off = open(), "ending at once: a second signal cuts off what has not finished");
+            let (signal, cut_off) = (again.name(), tally.cut_off());
+            warn!(signal, cut_off, "ending at once: a second signal cuts off what has not finished");
+            tally.log();
             // Returning would wait for the threads, whose requests the second signal gives up.
             process::exit(again.exit_code().into())
         }
@@ -260,7 +264,8 @@ impl ServeArgs {
         config_path(self.config.as_ref())
     }
 
-    fn sources(&self) -> Sources {
+    /// All sources, with the file that they name.
+    pub(super) fn sources(&self) -> Sources {
         self.sources_with(config_file(self.config.as_ref()))
     }
 

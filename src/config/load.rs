@@ -35,6 +35,14 @@ struct Loaded {
     rules: Vec<RuleExtent>,
 }
 
+/// Problems of the content of `files`.
+fn look(files: &[FileRef]) -> Vec<Diagnostic> {
+    let mut looked: Vec<Diagnostic> = files.iter().filter_map(FileRef::look).collect();
+    // A certificate's file may appear twice, because it may contain the key too.
+    looked.dedup();
+    looked
+}
+
 // === impl Checked ===
 
 impl Checked {
@@ -72,16 +80,18 @@ impl Config {
     /// Like [`load`](Self::load), and then opens the configured files: the problems include theirs.
     pub fn check(sources: &Sources) -> Checked {
         let Loaded { config, mut problems, files, rules } = Self::read(Self::default(), sources);
-        let mut looked: Vec<Diagnostic> = files.iter().filter_map(FileRef::look).collect();
-        // A certificate's file may appear twice, because it may contain the key too.
-        looked.dedup();
-        problems.append(&mut looked);
+        problems.extend(look(&files));
         let errors = || problems.iter().filter(|problem| problem.is_error());
         let rules = rules.into_iter().map(|rule| {
             let good = !errors().any(|error| rule.holds(&error.place));
             (rule.name, good)
         });
         Checked { rules: rules.collect(), config, problems: in_order(problems) }
+    }
+
+    /// Opens the files that `sources` name, and returns their problems.
+    pub fn check_files(sources: &Sources) -> Vec<Diagnostic> {
+        in_order(look(&Self::read(Self::default(), sources).files))
     }
 
     /// Reads the sources as far as possible; the problems are unordered.

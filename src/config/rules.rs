@@ -311,7 +311,8 @@ fn read_hosts<'a>(reader: &mut Reader<'a>, table: &Table<'a>, header: &Spanned<(
     let hosts = reader.several(table, &keys::HOST);
     // Misspelled hosts, or hosts under a name like `hosts`, have been reported, and are not missing.
     let is_reported = |problem: &Diagnostic| {
-        problem.place >= header.place && problem.hint.as_ref().is_some_and(|hint| hint.contains("`host`"))
+        let is_about_hosts = |hint: &String| hint.contains("`host`") || hint.starts_with("write host =");
+        problem.place >= header.place && problem.hint.as_ref().is_some_and(is_about_hosts)
     };
     if reader.problems.iter().any(is_reported) {
         return Vec::new();

@@ -313,6 +313,11 @@ impl Proxy {
         self.drain.open()
     }
 
+    /// Number of requests, turns and tunnels that a drain has ended, or would end now, unfinished.
+    pub fn cut_off(&self) -> usize {
+        self.drain.cut() + self.drain.open()
+    }
+
     /// Number of tunnels.
     pub fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::Relaxed)

@@ -20,6 +20,8 @@ pub(crate) struct Drain {
     /// Wakes every connection to check the two above.
     begins: Notify,
     open: AtomicUsize,
+    /// Requests, turns and tunnels that the drain has ended unfinished.
+    cut: AtomicUsize,
     /// Wakes the drain when the last connection ends.
     empty: Notify,
     /// Wakes silent connections: all when the drain begins, and the longest silent ones when there is no room.
@@ -52,6 +54,7 @@ impl Default for Drain {
             tunnels_cut_off: AtomicU64::new(u64::MAX),
             begins: Notify::new(),
             open: AtomicUsize::new(0),
+            cut: AtomicUsize::new(0),
             empty: Notify::new(),
             silent: Notify::new(),
             full_until: AtomicU64::new(0),
@@ -137,6 +140,16 @@ impl Drain {
     /// Number of workers' open connections, tunnels included.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request, a turn or a tunnel that is ended unfinished because the drain's time is over.
+    pub(crate) fn on_cut(&self) {
+        self.cut.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of requests, turns and tunnels that the drain has ended unfinished.
+    pub(crate) fn cut(&self) -> usize {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// Returns once no connection is left.

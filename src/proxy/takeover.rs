@@ -34,7 +34,7 @@ pub(crate) struct TunnelTerms {
 
 /// Pace of a tunnel.
 pub(crate) enum TunnelPace {
-    /// The host has no limits.
+    /// No slot of the tunnel's own host is needed.
     Unpaced,
     /// One slot, which is not spent yet: the first bytes decide.
     Slot(Permit),

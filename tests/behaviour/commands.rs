@@ -70,7 +70,7 @@ fn a_mistake_on_the_command_line_is_one_of_usage() {
         (&["mock", "--window", "open"], "sliding"),
         (&["plan", "--limit", "10/s"], "--requests"),
         (&["run", "--limit", "a=1/s"], "COMMAND"),
-        (&["demo", "--workers", "0"], "1..=5000"),
+        (&["demo", "--workers", "0"], "from 1 to 5000"),
     ] {
         let (code, stdout, stderr) = outcome(andante(args));
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");

@@ -2,7 +2,7 @@
 
 use andante::clock::Clock;
 
-use crate::support::{Andante, Client, DeadPort, Upstream, eventually, rejected};
+use crate::support::{Andante, Client, DeadPort, Mock, Upstream, eventually, rejected};
 
 /// Opens a tunnel to `upstream`.
 fn tunnel(andante: &Andante, upstream: &Upstream) -> Client {
@@ -288,14 +288,55 @@ fn the_upstream_may_speak_first() {
     assert_eq!(client.bytes(14), b"SSH-2.0-test\r\n");
 }
 
+/// Node's undici and httplib2 ask for tunnels for `http://` URLs, too.
 #[test]
-fn a_tunnel_carries_anything_even_another_http() {
-    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
-    let mut client = tunnel(&andante, &upstream);
-    client.send("GET /inside HTTP/1.1\r\nHost: whatever\r\nProxy-Authorization: x\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.text().as_str(), answer.has("via")), ("ok", false));
-    assert_eq!(upstream.request().field("proxy-authorization").as_deref(), Some("x"), "it is not ours to look at");
+fn plain_http_in_a_tunnel_is_a_request_like_any_other_whatever_the_rules() {
+    let tunnel_rule = "[[rule]]\nhost = \"127.0.0.1\"\nhttps = \"tunnel\"\n";
+    for rules in ["", "[[rule]]\nhost = \"other.test\"\nlimits = \"1/h\"\n", tunnel_rule] {
+        let (andante, upstream) = (Andante::with_config(rules), Upstream::ok());
+        let mut client = tunnel(&andante, &upstream);
+        for _ in 0..3 {
+            client.send(format!("GET /inside HTTP/1.1\r\nHost: {}\r\n\r\n", upstream.address()));
+            let answer = client.answer();
+            assert_eq!((answer.text().as_str(), answer.has("via")), ("ok", true), "{rules}: {answer:?}");
+        }
+        let sent = andante.status()["lanes"][0]["sent_total"].as_u64();
+        assert_eq!((sent, upstream.connections()), (Some(3), 1), "{rules}: the tunnel itself has cost nothing");
+        assert!(!andante.stderr().contains("a blind tunnel"), "{rules}: {}", andante.stderr());
+    }
+}
+
+#[test]
+fn refusals_of_an_api_without_a_rule_do_not_reach_a_client_that_asks_for_a_tunnel() {
+    let (andante, mock) = (Andante::serve(&[]), Mock::start(&["--limit", "5/s"]));
+    let mut client = Client::connect(andante.proxy());
+    let host = mock.address();
+    client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.opened();
+    for _ in 0..12 {
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.answer().status(), 200);
+    }
+}
+
+/// Protocols whose client speaks first, some in lines like those of HTTP.
+#[test]
+fn a_tunnel_carries_any_protocol_that_is_not_http() {
+    let rule = "[[rule]]\nhost = \"127.0.0.1\"\nlimits = \"100/s\"\n";
+    for rules in ["", rule] {
+        let (andante, upstream) = (Andante::with_config(rules), Upstream::echo());
+        for words in [
+            "SSH-2.0-OpenSSH_9.9\r\n",
+            "*1\r\n$4\r\nPING\r\n",
+            "SET key value\r\n",
+            "OPTIONS rtsp://camera.test/ RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+            "x",
+        ] {
+            let mut client = tunnel(&andante, &upstream);
+            client.send(words);
+            assert_eq!(client.bytes(words.len()), words.as_bytes(), "{rules}");
+        }
+    }
 }
 
 #[test]

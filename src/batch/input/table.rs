@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 
 use super::{
     Defaults, InputError, numbered,
-    text_lines::{MAX_LINE_BYTES, NOT_UTF8, UTF16, is_utf16},
+    text_lines::{MAX_LINE_BYTES, NOT_UTF8, utf16},
 };
 use crate::batch::{
     item::{Id, Item},
@@ -62,8 +62,8 @@ impl Table {
         // A title that is longer than this is none.
         let read = file.by_ref().take(1 << 20).read_until(b'\n', &mut title);
         read.map_err(|error| InputError::Line { line: 1, what: error.to_string() })?;
-        if is_utf16(&title) {
-            return Err(InputError::Line { line: 1, what: UTF16.to_owned() });
+        if let Some(what) = utf16(&title) {
+            return Err(InputError::Line { line: 1, what });
         }
         let separator = separator(&title);
         let rest = Rest { title: Cursor::new(title), file, lines: Lines::new(), room: MAX_LINE_BYTES };

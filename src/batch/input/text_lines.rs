@@ -9,8 +9,6 @@ pub(super) const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// What to do about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
     "this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
-/// Advice for text in UTF-16.
-pub(super) const UTF16: &str = "this is UTF-16: write the file anew by `iconv -f utf-16 -t utf-8 FILE > UTF8_FILE`";
 /// A byte-order mark in UTF-8: spreadsheets and Windows' editors begin files with it.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -21,9 +19,16 @@ pub(super) struct TextLines<R> {
     max_bytes: u64,
 }
 
-/// Whether a text that begins like this is UTF-16, by its byte-order mark.
-pub(super) fn is_utf16(text: &[u8]) -> bool {
-    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
+/// Advice about a text that begins like this, if it is UTF-16: it has a byte-order mark, or a zero beside an ASCII
+/// character.
+pub(super) fn utf16(text: &[u8]) -> Option<String> {
+    let encoding = match text {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "utf-16",
+        [first, 0, ..] if *first != 0 => "utf-16le",
+        [0, second, ..] if *second != 0 => "utf-16be",
+        _ => return None,
+    };
+    Some(format!("this is UTF-16: write the file anew by `iconv -f {encoding} -t utf-8 FILE > UTF8_FILE`"))
 }
 
 // === impl TextLines ===
@@ -55,10 +60,12 @@ impl<R: BufRead> Iterator for TextLines<R> {
             }
             return wrong(format!("it is longer than {} bytes: write one request on each line", self.max_bytes));
         }
-        if line == 1 && is_utf16(&bytes) {
+        if line == 1
+            && let Some(advice) = utf16(&bytes)
+        {
             // All that follows would be wrong in the same way.
             let _ = io::copy(&mut self.reader, &mut io::sink());
-            return wrong(UTF16.to_owned());
+            return wrong(advice);
         }
         let text = if line == 1 { bytes.strip_prefix(BOM).unwrap_or(&bytes) } else { &bytes };
         match std::str::from_utf8(text) {
@@ -104,6 +111,11 @@ mod tests {
         assert_eq!((&lines[0].1, &lines[2].1), (&Ok("a".into()), &Ok("b".into())));
         assert!(lines[1].1.as_ref().unwrap_err().starts_with("line 2: this is not UTF-8"), "{lines:?}");
         let lines = read(b"\xff\xfea\0\n\0b\0\n\0");
-        assert!(lines.len() == 1 && lines[0].1.as_ref().unwrap_err().contains("iconv -f utf-16"), "{lines:?}");
+        assert!(lines.len() == 1 && lines[0].1.as_ref().unwrap_err().contains("iconv -f utf-16 "), "{lines:?}");
+        for (text, encoding) in [(b"a\0\n\0b\0\n\0", "utf-16le"), (b"\0a\0\n\0b\0\n", "utf-16be")] {
+            let lines = read(text);
+            let told = lines[0].1.as_ref().unwrap_err();
+            assert!(lines.len() == 1 && told.contains(&format!("iconv -f {encoding} ")), "{lines:?}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Checks the variables by which workers find the proxy, as common clients read them, and their pitfalls. Pure.
 
-use std::{ffi::OsString, net::IpAddr};
+use std::{
+    ffi::OsString,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::{Finding, machine};
 use crate::{
@@ -149,15 +152,18 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
 }
 
 /// Returns whether an entry of the list makes clients reach such hosts without a proxy: `a.test` and `.a.test` also
-/// cover names below, and a network covers its addresses.
+/// cover names below, and a network covers its addresses. An address may be in brackets, a name may end with a dot, and
+/// each may have a port.
 fn spares(entry: &str, host: &HostPattern) -> bool {
     let Some(name) = host.name() else { return false };
-    if let (Ok(network), Ok(address)) = (entry.parse::<ipnet::IpNet>(), name.parse::<IpAddr>()) {
-        return network.contains(&address);
+    if let Ok(address) = name.parse::<IpAddr>() {
+        let network = entry.parse().is_ok_and(|network: ipnet::IpNet| network.contains(&address));
+        let own = entry.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let own = own.ok().or_else(|| Some(entry.parse::<SocketAddr>().ok()?.ip()));
+        return network || own.is_some_and(|own| own.to_canonical() == address);
     }
     let entry = entry.trim_start_matches("*.").trim_start_matches('.').to_ascii_lowercase();
-    let entry =
-        entry.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(entry.as_str(), |(at, _)| at);
+    let entry = entry.split_once(':').map_or(entry.as_str(), |(at, _)| at).trim_end_matches('.');
     name == entry || name.strip_suffix(entry).is_some_and(|before| before.ends_with('.'))
 }
 
@@ -167,7 +173,7 @@ mod tests {
     use crate::policy::Policy;
 
     fn config() -> Config {
-        let hosts = ["api.test", "*.batch.test", "10.1.2.3", "*"].map(|host| host.parse().unwrap()).to_vec();
+        let hosts = ["api.test", "*.batch.test", "10.1.2.3", "[::1]", "*"].map(|host| host.parse().unwrap()).to_vec();
         Config { rules: Rules::new(vec![Policy::new("api", hosts)]), ..Config::default() }
     }
 
@@ -187,7 +193,7 @@ mod tests {
     fn all_four_lead_to_andante_and_none_is_no_mistake() {
         assert_eq!(found(&all(&[])), [""; 0]);
         assert_eq!(found(&[]), [""; 0]);
-        assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/16,.intra.test")])), [""; 0]);
+        assert_eq!(found(&all(&[("NO_PROXY", "localhost,10.0.0.0/16,::2,fd00::/8,.intra.test,pi.test.")])), [""; 0]);
         // Proxies on other hosts are not checked.
         let other_proxy =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].map(|name| (name, "http://andante:1"));
@@ -218,6 +224,13 @@ mod tests {
             (all(&[("NO_PROXY", "https://intra.test/")]), "no URLs"),
             (all(&[("NO_PROXY", "*.intra.test")]), "the star"),
             (all(&[("NO_PROXY", "10.0.0.0/8")]), "NO_PROXY has 10.0.0.0/8: requests to 10.1.2.3"),
+            (all(&[("NO_PROXY", "::1")]), "NO_PROXY has ::1: requests to [::1]"),
+            (all(&[("NO_PROXY", "[::1]:443")]), "NO_PROXY has [::1]:443: requests to [::1]"),
+            (all(&[("NO_PROXY", "0:0::1")]), "requests to [::1]"),
+            (all(&[("NO_PROXY", "::/64")]), "requests to [::1]"),
+            (all(&[("NO_PROXY", "10.1.2.3:443")]), "requests to 10.1.2.3"),
+            (all(&[("NO_PROXY", "api.test.")]), "NO_PROXY has api.test.: requests to api.test"),
+            (all(&[("NO_PROXY", "API.test.:443")]), "requests to api.test"),
             (all(&[("NO_PROXY", "a.intra b.intra")]), "commas alone"),
         ] {
             let found = found(&set);

@@ -1,6 +1,10 @@
 //! Guesses the meaning of a text that is no host pattern: a URL, a path behind the host, a range of ports, several
 //! hosts.
 
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+
 use crate::policy::HostPattern;
 
 /// Advice for `text`, if its meaning is clear.
@@ -9,8 +13,8 @@ pub(super) fn meant(text: &str) -> Option<String> {
     if text.contains('@') {
         return Some("write the host alone, without user name and password, as in \"api.example.com\"".to_owned());
     }
-    if let Some(list) = several(text) {
-        return Some(list);
+    if let Some(hint) = several(text).or_else(|| network(text)).or_else(|| below(text)).or_else(|| address(text)) {
+        return Some(hint);
     }
     let (authority, path) = match HostPattern::in_url(text) {
         Some(authority) => (authority, text.split_once("://")?.1.get(authority.len()..).unwrap_or_default()),
@@ -38,6 +42,35 @@ fn several(text: &str) -> Option<String> {
     let one_is_dotted = hosts.iter().any(|host| host.to_string().contains('.'));
     let list = hosts.iter().map(|host| format!("\"{host}\"")).collect::<Vec<_>>().join(", ");
     one_is_dotted.then(|| format!("write a list: [{list}]"))
+}
+
+/// Advice about a network.
+fn network(text: &str) -> Option<String> {
+    let network: IpNet = text.replace(['[', ']'], "").parse().ok()?;
+    let hosts: Vec<String> = network.hosts().take(2).filter_map(in_brackets).collect();
+    match &hosts[..] {
+        [host] => Some(format!("write \"{host}\"")),
+        hosts => {
+            Some(format!("a network is no host: list the addresses, as in {hosts:?}, or write \"*\" for all hosts"))
+        }
+    }
+}
+
+/// Advice about a domain with a dot before it, as NO_PROXY has them.
+fn below(text: &str) -> Option<String> {
+    let domain: HostPattern = text.strip_prefix('.')?.parse().ok()?;
+    Some(format!("write \"*.{domain}\" for the names below it; \"{domain}\" itself is another host"))
+}
+
+/// Advice about an IPv6 address without brackets.
+fn address(text: &str) -> Option<String> {
+    Some(format!("write \"{}\"", in_brackets(text.parse::<Ipv6Addr>().ok()?.into())?))
+}
+
+/// The pattern for this address: IPv6 has brackets.
+fn in_brackets(address: IpAddr) -> Option<String> {
+    let text = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+    Some(text.parse::<HostPattern>().ok()?.to_string())
 }
 
 fn port(text: &str) -> Option<String> {
@@ -82,6 +115,12 @@ mod tests {
             ("^api\\.example$", "no regular expressions"),
             ("/^api/", "no regular expressions"),
             ("a.test, b.test", "write a list: [\"a.test\", \"b.test\"]"),
+            ("10.0.0.0/8", "a network is no host: list the addresses, as in [\"10.0.0.1\", \"10.0.0.2\"]"),
+            ("[fd00::]/8", "a network is no host"),
+            ("10.0.0.7/32", "write \"10.0.0.7\""),
+            (".example.com", "write \"*.example.com\" for the names below it; \"example.com\" itself"),
+            ("::1", "write \"[::1]\""),
+            ("::ffff:10.0.0.7", "write \"10.0.0.7\""),
             ("http://me:hunter2@a/", "without user name and password"),
         ] {
             let hint = meant(text).unwrap_or_default();

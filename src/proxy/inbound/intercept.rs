@@ -68,14 +68,20 @@ pub(crate) async fn plain(
     spoken(session, client, protocol).await;
 }
 
-/// Protocol that begins with the bytes `first`, if it is HTTP.
+/// Protocol that begins with the bytes `first`, if it is HTTP. A whole line has to name HTTP at its end: lines of RTSP,
+/// or commands of Redis, begin like a request.
 pub(crate) fn protocol(first: &[u8]) -> Option<Protocol> {
     if first.starts_with(PREFACE) {
         return Some(Protocol::Http2);
     }
     let method =
         first.iter().take(LONGEST_METHOD).take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
-    (method > 0 && first.get(method).is_none_or(|after| *after == b' ')).then_some(Protocol::Http1)
+    let rest = &first[method..];
+    let names_http = rest.iter().position(|byte| *byte == b'\n').is_none_or(|end| {
+        let line = rest[..end].trim_ascii_end();
+        line.rsplit(|byte| *byte == b' ').next().is_some_and(|version| version.starts_with(b"HTTP/"))
+    });
+    (method > 0 && names_http && rest.first().is_none_or(|after| *after == b' ')).then_some(Protocol::Http1)
 }
 
 /// Serves the requests inside a tunnel. The requests may ask for an upgrade, but not for another tunnel.

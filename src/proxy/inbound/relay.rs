@@ -75,13 +75,18 @@ where
             Ok(()) => debug!("a tunnel has ended"),
             Err(error) => debug!(%error, "a tunnel broke"),
         },
-        () = too_long(exchange, host, || host.is_some() && !gate.ended.load(Ordering::Relaxed)) => {}
+        cut = too_long(exchange, host, || host.is_some() && !gate.ended.load(Ordering::Relaxed)) => {
+            if cut {
+                exchange.proxy.drain.on_cut();
+            }
+        }
     }
 }
 
-/// Ends when nothing has moved for too long, or at the end of the drain. While `answers` returns true an answer may be
-/// awaited, and the `answer` timeout applies if it is longer. With a tunnel's `host`, the end is logged.
-pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answers: impl Fn() -> bool) {
+/// Ends when nothing has moved for too long, or at the end of the drain, for which it returns true. While `answers` returns
+/// true an answer may be awaited, and the `answer` timeout applies if it is longer. With a tunnel's `host`, the end is
+/// logged.
+pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answers: impl Fn() -> bool) -> bool {
     let (proxy, answer, idle) = (&exchange.proxy, exchange.progress.answer(), exchange.progress.idle());
     loop {
         // Created before the drain's state is read, so that its begin cannot be missed.
@@ -100,7 +105,7 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
             info!(%host, client = %exchange.session.address, silent_s, timeout, "ended a silent tunnel");
         }
         if now >= deadline {
-            return;
+            return now < silent_until;
         }
         // Once a side has ended, the deadline is an earlier one.
         tokio::select! {

@@ -1,7 +1,5 @@
 //! Serves a tunnel whose connection is made. By the client's first bytes, it becomes a blind tunnel, a tunnel paced by
 //! turns, an intercepted tunnel, or plain HTTP paced by request.
-//!
-//! The first bytes are read only if a rule may need that. Without rules, tunnels are relayed at once.
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -61,11 +59,8 @@ pub(super) async fn serve(
     mut terms: TunnelTerms,
 ) {
     let (may_name, plain_http_only) = (exchange.proxy.lanes.rules().may_name(), terms.plain_http_only);
-    if !may_name && !plain_http_only && matches!(terms.pace, TunnelPace::Unpaced) {
-        return relay::tunnel(exchange, &route, client, upstream, SmallVec::new()).await;
-    }
-    match first_bytes(&exchange, &mut client, &upstream, &mut terms.pace).await {
-        FirstBytes::Http(protocol) if plain_http_only || !matches!(terms.pace, TunnelPace::Unpaced) => {
+    match first_bytes(&exchange, &route, &mut client, &upstream, &mut terms.pace).await {
+        FirstBytes::Http(protocol) => {
             // An unspent slot is returned. The tunnel's connection serves the first of the requests.
             terms.pace.give_back();
             intercept::plain(exchange, route, client, protocol, upstream).await;
@@ -77,14 +72,19 @@ pub(super) async fn serve(
         }
         _ if plain_http_only => intercept::end_other_port(&exchange, &route, client).await,
         FirstBytes::Tls => {
+            settle_unlimited(&exchange, &route, &mut terms.pace);
+            if !may_name && matches!(terms.pace, TunnelPace::Unpaced) {
+                return blind(exchange, route, client, upstream, terms, Lanes::new()).await;
+            }
             let hello = server_name::client_hello(&exchange, &mut client).await;
             let Some(hello) = hello.or_else(|| (!may_name).then(ClientHello::default)) else {
                 return server_name::unreadable(&exchange, &route);
             };
             by_hello(exchange, route, client, upstream, terms, hello).await;
         }
-        FirstBytes::Http(_) | FirstBytes::Other => {
-            blind(exchange, route, client, upstream, terms, SmallVec::new()).await
+        FirstBytes::Other => {
+            settle_unlimited(&exchange, &route, &mut terms.pace);
+            blind(exchange, route, client, upstream, terms, Lanes::new()).await;
         }
     }
 }
@@ -231,6 +231,36 @@ fn warn_blind(exchange: &Exchange, route: &Route, turns: bool) {
     }
 }
 
+/// Settles a tunnel to a host without limits whose content is not seen: it does not count as in flight, and the log says
+/// that it is blind, unless a rule asks for that.
+fn settle_unlimited(exchange: &Exchange, route: &Route, pace: &mut TunnelPace) {
+    let policy = route.lane.policy();
+    if policy.is_limited() || matches!(pace, TunnelPace::Turns(_)) {
+        return;
+    }
+    spend(exchange, route, pace);
+    let host = &route.origin.host;
+    if policy.https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
+        info!(
+            %host,
+            "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \
+             --intercept {host} and let workers trust the CA (andante env), use andante run, or call the API by a \
+             gateway address; https = \"tunnel\" in a rule for the host says that it is meant"
+        );
+    }
+}
+
+/// Spends the slot of a tunnel. Only a host with limits keeps it in flight until the tunnel's end.
+fn spend(exchange: &Exchange, route: &Route, pace: &mut TunnelPace) {
+    if let TunnelPace::Slot(permit) = pace {
+        permit.sent();
+        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
+        if !route.lane.policy().is_limited() {
+            *pace = TunnelPace::Unpaced;
+        }
+    }
+}
+
 /// Records that `client` offers HTTP/2 in a tunnel to the host of `lane`, which is paced by turns.
 fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
     lane.metrics().offered_http2();
@@ -272,18 +302,17 @@ fn lane_of(exchange: &Exchange, origin: &Origin, terms: &TunnelTerms) -> Result<
 /// Waits for the client's first bytes. A slot is spent if they take too long.
 async fn first_bytes(
     exchange: &Exchange,
+    route: &Route,
     client: &mut Socket,
     upstream: &TcpStream,
     pace: &mut TunnelPace,
 ) -> FirstBytes {
     let clock = exchange.proxy.clock;
     let mut first = pin!(spoken_first(exchange, client, upstream));
-    let TunnelPace::Slot(permit) = pace else { return first.await.unwrap_or(FirstBytes::Other) };
     let first = tokio::select! {
         first = &mut first => first,
         () = clock.sleep_until(clock.now() + FIRST_BYTES_WITHIN) => {
-            permit.sent();
-            permit.answered(&AnswerReport::SERVED, clock.now());
+            spend(exchange, route, pace);
             first.await
         }
     };

@@ -94,7 +94,11 @@ pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: Tcp
             Ok(()) => debug!("a tunnel has ended"),
             Err(error) => debug!(%error, "a tunnel broke"),
         },
-        () = relay.silent() => {}
+        cut = relay.silent() => {
+            if cut {
+                exchange.proxy.drain.on_cut();
+            }
+        }
         () = relay.answers_end() => unreachable!("it watches for as long as the tunnel is open"),
     }
     drop((open, relay));
@@ -184,8 +188,9 @@ impl TurnRelay<'_> {
         self.exchange.progress.moves();
     }
 
-    /// Ends when nothing has moved for too long, except for a turn that waits; or at the end of the drain.
-    async fn silent(&self) {
+    /// Ends when nothing has moved for too long, except for a turn that waits; or at the end of the drain. Returns
+    /// whether the drain cuts off a turn that waits or is in flight.
+    async fn silent(&self) -> bool {
         let (proxy, idle) = (&self.exchange.proxy, self.exchange.progress.idle());
         let waits = || self.state.lock().waits;
         loop {
@@ -196,14 +201,16 @@ impl TurnRelay<'_> {
                     .sleep_until((proxy.clock.now() + LOOK_AGAIN.min(idle / 2)).min(proxy.drain.cut_off()))
                     .await;
                 if proxy.drain.cut_off() <= proxy.clock.now() {
-                    return;
+                    return true;
                 }
                 self.moved();
                 continue;
             }
             let host = self.lanes.lanes.first().map(|of| of.lane.host());
             tokio::select! {
-                () = relay::too_long(self.exchange, host, || !self.state.lock().ended) => return,
+                drained = relay::too_long(self.exchange, host, || !self.state.lock().ended) => {
+                    return drained && !self.state.lock().permits.is_empty();
+                }
                 () = self.waits.notified() => {}
             }
         }

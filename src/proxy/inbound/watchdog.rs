@@ -99,6 +99,9 @@ impl Watchdog {
             let late = now >= exchange.progress.deadline().min(cut_off);
             if (late || self.gives_way(now)) && !exchange.progress.give_up(now >= cut_off) {
                 debug!(phase = ?exchange.progress.phase(), "ending what takes too long");
+                if now >= cut_off && exchange.progress.phase() != Phase::Idle {
+                    exchange.proxy.drain.on_cut();
+                }
                 return Poll::Ready(());
             }
             // Behind a pipelined request hyper does not see the client leave. This is rare, so an occasional check is

@@ -1,5 +1,5 @@
 //! CONNECT: connects, and hands over a tunnel. A CONNECT takes a permit like any request, unless the tunnel is paced by
-//! turns. The permit stays in flight until the tunnel's end only if the host has limits.
+//! turns. The tunnel's first bytes decide whether the permit is spent.
 
 use http::{Method, Response};
 use tokio::net::TcpStream;
@@ -8,7 +8,6 @@ use tracing::info;
 use crate::{
     error::Error,
     lane::AdmitRequest,
-    learn::AnswerReport,
     policy::Https,
     proxy::{
         call::{Admitted, Answered, BoxedCall, Call},
@@ -32,17 +31,7 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
     let (exchange, route) = (&call.exchange, &call.route);
     permit.connecting();
     let upstream = connect(exchange, route).await.inspect_err(|_| permit.not_connected())?;
-    // The slot of a tunnel for plain HTTP is returned, too: requests inside take their own.
-    let pace = if route.lane.policy().is_limited() || is_plain_http_only(exchange, route) {
-        TunnelPace::Slot(permit)
-    } else {
-        // Without limits the tunnel does not count as in flight.
-        permit.sent();
-        permit.answered(&AnswerReport::SERVED, exchange.proxy.clock.now());
-        say_unseen(exchange, route);
-        TunnelPace::Unpaced
-    };
-    Ok(hand_over(*call, upstream, pace))
+    Ok(hand_over(*call, upstream, TunnelPace::Slot(permit)))
 }
 
 /// Connects without a slot: each turn inside asks for one.
@@ -74,19 +63,6 @@ fn hand_over(call: Call, upstream: TcpStream, pace: TunnelPace) -> Response<Resp
 fn is_plain_http_only(exchange: &Exchange, route: &Route) -> bool {
     let proxy = &exchange.proxy;
     proxy.access.exposed && check_tunnel(&route.origin, &proxy.lanes.rules()).is_err()
-}
-
-/// Logs that requests inside are not seen, unless a rule asks for that.
-fn say_unseen(exchange: &Exchange, route: &Route) {
-    let host = &route.origin.host;
-    if route.lane.policy().https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
-        info!(
-            %host,
-            "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \
-             --intercept {host} and let workers trust the CA (andante env), use andante run, or call the API by a \
-             gateway address; https = \"tunnel\" in a rule for the host says that it is meant"
-        );
-    }
 }
 
 /// Logs that requests are only counted by turns, unless a rule asks for that.

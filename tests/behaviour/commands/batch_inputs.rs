@@ -78,6 +78,14 @@ fn what_is_wrong_with_an_input_says_which_line_and_what_to_do() {
             "line 2: this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv",
         ),
         ("a.jsonl", b"\xff\xfe{\0", &[], "this is UTF-16"),
+        ("a.jsonl", b"{\0\"\0u\0\n\0", &[], "line 1: this is UTF-16: write the file anew by `iconv -f utf-16le"),
+        ("a.csv", b"\0i\0d\0\n\0a\0\n", &url, "line 1: this is UTF-16: write the file anew by `iconv -f utf-16be"),
+        (
+            "a.jsonl",
+            b"{\n  \"url\": \"http://a/\"\n}\n",
+            &[],
+            "line 1: the object does not end on this line: write each on one line, by jq -c",
+        ),
         ("a.csv", b"id,x\na,1\nb,2\na,3\n", &url, "line 4: its id \"a\" is that of line 2; --id COLUMN"),
         (
             "a.jsonl",

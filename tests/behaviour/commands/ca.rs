@@ -10,7 +10,7 @@ use std::{
 use super::{andante, outcome};
 
 /// Variables that may name roots, and must not come from the environment of the tests.
-const ROOTS: [&str; 14] = [
+pub(super) const ROOTS: [&str; 14] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",

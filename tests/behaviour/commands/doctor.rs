@@ -2,10 +2,11 @@
 
 use std::net::TcpListener;
 
+use rcgen::date_time_ymd;
 use serde_json::Value;
 
 use super::{andante, file, outcome};
-use crate::support::{Andante, Connection, DeadPort, Redis, Upstream};
+use crate::support::{Andante, Connection, DeadPort, Redis, Upstream, tls::TRUSTED};
 
 const HERE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
@@ -156,4 +157,41 @@ fn a_file_for_which_serve_does_not_start_is_found_by_check_and_doctor() {
     let (code, found) = found(&["--config", path], &[]);
     let files: Vec<_> = found.iter().filter(|finding| finding["name"] == "files").collect();
     assert!(code == Some(1) && files.len() == 1 && files[0]["detail"].as_str().unwrap().contains(words), "{found:#?}");
+}
+
+#[test]
+fn an_authority_that_has_expired_is_found_by_check_and_doctor() {
+    let expired = TRUSTED.sign(&["corp.test"], |params| params.not_after = date_time_ymd(2021, 2, 3));
+    let pem = expired.file();
+    let config = file(&format!("upstream-ca = '{}'\n", pem.path().display()));
+    let path = config.path().to_str().unwrap();
+    let (code, _, stderr) = outcome(andante(&["check", path]));
+    assert!(code == Some(1) && stderr.contains("expired on 2021-02-03"), "{stderr}");
+    let (code, found) = found(&["--config", path], &[]);
+    let files: Vec<_> = found.iter().filter(|finding| finding["name"] == "files").collect();
+    assert!(code == Some(1) && files.len() == 1, "{found:#?}");
+    assert!(files[0]["detail"].as_str().unwrap().contains("expired on 2021-02-03"), "{found:#?}");
+}
+
+#[test]
+fn an_access_log_that_cannot_be_written_is_found_by_check_and_doctor_and_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for place in ["none/access.log", ""] {
+        let log = folder.path().join(place);
+        let config = file(&format!("access-log = '{}'\n", log.display()));
+        let path = config.path().to_str().unwrap();
+        let (code, _, stderr) = outcome(andante(&[&["serve", "--config", path], &HERE[..]].concat()));
+        assert!(code == Some(1) && stderr.contains("could not open the access log"), "{stderr}");
+        let (code, _, stderr) = outcome(andante(&["check", path]));
+        assert!(code == Some(1) && stderr.contains("could not open the access log"), "{place}: {stderr}");
+        assert!(stderr.contains("hint: name a file in a folder that is there"), "{stderr}");
+        let (code, found) = found(&["--config", path], &[]);
+        let files: Vec<_> = found.iter().filter(|finding| finding["name"] == "files").collect();
+        assert!(code == Some(1) && files.len() == 1, "{found:#?}");
+        assert!(files[0]["detail"].as_str().unwrap().contains("could not open the access log"), "{found:#?}");
+    }
+    let log = folder.path().join("access.log");
+    let config = file(&format!("access-log = '{}'\n", log.display()));
+    assert_eq!(outcome(andante(&["check", config.path().to_str().unwrap()])).0, Some(0));
+    assert!(!log.exists(), "a check makes no file");
 }

@@ -19,6 +19,9 @@ use crate::support::{
 fn env(dir: &Path, args: &[&str]) -> Command {
     let mut command = andante(&[&["env"], args].concat());
     command.env("ANDANTE_DATA", dir).env_remove("JAVA_TOOL_OPTIONS");
+    for name in super::ca::ROOTS.into_iter().chain(["SSL_CERT_DIR"]) {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -225,5 +228,37 @@ fn hosts_without_a_proxy_are_in_each_file_that_workers_here_read() {
         assert_eq!(stdout.contains("intra.example,10.0.0.0/8"), expected.is_some(), "{format}: {stdout}");
         assert!(expected.is_none_or(|line| stdout.contains(line)), "{format}: {stdout}");
         assert!(format == "docker" || !stdout.contains("no_proxy="), "{format}: {stdout}");
+    }
+}
+
+/// A company's proxy shows its certificates to each worker, whichever program has set the worker's variables.
+#[test]
+fn roots_that_a_variable_names_are_in_the_bundle_of_each_format() {
+    let home = tempfile::tempdir().unwrap();
+    let [dir, other] = ["data", "other"].map(|name| home.path().join(name));
+    for dir in [&dir, &other] {
+        assert_eq!(outcome(andante(&["ca", "init", "--data", dir.to_str().unwrap()])).0, Some(0));
+    }
+    let corporate = other.join("ca.pem");
+    let mut bundles = std::collections::BTreeSet::new();
+    for (command, format) in
+        [("env", "sh"), ("env", "docker"), ("env", "k8s"), ("env", "configmap"), ("env", "dotenv"), ("env", "json")]
+            .into_iter()
+            .chain([("ca env", "dotenv"), ("ca env", "json"), ("ca env", "docker")])
+    {
+        let words: Vec<&str> = command.split(' ').chain(["--format", format, "--proxy", "http://gw:3128"]).collect();
+        let mut env = andante(&words);
+        env.env("ANDANTE_DATA", &dir).env("REQUESTS_CA_BUNDLE", &corporate);
+        let (_, stdout, _) = outcome(env);
+        let text = stdout.replace("name: SSL_CERT_FILE\n  value", "SSL_CERT_FILE");
+        let line = text.lines().find(|line| line.contains("SSL_CERT_FILE")).unwrap();
+        let at = line.find(dir.to_str().unwrap()).unwrap_or_else(|| panic!("{format}: {line}"));
+        bundles.insert(line[at..].trim_end_matches(['"', '\'', ',']).to_owned());
+    }
+    let bundle = bundles.pop_first().unwrap();
+    assert!(bundles.is_empty(), "{bundle} and {bundles:?}");
+    let roots = fs::read_to_string(bundle).unwrap();
+    for pem in [corporate, dir.join("ca.pem")] {
+        assert!(roots.contains(&fs::read_to_string(pem).unwrap()));
     }
 }

@@ -152,7 +152,9 @@ fn that_tunnels_to_a_host_are_blind_is_said_once_with_what_to_do() {
     let upstream = Upstream::echo();
     let andante = Andante::serve(&[]);
     for _ in 0..3 {
-        tunnel(&andante, upstream.address());
+        let mut client = tunnel(&andante, upstream.address());
+        client.send("hello");
+        assert_eq!(client.bytes(5), b"hello");
     }
     let log = andante.stderr();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("a blind tunnel")).collect();
@@ -168,7 +170,9 @@ fn a_tunnel_that_a_rule_asks_for_is_not_talked_about() {
     let upstream = Upstream::echo();
     let rule = format!("[[rule]]\nhost = \"{}\"\nhttps = \"tunnel\"\n", upstream.address());
     let andante = Andante::with_config(&rule);
-    tunnel(&andante, upstream.address());
+    let mut client = tunnel(&andante, upstream.address());
+    client.send("hello");
+    assert_eq!(client.bytes(5), b"hello");
     assert!(!andante.stderr().contains("blind"), "{}", andante.stderr());
 }
 

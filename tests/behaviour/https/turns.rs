@@ -299,6 +299,43 @@ fn a_turn_that_waits_is_cut_off_at_the_end_of_the_drain() {
     assert_eq!(seen.lock().accepted.len(), 1);
 }
 
+/// The end of the log of an andante that is told to drain.
+fn drained(mut andante: Andante) -> String {
+    andante.signal(Signal::TERM);
+    assert!(andante.ended().success());
+    let log = andante.stderr();
+    log.lines().rfind(|line| line.contains("drained")).unwrap_or_else(|| panic!("no last line: {log}")).to_owned()
+}
+
+#[test]
+fn the_end_of_a_drain_counts_the_turns_that_it_has_closed() {
+    let serve = |limit: &str| {
+        let rule = format!("drain = \"500ms\"\n[[rule]]\nhost = \"localhost\"\nlimits = \"{limit}\"\n");
+        Andante::logging_with_config("info", &rule, &[])
+    };
+    let (api, _) = limiting(1000);
+    let (target, andante) = (localhost(&api), serve("1/h"));
+    let _waits = waiting(&andante, &target);
+    let line = drained(andante);
+    assert!(line.contains("refused=1 cut_off=0"), "it could not leave within the drain: {line}");
+    // An API that never answers.
+    let silent = Upstream::secure(server(&["http/1.1"]), |mut connection| drop(connection.rest()));
+    let (target, andante) = (localhost(&silent), serve("100/s"));
+    let mut open = connect(&andante, &target);
+    open.send(get(&target));
+    andante.wait_for(|status| status["lanes"][0]["in_flight"] == 1);
+    let line = drained(andante);
+    assert!(line.contains("refused=0 cut_off=1"), "{line}");
+    // A connection that its client has closed before is not cut off.
+    let (target, andante) = (localhost(&api), serve("100/s"));
+    let mut idle = connect(&andante, &target);
+    idle.send(get(&target));
+    assert_eq!(idle.answer().status(), 200);
+    idle.finish();
+    let line = drained(andante);
+    assert!(line.contains("refused=0 cut_off=0"), "{line}");
+}
+
 #[test]
 fn a_reloaded_limit_holds_for_the_turns_of_open_tunnels() {
     let (api, seen) = limiting(1000);

@@ -29,7 +29,14 @@ fn held() -> (Upstream, Sender<()>) {
 
 fn andante(upstream: &Upstream, limit: &str, drain: &str) -> Andante {
     let rule = format!("[[rule]]\nhost = \"{}\"\nlimits = [\"{limit}\"]\n", upstream.address());
-    Andante::with_config(&format!("drain = \"{drain}\"\n{rule}"))
+    Andante::logging_with_config("info", &format!("drain = \"{drain}\"\n{rule}"), &[])
+}
+
+/// Checks the counts in the last line of the log.
+fn ends_with_counts(andante: &Andante, counts: &str) {
+    let log = andante.stderr();
+    let line = log.lines().rfind(|line| line.contains("drained")).unwrap_or_default();
+    assert!(line.contains(counts), "{counts}: {log}");
 }
 
 fn ask(andante: &Andante, upstream: &Upstream, path: &str) -> Client {
@@ -108,6 +115,7 @@ fn tunnels_last_until_the_deadline() {
     assert_eq!(client.bytes(10), b"still here");
     client.closed();
     assert!(andante.ended().success());
+    ends_with_counts(&andante, "refused=0 cut_off=1");
     eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
 }
 
@@ -124,6 +132,7 @@ fn an_answer_that_streams_on_is_cut_at_the_deadline() {
     andante.signal(Signal::TERM);
     assert!(client.rest().ends_with(b"only this"));
     assert!(andante.ended().success());
+    ends_with_counts(&andante, "refused=0 cut_off=1");
 }
 
 #[test]
@@ -149,6 +158,7 @@ fn a_second_signal_ends_it_at_once() {
         andante.wait_for(|status| status["draining"] == true);
         andante.signal(signal);
         assert_eq!(andante.ended().code(), Some(code));
+        ends_with_counts(&andante, "answered=0 refused=0 cut_off=1");
     }
 }
 
