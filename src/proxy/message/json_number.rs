@@ -1,11 +1,23 @@
-//! Reads a whole number from a member of a JSON object of which only the beginning may be known.
+//! Reads a whole number or a text from a member of a JSON object of which only the beginning may be known.
 
 use crate::policy::MemberPath;
 
 /// Value of the first member at `path` of the object `json`, if it is a whole number that ends within the known part.
-/// Text cannot imitate a member: a quote inside a text has a backslash before it, and a member is a text before a
-/// colon.
 pub(crate) fn at(json: &[u8], path: &MemberPath) -> Option<u32> {
+    number(value(json, path)?)
+}
+
+/// Value of the first member at `path` of the object `json`, if it is a text without escapes that ends within the known
+/// part.
+pub(crate) fn text_at<'a>(json: &'a [u8], path: &MemberPath) -> Option<&'a str> {
+    let value = value(json, path)?.strip_prefix(b"\"")?;
+    let (text, _) = text(value, 0)?;
+    std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
+}
+
+/// Bytes of the object `json` from the value of its first member at `path` on. Text cannot imitate a member: a quote
+/// inside a text has a backslash before it, and a member is a text before a colon.
+fn value<'a>(json: &'a [u8], path: &MemberPath) -> Option<&'a [u8]> {
     let names = path.names();
     let (mut depth, mut within) = (0, 0);
     let mut at = skip_space(json, 0);
@@ -33,7 +45,7 @@ pub(crate) fn at(json: &[u8], path: &MemberPath) -> Option<u32> {
                 }
                 let value = skip_space(json, colon + 1);
                 if within + 1 == names.len() {
-                    return number(&json[value..]);
+                    return json.get(value..);
                 }
                 within += usize::from(json.get(value) == Some(&b'{'));
                 at = value;
@@ -143,6 +155,20 @@ mod tests {
     }
 
     #[test]
+    fn text_of_the_object_itself_is_found_and_one_with_escapes_is_not() {
+        for (json, found) in [
+            (r#"{"messages":[{"input":{"model":"T"}}],"model":"gpt-4o-mini","stream":true}"#, Some("gpt-4o-mini")),
+            (r#"{ "model" : "m" "#, Some("m")),
+            (r#"{"model":"cut o"#, None),
+            (r#"{"model":"a\"b"}"#, None),
+            (r#"{"model":5}"#, None),
+            (r#"{"model":"#, None),
+        ] {
+            assert_eq!(text_at(json.as_bytes(), &path("model")), found, "{json}");
+        }
+    }
+
+    #[test]
     fn what_is_cut_off_says_nothing() {
         let whole = r#"{"prompt":"an \"escaped\" one","max_tokens": 4096}"#;
         for end in 0..whole.len() - 1 {
@@ -186,7 +212,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop::sample::select(&b"{}[]\":,\\max_tokens5 "[..]), 0..60)) {
-            let _ = (at(&bytes, &path("max_tokens")), at(&bytes, &path("a.x")));
+            let _ = (at(&bytes, &path("max_tokens")), at(&bytes, &path("a.x")), text_at(&bytes, &path("max_tokens")));
         }
     }
 }

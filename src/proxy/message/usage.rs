@@ -1,4 +1,5 @@
-//! Usage that an answer reports for its request, read as the answer passes. Only the number that is being read is kept.
+//! Usage that an answer reports for its request, and the model that it names, read as the answer passes. Only the value
+//! that is being read is kept.
 
 use http::{
     HeaderMap,
@@ -18,11 +19,31 @@ pub(crate) struct UsageReader {
     /// Amounts from header fields.
     fields: Vec<(Unit, u32)>,
     members: Vec<JsonMember>,
+    /// Name of the model, if it is to be read.
+    model: Option<Box<ModelName>>,
     /// Bytes of a stream that have come; `None` for other answers.
     streamed: Option<u64>,
     /// Length of the request's body in bytes, if stated.
     sent: Option<u64>,
 }
+
+/// Reads the first `"model": "name"`, at any depth.
+#[derive(Debug)]
+struct ModelName {
+    member: JsonMember,
+    name: Vec<u8>,
+    state: Naming,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Naming {
+    Searching,
+    Reading,
+    Ended,
+}
+
+/// Maximum bytes of a model's name. Longer values are ignored.
+pub(crate) const MAX_MODEL_BYTES: usize = 128;
 
 /// Searches for `"name": 123`. In JSON a quote inside a text has a backslash before it, so text cannot look like a
 /// member.
@@ -66,14 +87,23 @@ impl UsageReader {
                     said.extend(value.map(|used| (*unit, used)));
                 }
                 UsagePlace::Member(name) if readable => {
-                    let name = format!("\"{name}\"").into_bytes().into();
-                    members.push(JsonMember { unit: *unit, name, state: Seeking::Name(0), last: None });
+                    members.push(JsonMember::new(*unit, name));
                 }
                 UsagePlace::Member(_) => {}
             }
         }
         (!said.is_empty() || !members.is_empty())
-            .then(|| Box::new(Self { fields: said, members, streamed: streams.then_some(0), sent }))
+            .then(|| Box::new(Self { fields: said, members, model: None, streamed: streams.then_some(0), sent }))
+    }
+
+    /// Also reads the name of the model, if the body is read.
+    pub(crate) fn read_model(&mut self) {
+        self.model = (!self.members.is_empty()).then(Box::default);
+    }
+
+    /// Name of the model, if the answer has stated it.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.model.as_ref()?.name()
     }
 
     /// Reads further bytes of the body.
@@ -83,6 +113,9 @@ impl UsageReader {
             for byte in bytes {
                 member.last = member.read(*byte).or(member.last);
             }
+        }
+        if let Some(model) = &mut self.model {
+            model.read(bytes);
         }
     }
 
@@ -107,6 +140,10 @@ impl UsageReader {
 // === impl JsonMember ===
 
 impl JsonMember {
+    fn new(unit: Unit, name: &str) -> Self {
+        Self { unit, name: format!("\"{name}\"").into_bytes().into(), state: Seeking::Name(0), last: None }
+    }
+
     /// The number, once it has ended.
     fn read(&mut self, byte: u8) -> Option<u32> {
         let again = if byte == b'"' { Seeking::Name(1) } else { Seeking::Name(0) };
@@ -125,6 +162,35 @@ impl JsonMember {
         };
         self.state = state;
         found
+    }
+}
+
+// === impl ModelName ===
+
+impl Default for ModelName {
+    fn default() -> Self {
+        Self { member: JsonMember::new(Unit::REQUESTS, "model"), name: Vec::new(), state: Naming::Searching }
+    }
+}
+
+impl ModelName {
+    fn read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match (self.state, byte) {
+                (Naming::Searching, b'"') if self.member.state == Seeking::Value => self.state = Naming::Reading,
+                (Naming::Searching, byte) => _ = self.member.read(*byte),
+                (Naming::Reading, b'"') => self.state = Naming::Ended,
+                (Naming::Reading, b'\\') => (self.state, self.name) = (Naming::Ended, Vec::new()),
+                (Naming::Reading, byte) if self.name.len() < MAX_MODEL_BYTES => self.name.push(*byte),
+                (Naming::Reading, _) => (self.state, self.name) = (Naming::Ended, Vec::new()),
+                (Naming::Ended, _) => return,
+            }
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        let name = std::str::from_utf8(&self.name).ok()?;
+        Some(name).filter(|name| self.state == Naming::Ended && !name.is_empty())
     }
 }
 
@@ -167,6 +233,29 @@ mod tests {
         assert_eq!(found("application/json", &sources, r#"{"input_tokens":25}"#), [25]);
         assert_eq!(found("application/json", &["usage-out=n"], r#"{"n":null, "n" "n":"5", "n":[1]}"#), [0; 0]);
         assert_eq!(found("image/png", &["usage-in=header:X-Points"], "{}"), [7]);
+    }
+
+    #[test]
+    fn first_model_is_the_answers_however_it_is_cut() {
+        let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(MAX_MODEL_BYTES + 1));
+        for (body, found) in [
+            (
+                r#"{"id":"1","model":"gpt-4o-mini-2024-07-18","choices":[{"model":"other"}]}"#,
+                Some("gpt-4o-mini-2024-07-18"),
+            ),
+            ("data: {\"type\":\"message_start\",\"message\":{\"model\" : \"claude\"}}\n\n", Some("claude")),
+            (r#"{"text":"\"model\": \"no\"","model":null,"model":"m"}"#, Some("m")),
+            (r#"{"model":"a\"b"}"#, None),
+            (r#"{"model":"cut o"#, None),
+            (r#"{"model":""}"#, None),
+            (&long, None),
+        ] {
+            for piece in [1, body.len()] {
+                let mut model = ModelName::default();
+                body.as_bytes().chunks(piece).for_each(|bytes| model.read(bytes));
+                assert_eq!(model.name(), found, "{body}");
+            }
+        }
     }
 
     #[test]

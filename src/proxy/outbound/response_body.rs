@@ -255,11 +255,14 @@ impl UpstreamBody {
         self.span.as_deref_mut()
     }
 
-    /// Reads the usage from the body from now on.
+    /// Reads the usage from the body from now on, and the model's name if the try is recorded.
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
         self.ahead.pieces().for_each(|piece| usage.read(piece));
         self.usage = Some(usage);
     }
+        if self.span.is_some() {
+            usage.read_model();
+        }
 
     /// Records the connection's limits that the answer's head `announced`.
     pub(crate) fn announce(&mut self, announced: KeepAlive) {
@@ -374,7 +377,7 @@ impl Drop for UpstreamBody {
         let whole = self.ended || self.source.is_end_stream();
         if let Some(usage) = self.usage.take() {
             let used = usage.found(whole);
-            self.span.iter_mut().for_each(|span| span.on_usage(&used));
+            self.span.iter_mut().for_each(|span| span.on_usage(&used, usage.model()));
             self.permit.used(&used);
         }
         let now = self.progress.rest();

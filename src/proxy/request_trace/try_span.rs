@@ -14,7 +14,8 @@ use crate::{
     lane::Usage,
     limit::Unit,
     metrics::{Durations, RetryReason},
-    policy::Origin,
+    policy::{Origin, UsageSource},
+    proxy::message::{json_number, request_body::RequestBody, usage::MAX_MODEL_BYTES},
     trace::{Span, SpanKind},
 };
 
@@ -102,11 +103,27 @@ impl TrySpan {
         span.failure = Some(description.into());
     }
 
-    /// Records the usage that the answer reports (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
-    pub(crate) fn on_usage(&mut self, usage: &Usage) {
+    /// Records the usage that the answer reports, and the `model` that it names
+    /// (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>).
+    pub(crate) fn on_usage(&mut self, usage: &Usage, model: Option<&str>) {
         let Some(span) = &mut self.span else { return };
         let said = usage.said.iter().chain(&usage.at_least);
-        said.filter_map(|(unit, used)| Some((gen_ai(*unit)?, *used))).for_each(|(name, used)| span.note(name, used));
+        let mut said = said.filter_map(|(unit, used)| Some((gen_ai(*unit)?, *used))).peekable();
+        if let (Some(model), Some(_)) = (model, said.peek()) {
+            span.note("gen_ai.response.model", model.to_owned());
+        }
+        said.for_each(|(name, used)| span.note(name, used));
+    }
+
+    /// Records the model that the request asks for, if its rule reads the `usage` of models, and if the beginning of its
+    /// `body` was read.
+    pub(crate) fn on_request_body(&mut self, usage: &[UsageSource], body: &RequestBody) {
+        let asks_model = usage.iter().any(|source| gen_ai(source.unit).is_some());
+        let (Some(span), Some(beginning)) = (&mut self.span, body.beginning().filter(|_| asks_model)) else { return };
+        let path = "model".parse().expect("a member's name");
+        if let Some(model) = json_number::text_at(beginning, &path).filter(|model| model.len() <= MAX_MODEL_BYTES) {
+            span.note("gen_ai.request.model", model.to_owned());
+        }
     }
 }
 

@@ -154,7 +154,9 @@ fn trace_try(
 ) -> Option<Box<TrySpan>> {
     let trace = exchange.trace()?;
     let authority = route.host().to_str().unwrap_or_default();
-    trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })
+    let mut span = trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })?;
+    span.on_request_body(&route.lane.policy().usage, request.body());
+    Some(span)
 }
 
 /// Outcome of an attempt that `error` has ended: the request fails, unless it may be sent again.

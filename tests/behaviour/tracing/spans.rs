@@ -327,3 +327,34 @@ fn usage_that_a_preset_reads_is_an_attribute_of_the_try() {
         assert_eq!(used, ("25", "15"), "{usage}");
     }
 }
+
+/// The request's model is known only where its body is read for another reason: here for its cost.
+#[test]
+fn model_that_is_read_anyway_is_an_attribute_of_the_try() {
+    for (keys, asked, answered) in [
+        ("preset = 'openai'\nread-body = '8KiB'\ncost = 'tokens=body:max_tokens'", Some("gpt-4o"), Some("gpt-4o-2024")),
+        ("preset = 'openai'", None, Some("gpt-4o-2024")),
+        ("usage = 'tokens=total_tokens'", None, None),
+        ("", None, None),
+    ] {
+        let collector = Collector::start();
+        let body = r#"{"id":"1","model":"gpt-4o-2024","usage":{"prompt_tokens":25,"total_tokens":40}}"#;
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        let upstream = Upstream::always(head + body);
+        let (host, url) = (upstream.address(), upstream.url("/v1/chat/completions"));
+        let rule = format!("[[rule]]\nhost = '{host}'\n{keys}\nlimits = ['1000/s', '100000 tokens/min']\n");
+        let toml = format!("otlp = '{}'\n{rule}", collector.url());
+        let andante = Andante::with_environment_and_config("OTEL_BSP_SCHEDULE_DELAY", "10", &toml);
+        let asks = r#"{"messages":[{"input":{"model":"car"}}],"model":"gpt-4o","max_tokens":50}"#;
+        let request = format!(
+            "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{asks}",
+            asks.len()
+        );
+        assert_eq!(Client::ask(andante.proxy(), request).status(), 200, "{keys}");
+        let spans = collector.wait_for_spans(2);
+        let client = attributes(&of_kind(&spans, SpanKind::Client)[0].attributes);
+        let models = ["gen_ai.request.model", "gen_ai.response.model"].map(|name| client.get(name).map(String::as_str));
+        assert_eq!(models, [asked, answered], "{keys}");
+    }
+}
