@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use http::HeaderMap;
 use hyper::upgrade::OnUpgrade;
 use tokio::net::TcpStream;
 
 use crate::{
-    lane::{AdmitRequest, Permit, order::Claim},
+    lane::{AdmitRequest, Permit},
     proxy::{message::request_body::BoxedRequest, outbound::route::Route},
 };
 
@@ -24,8 +25,9 @@ pub(crate) enum Takeover {
 /// Pace of a tunnel, and the terms that its client has sent with the CONNECT.
 pub(crate) struct TunnelTerms {
     pub(crate) pace: TunnelPace,
-    pub(crate) claim: Claim,
-    /// Maximum time that a turn inside may wait.
+    /// Fields of the CONNECT that state terms: for the lane of the name inside, its own rule reads them.
+    pub(crate) stated: HeaderMap,
+    /// Maximum time that a turn inside may wait by the target's rule.
     pub(crate) patience: Duration,
     /// True if only plain HTTP may be inside, which the client might as well send in absolute form. No rule opens the
     /// port for other tunnels.

@@ -7,16 +7,17 @@ use hyper_util::rt::TokioIo;
 use tracing::debug;
 
 use super::{intercept, relay, rewrite_errors::RewriteErrorsIo, socket::Socket, tunnel};
-use crate::proxy::{exchange::Exchange, message::request_body::BoxedRequest, takeover::Takeover};
+use crate::proxy::{exchange::Exchange, message::request_body::BoxedRequest, steps::ask, takeover::Takeover};
 
 /// Serves the new use of a connection to its end.
 pub(crate) async fn serve(exchange: Arc<Exchange>, takeover: Takeover) {
     match takeover {
         Takeover::Intercept { request, route } => {
+            let stated = ask::stated(request.headers());
             if let Some(client) = worker(request).await {
                 let left_alone = intercept::serve(exchange.clone(), client, route).await;
                 if let Some(left) = left_alone {
-                    tunnel::connect(exchange, left).await;
+                    tunnel::connect(exchange, left, stated).await;
                 }
             }
         }

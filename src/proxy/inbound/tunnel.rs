@@ -89,8 +89,9 @@ pub(super) async fn serve(
     }
 }
 
-/// Serves the tunnel of an intercepted target that the rule of the name in its `hello` leaves alone.
-pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone) {
+/// Serves the tunnel of an intercepted target that the rule of the name in its `hello` leaves alone. Its CONNECT had the
+/// fields `stated`.
+pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone, stated: HeaderMap) {
     let LeftAlone { route, client, hello } = left;
     let policy = route.lane.policy();
     let dial = || route.dialer().connect(&route.origin, &policy.egress, policy.allow_private);
@@ -98,11 +99,10 @@ pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone) {
         Ok(upstream) => upstream,
         Err(error) => return debug!(%error, "a tunnel could not be connected"),
     };
-    let RequestTerms { claim, patience, .. } =
-        ask::terms(&HeaderMap::new(), FoundFields::default(), exchange.session.requester(), &route.lane, &route.added);
-    let mut terms = TunnelTerms { pace: TunnelPace::Unpaced, claim, patience, plain_http_only: false };
-    if let Ok(Some(lane)) = lane_of(&exchange, &route.origin, &terms) {
-        terms.pace = TunnelPace::Turns(lane.ask);
+    let mut terms =
+        TunnelTerms { pace: TunnelPace::Unpaced, stated, patience: Duration::default(), plain_http_only: false };
+    if let Ok(Some(lane)) = lane_of(&exchange, &route.origin, &terms.stated) {
+        (terms.pace, terms.patience) = (TunnelPace::Turns(lane.ask), lane.patience);
     }
     by_hello(exchange, route, client, upstream, terms, hello).await;
 }
@@ -134,7 +134,7 @@ async fn by_hello(
         named.unwrap_or(NamedTunnel { https, by_target: true, by_name: false });
     let mut lanes = Lanes::new();
     if by_name && let Some(name) = &name {
-        match lane_of(&exchange, name, &terms) {
+        match lane_of(&exchange, name, &terms.stated) {
             Ok(lane) => lanes.extend(lane),
             Err(error) => return debug!(%error, "a tunnel asks for more than a limit ever has"),
         }
@@ -157,7 +157,7 @@ async fn by_hello(
         note_http2_offered(&exchange.proxy, &lanes[0].lane, exchange.session.address);
     }
     let lane = route.lane.clone();
-    turn_relay::relay(exchange, client, upstream, TurnLanes::new(lanes, terms.patience)).await;
+    turn_relay::relay(exchange, client, upstream, TurnLanes::new(lanes)).await;
     lane.metrics().count(CallOutcome::Tunnelled);
 }
 
@@ -166,10 +166,10 @@ async fn by_hello(
 fn own_lane(exchange: &Exchange, route: &Route, terms: &mut TunnelTerms) -> Option<TurnLane> {
     match std::mem::replace(&mut terms.pace, TunnelPace::Unpaced) {
         TunnelPace::Unpaced => None,
-        TunnelPace::Turns(ask) => Some(TurnLane { lane: route.lane.clone(), ask }),
+        TunnelPace::Turns(ask) => Some(TurnLane { lane: route.lane.clone(), ask, patience: terms.patience }),
         slot @ TunnelPace::Slot(_) => {
             slot.give_back();
-            lane_of(exchange, &route.origin, terms).ok().flatten()
+            lane_of(exchange, &route.origin, &terms.stated).ok().flatten()
         }
     }
 }
@@ -189,10 +189,10 @@ async fn blind(
     match pace {
         TunnelPace::Unpaced => {}
         TunnelPace::Slot(permit) => permits.push(permit),
-        TunnelPace::Turns(ask) => lanes.push(TurnLane { lane: route.lane.clone(), ask }),
+        TunnelPace::Turns(ask) => lanes.push(TurnLane { lane: route.lane.clone(), ask, patience }),
     }
     if !lanes.is_empty() {
-        let lanes = TurnLanes::new(lanes, patience);
+        let lanes = TurnLanes::new(lanes);
         match turn_relay::take_once(&exchange, &lanes).await {
             Some(taken) => permits.extend(taken),
             None => return,
@@ -275,28 +275,31 @@ fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
     }
 }
 
-/// The lane of `origin`, if it limits unseen requests, with the terms of each turn.
-fn lane_of(exchange: &Exchange, origin: &Origin, terms: &TunnelTerms) -> Result<Option<TurnLane>, crate::error::Error> {
+/// The lane of `origin`, if it limits unseen requests, with the terms of each turn: those that the CONNECT has `stated`,
+/// by the lane's own rule.
+fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap) -> Result<Option<TurnLane>, crate::error::Error> {
     let lanes = &exchange.proxy.lanes;
     let (lane, added) = (lanes.find(origin), lanes.added(origin));
     if !lane.policy().is_limited() && added.is_empty() {
         return Ok(None);
     }
     let mut request = Request::new(());
-    *request.method_mut() = Method::CONNECT;
+    (*request.method_mut(), *request.headers_mut()) = (Method::CONNECT, stated.clone());
+    let (requester, found) = (exchange.session.requester(), FoundFields::of(stated));
+    let RequestTerms { claim, patience, .. } = ask::terms(stated, found, requester, &lane, &added);
     let asking = Asking {
         lane: &lane,
         added: &added,
-        claim: terms.claim,
+        claim: ask::with_urgency(claim, &request, requester, &lane, &added),
         cost: None,
         credential: 0,
         body: SeenBody::default(),
         turn: Turn::New,
-        deadline: exchange.proxy.clock.now() + terms.patience,
+        deadline: exchange.proxy.clock.now() + patience,
         port: origin.port,
     };
     let ask: AdmitRequest = ask::of(&request, asking)?;
-    Ok(Some(TurnLane { lane, ask }))
+    Ok(Some(TurnLane { lane, ask, patience }))
 }
 
 /// Waits for the client's first bytes. A slot is spent if they take too long.

@@ -14,6 +14,8 @@ pub(crate) struct TurnLane {
     pub(crate) lane: Arc<Lane>,
     /// Demand of each turn.
     pub(crate) ask: AdmitRequest,
+    /// Maximum time that a turn may wait by the rule of this lane.
+    pub(crate) patience: Duration,
 }
 
 /// The lanes of a tunnel, and the maximum time that a turn may wait for them all.
@@ -27,9 +29,10 @@ pub(crate) struct TurnLanes {
 impl TurnLanes {
     /// Sorts `lanes` by their hosts: two tunnels that draw on the same lanes must not each hold a slot that the other
     /// one waits for.
-    pub(crate) fn new(mut lanes: Lanes, patience: Duration) -> Self {
+    pub(crate) fn new(mut lanes: Lanes) -> Self {
         lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
         lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
+        let patience = lanes.iter().map(|lane| lane.patience).min().unwrap_or_default();
         Self { lanes, patience }
     }
 }

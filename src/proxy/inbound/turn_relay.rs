@@ -286,7 +286,7 @@ async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal
     let clock = exchange.proxy.clock;
     let deadline = clock.now() + lanes.patience;
     let mut permits = Permits::new();
-    for TurnLane { lane, ask } in &lanes.lanes {
+    for TurnLane { lane, ask, .. } in &lanes.lanes {
         let permit = match lane.admit(AdmitRequest { deadline, ..ask.clone() }) {
             Admission::Send(permit) => permit,
             Admission::Refuse(refusal) => return Err(refusal),

@@ -25,6 +25,8 @@ use crate::{
 
 /// Preferences of the worker (RFC 7240).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// Urgency (RFC 9218).
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 /// Terms that a request states, in fields that the upstream does not see.
 pub(crate) struct RequestTerms {
@@ -73,6 +75,12 @@ pub(crate) fn terms(
     let patience = patience(fields).min(longest);
     let (claim, cost) = (claim::read(fields, requester, policy), claim::cost(fields, policy, added));
     RequestTerms { claim, cost, patience }
+}
+
+/// The fields in which a request states its claim and its patience, for a lane that is not known yet.
+pub(crate) fn stated(fields: &HeaderMap) -> HeaderMap {
+    let states = |name: &&HeaderName| [PREFER, PRIORITY, claim::FLOW].contains(name);
+    fields.iter().filter(|(name, _)| states(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// `claim` with the urgency of the first matching sub-limit rule that has one, unless the request states its own.

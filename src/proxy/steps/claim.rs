@@ -16,7 +16,7 @@ use crate::{
     proxy::{context::Proxy, message::priority, session::Requester, steps::keyed_hash},
 };
 
-const FLOW: HeaderName = HeaderName::from_static("andante-flow");
+pub(super) const FLOW: HeaderName = HeaderName::from_static("andante-flow");
 const COST: HeaderName = HeaderName::from_static("andante-cost");
 /// Most urgent value that every client may set, whatever its rule says.
 const FREE: u8 = 3;

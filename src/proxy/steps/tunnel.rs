@@ -13,7 +13,7 @@ use crate::{
         call::{Admitted, Answered, BoxedCall, Call},
         exchange::Exchange,
         outbound::{response_body::ResponseBody, route::Route},
-        steps::read::check_tunnel,
+        steps::{ask, read::check_tunnel},
         takeover::{Takeover, TunnelPace, TunnelTerms},
     },
 };
@@ -51,10 +51,11 @@ async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error>
 }
 
 fn hand_over(call: Call, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
-    let Call { exchange, request, route, claim, deadline, .. } = call;
+    let Call { exchange, request, route, deadline, .. } = call;
     let plain_http_only = is_plain_http_only(&exchange, &route);
     let patience = deadline.since(exchange.stats.begun());
-    let terms = Box::new(TunnelTerms { pace, claim, patience, plain_http_only });
+    let stated = ask::stated(request.headers());
+    let terms = Box::new(TunnelTerms { pace, stated, patience, plain_http_only });
     exchange.hand_over(Takeover::Tunnel { request, route, upstream, terms });
     Response::new(ResponseBody::Own(None))
 }

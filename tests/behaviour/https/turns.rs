@@ -366,3 +366,54 @@ fn a_reloaded_limit_holds_for_the_turns_of_open_tunnels() {
     client.cut_off();
     assert_eq!(seen.lock().accepted.len(), 6);
 }
+
+/// A connection to the API itself through a tunnel to its address, with these `fields` in the CONNECT.
+fn by_address(andante: &Andante, api: &Upstream, fields: &str) -> Client {
+    let address = api.address();
+    let mut client = Client::connect(andante.proxy());
+    client.send(format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n{fields}\r\n"));
+    client.opened();
+    trusting(&localhost(api)).secure(client).expect("a handshake with the API itself")
+}
+
+/// By the rule of the name, requests that state nothing have urgency 6. By that of the address they would have 3.
+#[test]
+fn turns_at_an_address_have_the_urgency_of_the_names_rule() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let seen = order.clone();
+    let api = Upstream::secure(server(&["http/1.1"]), move |mut connection| {
+        while let Some(request) = connection.request() {
+            seen.lock().push(request.target());
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let andante = Andante::with_config("[[rule]]\nhost = \"localhost\"\nlimits = \"1/s\"\nurgency = 6\n");
+    let paths = ["/first", "/usual/1", "/usual/2", "/stated"];
+    let mut clients =
+        paths.map(|path| by_address(&andante, &api, if path == "/stated" { "Priority: u=5\r\n" } else { "" }));
+    for (sent, (path, client)) in paths.iter().zip(&mut clients).enumerate() {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        andante.wait_for(|status| {
+            let mut lanes = status["lanes"].as_array().into_iter().flatten();
+            let lane = lanes.find(|lane| lane["host"].as_str().is_some_and(|host| host.starts_with("localhost")));
+            let count = |key: &str| lane.map_or(0, |lane| lane[key].as_u64().unwrap());
+            count("sent_total") + count("waiting") == sent as u64 + 1
+        });
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().status(), 200);
+    }
+    assert_eq!(*order.lock(), ["/first", "/stated", "/usual/1", "/usual/2"]);
+}
+
+#[test]
+fn turn_at_an_address_waits_no_longer_than_the_names_rule_allows() {
+    let (api, seen) = limiting(1000);
+    let andante = Andante::with_config("[[rule]]\nhost = \"localhost\"\nlimits = \"1/h\"\nmax-wait = \"1s\"\n");
+    let mut client = by_address(&andante, &api, "");
+    client.send(get("localhost"));
+    assert_eq!(client.answer().status(), 200);
+    client.send(get("localhost"));
+    client.cut_off();
+    assert_eq!((seen.lock().accepted.len(), turns(&andante, "refused")), (1, 1));
+}
