@@ -33,6 +33,10 @@ pub struct Hint {
     pub unavailable: bool,
 }
 
+/// Longest time until a reset that is believed without `Date`. A clock that is ahead by less delays requests by no more
+/// than that.
+const NEAR_RESET: Duration = Duration::from_secs(60);
+
 /// How surely a refused request was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
@@ -168,6 +172,24 @@ impl Hint {
     pub fn accept(&mut self) {
         (self.signal, self.cause, self.wait) = (Signal::Ok, Cause::None, Some(Duration::ZERO));
         (self.hopeless, self.done) = (None, false);
+    }
+
+    /// Ignores resets that are times of day far ahead, in an answer without `Date`. A server with a clock must send `Date`
+    /// (RFC 9110 §6.6.1). Without it, nothing shows how far ahead the clock is that wrote such a time. A quota with a
+    /// reported window keeps its reset, which the window bounds.
+    pub fn distrust_clock(&mut self) {
+        let is_far = |bucket: &&mut Bucket| {
+            bucket.coarse && bucket.window.is_none() && bucket.reset.is_some_and(|reset| reset > NEAR_RESET)
+        };
+        let resets = self.buckets.iter_mut().filter(is_far).filter_map(|bucket| {
+            bucket.coarse = false;
+            bucket.reset.take()
+        });
+        let Some(longest) = resets.max() else { return };
+        if self.retry_after.is_none() && self.wait == Some(longest) {
+            self.wait = None;
+            self.signal = if self.signal == Signal::Throttled { Signal::Backoff } else { self.signal };
+        }
     }
 
     /// Returns whether the answer is a refusal that needs no rule to declare it.

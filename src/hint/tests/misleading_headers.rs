@@ -6,6 +6,24 @@ use super::{hint, wait};
 use crate::{Cause, Signal, wants_body};
 
 #[test]
+fn far_reset_without_date_is_ignored_unless_its_window_is_known() {
+    let distrusted = |answer: &str| {
+        let mut hint = hint(answer);
+        hint.distrust_clock();
+        let reset = hint.buckets[0].reset.map(|reset| reset.as_secs());
+        (hint.signal, hint.wait.map(|wait| wait.as_secs()), reset)
+    };
+    let used_up = "429 | x-ratelimit-limit: 30 | x-ratelimit-remaining: 0 | x-ratelimit-reset";
+    assert_eq!(distrusted(&format!("{used_up}: 1780315830")), (Signal::Backoff, None, None));
+    assert_eq!(distrusted(&format!("{used_up}: 1780315260")), (Signal::Throttled, Some(60), Some(60)), "a minute");
+    assert_eq!(distrusted(&format!("{used_up}: 630")), (Signal::Throttled, Some(630), Some(630)), "counted from now");
+    let asks = format!("{used_up}: 1780315830 | retry-after: 5");
+    assert_eq!(distrusted(&asks), (Signal::Throttled, Some(5), None));
+    let day = "429 | x-ratelimit-limit-day: 30 | x-ratelimit-remaining-day: 0 | x-ratelimit-reset-day: 1780315830";
+    assert_eq!(distrusted(day), (Signal::Throttled, Some(630), Some(630)));
+}
+
+#[test]
 fn one_name_has_many_encodings() {
     for reset in ["1780315230", "30", "2026-06-01T12:00:30Z", "Mon, 01 Jun 2026 12:00:30 GMT", "1780315230000", "30s"] {
         assert_eq!(

@@ -2,7 +2,11 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use http::{Response, StatusCode, Version, header::CONTENT_LENGTH, response::Parts};
+use http::{
+    Response, StatusCode, Version,
+    header::{CONTENT_LENGTH, DATE},
+    response::Parts,
+};
 use tracing::warn;
 
 use super::failure;
@@ -190,6 +194,9 @@ async fn read_limits(
     let hopeless = status.is_client_error() && hint.hopeless.is_some();
     let refuses = hint::may_refuse(status) || hint.strength == Strength::Code || hopeless;
     // The answer states when to repeat this request (RFC 9110 §10.2.3).
+    if !hint.buckets.is_empty() && !headers.contains_key(DATE) {
+        hint.distrust_clock();
+    }
     let is_result = hint.done && hint.strength == Strength::Head && hint::asks_to_wait(headers);
     // If only the text refuses, the request may have been carried out: the failure concerns this request alone, and no
     // limit is learned.
