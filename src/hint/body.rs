@@ -136,6 +136,17 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
     legible && says_more && (is_small(glance) || is_of_unknown_length(glance))
 }
 
+/// Returns whether the answer is served JSON of unknown length, without a content coding. JSON sequences that arrive
+/// bit by bit are none.
+pub(super) fn is_open_json(status: StatusCode, glance: &Glance<'_>) -> bool {
+    let kind = glance.kind();
+    status == StatusCode::OK
+        && kind.contains("json")
+        && !LISTS.iter().any(|word| kind.contains(word))
+        && glance.coding == Coding::Identity
+        && is_of_unknown_length(glance)
+}
+
 /// Returns whether the answer is a readable stream of events, whose first event may be a refusal.
 pub(super) fn is_readable_stream(status: StatusCode, glance: &Glance<'_>) -> bool {
     status == StatusCode::OK && glance.coding.is_readable() && is_event_stream(glance.kind())

@@ -124,6 +124,17 @@ pub fn wants_body(status: StatusCode, headers: &HeaderMap) -> bool {
     body::is_wanted(status, headers, &Glance::of(headers))
 }
 
+/// Returns whether the answer is served JSON whose length is unknown before its end. Its first piece says whether it
+/// [may be a refusal](may_refuse_in): a refusal comes in one piece, and other answers need not be held back.
+pub fn is_open_json(status: StatusCode, glance: &Glance<'_>) -> bool {
+    body::is_open_json(status, glance)
+}
+
+/// Returns whether the first `piece` of served JSON may be a refusal. Does not parse it.
+pub fn may_refuse_in(piece: &[u8]) -> bool {
+    body::may_say(StatusCode::OK, piece)
+}
+
 /// Like [`wants_body`], for the answer to a request for `path` at whose head a `glance` was taken. The path counts
 /// because answers of GraphQL mostly have an unknown length.
 pub fn wants_body_of(path: &str, status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {

@@ -18,7 +18,10 @@ pub(crate) use self::{
 use crate::{
     clock::{Clock, Instant},
     metrics::CallOutcome,
-    proxy::shown_url::{without_secrets, without_values},
+    proxy::{
+        message::signatures,
+        shown_url::{without_secrets, without_values},
+    },
     trace::{Span, SpanKind, TraceContext, Tracer},
 };
 
@@ -27,7 +30,6 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// A longer `tracestate` is passed on, but not kept in spans: more need not be kept (W3C Trace Context, §3.3.1.5).
 const MAX_STATE_BYTES: usize = 512;
 /// Fields in which a signature lists the fields that it covers (AWS Signature Version 4; RFC 9421).
-const SIGNATURES: [HeaderName; 2] = [http::header::AUTHORIZATION, HeaderName::from_static("signature-input")];
 
 /// The trace of one request.
 pub(crate) struct RequestTrace {
@@ -86,7 +88,9 @@ impl RequestTrace {
         let context = tracer.begin(parent.as_ref());
         let plan = match &parent {
             // Even one that is malformed: the API checks its signature first.
-            _ if fields.contains_key(TRACEPARENT) && is_signed(fields, request.uri()) => FieldPlan::Keep,
+            _ if fields.contains_key(TRACEPARENT) && signatures::cover(fields, request.uri(), &TRACEPARENT) => {
+                FieldPlan::Keep
+            }
             Some(parent) if !context.is_sampled() && !parent.is_sampled() => FieldPlan::Keep,
             Some(_) => FieldPlan::Continue,
             None => FieldPlan::Restart,
@@ -235,14 +239,6 @@ fn state(fields: &HeaderMap) -> Option<Box<str>> {
     let values: Vec<&str> = fields.get_all(TRACESTATE).iter().filter_map(|value| value.to_str().ok()).collect();
     let state = values.join(",");
     (!state.is_empty() && state.len() <= MAX_STATE_BYTES).then(|| state.into())
-}
-
-/// Returns whether a signature covers the request's `traceparent`: the API would refuse another value.
-fn is_signed(fields: &HeaderMap, uri: &Uri) -> bool {
-    let names =
-        |text: &[u8]| text.windows(TRACEPARENT.as_str().len()).any(|part| part == TRACEPARENT.as_str().as_bytes());
-    SIGNATURES.iter().flat_map(|name| fields.get_all(name)).any(|value| names(value.as_bytes()))
-        || uri.query().is_some_and(|query| names(query.as_bytes()))
 }
 
 /// The URL of an API's resource as a span may show it.

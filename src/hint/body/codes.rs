@@ -105,8 +105,10 @@ impl Code {
             {
                 Some(Self::Concurrency)
             }
-            // `enforced_spend_limit_reached`
-            _ if ["spendlimit", "spendinglimit", "spendcap"].iter().any(|cap| word.contains(cap)) => Some(Self::Cap),
+            // `enforced_spend_limit_reached`; Airtable's `PUBLIC_API_BILLING_LIMIT_EXCEEDED`
+            _ if ["spendlimit", "spendinglimit", "spendcap", "billinglimit"].iter().any(|cap| word.contains(cap)) => {
+                Some(Self::Cap)
+            }
             // `server_is_overloaded`, `engine_overloaded_error`; Groq's `capacity_exceeded`
             _ if OVERLOADS.contains(&word) || word.contains("overloaded") || word.contains("capacityexceeded") => {
                 Some(Self::Overload)
@@ -151,6 +153,7 @@ mod tests {
             assert_eq!(Code::of(code), Some(Code::Throttle), "{code}");
         }
         assert_eq!(Code::of("insufficient_quota"), Some(Code::Billing));
+        assert_eq!(Code::of("PUBLIC_API_BILLING_LIMIT_EXCEEDED"), Some(Code::Cap));
         assert_eq!(Code::of("lock_timeout"), Some(Code::Concurrency));
         assert_eq!(Code::of("TooManyConcurrentRequests"), Some(Code::Concurrency));
         assert_eq!(Code::of("overloaded_error"), Some(Code::Overload));

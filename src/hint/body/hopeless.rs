@@ -20,16 +20,50 @@ const TOO_LARGE: [&str; 6] = [
     "prompt is too long",
     "long context requests",
 ];
-/// Caps on money, which outlast any `Retry-After` of the answer.
-const SPENDING: [&str; 5] = ["spend limit", "spending limit", "spend cap", "spending cap", "monthly budget"];
+/// Caps on money or on credits, which outlast any `Retry-After` of the answer. SerpApi: "Your account has run out of
+/// searches." ElevenLabs: "This request exceeds your quota of 10000. You have 5 credits remaining, while 20 …"
+const SPENDING: [&str; 7] = [
+    "spend limit",
+    "spending limit",
+    "spend cap",
+    "spending cap",
+    "monthly budget",
+    "run out of searches",
+    "exceeds your quota of",
+];
 /// Windows that are too long to wait for.
-const LONG_SPANS: [&str; 9] =
-    ["daily", "per day", "/day", "day/limit", "for the day", "monthly", "per month", "/month", "for the month"];
+const LONG_SPANS: [&str; 12] = [
+    "daily",
+    "per day",
+    "/day",
+    "/ day",
+    "day/limit",
+    // LinkedIn: "Resource level throttle APPLICATION DAY limit for calls to this resource is reached."
+    "day limit",
+    "for the day",
+    "monthly",
+    "per month",
+    "/month",
+    // Cohere: "You are using a Trial key, which is limited to 1000 API calls / month."
+    "/ month",
+    "for the month",
+];
 /// Words that turn a mention of such a window into a used-up limit.
 const USED_UP: [&str; 5] = ["limit", "quota", "too many", "exceed", "volume has been reached"];
 /// Shorter windows. If the sentence also has one, that limit may be the one that refused.
-const SHORT_SPANS: [&str; 8] =
-    ["per minute", "per second", "per hour", "/minute", "/sec", "/hour", "per min", "calls per sec"];
+const SHORT_SPANS: [&str; 11] = [
+    "per minute",
+    "per second",
+    "per hour",
+    "/minute",
+    "/ minute",
+    "/sec",
+    "/ sec",
+    "/hour",
+    "/ hour",
+    "per min",
+    "calls per sec",
+];
 /// Salesforce's limit of 24 hours, named after its counter.
 const TOTALS: &str = "totalrequests limit";
 /// Words before the date at which a cap is renewed.
@@ -181,6 +215,10 @@ mod tests {
             ("Too many tokens per day, please wait before trying again.", Hopeless::Cap),
             ("You have exceeded the MONTHLY quota for Requests on your current plan, BASIC.", Hopeless::Cap),
             ("TotalRequests Limit exceeded.", Hopeless::Cap),
+            ("Resource level throttle MEMBER DAY limit for calls to this resource is reached.", Hopeless::Cap),
+            ("You are using a Trial key, which is limited to 1000 API calls / month.", Hopeless::Cap),
+            ("Your account has run out of searches.", Hopeless::Cap),
+            ("This request exceeds your quota of 10000. You have 5 credits remaining.", Hopeless::Cap),
         ] {
             assert_eq!(read_of(said).in_words, Some(why), "{said}");
         }
@@ -195,6 +233,8 @@ mod tests {
             "Rate limit: 100 requests per minute, you have requested 101",
             "Too many requests",
             "The daily report could not be made",
+            "You are using a Trial key, which is limited to 40 API calls / minute.",
+            "The 30 day limit of the free trial has passed",
         ] {
             assert_eq!(read_of(said).in_words, None, "{said}");
         }

@@ -11,6 +11,11 @@ const WECHAT: [i64; 2] = [45_009, 45_011];
 const LARK: i64 = 99_991_400;
 /// Marketo: rate limit, daily quota, concurrent access limit.
 const MARKETO: [&str; 3] = ["606", "607", "615"];
+/// Baidu: request limits of a cluster, a day, a second and in total.
+const BAIDU: [i64; 4] = [4, 17, 18, 19];
+const BAIDU_SENTENCES: [&str; 1] = ["open api "];
+/// Bybit: the limits of an account and of an address.
+const BYBIT: [i64; 2] = [10_006, 10_018];
 /// VK: "Too many requests per second", "Rate limit reached".
 const VK: [i64; 2] = [6, 29];
 /// JSON-RPC (EIP-1474): "limit exceeded", which Infura also sends for results that are too long.
@@ -66,11 +71,22 @@ pub(super) fn is_refusal(json: &Value) -> bool {
         || is_429("error_code") && json.get("ok") == Some(&false.into())
         || number("code") == Some(LARK)
         || number("errcode").is_some_and(|code| WECHAT.contains(&code))
+        || number("retCode").is_some_and(|code| BYBIT.contains(&code))
+        || number("error_code").is_some_and(|code| BAIDU.contains(&code))
+            && text("error_msg").is_some_and(|said| begins(said, &BAIDU_SENTENCES))
+        || tencent_error(json).and_then(|error| error.get("Code")?.as_str()).and_then(Code::of).is_some()
         // Google Maps, Amap
         || text("status").and_then(Code::of).is_some()
         || text("status") == Some("0") && text("info").and_then(Code::of).is_some()
         || text("message") == Some("NOTOK") && text("result").is_some_and(|said| begins(said, &ETHERSCAN))
         || is_note(json)
+}
+
+/// The error of Tencent Cloud in `{"Response":{"Error":{"Code":"RequestLimitExceeded","Message":"…"},"RequestId":"…"}}`,
+/// if the answer has nothing else.
+pub(super) fn tencent_error(json: &Value) -> Option<&Value> {
+    let response = json.as_object().filter(|members| members.len() == 1)?.get("Response")?.as_object()?;
+    response.get("Error").filter(|_| response.keys().all(|name| matches!(name.as_str(), "Error" | "RequestId")))
 }
 
 /// Returns whether one of several errors is a refusal by a known code.

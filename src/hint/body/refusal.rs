@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{codes, known, text};
 use crate::{
-    Strength, count,
+    Hopeless, Strength, count,
     evidence::{self, Evidence, ReportedBudget},
     time::{self, Now},
 };
@@ -59,6 +59,7 @@ fn look(key: &str, json: &Value, depth: usize, strength: Strength, now: Now, evi
         Value::Object(fields) if depth < DEEPEST => {
             let strength = within(key, depth, strength);
             violation(json, evidence);
+            youtube(json, evidence);
             meta(json, strength, evidence);
             fields.iter().for_each(|(key, value)| look(key, value, depth + 1, strength, now, evidence));
         }
@@ -165,6 +166,13 @@ fn violation(json: &Value, evidence: &mut Evidence) {
     budget.binds = false;
     evidence.concerns(id);
     evidence.push(budget);
+}
+
+/// Reads YouTube's `{"domain": "youtube.quota", "reason": "quotaExceeded"}`: the quota of a day.
+fn youtube(json: &Value, evidence: &mut Evidence) {
+    if json.get("domain").and_then(Value::as_str) == Some("youtube.quota") {
+        evidence.in_words.get_or_insert(Hopeless::Cap);
+    }
 }
 
 /// Reads HubSpot's `TEN_SECONDLY_ROLLING`, `SECONDLY`, `DAILY`. A short window is waited for; a day ends by the time

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Members that a complaint may have. Any other member is a result.
-const ASIDE: [&str; 43] = [
+const ASIDE: [&str; 47] = [
     "account_id",
     "backoff",
     "code",
@@ -44,6 +44,7 @@ const ASIDE: [&str; 43] = [
     "info",
     "infocode",
     "jsonrpc",
+    "log_id",
     "message",
     "msg",
     "name",
@@ -52,11 +53,14 @@ const ASIDE: [&str; 43] = [
     "reason",
     "request_id",
     "requestid",
+    "retcode",
+    "retmsg",
     "retry_after",
     "servedby",
     "status_code",
     "statuscode",
     "success",
+    "time",
     "timestamp",
     "title",
     "trace_id",
@@ -68,6 +72,9 @@ pub(super) fn only_complains(json: &Value) -> bool {
     let Some(members) = json.as_object() else { return false };
     if known::says_done(json) || has_executed(json) {
         return false;
+    }
+    if known::tencent_error(json).is_some() {
+        return true;
     }
     let fails = ["errors", "error"].iter().any(|name| members.get(*name).is_some_and(is_full))
         || members.get("ok") == Some(&false.into())
@@ -105,14 +112,14 @@ fn is_failed(status: &Value) -> bool {
 
 /// Returns whether the answer reports a failure without an `error`: `{"status":"0","message":"NOTOK"}` (Etherscan),
 /// `{"success":false}` (Marketo), `{"errcode":45009}` (WeChat), `{"code":99991400}` (Lark), `{"infocode":"10021"}`
-/// (Amap).
+/// (Amap), `{"retCode":10006}` (Bybit).
 fn is_failure(json: &Value) -> bool {
     let text = |name: &str| json.get(name).and_then(Value::as_str);
     let number = |name: &str| json.get(name).and_then(Value::as_i64);
     json.get("success") == Some(&false.into())
         || text("message") == Some("NOTOK")
         || text("status").is_some_and(|status| matches!(status, "0" | "error" | "ERROR" | "fail"))
-        || ["code", "errcode", "error_code"]
+        || ["code", "errcode", "error_code", "retCode"]
             .iter()
             .any(|name| number(name).is_some_and(|code| !matches!(code, 0 | 200..=299)))
         || number("status_code").is_some_and(|status| status >= 400)
@@ -131,9 +138,12 @@ fn is_full(value: &Value) -> bool {
 }
 
 /// Words to search for: each complaint and each report has one of them, so other bodies are not parsed.
-const WORDS: [&[u8]; 14] = [
+const WORDS: [&[u8]; 17] = [
     b"\"error\"",
     b"\"errors\"",
+    b"\"Error\":",
+    b"\"error_msg\"",
+    b"\"retMsg\"",
     b"\"NOTOK\"",
     b"\"Note\":",
     b"\"Note\" ",
@@ -300,7 +310,7 @@ fn failure(json: &Value, now: Now, evidence: &mut Evidence) {
     }
     evidence.refuse(Strength::Words);
     refusal::read(json, now, evidence);
-    let names = ["Note", "Information", "result", "errmsg", "error_msg", "info"];
+    let names = ["Note", "Information", "result", "errmsg", "error_msg", "retMsg", "info"];
     let complaints = std::iter::once(json).chain(errors);
     let said = complaints.flat_map(|complaint| names.iter().filter_map(|name| complaint.get(*name)?.as_str()));
     said.for_each(|said| text::message(said, Strength::Words, now, evidence));

@@ -23,7 +23,7 @@ use crate::{
     lane::{AddedRule, Lane, Refusal},
     policy::{Origin, Parent, Scheme},
     proxy::{
-        message::request_body::RequestBody,
+        message::{request_body::RequestBody, signatures},
         outbound::{
             Outbound,
             handshake::Handshake,
@@ -173,6 +173,9 @@ impl Route {
         now: Instant,
     ) -> Option<PooledConnection> {
         let pool = self.pool(needs);
+        if needs.fresh {
+            return None;
+        }
         loop {
             let mut connection = pool.take(self.needs_http1(needs), now)?;
             if needs.own && !connection.settle().await {
@@ -285,8 +288,8 @@ impl Route {
 
     /// Puts `request` into the form that a connection of `protocol` wants.
     pub(crate) fn prepare_for(&self, protocol: Protocol, request: &mut Request<RequestBody>) {
-        // A usage report in a compressed answer could not be read in transit.
-        if self.lane.policy().reads_bodies() {
+        // A usage report in a compressed answer could not be read in transit. A signed field passes as it is.
+        if self.lane.policy().reads_bodies() && !signatures::cover(request.headers(), request.uri(), &ACCEPT_ENCODING) {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         let is_plain = request.version() == Version::HTTP_11 && request.uri().authority().is_none();
@@ -356,7 +359,7 @@ impl Route {
     /// Returns whether one connection may serve all requests that want one now.
     fn may_share(&self, needs: ConnectionNeeds) -> bool {
         let newer = self.way.h2c || self.origin.scheme == Scheme::Https;
-        newer && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
+        newer && !needs.fresh && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
     }
 
     /// Records that the upstream requires HTTP/1.1, for this request and later ones.

@@ -29,11 +29,13 @@ pub(crate) struct ConnectionNeeds {
     pub(crate) http1: bool,
     /// A connection of the session's own is needed, because the request may log it in.
     pub(crate) own: bool,
+    /// A new connection is needed, because a used one broke under the request: others may be as stale.
+    pub(crate) fresh: bool,
 }
 
 // === impl ConnectionNeeds ===
 
 impl ConnectionNeeds {
     /// Any connection is suitable.
-    pub(super) const ANY: Self = Self { http1: false, own: false };
+    pub(super) const ANY: Self = Self { http1: false, own: false, fresh: false };
 }

@@ -73,7 +73,8 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
     // With a replay, each further attempt takes a permit of its own, and is counted.
     let unseen = if replay.is_some() { 0 } else { UNSEEN };
     let sent = {
-        let needs = ConnectionNeeds { http1: upgrade.is_some(), own: bound };
+        let fresh = reason == Some(RetryReason::Cut);
+        let needs = ConnectionNeeds { http1: upgrade.is_some(), own: bound, fresh };
         let sending = pin!(send(&exchange, &route, &mut permit, now, request, needs, unseen, deadline));
         in_time(&exchange, &route, sending).await
     };

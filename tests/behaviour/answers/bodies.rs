@@ -192,3 +192,44 @@ fn bodies_of_all_requests_together_are_kept_up_to_a_bound_and_no_further() {
     let (answer, _) = timed(&andante, &beginning_with(&[SOON]), "POST", &body_of(MIB));
     assert_eq!(answer.status(), 200);
 }
+
+/// Etherscan's refusal, by its page on rate limits; most servers of PHP send such JSON in chunks. The other answers
+/// begin otherwise, or do not end: they pass as they come.
+#[test]
+fn a_refusal_in_a_200_is_known_without_a_length() {
+    let chunks = |pieces: &[&str]| {
+        let body: String = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
+        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
+    };
+    let refusal = r#"{"status":"0","message":"NOTOK","result":"Max calls per sec rate limit reached (5/sec)"}"#;
+    for (first, requests) in [
+        (chunks(&[refusal, ""]), 2),
+        (chunks(&[r#"{"rows":["#, r#"{"error":1}]}"#, ""]), 1),
+        (chunks(&[r#"{"error":null,"#, r#""rows":[]}"#, ""]), 1),
+    ] {
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let (andante, sent) = (Andante::serve(&[]), first.clone());
+        let upstream = Upstream::scripted(move |mut connection| {
+            while connection.request().is_some() {
+                let is_first = next.fetch_add(1, std::sync::atomic::Ordering::AcqRel) == 0;
+                connection.send(if is_first { &sent } else { OK });
+            }
+        });
+        let (answer, _) = timed(&andante, &upstream, "GET", "\r\n");
+        assert_eq!((answer.status(), upstream.requests().len()), (200, requests), "{first}");
+    }
+}
+
+/// The first piece of an answer that may be a refusal waits for the rest for 200 ms at most.
+#[test]
+fn json_that_goes_on_is_passed_on_as_it_comes() {
+    let andante = Andante::serve(&[]);
+    let upstream = Upstream::scripted(|mut connection| {
+        let _ = connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+        connection.send("a\r\n{\"rows\": [\r\n");
+        let _ = connection.rest();
+    });
+    let mut client = ask(&andante, &upstream, "GET", "\r\n");
+    client.until("{\"rows\": [");
+}

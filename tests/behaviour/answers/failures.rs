@@ -171,3 +171,29 @@ fn a_name_that_is_gone_does_not_open_the_breaker() {
     gone.store(false, Ordering::Release);
     assert_eq!(get().status(), 200, "the name is back");
 }
+
+/// Eight connections that the upstream resets as soon as they carry a second request: the second try of a GET goes to a
+/// new one, whatever the pool has.
+#[test]
+fn a_request_that_broke_on_a_used_connection_is_sent_again_on_a_new_one() {
+    const CONNECTIONS: usize = 8;
+    let waits = std::sync::Arc::new(std::sync::Barrier::new(CONNECTIONS));
+    let fresh = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let opened = fresh.clone();
+    let upstream = Upstream::scripted(move |mut connection| {
+        let is_stale = fresh.fetch_add(1, std::sync::atomic::Ordering::AcqRel) < CONNECTIONS;
+        let _ = connection.request();
+        if is_stale {
+            waits.wait();
+        }
+        connection.send(OK);
+        let _ = connection.request();
+        connection.reset();
+    });
+    let andante = Andante::serve(&[]);
+    let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| ask(&andante, &upstream, "GET", "\r\n")).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.answer().status(), 200));
+    let mut last = ask(&andante, &upstream, "GET", "\r\n");
+    assert_eq!(last.answer().status(), 200);
+    assert_eq!(opened.load(std::sync::atomic::Ordering::Acquire), CONNECTIONS + 1);
+}

@@ -179,6 +179,9 @@ async fn read_limits(
         // Without a length, a body that is not over yet is data and no error text.
         let seen = Some(body.beginning()).filter(|_| whole || headers.contains_key(CONTENT_LENGTH));
         beginning = seen.and_then(|seen| glance.decode(seen));
+    } else if !head && hint::is_open_json(status, glance) {
+        whole = body.read_until(PEEK, PEEKING, |piece| !hint::may_refuse_in(piece)).await;
+        beginning = Some(body.beginning()).filter(|_| whole);
     }
     let beginning = beginning.as_deref();
     let arrived = || exchange.proxy.clock.time_of_day();
