@@ -257,12 +257,12 @@ impl UpstreamBody {
 
     /// Reads the usage from the body from now on, and the model's name if the try is recorded.
     pub(crate) fn read_usage(&mut self, mut usage: Box<UsageReader>) {
-        self.ahead.pieces().for_each(|piece| usage.read(piece));
-        self.usage = Some(usage);
-    }
         if self.span.is_some() {
             usage.read_model();
         }
+        self.ahead.pieces().for_each(|piece| usage.read(piece));
+        self.usage = Some(usage);
+    }
 
     /// Records the connection's limits that the answer's head `announced`.
     pub(crate) fn announce(&mut self, announced: KeepAlive) {
