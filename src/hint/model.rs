@@ -185,8 +185,8 @@ impl Hint {
             bucket.coarse = false;
             bucket.reset.take()
         });
-        let Some(longest) = resets.max() else { return };
-        if self.retry_after.is_none() && self.wait == Some(longest) {
+        let resets: Vec<Duration> = resets.collect();
+        if self.retry_after.is_none() && self.wait.is_some_and(|wait| resets.contains(&wait)) {
             self.wait = None;
             self.signal = if self.signal == Signal::Throttled { Signal::Backoff } else { self.signal };
         }

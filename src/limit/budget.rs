@@ -193,7 +193,12 @@ impl Budget {
 
     /// When every limit of `scope` has room for `cost`.
     pub fn ready(&mut self, now: Instant, cost: &Cost, scope: Scope) -> Ready {
-        if !scope.is_apart() && self.books.iter_mut().fold(false, |lacks, book| book.lacks(cost) || lacks) {
+        let mut lacks = false;
+        if !scope.is_apart() {
+            // Each book notes what it lacks.
+            self.books.iter_mut().for_each(|book| lacks |= book.lacks(cost));
+        }
+        if lacks {
             return Ready::OnEvent;
         }
         if let Some(again) = self.lacks_tokens(now, cost, scope) {

@@ -29,7 +29,6 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// A longer `tracestate` is passed on, but not kept in spans: more need not be kept (W3C Trace Context, §3.3.1.5).
 const MAX_STATE_BYTES: usize = 512;
-/// Fields in which a signature lists the fields that it covers (AWS Signature Version 4; RFC 9421).
 
 /// The trace of one request.
 pub(crate) struct RequestTrace {

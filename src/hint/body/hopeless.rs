@@ -20,17 +20,9 @@ const TOO_LARGE: [&str; 6] = [
     "prompt is too long",
     "long context requests",
 ];
-/// Caps on money or on credits, which outlast any `Retry-After` of the answer. SerpApi: "Your account has run out of
-/// searches." ElevenLabs: "This request exceeds your quota of 10000. You have 5 credits remaining, while 20 …"
-const SPENDING: [&str; 7] = [
-    "spend limit",
-    "spending limit",
-    "spend cap",
-    "spending cap",
-    "monthly budget",
-    "run out of searches",
-    "exceeds your quota of",
-];
+/// Caps on money, which outlast any `Retry-After` of the answer. SerpApi: "Your account has run out of searches."
+const SPENDING: [&str; 6] =
+    ["spend limit", "spending limit", "spend cap", "spending cap", "monthly budget", "run out of searches"];
 /// Windows that are too long to wait for.
 const LONG_SPANS: [&str; 12] = [
     "daily",
@@ -55,8 +47,8 @@ const SHORT_SPANS: [&str; 11] = [
     "per minute",
     "per second",
     "per hour",
-    "/minute",
-    "/ minute",
+    "/min",
+    "/ min",
     "/sec",
     "/ sec",
     "/hour",
@@ -87,7 +79,9 @@ pub(super) fn read(lower: &str, strength: Strength, now: Now, evidence: &mut Evi
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC." (400)
     let capped = lower.starts_with("you have reached your specified") && lower.contains("api usage limits");
-    let spends = capped || has(&SPENDING);
+    // ElevenLabs: "This request exceeds your quota of 10000. You have 5 credits remaining, while 20 credits are required."
+    let lacks_credits = lower.contains("exceeds your quota of") && lower.contains("credits remaining");
+    let spends = capped || lacks_credits || has(&SPENDING);
     let long = LONG_SPANS.iter().any(|span| names_span(lower, span)) && has(&USED_UP) && !has(&SHORT_SPANS)
         || lower.contains(TOTALS);
     let why = if has(&TOO_LARGE) || asks_for_more(lower) {
@@ -235,6 +229,8 @@ mod tests {
             "The daily report could not be made",
             "You are using a Trial key, which is limited to 40 API calls / minute.",
             "The 30 day limit of the free trial has passed",
+            "This request exceeds your quota of 60 requests per minute.",
+            "Rate limit: 10 requests / min, 1000 requests / day",
         ] {
             assert_eq!(read_of(said).in_words, None, "{said}");
         }

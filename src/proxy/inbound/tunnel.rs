@@ -59,7 +59,17 @@ pub(super) async fn serve(
     mut terms: TunnelTerms,
 ) {
     let (may_name, plain_http_only) = (exchange.proxy.lanes.rules().may_name(), terms.plain_http_only);
-    match first_bytes(&exchange, &route, &mut client, &upstream, &mut terms.pace).await {
+    let mut first = first_bytes(&exchange, &route, &mut client, &upstream, &mut terms.pace).await;
+    // Without limits, a request for another host is no business of this tunnel: a proxy behind andante, or a host that is
+    // called by its address.
+    let is_open = !plain_http_only && !route.lane.policy().is_limited() && !matches!(terms.pace, TunnelPace::Turns(_));
+    if is_open
+        && matches!(first, FirstBytes::Http(Protocol::Http1))
+        && !client.peek().await.is_ok_and(|head| intercept::is_for(head, &route.origin))
+    {
+        first = FirstBytes::Other;
+    }
+    match first {
         FirstBytes::Http(protocol) => {
             // An unspent slot is returned. The tunnel's connection serves the first of the requests.
             terms.pace.give_back();

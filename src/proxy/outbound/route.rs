@@ -173,7 +173,8 @@ impl Route {
         now: Instant,
     ) -> Option<PooledConnection> {
         let pool = self.pool(needs);
-        if needs.fresh {
+        // Streams of HTTP/2 share a connection that is known to be alive.
+        if needs.fresh && pool.protocol() != Some(Protocol::Http2) {
             return None;
         }
         loop {
@@ -359,7 +360,7 @@ impl Route {
     /// Returns whether one connection may serve all requests that want one now.
     fn may_share(&self, needs: ConnectionNeeds) -> bool {
         let newer = self.way.h2c || self.origin.scheme == Scheme::Https;
-        newer && !needs.fresh && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
+        newer && !self.needs_http1(needs) && self.pool(needs).protocol() != Some(Protocol::Http1)
     }
 
     /// Records that the upstream requires HTTP/1.1, for this request and later ones.
