@@ -306,6 +306,22 @@ fn plain_http_in_a_tunnel_is_a_request_like_any_other_whatever_the_rules() {
     }
 }
 
+/// A host that is called by its address, and a proxy behind andante: without limits the tunnel is theirs alone.
+#[test]
+fn requests_for_other_hosts_pass_in_a_tunnel_without_limits() {
+    let (andante, upstream) = (Andante::serve(&[]), Upstream::ok());
+    for request in [
+        "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n",
+        "GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n",
+        "CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n",
+    ] {
+        let mut client = tunnel(&andante, &upstream);
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.has("via")), (200, false), "{request}: {answer:?}");
+    }
+}
+
 #[test]
 fn refusals_of_an_api_without_a_rule_do_not_reach_a_client_that_asks_for_a_tunnel() {
     let (andante, mock) = (Andante::serve(&[]), Mock::start(&["--limit", "5/s"]));

@@ -104,7 +104,7 @@ fn window(millis: u64) -> Option<String> {
     if let Some((name, _)) = units().find(|(_, length)| *length == millis) {
         return Some(name.to_owned());
     }
-    let fits = units().take(5).filter(|(_, length)| millis.is_multiple_of(*length)).next_back();
+    let fits = units().take(5).rfind(|(_, length)| millis.is_multiple_of(*length));
     fits.map(|(name, length)| format!("{}{name}", millis / length))
 }
 
