@@ -52,7 +52,7 @@ impl<T> State<T> {
     /// When the queue has to be swept again; [`Instant::FAR`] if nothing has delayed it.
     pub(super) fn next_look(&self) -> Instant {
         let DeadlineSweep { delayed, looked, .. } = self.deadline_sweep;
-        looked.filter(|_| delayed).map_or(Instant::FAR, |looked| looked + LOOKS)
+        if delayed { looked.map_or(Instant::START, |looked| looked + LOOKS) } else { Instant::FAR }
     }
 
     /// Refuses waiting requests that will certainly miss their deadlines. O(waiting), and only after a

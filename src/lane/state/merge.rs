@@ -40,23 +40,29 @@ impl<T> State<T> {
     pub(crate) fn adopt(&mut self, now: Instant, moving: Moving<T>) -> QueuePlace {
         let Moving { grant, ask, since } = moving;
         self.learned.asked(&ask.kind, now);
+        self.advance_places(now);
+        self.places.asked(&ask.claim);
         let (drawn, _, line) = self.consider(now, &ask);
         self.rechecks = true;
+        self.delayed();
         self.enter(&ask, line, drawn, since, ask.deadline, grant)
     }
 
     /// Counts what `other` has sent until `now`, applies its pauses, and takes over the pools that it gives up.
     pub(crate) fn join(&mut self, now: Instant, other: &mut Self) {
         self.absorb(now, other);
-        self.parted = self.parted.max(other.parted);
+        // Only what both know of each other's past need not be counted again.
+        self.parted = self.parted.filter(|_| self.parted == other.parted);
         let ended = other.portion_bequeathed();
         self.portion_inherited(&ended);
     }
 
     /// Begins with what `other` has sent: from this `parting` on, this lane serves some of its ports.
     pub(crate) fn part_from(&mut self, other: &mut Self, parting: Parting) {
+        // What a lane that had requests before has sent until then, `other` does not know.
+        let begins = self.budget.last().is_none();
         self.absorb(parting.at, other);
-        (self.parted, other.parted) = (Some(parting), Some(parting));
+        (self.parted, other.parted) = (begins.then_some(parting), Some(parting));
     }
 
     /// Counts what `other` has sent until `now`, and applies its pauses. The number of its in-flight requests is
@@ -72,6 +78,7 @@ impl<T> State<T> {
         self.learned.absorb(&other.learned.record(now), now);
         self.held = self.held.max(other.held);
         (self.unwritten, self.rechecks) = (true, true);
+        self.delayed();
     }
 }
 

@@ -52,7 +52,7 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
 #[tokio::test(start_paused = true)]
 async fn limit_that_is_found_grows_although_a_place_stays_free_for_another_client() {
     let world = World::new("in-flight auto");
-    let (lane, clock) = (world.lane.clone(), world.clock.clone());
+    let (lane, clock) = (world.lane.clone(), world.clock);
     let other = tokio::spawn(async move {
         let claim = Claim { client: ClientId::of([10, 0, 0, 2].into()), ..Claim::USUAL };
         let mut longest = Duration::ZERO;
