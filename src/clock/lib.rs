@@ -155,7 +155,7 @@ pub fn cpu_time_of(work: impl FnOnce()) -> Duration {
 pub fn assert_linear<I>(case: &str, most: usize, input: impl Fn(usize) -> I, mut work: impl FnMut(&I)) {
     const FACTOR: usize = 8;
     const MOST_TIMES: u32 = 20;
-    const RUNS: usize = 5;
+    const RUNS: usize = 12;
     // The clock is exact to some tens of nanoseconds, so shorter work is not compared.
     const RESOLUTION: Duration = Duration::from_micros(20);
     let inputs = [input(most / FACTOR), input(most)];
