@@ -55,7 +55,9 @@ impl ReturnSchedule {
         if self.last.len() >= MOST {
             self.last.retain(|_, last| *last > now);
         }
-        let behind = self.last.get(&to).map_or(next, |last| *last + spacing);
+        // Where slots are farther apart than that, all get the next one.
+        let last = self.last.get(&to).filter(|_| spacing <= FARTHEST);
+        let behind = last.map_or(next, |last| *last + spacing);
         let due = behind.clamp(next, next + FARTHEST);
         if self.last.len() < MOST || self.last.contains_key(&to) {
             self.last.insert(to, due);
@@ -113,6 +115,13 @@ mod tests {
         let (mut returns, next) = (ReturnSchedule::default(), Instant::START + SLOT);
         let due = (0..10_000).map(|_| returns.add(Instant::START, to(1), ONE, next, SLOT)).last();
         assert_eq!(due, Some(next + FARTHEST));
+    }
+
+    #[test]
+    fn all_get_the_next_slot_where_slots_are_an_hour_apart() {
+        let (mut returns, next) = (ReturnSchedule::default(), Instant::START + SLOT);
+        let due = [(); 3].map(|()| returns.add(Instant::START, to(1), ONE, next, Duration::from_secs(3600)));
+        assert_eq!(due, [next; 3]);
     }
 
     #[test]
