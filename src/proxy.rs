@@ -29,6 +29,7 @@ mod session;
 mod settings;
 mod sharing;
 mod shown_url;
+mod signatures;
 mod stack;
 mod steps;
 mod takeover;

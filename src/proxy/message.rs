@@ -30,7 +30,6 @@ pub(crate) mod request_body;
 pub(crate) mod send;
 pub(crate) mod server_timing;
 pub(crate) mod shared_body;
-pub(crate) mod signatures;
 pub(crate) mod stream_body;
 pub(crate) mod stream_reader;
 pub(crate) mod tls_turns;

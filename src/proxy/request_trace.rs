@@ -19,8 +19,8 @@ use crate::{
     clock::{Clock, Instant},
     metrics::CallOutcome,
     proxy::{
-        message::signatures,
         shown_url::{without_secrets, without_values},
+        signatures,
     },
     trace::{Span, SpanKind, TraceContext, Tracer},
 };

@@ -40,6 +40,7 @@ const PROXY: &[(&str, &[&str])] = &[
             "request_trace",
             "retry_log",
             "shown_url",
+            "signatures",
         ],
     ),
     ("messages", &["message"]),

@@ -23,7 +23,7 @@ use crate::{
     lane::{AddedRule, Lane, Refusal},
     policy::{Origin, Parent, Scheme},
     proxy::{
-        message::{request_body::RequestBody, signatures},
+        message::request_body::RequestBody,
         outbound::{
             Outbound,
             handshake::Handshake,
@@ -33,6 +33,7 @@ use crate::{
             route_pools::RoutePools,
             way::{ConnectionNeeds, Way},
         },
+        signatures,
     },
     tls::{self, Protocol},
 };
