@@ -15,7 +15,6 @@ use crate::{
     limit::Unit,
     metrics::{Durations, RetryReason},
     policy::{Origin, UsageSource},
-    proxy::message::{json_number, request_body::RequestBody, usage::MAX_MODEL_BYTES},
     trace::{Span, SpanKind},
 };
 
@@ -115,14 +114,13 @@ impl TrySpan {
         said.for_each(|(name, used)| span.note(name, used));
     }
 
-    /// Records the model that the request asks for, if its rule reads the `usage` of models, and if the beginning of its
-    /// `body` was read.
-    pub(crate) fn on_request_body(&mut self, usage: &[UsageSource], body: &RequestBody) {
-        let asks_model = usage.iter().any(|source| gen_ai(source.unit).is_some());
-        let (Some(span), Some(beginning)) = (&mut self.span, body.beginning().filter(|_| asks_model)) else { return };
-        let path = "model".parse().expect("a member's name");
-        if let Some(model) = json_number::text_at(beginning, &path).filter(|model| model.len() <= MAX_MODEL_BYTES) {
-            span.note("gen_ai.request.model", model.to_owned());
+    /// Records the `model` that the request asks for, if its rule reads the `usage` of models.
+    pub(crate) fn on_request(&mut self, usage: &[UsageSource], model: impl FnOnce() -> Option<String>) {
+        let Some(span) = &mut self.span else { return };
+        if usage.iter().any(|source| gen_ai(source.unit).is_some())
+            && let Some(model) = model()
+        {
+            span.note("gen_ai.request.model", model);
         }
     }
 }

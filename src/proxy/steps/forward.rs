@@ -32,7 +32,7 @@ use crate::{
     proxy::{
         call::{Admitted, Call},
         exchange::Exchange,
-        message::{progress::Phase, request_body::BoxedRequest},
+        message::{json_number, progress::Phase, request_body::BoxedRequest, usage::MAX_MODEL_BYTES},
         outbound::{
             h2_request::SendError,
             host_pool::{AnswerBody, PooledConnection},
@@ -156,7 +156,11 @@ fn trace_try(
     let trace = exchange.trace()?;
     let authority = route.host().to_str().unwrap_or_default();
     let mut span = trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })?;
-    span.on_request_body(&route.lane.policy().usage, request.body());
+    span.on_request(&route.lane.policy().usage, || {
+        let path = "model".parse().expect("a member's name");
+        let model = json_number::text_at(request.body().beginning()?, &path)?;
+        (model.len() <= MAX_MODEL_BYTES).then(|| model.to_owned())
+    });
     Some(span)
 }
 
