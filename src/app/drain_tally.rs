@@ -10,11 +10,11 @@ use crate::{
     proxy::Proxy,
 };
 
-/// Counts since the begin of a drain.
+/// Counts since the beginning of a drain.
 pub struct DrainTally {
     proxy: Arc<Proxy>,
     begun: Instant,
-    /// Counts of the process at the begin.
+    /// Counts of the process at the beginning.
     before: (u64, u64),
 }
 
@@ -27,7 +27,7 @@ impl DrainTally {
         Self { proxy, begun, before }
     }
 
-    /// Number of requests, turns and tunnels that an end of the process at this moment leaves unfinished.
+    /// Number of requests, turns and tunnels that the drain has cut off, and of connections that are still open.
     pub fn cut_off(&self) -> usize {
         self.proxy.cut_off()
     }

@@ -113,7 +113,7 @@ pub async fn run(args: &Args) -> ExitCode {
 /// Problems of the files that the configuration names: those that `andante check` finds in them, or else those for
 /// which `andante serve` would not start.
 fn file_findings(problems: &[Diagnostic], config: &Config) -> Vec<Finding> {
-    let elsewhere = || "`andante check` says the same".to_owned();
+    let elsewhere = || "`andante serve` says the same".to_owned();
     let found = |problem: &Diagnostic| {
         let hint = Some(problem.hint.clone().unwrap_or_else(elsewhere));
         Finding { name: FILES, ok: !problem.is_error(), detail: problem.to_string(), hint }

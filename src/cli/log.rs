@@ -72,7 +72,7 @@ fn writer(to: &AccessLog) -> Result<(LineQueue, WorkerGuard), Failure> {
     Ok(LineQueue::start(sink))
 }
 
-/// Returns the error about the access log with which `serve` would not start. Creates no file.
+/// Returns the error about the access log with which `serve` would not start. Leaves no file behind.
 pub(super) fn unusable(config: &Config) -> Option<Failure> {
     let Some(AccessLog::File(path)) = &config.access_log else { return None };
     let tried = match fs::metadata(path) {

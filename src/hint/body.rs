@@ -112,12 +112,7 @@ pub(super) fn may_say(status: StatusCode, body: &[u8]) -> bool {
 /// an answer while sending does not know the length.
 pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance<'_>) -> bool {
     let kind = glance.kind();
-    let of_kind = |word: &str| {
-        let word = word.as_bytes();
-        // The word is nearly always at the end.
-        kind.as_bytes().ends_with(word)
-            || kind.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
-    };
+    let of_kind = |word: &str| is_of_kind(glance, word);
     let legible = match status.as_u16() {
         200 => {
             let is_compressed = glance.coding != Coding::Identity;
@@ -136,13 +131,12 @@ pub(super) fn is_wanted(status: StatusCode, headers: &HeaderMap, glance: &Glance
     legible && says_more && (is_small(glance) || is_of_unknown_length(glance))
 }
 
-/// Returns whether the answer is served JSON of unknown length, without a content coding. JSON sequences that arrive
-/// bit by bit are none.
+/// Returns whether the answer is served JSON of unknown length, without a content coding. Excludes JSON sequences, which
+/// arrive bit by bit.
 pub(super) fn is_open_json(status: StatusCode, glance: &Glance<'_>) -> bool {
-    let kind = glance.kind();
     status == StatusCode::OK
-        && kind.contains("json")
-        && !LISTS.iter().any(|word| kind.contains(word))
+        && is_of_kind(glance, "json")
+        && !LISTS.iter().any(|word| is_of_kind(glance, word))
         && glance.coding == Coding::Identity
         && is_of_unknown_length(glance)
 }
@@ -158,8 +152,15 @@ pub(super) fn is_graphql(status: StatusCode, path: &str, glance: &Glance<'_>) ->
     let endpoint = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     status == StatusCode::OK
         && matches!(endpoint, "graphql" | "graphql.json")
-        && glance.kind().contains("json")
+        && is_of_kind(glance, "json")
         && is_of_unknown_length(glance)
+}
+
+/// Returns whether the media type has this `word`, in lower case.
+fn is_of_kind(glance: &Glance<'_>, word: &str) -> bool {
+    let (kind, word) = (glance.kind().as_bytes(), word.as_bytes());
+    // The word is nearly always at the end.
+    kind.ends_with(word) || kind.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Returns whether the length is unknown before the end, as with chunks (RFC 9112 §7.1), and often with HTTP/2.

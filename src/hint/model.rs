@@ -174,7 +174,7 @@ impl Hint {
         (self.hopeless, self.done) = (None, false);
     }
 
-    /// Ignores resets that are times of day far ahead, in an answer without `Date`. A server with a clock must send `Date`
+    /// Ignores resets that are times of day in whole seconds and far ahead, in an answer without `Date`. A server with a clock must send `Date`
     /// (RFC 9110 §6.6.1). Without it, nothing shows how far ahead the clock is that wrote such a time. A quota with a
     /// reported window keeps its reset, which the window bounds.
     pub fn distrust_clock(&mut self) {
@@ -188,7 +188,9 @@ impl Hint {
         let resets: Vec<Duration> = resets.collect();
         if self.retry_after.is_none() && self.wait.is_some_and(|wait| resets.contains(&wait)) {
             self.wait = None;
-            self.signal = if self.signal == Signal::Throttled { Signal::Backoff } else { self.signal };
+            if self.signal == Signal::Throttled {
+                self.signal = Signal::Backoff;
+            }
         }
     }
 

@@ -102,12 +102,15 @@ impl KeptLanes {
     pub(super) fn put(&self, id: &str, record: Option<LaneRecord>, gap: Option<Gap>, now: Instant) {
         let mut past = self.past.lock();
         past.until = Some(now);
-        if record.is_some() {
-            past.gap = gap.or(past.gap);
-        }
-        if let Some(record) = record.or_else(|| gap.map(|_| LaneRecord::lost(now))) {
-            self.records.lock().insert(id.to_owned(), record);
-        }
+        let record = match record {
+            Some(record) => {
+                past.gap = gap.or(past.gap);
+                record
+            }
+            None if gap.is_some() => LaneRecord::lost(now),
+            None => return,
+        };
+        self.records.lock().insert(id.to_owned(), record);
     }
 
     /// Makes the store forget these lanes, which remember nothing.

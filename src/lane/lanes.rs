@@ -206,7 +206,9 @@ impl Lanes {
                 lane.reconfigured(policy.clone(), self.metrics_of(rules, rule, &origin.host))
             };
             moved.sub_limit_rules(rules, renamed);
-            parting.extend((!others.is_empty()).then(|| (moved.clone(), others, waiting)));
+            if !others.is_empty() {
+                parting.push((moved.clone(), others, waiting));
+            }
             let last = rules_lanes.len() - 1;
             match rules_lanes[rule.unwrap_or(last)].lanes.get_mut().entry(origin.host.clone()) {
                 Entry::Vacant(place) => {

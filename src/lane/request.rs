@@ -88,8 +88,8 @@ pub enum PreviewDecision {
 /// Why a request may not even wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// All places are taken.
-    #[error("{} already, which is as many as may", requests_wait(*waiting, rule.as_deref()))]
+    /// All places are taken, or the free ones are reserved for clients that are due.
+    #[error("{} already, and no place is free", requests_wait(*waiting, rule.as_deref()))]
     Full {
         /// Number of waiting requests.
         waiting: usize,
@@ -98,9 +98,9 @@ pub enum Refusal {
         /// When a place becomes free for it, behind others that were told to return.
         retry_after: Duration,
     },
-    /// All places are taken, most of them by its own flow: it was evicted for a request of another flow.
+    /// All places are taken: it was evicted for another request.
     #[error(
-        "{}, which is as many as may: the newest of the longest flow, this one, made room for another flow",
+        "{}, which is as many as may: this one made room for another flow",
         requests_wait(*waiting, rule.as_deref())
     )]
     GaveWay {
@@ -313,6 +313,6 @@ mod tests {
         assert_eq!(hours.to_string(), "it would wait 2h 29m, longer than the 2h 0m it may");
         assert_eq!(said(2, 0), "it would wait 9.0s behind 2 others, and may not wait");
         let full = Refusal::Full { waiting: 1, rule: None, retry_after: Duration::ZERO }.to_string();
-        assert_eq!(full, "1 request waits already, which is as many as may");
+        assert_eq!(full, "1 request waits already, and no place is free");
     }
 }

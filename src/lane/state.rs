@@ -208,6 +208,7 @@ impl<T> State<T> {
 
     /// Forgets sub-limits that remember nothing, among the next `looks` of them.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
+        self.returns.forget_past(now);
         self.sub_limits.forget_idle(looks, now, |_| false);
     }
 

@@ -232,7 +232,7 @@ impl Budget {
         if !scope.is_apart() {
             cost.each().for_each(|(unit, amount)| self.book(unit).take(now, seq, amount));
         }
-        let slot = Slot { now, due, late, distant: self.distant };
+        let slot = Slot { now, due, late, distant: self.distant.is_some() };
         for meter in self.meters.0.iter_mut().filter(|meter| scope.includes(meter.source())) {
             cost.of(meter.unit()).into_iter().for_each(|amount| meter.take(slot, seq, amount));
         }
@@ -254,7 +254,7 @@ impl Budget {
 
     /// Records that a charge was sent at `at`.
     pub fn sent(&mut self, charge: Charge, at: Instant) {
-        let distant = self.distant;
+        let distant = self.distant.is_some();
         self.meters.charged(&charge).for_each(|(meter, amount)| meter.sent(at, charge.seq, amount, distant));
     }
 
@@ -341,7 +341,7 @@ impl Budget {
         if scope.is_apart() {
             return;
         }
-        let beyond = |used: Amount| Amount::new(used.get() - reserved.map_or(0, Amount::get).min(used.get()));
+        let beyond = |used: Amount| Amount::new(used.get().saturating_sub(reserved.map_or(0, Amount::get)));
         if let Some(beyond) = used.and_then(beyond) {
             self.took_units(now, unit, beyond);
         }
@@ -362,9 +362,8 @@ impl Budget {
 
     /// Shortest time in which the limit of a unit other than requests refills what `cost` takes of it.
     pub fn takes(&self, cost: Cost) -> Duration {
-        let takes = |limit: &Limit| Some(limit.spec.rate.interval().saturating_mul(cost.of(limit.spec.unit)?.get()));
         let others = self.meters.windows().filter(|limit| limit.spec.unit != Unit::REQUESTS);
-        others.filter_map(takes).min().unwrap_or_default()
+        others.filter_map(|limit| limit.refills(&cost)).min().unwrap_or_default()
     }
 
     /// When the configured limits of the units selected by `of` have room for both `cost` and `kept`.
@@ -387,8 +386,10 @@ impl Budget {
     pub fn refused(&mut self, now: Instant, sent: Instant, cost: Cost, tries: bool, wait: Option<Duration>) {
         // An estimated limit promises nothing about windows.
         let Self { meters, margin, .. } = self;
-        let kept = || meters.windows().filter(|limit| limit.source != Source::Estimated);
-        let windows = || kept().map(|limit| limit.spec.rate.per);
+        let windows = || {
+            let promised = meters.windows().filter(|limit| limit.source != Source::Estimated);
+            promised.map(|limit| limit.spec.rate.per)
+        };
         let Some((per, longest)) = windows().min().zip(windows().max()) else { return };
         // No window of ours lasts that long: the refusal has another reason.
         let other = wait.is_some_and(|wait| wait >= longest * 2);
@@ -426,7 +427,8 @@ impl Budget {
             return;
         }
         let before = self.meters.remove(|meter| matches!(meter, Meter::Window(limit) if configured(limit)));
-        let mut before: Vec<Limit> = Meters(before).windows().cloned().collect();
+        let window = |meter: Meter| if let Meter::Window(limit) = meter { Some(limit) } else { None };
+        let mut before: Vec<Limit> = before.into_iter().filter_map(window).collect();
         let known: Vec<_> = before.iter().map(|limit| Limit { share: None, ..limit.clone() }).collect();
         for (place, spec) in limits.iter().enumerate() {
             let alike = |limit: &&Limit| limit.spec.unit == spec.unit;

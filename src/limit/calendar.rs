@@ -182,7 +182,7 @@ impl Renewal {
             Self::Hour => return Some(Period::of(now, 3600)),
             Self::Day(_) | Self::Week(_) | Self::Month(_) => {}
         }
-        let renewal = |day: &Date| Some((*day, self.at(*day, now)?)).filter(|_| self.renews_on(*day));
+        let renewal = |day: &Date| self.renews_on(*day).then(|| self.at(*day, now)).flatten().map(|at| (*day, at));
         // The clock may have been changed: the renewal on the date that the clock shows may lie before or after `now`.
         let backwards = successors(now.date().tomorrow().ok(), |day| day.yesterday().ok()).take(LONGEST_DAYS);
         let (day, start) = backwards.filter_map(|day| renewal(&day)).find(|(_, start)| start <= now)?;

@@ -240,11 +240,6 @@ impl From<Amount> for Cost {
 // === impl Sum ===
 
 impl Sum {
-    /// A sum of `requests` requests with no other unit stated.
-    pub fn of_requests(requests: u64) -> Self {
-        Self { requests, ..Self::default() }
-    }
-
     /// Adds `cost`.
     pub fn add(&mut self, cost: &Cost) {
         self.requests += u64::from(cost.requests());

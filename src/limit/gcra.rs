@@ -81,8 +81,8 @@ impl Gcra {
         self.is_even() && self.quota.replenish_interval() >= COARSE
     }
 
-    /// Records that a request of `cost` that keeps its distance is written only at `at`, after a connection was made.
-    /// The next request keeps its distance to `at`.
+    /// Records that a request of `cost` was written only at `at`, after a connection was made. Call only for requests
+    /// that keep their distance: the next one keeps it to `at`.
     pub fn sent(&mut self, at: Instant, cost: Amount) {
         self.tat = self.tat.map(|tat| tat.max(self.after(at, cost.get().into())));
     }
@@ -164,10 +164,12 @@ impl Gcra {
         let [old, new] = [before, after].map(|limit| nanos(limit.rate.interval()) as f64);
         let [had, has] = [before, after].map(|limit| f64::from(limit.burst().get()));
         let used = nanos(tat.since(now)) as f64 / old;
-        let used = match after.rate.per <= LONGEST_PACE {
-            true => used + has - had,
-            false if used <= had => used.min(has),
-            false => used,
+        let used = if after.rate.per <= LONGEST_PACE {
+            used + has - had
+        } else if used <= had {
+            used.min(has)
+        } else {
+            used
         };
         // The last request keeps its distance, or its part of the burst.
         self.tat = Some(later(now, (used * new) as u64).max(self.after(last, 1)));

@@ -9,7 +9,8 @@ pub enum Ready {
     Now,
     /// There is room from this later instant on, as far as is known.
     At(Instant),
-    /// An event without a known time must come first: a departure, a response or a reply of the fleet's store.
+    /// An event without a known time must come first: a departure, a response, a persisted block or a reply of the
+    /// fleet's store. Also the answer for an amount that never fits.
     OnEvent,
 }
 

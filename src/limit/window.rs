@@ -301,7 +301,7 @@ impl Window {
         for bucket in &self.buckets {
             // A request without a response must not block later requests: the result is when *enough* units are out.
             let Some(counted) = bucket.counted_by(self.strict, margin) else { continue };
-            // A bucket sent after the buckets found so far are out cannot be out before them. A later bucket can be:
+            // A bucket sent after the API counted all buckets found so far cannot leave before them. A later bucket can:
             // buckets are in the order of taking, not of sending.
             if sum < units || bucket.last_sent < latest {
                 leaving.push((counted, bucket.used));

@@ -208,7 +208,7 @@ impl Backlog {
 
     /// Total of `unit` over the tickets that wait like this; a ticket that does not declare its amount counts as
     /// `unsaid`.
-    pub fn units_of(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
+    pub(crate) fn units_of(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
         self.waiting.units(waits, unit, unsaid)
     }
 

@@ -173,13 +173,12 @@ impl Fair {
         if member.counts() {
             self.leave(id, member);
         }
-        let (now, start) = (self.virtual_time(), member.start);
-        member.renew(now);
+        let now = self.virtual_time();
         let credit = if comes == Comes::New {
             // Whether it has expired depends on when others were forgotten. What it was owed does not.
-            member.start = start;
             u64::from(member.owed) * self.owed_step()
         } else {
+            member.renew(now);
             self.credit(member)
         };
         if comes == Comes::Missed && member.number == 0 {

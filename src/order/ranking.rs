@@ -160,7 +160,7 @@ impl Ranking {
         }
     }
 
-    /// Ends the turns of the client of a flow queue whose turn it is, until clients are resumed.
+    /// Takes the client of the flow queue at the front out of the order, until clients are resumed.
     pub(super) fn suspend(&mut self, at: RankedAt, urgency: Urgency) {
         let over = share_of(&mut self.shares, urgency);
         over.suspend(at.client, &mut self.clients[at.client].member);

@@ -313,7 +313,7 @@ impl Proxy {
         self.drain.open()
     }
 
-    /// Number of requests, turns and tunnels that a drain has ended, or would end now, unfinished.
+    /// Number of requests, turns and tunnels that a drain has cut off, and of connections that are still open.
     pub fn cut_off(&self) -> usize {
         self.drain.cut() + self.drain.open()
     }

@@ -71,12 +71,13 @@ impl<'a> InputLine<'a> {
             }
             return Err(format!("expected an object, as in {{\"url\": \"https://…\"}}, found {}", kind(text)));
         }
-        serde_json::from_str(text).map_err(|error| match error.is_eof() {
-            true => {
-                "the object does not end on this line: write each on one line, by jq -c . FILE > FILE.jsonl".to_owned()
+        serde_json::from_str(text).map_err(|error| {
+            if error.is_eof() {
+                return "the object does not end on this line: write each on one line, by jq -c . FILE > FILE.jsonl"
+                    .into();
             }
             // These errors tell a place, or the name of a member.
-            false => error.to_string().replace("at line 1 column", "at column"),
+            error.to_string().replace("at line 1 column", "at column")
         })
     }
 

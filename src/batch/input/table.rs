@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 
 use super::{
     Defaults, InputError, numbered,
-    text_lines::{MAX_LINE_BYTES, NOT_UTF8, utf16},
+    text_lines::{MAX_LINE_BYTES, NOT_UTF8, utf16_advice},
 };
 use crate::batch::{
     item::{Id, Item},
@@ -62,7 +62,7 @@ impl Table {
         // A title that is longer than this is none.
         let read = file.by_ref().take(1 << 20).read_until(b'\n', &mut title);
         read.map_err(|error| InputError::Line { line: 1, what: error.to_string() })?;
-        if let Some(what) = utf16(&title) {
+        if let Some(what) = utf16_advice(&title) {
             return Err(InputError::Line { line: 1, what });
         }
         let separator = separator(&title);

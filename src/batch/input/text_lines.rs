@@ -8,7 +8,7 @@ use super::InputError;
 pub(super) const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// What to do about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
-    "this is not UTF-8, but perhaps Latin-1: write the file anew by `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
+    "this is not UTF-8, but perhaps Latin-1: convert it: `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
 /// A byte-order mark in UTF-8: spreadsheets and Windows' editors begin files with it.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -21,14 +21,14 @@ pub(super) struct TextLines<R> {
 
 /// Advice about a text that begins like this, if it is UTF-16: it has a byte-order mark, or a zero beside an ASCII
 /// character.
-pub(super) fn utf16(text: &[u8]) -> Option<String> {
+pub(super) fn utf16_advice(text: &[u8]) -> Option<String> {
     let encoding = match text {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "utf-16",
         [first, 0, ..] if *first != 0 => "utf-16le",
         [0, second, ..] if *second != 0 => "utf-16be",
         _ => return None,
     };
-    Some(format!("this is UTF-16: write the file anew by `iconv -f {encoding} -t utf-8 FILE > UTF8_FILE`"))
+    Some(format!("this is UTF-16: convert it: `iconv -f {encoding} -t utf-8 FILE > UTF8_FILE`"))
 }
 
 // === impl TextLines ===
@@ -61,7 +61,7 @@ impl<R: BufRead> Iterator for TextLines<R> {
             return wrong(format!("it is longer than {} bytes: write one request on each line", self.max_bytes));
         }
         if line == 1
-            && let Some(advice) = utf16(&bytes)
+            && let Some(advice) = utf16_advice(&bytes)
         {
             // All that follows would be wrong in the same way.
             let _ = io::copy(&mut self.reader, &mut io::sink());

@@ -157,10 +157,10 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
 fn spares(entry: &str, host: &HostPattern) -> bool {
     let Some(name) = host.name() else { return false };
     if let Ok(address) = name.parse::<IpAddr>() {
-        let network = entry.parse().is_ok_and(|network: ipnet::IpNet| network.contains(&address));
-        let own = entry.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        let own = own.ok().or_else(|| Some(entry.parse::<SocketAddr>().ok()?.ip()));
-        return network || own.is_some_and(|own| own.to_canonical() == address);
+        let network = entry.parse::<ipnet::IpNet>().is_ok_and(|network| network.contains(&address));
+        let own = entry.trim_matches(['[', ']']).parse::<IpAddr>();
+        let own = own.or_else(|_| entry.parse::<SocketAddr>().map(|at| at.ip()));
+        return network || own.is_ok_and(|own| own.to_canonical() == address);
     }
     let entry = entry.trim_start_matches("*.").trim_start_matches('.').to_ascii_lowercase();
     let entry = entry.split_once(':').map_or(entry.as_str(), |(at, _)| at).trim_end_matches('.');

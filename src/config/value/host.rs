@@ -47,7 +47,7 @@ fn several(text: &str) -> Option<String> {
 /// Advice about a network.
 fn network(text: &str) -> Option<String> {
     let network: IpNet = text.replace(['[', ']'], "").parse().ok()?;
-    let hosts: Vec<String> = network.hosts().take(2).filter_map(in_brackets).collect();
+    let hosts: Vec<String> = network.hosts().take(2).filter_map(pattern_of).collect();
     match &hosts[..] {
         [host] => Some(format!("write \"{host}\"")),
         hosts => {
@@ -58,17 +58,17 @@ fn network(text: &str) -> Option<String> {
 
 /// Advice about a domain with a dot before it, as NO_PROXY has them.
 fn below(text: &str) -> Option<String> {
-    let domain: HostPattern = text.strip_prefix('.')?.parse().ok()?;
+    let domain: HostPattern = text.strip_prefix('.').filter(|domain| !domain.contains('*'))?.parse().ok()?;
     Some(format!("write \"*.{domain}\" for the names below it; \"{domain}\" itself is another host"))
 }
 
 /// Advice about an IPv6 address without brackets.
 fn address(text: &str) -> Option<String> {
-    Some(format!("write \"{}\"", in_brackets(text.parse::<Ipv6Addr>().ok()?.into())?))
+    Some(format!("write \"{}\"", pattern_of(text.parse::<Ipv6Addr>().ok()?.into())?))
 }
 
-/// The pattern for this address: IPv6 has brackets.
-fn in_brackets(address: IpAddr) -> Option<String> {
+/// Pattern for an address, with IPv6 in brackets and mapped IPv4 as IPv4.
+fn pattern_of(address: IpAddr) -> Option<String> {
     let text = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
     Some(text.parse::<HostPattern>().ok()?.to_string())
 }
@@ -118,6 +118,8 @@ mod tests {
             ("10.0.0.0/8", "a network is no host: list the addresses, as in [\"10.0.0.1\", \"10.0.0.2\"]"),
             ("[fd00::]/8", "a network is no host"),
             ("10.0.0.7/32", "write \"10.0.0.7\""),
+            (".*", "write \"*.example.com\""),
+            (".*.example.com", "write \"*.example.com\""),
             (".example.com", "write \"*.example.com\" for the names below it; \"example.com\" itself"),
             ("::1", "write \"[::1]\""),
             ("::ffff:10.0.0.7", "write \"10.0.0.7\""),

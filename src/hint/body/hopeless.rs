@@ -43,19 +43,8 @@ const LONG_SPANS: [&str; 12] = [
 /// Words that turn a mention of such a window into a used-up limit.
 const USED_UP: [&str; 5] = ["limit", "quota", "too many", "exceed", "volume has been reached"];
 /// Shorter windows. If the sentence also has one, that limit may be the one that refused.
-const SHORT_SPANS: [&str; 11] = [
-    "per minute",
-    "per second",
-    "per hour",
-    "/min",
-    "/ min",
-    "/sec",
-    "/ sec",
-    "/hour",
-    "/ hour",
-    "per min",
-    "calls per sec",
-];
+const SHORT_SPANS: [&str; 10] =
+    ["per second", "per hour", "/min", "/ min", "/sec", "/ sec", "/hour", "/ hour", "per min", "calls per sec"];
 /// Salesforce's limit of 24 hours, named after its counter.
 const TOTALS: &str = "totalrequests limit";
 /// Words before the date at which a cap is renewed.

@@ -13,7 +13,8 @@ const LARK: i64 = 99_991_400;
 const MARKETO: [&str; 3] = ["606", "607", "615"];
 /// Baidu: request limits of a cluster, a day, a second and in total.
 const BAIDU: [i64; 4] = [4, 17, 18, 19];
-const BAIDU_SENTENCES: [&str; 1] = ["open api "];
+/// Beginning of Baidu's messages. Other APIs have such numbers, too.
+const BAIDU_MESSAGE: &str = "open api ";
 /// Bybit: the limits of an account and of an address.
 const BYBIT: [i64; 2] = [10_006, 10_018];
 /// VK: "Too many requests per second", "Rate limit reached".
@@ -73,7 +74,7 @@ pub(super) fn is_refusal(json: &Value) -> bool {
         || number("errcode").is_some_and(|code| WECHAT.contains(&code))
         || number("retCode").is_some_and(|code| BYBIT.contains(&code))
         || number("error_code").is_some_and(|code| BAIDU.contains(&code))
-            && text("error_msg").is_some_and(|said| begins(said, &BAIDU_SENTENCES))
+            && text("error_msg").is_some_and(|said| begins(said, &[BAIDU_MESSAGE]))
         || tencent_error(json).and_then(|error| error.get("Code")?.as_str()).and_then(Code::of).is_some()
         // Google Maps, Amap
         || text("status").and_then(Code::of).is_some()

@@ -170,7 +170,8 @@ fn violation(json: &Value, evidence: &mut Evidence) {
 
 /// Reads YouTube's `{"domain": "youtube.quota", "reason": "quotaExceeded"}`: the quota of a day.
 fn youtube(json: &Value, evidence: &mut Evidence) {
-    if json.get("domain").and_then(Value::as_str) == Some("youtube.quota") {
+    let text = |name: &str| json.get(name).and_then(Value::as_str);
+    if text("domain") == Some("youtube.quota") && text("reason") == Some("quotaExceeded") {
         evidence.in_words.get_or_insert(Hopeless::Cap);
     }
 }

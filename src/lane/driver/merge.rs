@@ -12,7 +12,7 @@ impl Lane {
     /// Takes over from `other`: requests sent there count here, its pauses hold here, and its waiting requests wait
     /// here. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub(crate) fn join(self: &Arc<Self>, other: &Arc<Self>) {
-        // First of all: two queues would send at twice the pace.
+        // Before the states are joined: two queues would send at twice the pace.
         let departing = other.depart(|_| true);
         self.tell(|state, now| state.join(now, &mut other.shared.state.lock()));
         departing.into_iter().for_each(|moving| self.adopt(moving));

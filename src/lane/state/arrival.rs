@@ -88,10 +88,10 @@ impl<T> State<T> {
             return refusal;
         }
         // A place in a full queue that something more urgent takes is not free.
-        let slower = match refusal {
-            Refusal::TooLong { .. } => 1.0,
-            _ if !passed => 1.0,
-            _ => Bands::stretched_by(self.queue.inflow_above(ask.claim.urgency)),
+        let slower = if passed && !matches!(refusal, Refusal::TooLong { .. }) {
+            Bands::stretched_by(self.queue.inflow_above(ask.claim.urgency))
+        } else {
+            1.0
         };
         let next = now + refusal.retry_after().mul_f64(slower);
         let own = self.budget.interval(cost, line.scope);
@@ -105,7 +105,7 @@ impl<T> State<T> {
 
 impl Asking<'_> {
     /// The class, urgency and sub-limits that a refused request returns to.
-    fn returns_to(&self) -> ReturnTo {
+    pub(super) fn returns_to(&self) -> ReturnTo {
         let draws = self.drawn.iter().flat_map(|drawn| &*drawn.draws);
         let budgets = draws.map(|draw| draw.budget).collect();
         ReturnTo { line: *self.line, urgency: self.ask.claim.urgency, budgets }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use andante_clock::Instant;
 use andante_order::{QueuePlace, Taken, Turn};
 
-use super::{State, WaitingRequest, predict::Asking, room::WaitingRoom, sub_limits::Drawn, turn::line_of};
+use super::{
+    State, WaitingRequest, predict::Asking, returns::ReturnTo, room::WaitingRoom, sub_limits::Drawn, turn::line_of,
+};
 use crate::request::{AdmitRequest, Refusal};
 
 /// An evicted request, and the reason.
@@ -28,7 +30,11 @@ impl<T> State<T> {
         if free > reservable || asking.ask.turn == Turn::Resent {
             return free == 0;
         }
-        free <= self.returns.reserved(now, asking.ask.claim.client).min(reservable)
+        let own = asking.returns_to();
+        let counts = |to: &ReturnTo| {
+            to.urgency <= own.urgency && (matches!(room, WaitingRoom::Lane) || to.budgets == own.budgets)
+        };
+        free <= self.returns.reserved(now, asking.ask.claim.client, counts).min(reservable)
     }
 
     /// The refusal of a request that would have to wait for `wait`, if it finds no place and can evict no other

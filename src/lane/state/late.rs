@@ -1,4 +1,4 @@
-//! Deadline sweep: refuses waiting requests whose pauses end behind their deadlines, or that cannot leave before the
+//! Deadline sweep: refuses waiting requests whose pauses end after their deadlines, or that cannot leave before the
 //! process ends. The refusal comes at once, not when the deadline passes.
 
 use std::time::Duration;
@@ -83,11 +83,10 @@ impl<T> State<T> {
         }
     }
 
-    /// The late requests: a pause ends behind their deadlines, or the process ends before their flows' earlier requests
+    /// The late requests: a pause ends after their deadlines, or the process ends before their flows' earlier requests
     /// have left.
     fn late(&mut self, now: Instant) -> Vec<QueuePlace> {
-        // A pause of unknown length refuses nothing.
-        let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
+        let held = self.known_hold_end(now);
         // While the rate is a guess, or others may soon leave more to this lane, only the ends of pauses are certain.
         let has_others = self.fleet.as_ref().is_some_and(|fleet| fleet.has_others());
         let ends = self.deadline_sweep.ends.filter(|_| !self.learned.guesses() && !has_others);
@@ -133,10 +132,9 @@ impl<T> State<T> {
 
     /// The time after which a request like this one would be allowed to wait.
     fn asks_again(&mut self, now: Instant, turn: Turn, taken: &Taken<WaitingRequest<T>>) -> Duration {
-        let Taken { claim, cost, ticket: WaitingRequest { kind, since, deadline, drawn, port, .. } } = taken;
-        let draws = drawn.as_ref().map(|drawn| drawn.draws.clone());
-        let deadline = now + deadline.since(*since);
-        let ask = AdmitRequest { cost: *cost, kind: *kind, claim: *claim, deadline, turn, draws, port: *port };
+        let Taken { claim, cost, ticket } = taken;
+        let deadline = now + ticket.deadline.since(ticket.since);
+        let ask = AdmitRequest { deadline, turn, ..ticket.ask(*claim, *cost) };
         let (drawn, cost, line) = &self.consider(now, &ask);
         match self.decide(now, Asking { ask: &ask, cost, line, drawn: drawn.as_deref() }) {
             PreviewDecision::Refuse(refusal) => refusal.retry_after(),

@@ -51,7 +51,7 @@ impl<T> State<T> {
     /// Counts what `other` has sent until `now`, applies its pauses, and takes over the pools that it gives up.
     pub(crate) fn join(&mut self, now: Instant, other: &mut Self) {
         self.absorb(now, other);
-        // Only what both know of each other's past need not be counted again.
+        // A later join may skip only what both lanes knew at the same parting.
         self.parted = self.parted.filter(|_| self.parted == other.parted);
         let ended = other.portion_bequeathed();
         self.portion_inherited(&ended);
@@ -59,7 +59,7 @@ impl<T> State<T> {
 
     /// Begins with what `other` has sent: from this `parting` on, this lane serves some of its ports.
     pub(crate) fn part_from(&mut self, other: &mut Self, parting: Parting) {
-        // What a lane that had requests before has sent until then, `other` does not know.
+        // `other` does not know what this lane has sent before.
         let begins = self.budget.last().is_none();
         self.absorb(parting.at, other);
         (self.parted, other.parted) = (begins.then_some(parting), Some(parting));

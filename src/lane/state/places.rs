@@ -34,7 +34,7 @@ struct Holder {
 const PERIOD: Duration = Duration::from_secs(10);
 /// At most one place in this many stays free for others: a client that has gone costs the rest no more.
 const PLACES_PER_FREE_PLACE: u32 = 4;
-/// Beyond this many clients, others count as present only while they hold places.
+/// Beyond this many clients, others count as present only once they hold places.
 const MAX_CLIENTS: usize = 4096;
 
 // === impl Places ===
@@ -44,13 +44,13 @@ impl Places {
     /// places than before: others have gone, or the number has changed.
     pub(super) fn advance(&mut self, now: Instant, limit: Option<u32>) -> bool {
         let changes = std::mem::replace(&mut self.limit, limit) != limit;
-        let period = now.since(Instant::START).as_nanos() / PERIOD.as_nanos();
-        let begins = u128::from(self.period) != period;
+        let period = now.since(Instant::START).as_secs() / PERIOD.as_secs();
+        let begins = self.period != period;
         if begins {
-            self.period = period as u64;
+            self.period = period;
             let Self { clients, weights, .. } = self;
             clients.retain(|_, holder| {
-                let stays = holder.places > 0 || u128::from(holder.seen) + 1 >= period;
+                let stays = holder.places > 0 || holder.seen + 1 >= period;
                 *weights -= if stays { 0 } else { holder.weight };
                 stays
             });
@@ -97,8 +97,9 @@ impl Places {
 
     /// Returns whether the client may take one more place, if there is one.
     pub(super) fn has_place(&self, claim: &Claim) -> bool {
+        let Some(limit) = self.limit else { return true };
         let places = self.clients.get(&claim.upper()).map_or(0, |holder| holder.places);
-        self.limit.is_none_or(|limit| places < limit - self.free_beside(claim))
+        places < limit - self.free_beside(claim)
     }
 
     /// The number of places that stay free for others while this client has its most: one for each other client, at

@@ -140,7 +140,7 @@ impl<T> State<T> {
         let of_kind = all.part_of(Unit::REQUESTS, 0.0).of(of_kind);
         let slots = self.learned.slot(&ask.kind).saturating_mul(u32::try_from(of_kind).unwrap_or(u32::MAX));
         // A pause of unknown length refuses nothing.
-        let held = self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now);
+        let held = self.known_hold_end(now);
         let from = opens(&self.learned, now, own.scope, Some(&ask.kind)).max(held) + slots;
         let at = self.budget.project(now, from, waiting, *cost, own.scope);
         match drawn {

@@ -18,8 +18,10 @@ use super::turn::LineKey;
 pub(super) struct ReturnSchedule {
     /// The last return to each target.
     last: Map<ReturnTo, Instant>,
-    /// The next return of each client.
-    due: Map<ClientId, Instant>,
+    /// The next return of each client, and its target.
+    due: Map<ClientId, (Instant, ReturnTo)>,
+    /// When returns that are over were last forgotten.
+    swept: Option<Instant>,
 }
 
 /// The target of a return: requests of one urgency that the same limits block.
@@ -39,6 +41,9 @@ const FARTHEST: Duration = Duration::from_secs(300);
 /// The time for which a place is reserved for a client that is due: `Retry-After` is in whole seconds.
 const RESERVED: Duration = Duration::from_millis(1500);
 
+/// The least time between two searches for returns that are over.
+const SWEEP: Duration = Duration::from_millis(100);
+
 // === impl ReturnSchedule ===
 
 impl ReturnSchedule {
@@ -52,19 +57,19 @@ impl ReturnSchedule {
         next: Instant,
         spacing: Duration,
     ) -> Instant {
-        if self.last.len() >= MOST {
-            self.last.retain(|_, last| *last > now);
+        if self.last.len() >= MOST || self.due.len() >= MOST {
+            self.forget_past(now);
         }
         // Where slots are farther apart than that, all get the next one.
         let last = self.last.get(&to).filter(|_| spacing <= FARTHEST);
         let behind = last.map_or(next, |last| *last + spacing);
         let due = behind.clamp(next, next + FARTHEST);
         if self.last.len() < MOST || self.last.contains_key(&to) {
-            self.last.insert(to, due);
+            self.last.insert(to.clone(), due);
         }
-        if self.due.len() < MOST || self.due.contains_key(&client) {
-            let first = self.due.entry(client).or_insert(due);
-            *first = if *first > now { (*first).min(due) } else { due };
+        let is_first = self.due.get(&client).is_none_or(|(first, _)| *first <= now || due < *first);
+        if is_first && (self.due.len() < MOST || self.due.contains_key(&client)) {
+            self.due.insert(client, (due, to));
         }
         due
     }
@@ -76,11 +81,21 @@ impl ReturnSchedule {
         }
     }
 
-    /// Number of clients with a reserved place; 0 if `client` is one of them. O(clients).
-    pub(super) fn reserved(&mut self, now: Instant, client: ClientId) -> usize {
-        self.due.retain(|_, due| now < *due + RESERVED);
-        let is_due = |due: &&Instant| **due <= now;
+    /// Number of clients with a reserved place, among those whose target `counts`; 0 if `client` is one of them.
+    /// O(clients).
+    pub(super) fn reserved(&mut self, now: Instant, client: ClientId, counts: impl Fn(&ReturnTo) -> bool) -> usize {
+        self.forget_past(now);
+        let is_due = |(due, to): &&(Instant, ReturnTo)| (*due..*due + RESERVED).contains(&now) && counts(to);
         if self.due.get(&client).filter(is_due).is_some() { 0 } else { self.due.values().filter(is_due).count() }
+    }
+
+    /// Forgets returns that are over, at most ten times a second.
+    pub(super) fn forget_past(&mut self, now: Instant) {
+        if self.swept.is_none_or(|swept| swept + SWEEP <= now) {
+            self.swept = Some(now);
+            self.last.retain(|_, last| *last > now);
+            self.due.retain(|_, (due, _)| now < *due + RESERVED);
+        }
     }
 }
 
@@ -138,10 +153,28 @@ mod tests {
         let (mut returns, now) = (ReturnSchedule::default(), Instant::START);
         let [one, other, third] = [1, 2, 3].map(|host| ClientId::of([10, 0, 0, host].into()));
         let [first, second] = [one, other].map(|client| returns.add(now, to(1), client, now + SLOT, SLOT));
-        assert_eq!(returns.reserved(now, third), 0);
-        assert_eq!([third, one, other].map(|client| returns.reserved(second, client)), [2, 0, 0]);
+        assert_eq!(returns.reserved(now, third, |_| true), 0);
+        assert_eq!([third, one, other].map(|client| returns.reserved(second, client, |_| true)), [2, 0, 0]);
         returns.returned(other);
-        assert_eq!(returns.reserved(second, third), 1);
-        assert_eq!(returns.reserved(first + RESERVED, third), 0);
+        assert_eq!(returns.reserved(second, third, |_| true), 1);
+        assert_eq!(returns.reserved(first + RESERVED, third, |_| true), 0);
+    }
+
+    #[test]
+    fn only_targets_that_count_have_places_reserved() {
+        let (mut returns, now) = (ReturnSchedule::default(), Instant::START);
+        let [one, other, third] = [1, 2, 3].map(|host| ClientId::of([10, 0, 0, host].into()));
+        returns.add(now, to(1), one, now, SLOT);
+        returns.add(now, to(2), other, now, SLOT);
+        assert_eq!(returns.reserved(now, third, |target| target.budgets[0] == 1), 1);
+        assert_eq!(returns.reserved(now, one, |target| target.budgets[0] == 2), 1, "its own place is elsewhere");
+    }
+
+    #[test]
+    fn returns_that_are_over_take_no_memory() {
+        let (mut returns, now) = (ReturnSchedule::default(), Instant::START);
+        returns.add(now, to(1), ONE, now + SLOT, SLOT);
+        returns.forget_past(now + SLOT + RESERVED);
+        assert!(returns.last.is_empty() && returns.due.is_empty());
     }
 }

@@ -52,7 +52,7 @@ impl<T> State<T> {
     pub(crate) fn reweigh(&mut self, weigh: impl Fn(&Claim) -> Claim) {
         if !self.queue.is_empty() {
             self.queue.reweigh_all(weigh);
-            for WaitingFlowQueue { claim, tickets, .. } in self.queue.flow_queues() {
+            for WaitingFlowQueue { claim, tickets } in self.queue.flow_queues() {
                 let drawn = tickets.filter_map(|(_, _, ticket)| ticket.drawn.as_deref()).next();
                 drawn.into_iter().for_each(|drawn| self.sub_limits.reweigh(drawn, &claim));
             }

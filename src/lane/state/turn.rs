@@ -95,6 +95,11 @@ impl<T> State<T> {
         self.in_flight.has_room() && self.budget.has_room(now)
     }
 
+    /// End of the pause by an operator or a handover; `now` if there is none, or if its length is unknown.
+    pub(super) fn known_hold_end(&self, now: Instant) -> Instant {
+        self.held_until(now).filter(|until| *until != Instant::FAR).unwrap_or(now)
+    }
+
     /// Returns whether every request draws on the limits common to all kinds.
     fn shares(&self) -> bool {
         self.policy.trust != Trust::Api && !self.sub_limits.apart
@@ -121,15 +126,13 @@ impl<T> State<T> {
         if at > now { at } else { self.budget.asks_for_room_at(now).instant(now) }
     }
 
-    /// Sorts all tickets into their classes, if those may have changed. O(waiting). Returns whether they may have.
-    pub(super) fn sort_lines(&mut self, now: Instant) -> bool {
+    /// Sorts all tickets into their classes, if those may have changed. O(waiting).
+    pub(super) fn sort_lines(&mut self, now: Instant) {
         let version = Some(self.learned.scopes_version());
-        let unsorted = self.sorted.version != version;
-        if unsorted {
+        if self.sorted.version != version {
             self.queue.sort(|ticket| line_of(&self.learned, &ticket.kind, ticket.metered, ticket.drawn.as_deref()));
             self.sorted = Sorted { at: now, version };
         }
-        unsorted
     }
 
     /// Chooses the next ticket, or the instant of the next slot. Late binding: the ticket is chosen only when a slot
@@ -171,14 +174,14 @@ impl<T> State<T> {
             // A single sort of all tickets instead of one per answer: an API may report other budgets every time.
             self.sorted.version = None;
         }
-        let next = match next {
-            Next::At(at) if self.queue.has_suspended() => Next::At(at.min(self.places.period_end())),
-            next => next,
-        };
-        match next {
-            Next::At(at) if self.sorted.version != version => Next::At(at.min((self.sorted.at + SORTING).max(now))),
-            next => next,
+        let Next::At(mut at) = next else { return next };
+        if self.queue.has_suspended() {
+            at = at.min(self.places.period_end());
         }
+        if self.sorted.version != version {
+            at = at.min((self.sorted.at + SORTING).max(now));
+        }
+        Next::At(at)
     }
 }
 

@@ -196,7 +196,7 @@ async fn a_rules_own_bounds_on_waiting_hold_and_refusals_name_it() {
         refused(&patient, 3),
         "it would wait 3.0s behind 2 others for rule \"patient\", longer than the 2.5s it may"
     );
-    assert_eq!(refused(&short, 3), "2 requests wait for rule \"short\" already, which is as many as may");
+    assert_eq!(refused(&short, 3), "2 requests wait for rule \"short\" already, and no place is free");
 }
 
 #[tokio::test(start_paused = true)]

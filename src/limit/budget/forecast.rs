@@ -40,8 +40,7 @@ impl Budget {
     /// Time between two departures of requests of this `cost` and `scope` while more of them wait, by the slowest limit.
     pub fn interval(&self, cost: &Cost, scope: Scope) -> Duration {
         let limits = self.meters.windows().filter(|limit| scope.includes(limit.source));
-        let takes = |limit: &Limit| Some(limit.spec.rate.interval().saturating_mul(cost.of(limit.spec.unit)?.get()));
-        limits.filter_map(takes).max().unwrap_or_default()
+        limits.filter_map(|limit| limit.refills(cost)).max().unwrap_or_default()
     }
 
     /// Units of this kind that may leave back to back at `now`, as far as the spacing of configured limits counts.

@@ -10,8 +10,8 @@ use super::{
     shared::{NO_NEED, ShareUsage, duration, entry, usage, way},
 };
 use crate::{
-    Amount, CalendarCount, Charge, Gcra, LONGEST_PACE, LimitSpec, Margin, Ready, Scope, Seq, Source, Unit, Window,
-    ahead::LONG, lesser,
+    Amount, CalendarCount, Charge, Cost, Gcra, LONGEST_PACE, LimitSpec, Margin, Ready, Scope, Seq, Source, Unit,
+    Window, ahead::LONG, lesser,
 };
 
 /// One limit, and what has been taken of it.
@@ -35,8 +35,8 @@ pub(super) struct Slot {
     pub(super) due: Instant,
     /// Time for which the request waited for something that blocked other requests too.
     pub(super) late: Duration,
-    /// Instant of the refusal that makes requests keep their distance.
-    pub(super) distant: Option<Instant>,
+    /// Requests of the lane keep their distance.
+    pub(super) distant: bool,
 }
 
 /// A limit of a rate: even spacing, and the promise about every window.
@@ -135,7 +135,10 @@ impl Meters {
 impl Meter {
     /// Source that imposes the limit.
     pub(super) fn source(&self) -> Source {
-        if let Self::Window(limit) = self { limit.source } else { Source::Config }
+        match self {
+            Self::Window(limit) => limit.source,
+            Self::Calendar(_) => Source::Config,
+        }
     }
 
     /// Unit that the limit counts.
@@ -148,7 +151,10 @@ impl Meter {
 
     /// Returns true if the limit is so long that a persisted budget spends it in blocks.
     pub(super) fn is_long(&self) -> bool {
-        if let Self::Window(limit) = self { limit.spec.rate.per >= LONG } else { true }
+        match self {
+            Self::Window(limit) => limit.spec.rate.per >= LONG,
+            Self::Calendar(_) => true,
+        }
     }
 
     /// When the limit has room for `amount`.
@@ -176,12 +182,12 @@ impl Meter {
         }
     }
 
-    /// Records that units left at `at`, in a lane that keeps distance since `distant`.
-    pub(super) fn sent(&mut self, at: Instant, seq: Seq, amount: Amount, distant: Option<Instant>) {
+    /// Records that units left at `at`; `distant` if requests keep their distance.
+    pub(super) fn sent(&mut self, at: Instant, seq: Seq, amount: Amount, distant: bool) {
         match self {
             Self::Window(limit) => {
                 limit.window.sent(seq, amount, at);
-                if distant.is_some() && limit.gcra.may_keep_distance() {
+                if distant && limit.gcra.may_keep_distance() {
                     limit.gcra.sent(at, limit.whole(amount));
                 }
             }
@@ -285,7 +291,7 @@ impl Limit {
 
     /// Takes `amount` units, numbered from `seq`.
     fn take(&mut self, slot: Slot, seq: Seq, amount: Amount) {
-        let late = Some(slot.late).filter(|_| slot.distant.is_none() || !self.gcra.may_keep_distance());
+        let late = Some(slot.late).filter(|_| !slot.distant || !self.gcra.may_keep_distance());
         self.gcra.commit_late(slot.now, slot.due, late, self.whole(amount));
         self.window.take(seq, amount);
         (self.taken, self.newest) = (slot.now, seq);
@@ -337,7 +343,7 @@ impl Limit {
         may
     }
 
-    /// When `amount` may leave back to back. No instant is known for an amount that never may.
+    /// When `amount` may leave back to back. [`Ready::OnEvent`] if it never may.
     pub(super) fn ready_at_once(&mut self, now: Instant, amount: Amount, margin: &Margin) -> Ready {
         if amount > self.spec.burst() || amount > self.whole(amount) {
             return Ready::OnEvent;
@@ -416,8 +422,13 @@ impl Limit {
         at
     }
 
+    /// Time in which the limit refills what `cost` takes of it.
+    pub(super) fn refills(&self, cost: &Cost) -> Option<Duration> {
+        Some(self.spec.rate.interval().saturating_mul(cost.of(self.spec.unit)?.get()))
+    }
+
     /// Time after which a taken unit counts for no member any more.
-    pub(super) fn clears(&self, margin: &Margin) -> Duration {
+    fn clears(&self, margin: &Margin) -> Duration {
         duration(stretched(micros(self.spec.rate.per))) + self.late(margin) + way(margin)
     }
 

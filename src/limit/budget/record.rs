@@ -30,7 +30,7 @@ pub struct BudgetRecord {
     histories: Vec<(Unit, HistoryRecord)>,
     margin: MarginRecord,
     last: Option<Instant>,
-    /// Units of each kind that may have been taken since; `None` if units are not persisted ahead.
+    /// Units of each kind that may be taken before the next record; `None` in the last record of a process.
     ahead: Option<Vec<(Unit, u32)>>,
 }
 
@@ -91,7 +91,7 @@ impl Budget {
 
     /// Units that are persisted ahead.
     fn ahead(&mut self) -> impl Iterator<Item = (Unit, &mut WrittenAhead)> {
-        self.books.iter_mut().filter_map(|book| Some((book.unit, &mut **book.ahead.as_mut()?)))
+        self.books.iter_mut().filter_map(|book| Some((book.unit, book.ahead.as_deref_mut()?)))
     }
 
     /// Returns true, once for each block, if the next block has to be persisted.
@@ -106,10 +106,13 @@ impl Budget {
 
     /// The record to store. With `last`, no units will be taken after it.
     pub fn record(&mut self, now: Instant, last: bool) -> BudgetRecord {
-        let units: Vec<Unit> = self.ahead().map(|(unit, _)| unit).collect();
-        let blocks: Vec<u32> = units.into_iter().map(|unit| self.block(unit, now)).collect();
-        let promise = |((unit, ahead), block): ((Unit, &mut WrittenAhead), u32)| (unit, ahead.promise(block));
-        let ahead = (!last).then(|| self.ahead().zip(blocks).map(promise).collect());
+        let units: Vec<Unit> = self.ahead().filter(|_| !last).map(|(unit, _)| unit).collect();
+        let mut promised = Vec::new();
+        for unit in units {
+            let block = self.block(unit, now);
+            promised.extend(self.book(unit).ahead.as_mut().map(|ahead| (unit, ahead.promise(block))));
+        }
+        let ahead = (!last).then_some(promised);
         let margin = &self.margin;
         let configured = self.meters.windows_mut().filter(|limit| limit.source == Source::Config);
         let limits = configured.map(|limit| LimitRecord::of(limit, now, margin)).collect();

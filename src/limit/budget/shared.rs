@@ -134,7 +134,7 @@ impl Budget {
             let usual = limit.share.as_ref().map_or(0, |share| share.usual());
             let stock = limit.stock(now, backlog, &self.margin, shared.took).at_most(growth, lacks, usual);
             let settle = limit.late(&self.margin) + way(&self.margin);
-            let freed = limit.window.lingering(now, self.margin.of(limit.spec.rate.per)).1;
+            let freed = limit.window.lingering(now, limit.margin(&self.margin)).1;
             let share = limit.share.as_mut().expect("only those that have one");
             let said = share.look(now, stock, shared.lease.holds(now), reports);
             if said.speaks {
@@ -335,7 +335,7 @@ impl Budget {
     fn refit(&mut self, now: Instant) {
         let Some(shared) = &mut self.shared else { return };
         shared.leased = shared.lease.holds(now);
-        for limit in self.meters.windows_mut() {
+        for limit in self.meters.windows_mut().filter(|limit| limit.share.is_some()) {
             limit.refit(now, &self.margin, &shared.lease);
         }
     }
@@ -370,7 +370,7 @@ pub(super) fn entry(share: &Share, limit: u32, per: Duration, settle: Duration, 
     }
 }
 
-/// The share of a limit of which `used` units count and none were given out before `opens`.
+/// Usage of `share`, of which `used` units count. The store gives out none before `opens`.
 pub(super) fn usage(share: &Share, used: u32, now: Instant, opens: Option<Instant>) -> ShareUsage {
     let (held, own, given) = (share.held(), share.own(), share.given());
     let free = (held + own).saturating_sub(used);

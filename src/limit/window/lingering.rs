@@ -36,7 +36,7 @@ impl Lingering {
         self.units.front().map(|(_, until)| *until)
     }
 
-    /// When the first unit stops lingering, if none does yet and the next one leaves the window at `left`.
+    /// When the first unit stops lingering. If none lingers, this is the next unit to leave the window, at `left`.
     pub(super) fn next_after(&self, left: Option<Instant>) -> Option<Instant> {
         self.next().or(left.map(|left| left + self.time))
     }

@@ -49,21 +49,6 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// Length of the longest methods: `MKREDIRECTREF`, `UPDATEREDIRECTREF` (RFC 4437).
 const LONGEST_METHOD: usize = 17;
 
-/// Returns whether the request that begins with `head` is for `origin`, as far as whole lines show.
-pub(super) fn is_for(head: &[u8], origin: &Origin) -> bool {
-    let head = String::from_utf8_lossy(head);
-    let Some((whole, _)) = head.rsplit_once('\n') else { return !head.starts_with("CONNECT ") };
-    let mut lines = whole.lines();
-    let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
-    let mut fields = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_once(':'));
-    let host = fields.find(|(name, _)| name.eq_ignore_ascii_case("host"));
-    let is_own = |host: &str| {
-        let named = Origin::parse(Scheme::Http, host.trim(), Some(origin.port));
-        named.is_ok_and(|named| named.host == origin.host && named.port == origin.port)
-    };
-    target.starts_with(['/', '*']) && host.is_none_or(|(_, host)| is_own(host))
-}
-
 /// Serves plain HTTP that came through a blind tunnel, on the connection that was made for it.
 pub(crate) async fn plain(
     exchange: Arc<Exchange>,

@@ -4,7 +4,6 @@
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Request};
-use smallvec::SmallVec;
 use tokio::net::TcpStream;
 use tracing::{debug, info, warn};
 
@@ -19,7 +18,7 @@ use crate::{
     lane::{AdmitRequest, order::Turn},
     learn::AnswerReport,
     metrics::CallOutcome,
-    policy::{Https, NamedTunnel, Origin},
+    policy::{Https, NamedTunnel, Origin, Scheme},
     proxy::{
         context::Proxy,
         exchange::Exchange,
@@ -60,12 +59,11 @@ pub(super) async fn serve(
 ) {
     let (may_name, plain_http_only) = (exchange.proxy.lanes.rules().may_name(), terms.plain_http_only);
     let mut first = first_bytes(&exchange, &route, &mut client, &upstream, &mut terms.pace).await;
-    // Without limits, a request for another host is no business of this tunnel: a proxy behind andante, or a host that is
-    // called by its address.
-    let is_open = !plain_http_only && !route.lane.policy().is_limited() && !matches!(terms.pace, TunnelPace::Turns(_));
-    if is_open
+    // Without limits, requests for another host pass unseen: the tunnel may lead to a proxy, or to a host by its address.
+    if !plain_http_only
+        && is_unlimited(&route, &terms.pace)
         && matches!(first, FirstBytes::Http(Protocol::Http1))
-        && !client.peek().await.is_ok_and(|head| intercept::is_for(head, &route.origin))
+        && !client.peek().await.is_ok_and(|head| is_for(head, &route.origin))
     {
         first = FirstBytes::Other;
     }
@@ -75,10 +73,11 @@ pub(super) async fn serve(
             terms.pace.give_back();
             intercept::plain(exchange, route, client, protocol, upstream).await;
         }
-        // A blind tunnel would let any number of requests through for one slot, and to any name.
+        // With limits, a blind tunnel would let any number of requests through for one slot, and to any name.
         FirstBytes::Nothing => {
             let (host, silent_s) = (&route.origin.host, exchange.progress.timeouts().idle.as_secs_f64());
             info!(%host, client = %exchange.session.address, silent_s, timeout = "idle", "ended a silent tunnel");
+            route.lane.metrics().count(CallOutcome::Tunnelled);
         }
         _ if plain_http_only => intercept::end_other_port(&exchange, &route, client).await,
         FirstBytes::Tls => {
@@ -109,11 +108,11 @@ pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone, stated: He
         Ok(upstream) => upstream,
         Err(error) => return debug!(%error, "a tunnel could not be connected"),
     };
-    let mut terms =
-        TunnelTerms { pace: TunnelPace::Unpaced, stated, patience: Duration::default(), plain_http_only: false };
-    if let Ok(Some(lane)) = lane_of(&exchange, &route.origin, &terms.stated) {
-        (terms.pace, terms.patience) = (TunnelPace::Turns(lane.ask), lane.patience);
-    }
+    let (pace, patience) = match lane_of(&exchange, &route.origin, &stated) {
+        Ok(Some(lane)) => (TunnelPace::Turns(lane.ask), lane.patience),
+        _ => (TunnelPace::Unpaced, Duration::ZERO),
+    };
+    let terms = TunnelTerms { pace, stated, patience, plain_http_only: false };
     by_hello(exchange, route, client, upstream, terms, hello).await;
 }
 
@@ -161,7 +160,7 @@ async fn by_hello(
         return blind(exchange, route, client, upstream, terms, lanes).await;
     }
     if lanes.is_empty() {
-        return relay::tunnel(exchange, &route, client, upstream, SmallVec::new()).await;
+        return relay::tunnel(exchange, &route, client, upstream, relay::Permits::new()).await;
     }
     if hello.offers_http2 {
         note_http2_offered(&exchange.proxy, &lanes[0].lane, exchange.session.address);
@@ -241,16 +240,37 @@ fn warn_blind(exchange: &Exchange, route: &Route, turns: bool) {
     }
 }
 
+/// Returns whether the tunnel's own host has neither limits nor turns.
+fn is_unlimited(route: &Route, pace: &TunnelPace) -> bool {
+    !route.lane.policy().is_limited() && !matches!(pace, TunnelPace::Turns(_))
+}
+
+/// Returns whether the request that begins with `head` is for `origin`, as far as whole lines show.
+fn is_for(head: &[u8], origin: &Origin) -> bool {
+    let head = String::from_utf8_lossy(head);
+    let (whole, _) = head.rsplit_once('\n').unwrap_or_default();
+    let target = head.split([' ', '\r', '\n']).nth(1).unwrap_or_default();
+    let fields = whole.lines().skip(1).take_while(|line| !line.is_empty());
+    let host = fields.filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let is_own = |host: &str| {
+        let named = Origin::parse(Scheme::Http, host.trim(), Some(origin.port));
+        named.is_ok_and(|named| named.host == origin.host && named.port == origin.port)
+    };
+    (target.is_empty() || target.starts_with(['/', '*'])) && host.is_none_or(|(_, host)| is_own(host))
+}
+
 /// Settles a tunnel to a host without limits whose content is not seen: it does not count as in flight, and the log says
 /// that it is blind, unless a rule asks for that.
 fn settle_unlimited(exchange: &Exchange, route: &Route, pace: &mut TunnelPace) {
     let policy = route.lane.policy();
-    if policy.is_limited() || matches!(pace, TunnelPace::Turns(_)) {
+    if !is_unlimited(route, pace) {
         return;
     }
     spend(exchange, route, pace);
     let host = &route.origin.host;
-    if policy.https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
+    // A drain may have begun before the first bytes.
+    let is_seen = !exchange.proxy.is_draining();
+    if is_seen && policy.https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
         info!(
             %host,
             "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \

@@ -18,10 +18,9 @@ pub(crate) struct TurnLane {
     pub(crate) patience: Duration,
 }
 
-/// The lanes of a tunnel, and the maximum time that a turn may wait for them all.
+/// The lanes of a tunnel.
 pub(crate) struct TurnLanes {
     pub(crate) lanes: Lanes,
-    pub(crate) patience: Duration,
 }
 
 // === impl TurnLanes ===
@@ -32,7 +31,11 @@ impl TurnLanes {
     pub(crate) fn new(mut lanes: Lanes) -> Self {
         lanes.sort_by(|one, other| one.lane.host().cmp(other.lane.host()));
         lanes.dedup_by(|one, other| Arc::ptr_eq(&one.lane, &other.lane));
-        let patience = lanes.iter().map(|lane| lane.patience).min().unwrap_or_default();
-        Self { lanes, patience }
+        Self { lanes }
+    }
+
+    /// Maximum time that a turn may wait for them all.
+    pub(crate) fn patience(&self) -> Duration {
+        self.lanes.iter().map(|lane| lane.patience).min().unwrap_or_default()
     }
 }

@@ -284,7 +284,7 @@ async fn client_left(exchange: &Exchange) {
 /// Waits for a slot of each lane.
 async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal> {
     let clock = exchange.proxy.clock;
-    let deadline = clock.now() + lanes.patience;
+    let deadline = clock.now() + lanes.patience();
     let mut permits = Permits::new();
     for TurnLane { lane, ask, .. } in &lanes.lanes {
         let permit = match lane.admit(AdmitRequest { deadline, ..ask.clone() }) {

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Dictionary, ListEntry, Parser};
 
-const PRIORITY: HeaderName = HeaderName::from_static("priority");
+pub(crate) const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 /// The urgency in the field, 0 to 7. `None` if there is none, or if the field is malformed. A malformed field is to be
 /// ignored, as is an urgency of another type or range (RFC 9218 §4).

@@ -180,8 +180,7 @@ impl ModelName {
                 (Naming::Searching, b'"') if self.member.state == Seeking::Value => self.state = Naming::Reading,
                 (Naming::Searching, byte) => _ = self.member.read(*byte),
                 (Naming::Reading, b'"') => self.state = Naming::Ended,
-                (Naming::Reading, b'\\') => (self.state, self.name) = (Naming::Ended, Vec::new()),
-                (Naming::Reading, byte) if self.name.len() < MAX_MODEL_BYTES => self.name.push(*byte),
+                (Naming::Reading, byte) if *byte != b'\\' && self.name.len() < MAX_MODEL_BYTES => self.name.push(*byte),
                 (Naming::Reading, _) => (self.state, self.name) = (Naming::Ended, Vec::new()),
                 (Naming::Ended, _) => return,
             }

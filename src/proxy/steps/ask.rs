@@ -20,13 +20,14 @@ use crate::{
     learn::RouteKey,
     limit::Cost,
     policy::Policy,
-    proxy::{message::fields::FoundFields, session::Requester},
+    proxy::{
+        message::{fields::FoundFields, priority::PRIORITY},
+        session::Requester,
+    },
 };
 
 /// Preferences of the worker (RFC 7240).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// Urgency (RFC 9218).
-const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 /// Terms that a request states, in fields that the upstream does not see.
 pub(crate) struct RequestTerms {

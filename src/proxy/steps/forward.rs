@@ -157,8 +157,9 @@ fn trace_try(
     let authority = route.host().to_str().unwrap_or_default();
     let mut span = trace.begin_try(request, TryFacts { origin: &route.origin, authority, resends, reason })?;
     span.on_request(&route.lane.policy().usage, || {
+        let beginning = request.body().beginning()?;
         let path = "model".parse().expect("a member's name");
-        let model = json_number::text_at(request.body().beginning()?, &path)?;
+        let model = json_number::text_at(beginning, &path)?;
         (model.len() <= MAX_MODEL_BYTES).then(|| model.to_owned())
     });
     Some(span)

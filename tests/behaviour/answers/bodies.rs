@@ -227,9 +227,9 @@ fn json_that_goes_on_is_passed_on_as_it_comes() {
     let upstream = Upstream::scripted(|mut connection| {
         let _ = connection.request();
         connection.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
-        connection.send("a\r\n{\"rows\": [\r\n");
+        connection.send("a\r\n{\"error\":[\r\n");
         let _ = connection.rest();
     });
     let mut client = ask(&andante, &upstream, "GET", "\r\n");
-    client.until("{\"rows\": [");
+    client.until("{\"error\":[");
 }

@@ -256,7 +256,7 @@ fn resets_by_a_clock_that_is_ahead_stop_nobody_without_a_date() {
             });
         }
     });
-    // Eight seconds would be without a wait too many.
+    // Without needless waits it takes eight seconds.
     let took = now().since(begun);
     assert!(took < ms(40_000), "{took:?}");
 }

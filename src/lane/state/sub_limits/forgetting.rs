@@ -22,8 +22,8 @@ impl SubLimits {
         self.open.set(self.budgets.len());
     }
 
-    /// Forgets budgets that remember nothing, among the next `looks` of them. Keeps budgets for which `named` returns
-    /// that another part still refers to their numbers.
+    /// Forgets budgets that remember nothing, among the next `looks` of them. Keeps budgets whose
+    /// numbers are `named`.
     pub(in crate::state) fn forget_idle(&mut self, looks: u32, now: Instant, named: impl Fn(u32) -> bool) {
         let end = self.budgets.end();
         for _ in 0..looks.min(end) {

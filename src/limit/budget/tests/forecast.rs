@@ -32,9 +32,8 @@ fn several_windows_are_predicted_round_by_round() {
             let mut budget = budget(limits);
             let mut now = at(0);
             for _ in 0..used {
-                now = budget
-                    .ready(now + Duration::from_millis(700), &ONE, Scope::NONE)
-                    .instant(now + Duration::from_millis(700));
+                let from = now + Duration::from_millis(700);
+                now = budget.ready(from, &ONE, Scope::NONE).instant(from);
                 send(&mut budget, now);
             }
             let slowest = specs(limits).iter().map(|limit| limit.rate.interval()).max().unwrap();

@@ -181,7 +181,7 @@ async fn read_limits(
         beginning = seen.and_then(|seen| glance.decode(seen));
     } else if !head && hint::is_open_json(status, glance) {
         whole = body.read_until(PEEK, PEEKING, |piece| !hint::may_refuse_in(piece)).await;
-        beginning = Some(body.beginning()).filter(|_| whole);
+        beginning = whole.then(|| body.beginning());
     }
     let beginning = beginning.as_deref();
     let arrived = || exchange.proxy.clock.time_of_day();
@@ -196,10 +196,10 @@ async fn read_limits(
     let refused = hint.cause != Cause::None;
     let hopeless = status.is_client_error() && hint.hopeless.is_some();
     let refuses = hint::may_refuse(status) || hint.strength == Strength::Code || hopeless;
-    // The answer states when to repeat this request (RFC 9110 §10.2.3).
     if !hint.buckets.is_empty() && !headers.contains_key(DATE) {
         hint.distrust_clock();
     }
+    // The answer states when to repeat this request (RFC 9110 §10.2.3).
     let is_result = hint.done && hint.strength == Strength::Head && hint::asks_to_wait(headers);
     // If only the text refuses, the request may have been carried out: the failure concerns this request alone, and no
     // limit is learned.
