@@ -182,7 +182,7 @@ pub(super) const ANSWER: Key<Duration> =
     Key::timeout("answer", "from a request's last byte to the answer's head", "\"10m\"");
 pub(super) const IDLE: Key<Duration> = Key::timeout(
     "idle",
-    "silence in the middle of a body, in either direction; of a blind tunnel the longer of this and `answer`",
+    "silence in the middle of a body, in either direction; of a blind tunnel the longer of this and `answer` (this alone until its first byte)",
     "\"5m\"",
 );
 pub(super) const HEAD: Key<Duration> =
