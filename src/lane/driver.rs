@@ -16,7 +16,11 @@ mod sharing;
 mod steer;
 mod view;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use andante_clock::{Clock, Instant};
 use andante_learn::AnswerReport;
@@ -72,6 +76,8 @@ struct Shared {
     kept: Option<KeptLane>,
     /// The task that talks to the store, if its limits are shared with other processes.
     sharing: Option<SharedLane>,
+    /// State that has taken over from this one. A tunnel may keep a lane for longer than a reload does.
+    successor: OnceLock<Arc<Shared>>,
 }
 
 /// The channel through which a waiting request gets its permit, and the lane that it came to.
@@ -90,8 +96,14 @@ impl Lane {
     pub fn new(host: Arc<str>, policy: Arc<Policy>, metrics: Arc<RuleMetrics>, clock: Clock) -> Self {
         let now = clock.now();
         let state = Mutex::new(State::new(policy.clone(), now, clock.epoch()));
-        let shared =
-            Shared { state, wake: Notify::new(), diagnostics: Diagnostics::new(now), kept: None, sharing: None };
+        let shared = Shared {
+            state,
+            wake: Notify::new(),
+            diagnostics: Diagnostics::new(now),
+            kept: None,
+            sharing: None,
+            successor: OnceLock::new(),
+        };
         Self { host, policy, metrics, clock, journal: None, shared: Arc::new(shared) }
     }
 
@@ -162,6 +174,9 @@ impl Lane {
 
     /// Asks for a slot at `now`.
     pub fn admit_at(self: &Arc<Self>, now: Instant, ask: AdmitRequest) -> Admission {
+        if let Some(successor) = self.shared.successor.get() {
+            return self.over(successor).admit_at(now, ask);
+        }
         let mut state = self.shared.state.lock();
         match state.asked(now, &ask) {
             Decision::Send(slot) => {

@@ -5,13 +5,14 @@ use std::{mem, sync::Arc};
 use andante_clock::Instant;
 use tokio::sync::oneshot;
 
-use super::{GrantSender, Lane, Waiting, permit::Dismissal};
+use super::{GrantSender, Lane, Shared, Waiting, permit::Dismissal};
 use crate::state::{Moving, Parting};
 
 impl Lane {
     /// Takes over from `other`: requests sent there count here, its pauses hold here, and its waiting requests wait
     /// here. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub(crate) fn join(self: &Arc<Self>, other: &Arc<Self>) {
+        let _ = other.shared.successor.set(self.shared.clone());
         // Before the states are joined: two queues would send at twice the pace.
         let departing = other.depart(|_| true);
         self.tell(|state, now| state.join(now, &mut other.shared.state.lock()));
@@ -32,20 +33,25 @@ impl Lane {
 
     /// Takes in a request that waited in another lane. The request stays with the policy that it came to.
     pub(crate) fn adopt(self: &Arc<Self>, mut moving: Moving<GrantSender>) {
-        let Self { host, policy, metrics, clock, journal, .. } = &*moving.grant.lane;
-        let lane = Arc::new(Self {
-            host: host.clone(),
-            policy: policy.clone(),
-            metrics: metrics.clone(),
-            clock: *clock,
-            journal: journal.clone(),
-            shared: self.shared.clone(),
-        });
+        let lane = moving.grant.lane.over(&self.shared);
         let (sender, grant) = oneshot::channel();
         let before = mem::replace(&mut moving.grant, GrantSender { lane: lane.clone(), sender });
         let place = self.tell(|state, now| state.adopt(now, moving));
         let waiting = Waiting { lane, place, grant, answered: false, expected: self.clock.now(), ahead: 0 };
         // A request that has just left drops it, and leaves here as well.
         let _ = before.sender.send(Box::new(Err(Dismissal::Moved(waiting))));
+    }
+
+    /// A lane with this one's policy, on the state `shared`.
+    pub(super) fn over(&self, shared: &Arc<Shared>) -> Arc<Self> {
+        let Self { host, policy, metrics, clock, journal, .. } = self;
+        Arc::new(Self {
+            host: host.clone(),
+            policy: policy.clone(),
+            metrics: metrics.clone(),
+            clock: *clock,
+            journal: journal.clone(),
+            shared: shared.clone(),
+        })
     }
 }

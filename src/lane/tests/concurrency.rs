@@ -48,27 +48,30 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     assert!(world.lane.snapshot().in_flight_evidence.unwrap().to_string().starts_with("answers take 1"));
 }
 
-/// A second client asks once a second: a place stays free for it, and the limit grows all the same.
+/// A second client asks once a second: a place stays free for it, except for the moments after the limit has fallen, and
+/// the limit grows all the same.
 #[tokio::test(start_paused = true)]
 async fn limit_that_is_found_grows_although_a_place_stays_free_for_another_client() {
     let world = World::new("in-flight auto");
     let (lane, clock) = (world.lane.clone(), world.clock);
     let other = tokio::spawn(async move {
         let claim = Claim { client: ClientId::of([10, 0, 0, 2].into()), ..Claim::USUAL };
-        let mut longest = Duration::ZERO;
-        loop {
+        let mut waits = Vec::new();
+        while waits.len() < 40 {
             tokio::time::sleep(ms(1000)).await;
             let asked = clock.now();
             let mut permit = permitted(lane.admit(AdmitRequest { claim, ..ask(kind()) })).await;
-            longest = longest.max(clock.now().since(asked));
-            assert!(longest <= ms(1) || asked.since(Instant::START) <= ms(2000), "{longest:?}");
+            waits.push(clock.now().since(asked));
             permit.sent();
             permit.answered(&AnswerReport::SERVED, Instant::START);
         }
+        waits
     });
     let (took, _) = serve(&world, 16, vec![ask(kind()); 8000]).await;
-    assert!(!other.is_finished(), "the other client never waits");
-    other.abort();
+    let waits = other.await.unwrap();
+    // Without a free place all would wait, 3 ms on average.
+    let late = waits.iter().filter(|wait| **wait > ms(1)).count();
+    assert!(late * 5 <= waits.len(), "{waits:?}");
     let limit = world.lane.snapshot().in_flight_limit;
     assert!(took <= Duration::from_secs(50).mul_f64(1.0 / 0.95), "{took:?}");
     assert!((16..=25).contains(&limit.unwrap()), "{limit:?}");

@@ -327,3 +327,17 @@ async fn of_lanes_that_become_one_the_longest_pause_holds() {
         assert!(both.resume() && leaves(&both));
     }
 }
+
+/// A tunnel keeps its lane for as long as it lasts.
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_lane_that_another_has_absorbed_take_slots_there() {
+    let (two, one) = two_become_one("1/h burst 2");
+    let (lanes, ..) = lanes(&two);
+    let before = [80, 8443].map(|port| lanes.find(&origin(port)));
+    assert!(before.iter().all(leaves));
+    lanes.reload(one);
+    let both = lanes.find(&origin(80));
+    assert!(before.iter().all(|lane| !leaves(lane)), "two were sent within the hour");
+    let _waiting = before.each_ref().map(waits);
+    assert_eq!(both.waiting(), 2);
+}

@@ -292,13 +292,15 @@ async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal
             Admission::Refuse(refusal) => return Err(refusal),
             Admission::Wait(mut waiting) => {
                 let until = patience_ends(deadline, waiting.expected);
-                tokio::select! {
-                    granted = &mut waiting => granted?,
-                    () = clock.sleep_until(until) => match waiting.give_up() {
-                        Some(refusal) => return Err(refusal),
-                        // The slot has come meanwhile.
-                        None => waiting.await?,
-                    },
+                loop {
+                    tokio::select! {
+                        biased;
+                        granted = &mut waiting => break granted?,
+                        // Without a refusal, the slot has come meanwhile, or the turn waits in another lane by now.
+                        () = clock.sleep_until(until) => if let Some(refusal) = waiting.give_up() {
+                            return Err(refusal);
+                        },
+                    }
                 }
             }
         };
