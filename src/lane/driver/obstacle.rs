@@ -12,13 +12,15 @@ pub struct Obstacle {
     pub what: String,
     /// What to do about it, if anything but waiting helps.
     pub hint: Option<&'static str>,
+    /// True if the API's own quota or cap is used up until a known time.
+    pub is_quota: bool,
 }
 
 impl Lane {
     /// The block reason, other than used-up limits, behind this `refusal`.
     pub fn obstacle_of(&self, refusal: &Refusal) -> Option<Obstacle> {
         let hint = "raise the cap at the API, and end the pause with `andante ctl forget HOST`";
-        let cap = refusal.cap().map(|what| Obstacle { what, hint: Some(hint) });
+        let cap = refusal.cap().map(|what| Obstacle { what, hint: Some(hint), is_quota: true });
         cap.or_else(|| self.obstacle())
     }
 
@@ -31,6 +33,7 @@ impl Lane {
                     "see to it that the store answers (`andante status` says what is wrong with it), or let `store-down` say \
                      what may leave without it",
                 ),
+                is_quota: false,
             });
         }
         let now = self.clock.now();
@@ -48,6 +51,7 @@ impl Lane {
             Reason::Operator => Some("ask whoever has paused it, or end the pause: andante ctl resume"),
             Reason::RetryAfter | Reason::Exhausted | Reason::Refused | Reason::Banned => None,
         };
-        Some(Obstacle { what: format!("nothing leaves ({}): {}", reason.as_str(), why(reason)), hint })
+        let what = format!("nothing leaves ({}): {}", reason.as_str(), why(reason));
+        Some(Obstacle { what, hint, is_quota: reason == Reason::Exhausted })
     }
 }

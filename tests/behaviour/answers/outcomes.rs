@@ -113,6 +113,7 @@ fn a_cap_with_a_date_lets_requests_of_its_kind_wait_and_no_others() {
     assert_eq!(post(&andante, &upstream, "/bad").status(), 400, "at once");
     let next = post(&andante, &upstream, "/bad");
     assert_eq!(next.status(), 429, "{next:?}");
+    assert_eq!(next.json()["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
     let retry_after: u64 = next.field("retry-after").unwrap().parse().unwrap();
     // A request may wait for two hours, so Retry-After is two hours short of the day's end.
     assert!((79_000..=86_401).contains(&retry_after), "it is tried once a day: {retry_after}");
