@@ -33,5 +33,6 @@ pub(crate) mod shared_body;
 pub(crate) mod stream_body;
 pub(crate) mod stream_reader;
 pub(crate) mod tls_turns;
+pub(crate) mod upload;
 pub(crate) mod usage;
 pub(crate) mod writes;

@@ -64,7 +64,7 @@ where
         exchange.progress.head_parsed(body_bytes);
         exchange.set_out_of_memory(false);
         exchange.memory(|memory| memory.hold_only(&request));
-        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
+        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone(), None)));
         let arrival = Arrival { exchange: exchange.clone(), request };
         let exchange = exchange.clone();
         async move {

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use h2::Reason;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -28,12 +28,17 @@ use crate::{
     error::BoxError,
     proxy::{
         call::Arrival,
+        context::Proxy,
         exchange::Exchange,
-        inbound::watchdog::{self, NextLook, Watchdog},
+        inbound::{
+            socket::Linger,
+            watchdog::{self, NextLook, Watchdog},
+        },
         message::{
             frame_filter::{FrameFilter, Received},
             progress::Phase,
             request_body::RequestBody,
+            upload::OnUnread,
         },
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
@@ -84,13 +89,17 @@ where
     let usual = watchdog::tick(&proxy);
     next_look.set(proxy.clock.now() + usual);
     let memory = RequestMemory::new(&session, CONNECTION_WINDOW as usize);
+    let on_unread: OnUnread = {
+        let proxy = proxy.clone();
+        Arc::new(move |upload| drop(tokio::spawn(read_rest(upload, proxy.clone()))))
+    };
     let service = service_fn(|request: Request<Incoming>| {
         let held = memory.hold(&request);
         let now = session.proxy.clock.now();
         let exchange = Arc::new(Exchange::new(session.clone(), now));
         streams.add(&exchange);
         exchange.begins(now);
-        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone())));
+        let request = Box::new(request.map(|body| RequestBody::new(body, exchange.progress.clone(), Some(&on_unread))));
         exchange.set_out_of_memory(matches!(held, Err(NoMemory::Account)));
         let arrival = Arrival { exchange, request };
         answer(arrival, next_look.clone(), held)
@@ -207,6 +216,22 @@ async fn answer(
         held => held.flatten(),
     };
     Ok(answer.map(|body| Watched { body, watch, memory }))
+}
+
+/// Reads and drops the rest of an upload that was answered before its end. If its stream were reset at once, which
+/// RFC 9113 §8.1 allows, curl 7.88 would lose the answer, and httpx would wait for its timeout.
+async fn read_rest(mut upload: Incoming, proxy: Arc<Proxy>) {
+    let mut linger = Linger::begin(&proxy);
+    loop {
+        tokio::select! {
+            frame = poll_fn(|cx| Pin::new(&mut upload).poll_frame(cx)) => {
+                if !matches!(frame, Some(Ok(_))) || linger.is_over_after_read(proxy.clock.now()) {
+                    return;
+                }
+            }
+            () = proxy.clock.sleep_until(linger.until) => return,
+        }
+    }
 }
 
 /// Reports that no memory is left for the answer of `exchange`. Returns the error that resets its stream because the

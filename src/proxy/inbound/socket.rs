@@ -19,9 +19,13 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::proxy::{
-    message::send::{poll_send, poll_send_pieces},
-    session::ClientConnection,
+use crate::{
+    clock::Instant,
+    proxy::{
+        context::Proxy,
+        message::send::{poll_send, poll_send_pieces},
+        session::ClientConnection,
+    },
 };
 
 /// The socket of a client.
@@ -37,6 +41,14 @@ const LINGER: Duration = Duration::from_secs(2);
 const HURRY: Duration = Duration::from_millis(100);
 /// Maximum number of bytes that are read to detect a client's protocol.
 const PEEK: usize = 4096;
+
+/// Time in which a client is read that still sends after its answer.
+pub(super) struct Linger {
+    /// Time at which reading ends even if the client keeps sending.
+    last: Instant,
+    /// Time at which reading ends if nothing else is read.
+    pub(super) until: Instant,
+}
 
 // === impl Socket ===
 
@@ -83,6 +95,20 @@ impl Socket {
     }
 }
 
+impl Linger {
+    pub(super) fn begin(proxy: &Proxy) -> Self {
+        let now = proxy.clock.now();
+        let last = now + if proxy.is_draining() { HURRY } else { proxy.timeouts().idle };
+        Self { last, until: last.min(now + LINGER) }
+    }
+
+    /// Continues after a read at `now`. Returns whether the time is over.
+    pub(super) fn is_over_after_read(&mut self, now: Instant) -> bool {
+        self.until = self.last.min(now + LINGER);
+        now >= self.last
+    }
+}
+
 impl ClientConnection {
     /// Returns whether the client has closed its side, even if earlier bytes are still unread. If it has not, wakes the
     /// task when it does.
@@ -114,10 +140,7 @@ impl ClientConnection {
     /// lose the answer (RFC 9112 §9.6). Waits only briefly after the client's last byte, and at most `idle` if the
     /// client keeps sending.
     pub(crate) async fn linger(&self) {
-        let (clock, draining) = (self.proxy.clock, self.proxy.is_draining());
-        let begun = clock.now();
-        let last = begun + if draining { HURRY } else { self.proxy.timeouts().idle };
-        let mut until = last.min(begun + LINGER);
+        let (clock, mut linger) = (self.proxy.clock, Linger::begin(&self.proxy));
         // hyper shuts down itself, but not after a refused CONNECT.
         let _ = rustix::net::shutdown(&self.stream, Shutdown::Write);
         // Tokio may believe that nothing is there: see `poll_left`.
@@ -126,11 +149,9 @@ impl ClientConnection {
             tokio::select! {
                 ready = self.stream.readable() => {
                     let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
-                    let now = clock.now();
-                    over = ready.is_err() || discarded.unwrap_or(false) || now >= last;
-                    until = last.min(now + LINGER);
+                    over = ready.is_err() || discarded.unwrap_or(false) || linger.is_over_after_read(clock.now());
                 }
-                () = clock.sleep_until(until) => return,
+                () = clock.sleep_until(linger.until) => return,
             }
         }
     }

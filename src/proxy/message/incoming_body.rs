@@ -4,21 +4,25 @@
 use std::{
     future::poll_fn,
     hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
-    pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 
-use super::{body_beginning::BodyBeginning, progress::Progress, replay_memory::ReplayMemory};
+use super::{
+    body_beginning::BodyBeginning,
+    progress::Progress,
+    replay_memory::ReplayMemory,
+    upload::{OnUnread, Upload},
+};
 
 /// A body that has not been read yet, or not completely.
 pub(crate) struct IncomingBody {
-    incoming: Incoming,
+    upload: Upload,
     /// Hasher of the body. Boxed: few bodies are hashed.
     tap: Option<Box<Tap>>,
     /// The part that was read before the request's turn. Boxed: few bodies are read ahead.
@@ -53,13 +57,14 @@ pub(crate) struct Fingerprint {
 // === impl IncomingBody ===
 
 impl IncomingBody {
-    pub(crate) fn new(incoming: Incoming) -> Self {
-        Self { incoming, tap: None, beginning: None }
+    /// The body `incoming`; `on_unread` takes what is left of it if it is dropped before its end.
+    pub(crate) fn new(incoming: Incoming, on_unread: Option<OnUnread>) -> Self {
+        Self { upload: Upload::new(incoming, on_unread), tap: None, beginning: None }
     }
 
     /// Adds what is read of the body to `digest`. `connection` is the progress of the body's connection.
     pub(crate) fn hash_into(&mut self, digest: Arc<BodyDigest>, connection: Arc<Progress>) {
-        if self.incoming.is_end_stream() {
+        if self.upload.is_end_stream() {
             digest.end();
         }
         self.tap = Some(Box::new(Tap { digest, connection }));
@@ -73,10 +78,10 @@ impl IncomingBody {
         memory: &Arc<ReplayMemory>,
     ) -> Result<bool, hyper::Error> {
         if self.beginning.is_none() {
-            let length = self.incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+            let length = self.upload.size_hint().exact().and_then(|length| usize::try_from(length).ok());
             self.beginning = BodyBeginning::new(length.map_or(most, |length| length.min(most)), memory);
         }
-        while self.beginning.as_ref().is_some_and(|beginning| !beginning.suffices()) && !self.incoming.is_end_stream() {
+        while self.beginning.as_ref().is_some_and(|beginning| !beginning.suffices()) && !self.upload.is_end_stream() {
             let frame = poll_fn(|cx| self.poll_incoming(cx)).await.transpose()?;
             if let Some(beginning) = &mut self.beginning {
                 beginning.keep(frame);
@@ -106,19 +111,19 @@ impl IncomingBody {
     }
 
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.incoming).poll_frame(cx);
+        let polled = self.upload.poll_frame(cx);
         if let (Some(tap), Poll::Ready(frame)) = (&self.tap, &polled) {
-            tap.note(frame.as_ref(), self.incoming.is_end_stream());
+            tap.note(frame.as_ref(), self.upload.is_end_stream());
         }
         polled
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.beginning.as_ref().is_none_or(|beginning| beginning.is_sent()) && self.incoming.is_end_stream()
+        self.beginning.as_ref().is_none_or(|beginning| beginning.is_sent()) && self.upload.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        let mut hint = self.incoming.size_hint();
+        let mut hint = self.upload.size_hint();
         let read = self.beginning().map_or(0, <[u8]>::len) as u64;
         let (lower, upper) = (hint.lower() + read, hint.upper().map(|upper| upper + read));
         upper.into_iter().for_each(|upper| hint.set_upper(upper));

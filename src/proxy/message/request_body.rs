@@ -20,6 +20,7 @@ use super::{
     read_ahead::ReadAhead,
     replay_buffer::ReplayBuffer,
     replay_memory::ReplayMemory,
+    upload::OnUnread,
     writes::Written,
 };
 use crate::error::BoxError;
@@ -54,13 +55,15 @@ struct Content {
 // === impl RequestBody ===
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, progress: Arc<Progress>) -> Self {
+    /// The body `incoming`; `on_unread` takes what is left of it if it is dropped before its end.
+    pub(crate) fn new(incoming: Incoming, progress: Arc<Progress>, on_unread: Option<&OnUnread>) -> Self {
         if incoming.is_end_stream() {
             progress.set_unread(false);
             return Self::empty(progress);
         }
         progress.set_unread(incoming.size_hint().exact().is_none_or(|length| length > PASSED_OVER_BYTES));
-        Self::of(Content { ahead: None, incoming: Some(IncomingBody::new(incoming)), kept: None }, progress)
+        let incoming = IncomingBody::new(incoming, on_unread.cloned());
+        Self::of(Content { ahead: None, incoming: Some(incoming), kept: None }, progress)
     }
 
     /// The body whose beginning is in `kept`, once more; `None` if too much of it is gone.

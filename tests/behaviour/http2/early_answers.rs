@@ -1,6 +1,8 @@
 //! Whole answers of HTTP/2 upstreams that come before an upload is over, and how the upstream ends stream and connection
 //! behind them.
 
+use std::{net::TcpStream, time::Instant};
+
 use bytes::Bytes;
 use h2::Reason;
 use http::Request;
@@ -8,7 +10,7 @@ use http::Request;
 use super::upstreams::{andante, framed, request};
 use crate::support::{
     Client, Message, Upstream,
-    h2::{Client2, Frames, kind},
+    h2::{Client2, Frames, Upstream2, kind},
     message::Stream,
     tls::Interceptor,
 };
@@ -17,6 +19,10 @@ type Server<'a> = &'a mut Frames<Box<dyn Stream>>;
 
 const BYTES: usize = 4_000_000;
 const TOO_BIG: &str = "too big";
+/// Bytes of a piece of an upload that is sent frame by frame.
+const PIECE: usize = 16_000;
+/// Window of each stream that andante announces.
+const WINDOW: usize = 65_536;
 
 /// Answers each upload 413 once a first piece of it has come, with or without a length, and then ends as `end` says.
 fn refusing(with_length: bool, end: impl Fn(Server<'_>, u32) + Send + Sync + 'static) -> Upstream {
@@ -115,4 +121,57 @@ fn answer_to_a_large_body_with_an_idempotency_key_reaches_the_worker() {
         let answer = by_http1(&andante, &upstream, &format!("Idempotency-Key: {key}\r\n"));
         assert_eq!((answer.status(), answer.text().as_str()), (413, TOO_BIG), "{key} {answer:?}");
     }
+}
+
+/// Begins an upload to `authority`, and reads its answer to the end. Returns the connection and the answer's content.
+fn answered_early(andante: &Interceptor, authority: &str) -> (Frames<TcpStream>, String) {
+    let mut frames = super::streams::frames(&andante.andante);
+    let fields = [(":method", "POST"), (":scheme", "http"), (":authority", authority), (":path", "/")];
+    frames.headers(1, &fields, false);
+    frames.data(1, &[b'x'; PIECE], false);
+    let mut content = Vec::new();
+    loop {
+        let frame = frames.next_on(1).unwrap();
+        if frame.kind == kind::DATA {
+            content.extend_from_slice(&frame.payload);
+        }
+        if frame.ends() {
+            return (frames, String::from_utf8(content).unwrap());
+        }
+    }
+}
+
+/// A reset right behind the answer makes curl 7.88 lose it, and httpx wait for its timeout.
+#[test]
+fn rest_of_an_upload_is_read_after_its_answer() {
+    let upstream = Upstream2::serving(|exchange| async move { exchange.answer(413, &[], TOO_BIG) });
+    let andante = andante(upstream.address().port(), "breaker = \"off\"");
+    for (authority, expected) in [(upstream.address().to_string(), TOO_BIG), ("127.0.0.1:1".to_owned(), "502")] {
+        let (mut frames, answer) = answered_early(&andante, &authority);
+        assert!(answer.contains(expected), "{answer}");
+        let (mut sent, mut window) = (PIECE, WINDOW - PIECE);
+        while sent < BYTES {
+            while window >= PIECE {
+                frames.data(1, &[b'x'; PIECE], false);
+                (sent, window) = (sent + PIECE, window - PIECE);
+            }
+            let frame = frames.next().unwrap();
+            assert_ne!(frame.kind, kind::RST_STREAM, "{authority}: reset after {sent} bytes");
+            if (frame.kind, frame.stream) == (kind::WINDOW_UPDATE, 1) {
+                window += u32::from_be_bytes(frame.payload.try_into().unwrap()) as usize;
+            }
+        }
+        frames.data(1, b"", true);
+    }
+}
+
+#[test]
+fn upload_that_falls_silent_after_its_answer_is_reset_without_error() {
+    let upstream = Upstream2::serving(|exchange| async move { exchange.answer(413, &[], TOO_BIG) });
+    let andante = andante(upstream.address().port(), "breaker = \"off\"");
+    let (mut frames, _) = answered_early(&andante, &upstream.address().to_string());
+    let begun = Instant::now();
+    let reset = frames.next_on(1).unwrap();
+    assert_eq!((reset.kind, reset.reason()), (kind::RST_STREAM, Reason::NO_ERROR));
+    assert!((1.0..5.0).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
 }

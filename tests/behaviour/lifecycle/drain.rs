@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::waiting;
-use crate::support::{Andante, Client, PATIENCE, Upstream, eventually};
+use crate::support::{Andante, Client, PATIENCE, Upstream, eventually, h2::Client2};
 
 /// An upstream that answers its first request on command, and all others at once.
 fn held() -> (Upstream, Sender<()>) {
@@ -99,6 +99,7 @@ fn who_is_not_done_at_the_deadline_is_told_to_come_back() {
     }
     assert!(andante.ended().success());
     assert_eq!(upstream.requests().len(), 1);
+    ends_with_counts(&andante, "refused=2 cut_off=0");
 }
 
 #[test]
@@ -126,13 +127,15 @@ fn an_answer_that_streams_on_is_cut_at_the_deadline() {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
         let _ = connection.rest();
     });
-    let mut andante = andante(&upstream, "1/s", "300ms");
+    let mut andante = andante(&upstream, "100/s", "300ms");
     let mut client = ask(&andante, &upstream, "/");
     assert_eq!(client.bytes(12), b"HTTP/1.1 200");
+    let stream = Client2::connect(andante.proxy()).get(&upstream.url("/")).head();
     andante.signal(Signal::TERM);
     assert!(client.rest().ends_with(b"only this"));
+    assert!(stream.try_rest().is_err());
     assert!(andante.ended().success());
-    ends_with_counts(&andante, "refused=0 cut_off=1");
+    ends_with_counts(&andante, "refused=0 cut_off=2");
 }
 
 #[test]
