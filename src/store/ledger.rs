@@ -53,7 +53,10 @@ pub struct LedgerError(pub String);
 const REMEDIES: [(&str, &str); 6] = [
     ("NOAUTH", "write the store's password into the URL: redis://:PASSWORD@HOST:PORT"),
     ("WRONGPASS", "write the store's user name and password into the URL: redis://USER:PASSWORD@HOST:PORT"),
-    ("NOPERM", "let this user read and write keys that begin with {andante}:, and use EVAL, EVALSHA, INFO and TIME"),
+    (
+        "NOPERM",
+        "let this user use keys and channels that begin with {andante}:, and EVAL, EVALSHA, INFO, TIME, PUBLISH and SUBSCRIBE",
+    ),
     ("older than Redis 7", "name a Redis 7 or later, or a Valkey, with --store"),
     ("no TLS", "name the store's port for TLS, or write redis:// if it speaks none"),
     ("no Redis", "name the address of a Redis with --store; if it speaks TLS alone, write rediss://"),

@@ -120,7 +120,7 @@ fn advice(incident: &IncidentStatus) -> String {
     const ALONE: &str = "--intercept none, or a rule with https = \"turns\" for the host (keeps its limit)";
     match &*incident.kind {
         Incidents::UNTRUSTED => format!(
-            "make the client read SSL_CERT_FILE, which names andante's CA besides the system's (docs/https.md says which \
+            "make the client read SSL_CERT_FILE, which names andante's CA besides the system's (docs/clients.md says which \
              client reads what); one that accepts no certificate but the API's own needs {ALONE}"
         ),
         Incidents::UNUSED => format!("it may accept no certificate but the API's own (pinning): then it needs {ALONE}"),

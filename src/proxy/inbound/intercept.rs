@@ -37,7 +37,7 @@ use crate::{
 
 /// Remedy if a worker does not trust andante's certificate.
 const LET_TRUST: &str = "let it: `eval \"$(andante env)\"` in the client's shell (`andante run` does that itself, `andante ca \
-                         trust` is for the whole system, docs/https.md has the others), or set https = \"turns\" in a \
+                         trust` is for the whole system, docs/clients.md has the others), or set https = \"turns\" in a \
                          rule for the host (keeps its limit)";
 /// Remedy if a host cannot be intercepted.
 const LEAVE_ALONE: &str = "if it is meant to pass, set https = \"tunnel\" in a rule for the host";
