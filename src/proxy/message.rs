@@ -11,6 +11,7 @@ pub(crate) mod fields;
 pub(crate) mod frame_filter;
 pub(crate) mod frames_ahead;
 pub(crate) mod gateway;
+pub(crate) mod head_memory;
 pub(crate) mod in_order;
 pub(crate) mod incoming_body;
 pub(crate) mod interim;

@@ -4,6 +4,7 @@ mod answers;
 mod keys;
 mod requests;
 mod store;
+mod upstreams;
 mod waiting;
 
 use std::{

@@ -2,8 +2,8 @@
 //!
 //! Data that lies unread in h2 counts against the whole connection, and short pieces count by their overhead. Above a
 //! bound, h2 ends the connection and every stream on it. So a task reads each such body as it comes, into a buffer that
-//! joins short pieces. Long pieces are read only until the buffer is full; the stream's window then stops the API.
-//! Short pieces are read on; if the worker does not take them for too long, their own stream is reset.
+//! joins short pieces. The buffer is charged to the client. The API may send more only when the worker has taken some of
+//! it: the stream's window bounds the buffer. A stream of short pieces that its worker does not take is reset.
 
 use std::{
     collections::VecDeque,
@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use h2::Reason;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use super::{
     receive_window::{FIRST_WINDOW_BYTES, ReadSpeed, ReceiveWindow},
     stream_reader::StreamReader,
 };
-use crate::error::BoxError;
+use crate::{error::BoxError, memory::Charge};
 
 /// No connection gets more streams than this, even if the API allows more: one lost packet stops them all.
 pub(crate) const MOST_STREAMS: usize = 256;
@@ -29,10 +30,10 @@ pub(crate) const MOST_STREAMS: usize = 256;
 pub(crate) const CONNECTION_WINDOW: u32 = FIRST_WINDOW_BYTES * MOST_STREAMS as u32;
 /// Maximum cost of one stream's unread short pieces.
 const SHARE: usize = CONNECTION_WINDOW as usize / 2 / MOST_STREAMS;
-/// Maximum number of bytes read ahead of a worker.
-const AHEAD: usize = 64 * 1024;
-/// The maximum for pieces so short that they must not lie in h2.
-const MOST_AHEAD: usize = 512 * 1024;
+/// Maximum number of bytes of short pieces that are kept for a worker: a little less than the first window.
+const MOST_AHEAD: usize = FIRST_WINDOW_BYTES as usize - 64 * 1024;
+/// The buffer is charged in multiples of this, and not at all below.
+const STEP_BYTES: usize = 16 * 1024;
 /// Pieces shorter than this are joined.
 const JOINED: usize = 4 * 1024;
 /// h2 counts the difference to this size for each shorter unread piece (`DEFAULT_DATA_FRAME_OVERHEAD_THRESHOLD`).
@@ -41,10 +42,16 @@ const SHORT: usize = 256;
 /// The body, as its worker's connection reads it.
 pub(crate) struct StreamBody(Arc<Mutex<Buffer>>);
 
-/// The worker reads nothing, and the API's data must not lie unread.
-#[derive(Debug, thiserror::Error)]
-#[error("the worker did not read its answer, which came in too many short pieces to be kept: its stream was reset")]
-pub(crate) struct Unread;
+/// Reason why a stream was reset before its API had ended it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum CutShort {
+    /// The worker reads nothing, and the API sends many short pieces.
+    #[error("the worker did not read its answer, which came in too many short pieces to be kept: its stream was reset")]
+    Unread,
+    /// The client has no memory left for an answer that it does not read.
+    #[error("no memory is left for an answer that its worker does not read: its stream was reset")]
+    NoMemory,
+}
 
 /// The API has reset its stream with NO_ERROR before the stated length was reached.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +64,7 @@ struct Buffer {
     /// Speed at which the body is read, and the window of its stream.
     speed: ReadSpeed,
     window: Arc<ReceiveWindow>,
+    charge: Charge,
     /// Received pieces, oldest first; behind them `joined`, and behind that `trailers` or `broken`.
     pieces: VecDeque<Bytes>,
     joined: BytesMut,
@@ -77,18 +85,20 @@ struct Buffer {
 // === impl StreamBody ===
 
 impl StreamBody {
-    /// Starts to read `incoming`, a stream with this `window`. `unread` is called if the stream was reset because the
-    /// worker did not read.
+    /// Starts to read `incoming`, a stream with this `window`, and charges the unread part to the holder of `charge`. `cut`
+    /// is called if the stream was reset before its end.
     pub(crate) fn new(
         incoming: StreamReader,
         window: Arc<ReceiveWindow>,
-        unread: impl FnOnce() + Send + 'static,
+        charge: Charge,
+        cut: impl FnOnce(CutShort) + Send + 'static,
     ) -> Self {
         let expected = incoming.size_hint();
         let mut buffer = Buffer {
             incoming: Some(incoming),
             speed: ReadSpeed::new(window.now()),
             window,
+            charge,
             pieces: VecDeque::new(),
             joined: BytesMut::new(),
             trailers: None,
@@ -101,15 +111,19 @@ impl StreamBody {
             filler: None,
         };
         // Usually the whole body has arrived already, and needs no task.
-        let ended = buffer.fill(&mut Context::from_waker(Waker::noop())).is_ready();
+        let filled = buffer.fill(&mut Context::from_waker(Waker::noop()));
         let buffer = Arc::new(Mutex::new(buffer));
-        if !ended {
-            let filled = buffer.clone();
-            tokio::spawn(async move {
-                if std::future::poll_fn(|cx| filled.lock().fill(cx)).await.is_err() {
-                    unread();
-                }
-            });
+        match filled {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(why)) => cut(why),
+            Poll::Pending => {
+                let buffer = buffer.clone();
+                tokio::spawn(async move {
+                    if let Err(why) = std::future::poll_fn(|cx| buffer.lock().fill(cx)).await {
+                        cut(why);
+                    }
+                });
+            }
         }
         Self(buffer)
     }
@@ -157,24 +171,21 @@ impl Drop for StreamBody {
 // === impl Buffer ===
 
 impl Buffer {
-    /// Reads the received data while there is room. Ready when no more is to come; with an error if the worker does not
-    /// read.
-    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unread>> {
+    /// Reads the received data. Ready when no more is to come; with an error if the stream is cut short.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CutShort>> {
         loop {
-            let full = self.ahead >= AHEAD && !self.must_be_read();
-            let Some(incoming) = self.incoming.as_mut().filter(|_| !full) else { break };
-            if self.ahead >= MOST_AHEAD {
-                // The body will be cut short: its buffered beginning is not worth its memory.
-                (self.incoming, self.broken, self.ahead) = (None, Some(Unread.into()), 0);
-                (self.pieces, self.joined) = (VecDeque::new(), BytesMut::new());
-                if let Some(waker) = self.reader.take() {
-                    waker.wake();
-                }
-                return Poll::Ready(Err(Unread));
+            if self.ahead >= MOST_AHEAD && self.has_short_pieces() {
+                return Poll::Ready(Err(self.cut(CutShort::Unread)));
             }
+            let Some(incoming) = self.incoming.as_mut() else { break };
             match incoming.poll_frame(cx) {
                 Poll::Pending => break,
-                Poll::Ready(Some(Ok(frame))) => self.keep(frame),
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.keep(frame);
+                    if !self.reserve() {
+                        return Poll::Ready(Err(self.cut(CutShort::NoMemory)));
+                    }
+                }
                 Poll::Ready(Some(Err(error))) => (self.incoming, self.broken) = (None, Some(error)),
                 Poll::Ready(None) => {
                     // A stream that is reset with NO_ERROR has ended, unless its stated length is not reached.
@@ -195,13 +206,37 @@ impl Buffer {
         Poll::Pending
     }
 
+    /// Resets the stream. Its buffered beginning is not worth its memory.
+    fn cut(&mut self, why: CutShort) -> CutShort {
+        let error = match why {
+            CutShort::Unread => why.into(),
+            // The worker's connection holds too much (RFC 9113 §7).
+            CutShort::NoMemory => h2::Error::from(Reason::ENHANCE_YOUR_CALM).into(),
+        };
+        (self.incoming, self.broken, self.ahead, self.trailers) = (None, Some(error), 0, None);
+        (self.pieces, self.joined) = (VecDeque::new(), BytesMut::new());
+        self.reserve();
+        if let Some(waker) = self.reader.take() {
+            waker.wake();
+        }
+        why
+    }
+
+    /// Charges the buffer in whole steps. Returns `false` if there is no memory for it.
+    fn reserve(&mut self) -> bool {
+        let trailers: usize =
+            self.trailers.iter().flatten().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let held = self.ahead + trailers;
+        self.charge.resize((held - held % STEP_BYTES) as u64)
+    }
+
     /// Returns whether only the error is left.
     fn is_broken(&self) -> bool {
         self.broken.is_some() && self.ahead == 0 && self.trailers.is_none()
     }
 
     /// Returns whether a window full of pieces like these would cost more than a stream's share.
-    fn must_be_read(&self) -> bool {
+    fn has_short_pieces(&self) -> bool {
         self.overhead.saturating_mul(self.window.bytes() as usize) > SHARE.saturating_mul(self.ahead)
     }
 
@@ -231,15 +266,14 @@ impl Buffer {
             let left = self.ahead - piece.len();
             self.overhead = self.overhead * left / self.ahead;
             (self.ahead, self.passing) = (left, true);
+            self.reserve();
+            self.incoming.iter_mut().for_each(|incoming| incoming.release(piece.len()));
             self.speed.takes(piece.len(), &self.window);
             let left = |bytes: u64| bytes.saturating_sub(piece.len() as u64);
             let mut expected = SizeHint::new();
             expected.set_lower(left(self.expected.lower()));
             self.expected.upper().into_iter().for_each(|upper| expected.set_upper(left(upper)));
             self.expected = expected;
-            if let Some(waker) = self.filler.take() {
-                waker.wake();
-            }
             return Some(Ok(Frame::data(piece)));
         }
         let trailers = self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));

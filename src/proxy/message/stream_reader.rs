@@ -51,8 +51,6 @@ impl StreamReader {
         if !self.is_data_over {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(piece)) => {
-                    // The call fails only for more than was received.
-                    let _ = self.stream.flow_control().release_capacity(piece.len());
                     self.received += piece.len() as u64;
                     self.is_whole = self.expected.exact() == Some(self.received) || self.stream.is_end_stream();
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
@@ -65,6 +63,12 @@ impl StreamReader {
             Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
             Err(error) => Poll::Ready(self.failure(error)),
         }
+    }
+
+    /// Lets the API send as many `bytes` more.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        // The call fails only for more than was received.
+        let _ = self.stream.flow_control().release_capacity(bytes);
     }
 
     fn failure(&self, error: h2::Error) -> Option<Result<Frame<Bytes>, BoxError>> {

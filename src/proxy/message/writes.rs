@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
-    proxy::message::{appetite::Appetite, connection_task::ConnectionTask, interim_reader::InterimListener},
+    proxy::message::{
+        appetite::Appetite, connection_task::ConnectionTask, head_memory::HeadMemory, interim_reader::InterimListener,
+    },
 };
 
 /// The writes of one connection.
@@ -32,6 +34,8 @@ pub(crate) struct Writes {
     waiting: Mutex<PendingWrites>,
     /// Flag that says whether more of an answer is to be read, if the connection carries one at a time.
     pub(crate) appetite: Appetite,
+    /// Memory of the head that is being read.
+    pub(crate) head: HeadMemory,
     /// Receiver of interim answers, if the connection carries one answer at a time.
     pub(crate) interim: InterimListener,
     /// The connection's task, if it carries one answer at a time.
@@ -59,8 +63,8 @@ pub(crate) struct Written {
 impl Writes {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         let (last, unfinished) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (failure, waiting, appetite, interim, task) = Default::default();
-        Arc::new(Self { clock, last, unfinished, failure, waiting, appetite, interim, task })
+        let (failure, waiting, appetite, head, interim, task) = Default::default();
+        Arc::new(Self { clock, last, unfinished, failure, waiting, appetite, head, interim, task })
     }
 
     /// Records that data was written.

@@ -22,14 +22,14 @@ use tracing::debug;
 use crate::{
     metrics::Metrics,
     proxy::{
-        message::{request_body::RequestBody, writes::Writes},
+        message::{head_memory::MAX_HEAD_BYTES, request_body::RequestBody, writes::Writes},
         outbound::piecewise_io::PiecewiseIo,
         protocol::MAX_FIELDS,
     },
 };
 
 /// Maximum size of an answer's head in bytes.
-pub(crate) const MAX_HEAD: usize = 512 * 1024;
+pub(crate) const MAX_HEAD: usize = MAX_HEAD_BYTES;
 
 /// Maximum time until a connection without a sender ends. At first, hyper finishes the writes that it has begun, but an
 /// upstream that does not read would never let it.

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
+    memory::Charge,
     proxy::{
         message::{
             appetite::Appetite,
@@ -284,8 +285,14 @@ impl PooledConnection {
         }
     }
 
-    /// Sends `request`. An error returns the request if not a byte of it was written.
-    pub(crate) async fn send(&mut self, mut request: BoxedRequest) -> Result<Response<AnswerBody>, SendError> {
+    /// Sends `request`. The head of its answer is charged to the holder of `charge`. An error returns the request if not a
+    /// byte of it was written.
+    pub(crate) async fn send(
+        &mut self,
+        mut request: BoxedRequest,
+        charge: Charge,
+    ) -> Result<Response<AnswerBody>, SendError> {
+        self.writes.head.begin(charge);
         match &mut self.connection {
             Connection::Own(sender, ..) => {
                 self.writes.task.works();
@@ -293,6 +300,7 @@ impl PooledConnection {
                     unsent: error.take_message().map(Box::new),
                     error: error.into_error().into(),
                 })?;
+                self.writes.head.on_whole();
                 Ok(answer.map(AnswerBody::Own))
             }
             Connection::Shared(stream) => {
@@ -369,6 +377,7 @@ impl PooledConnection {
         if writes.failure().is_some() || life.is_counted_out() {
             return;
         }
+        writes.head.end();
         if sender.is_ready() || host_pool.is_exclusive && !sender.is_closed() {
             host_pool.put(sender, writes, life, now);
         } else if !sender.is_closed() {

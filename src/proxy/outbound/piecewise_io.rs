@@ -53,8 +53,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
             // Upgraded, or about to be closed: the connection belongs to another task, or is woken without a filter.
             false => ready!(read(cx))?,
         }
+        let read = &buf.filled()[before..];
+        if !writes.head.add(read.len()) {
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "no memory is left for an answer's head",
+            )));
+        }
         if writes.interim.listens() {
-            interim.note(&buf.filled()[before..], &writes.interim);
+            interim.note(read, &writes.interim);
         }
         Poll::Ready(Ok(()))
     }

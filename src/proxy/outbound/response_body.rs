@@ -25,7 +25,7 @@ use crate::{
             progress::Progress,
             recorded_body::{RecordedBody, ReplayedBody},
             shared_body::SharedReader,
-            stream_body::StreamBody,
+            stream_body::{CutShort, StreamBody},
             usage::UsageReader,
         },
         outbound::host_pool::{AnswerBody, HostPool, PooledConnection},
@@ -134,21 +134,24 @@ impl http_body::Body for ResponseBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    /// The body `incoming` of an answer that came on `connection`. `unread` creates the callback for a shared stream
-    /// that is reset because its worker does not read.
+    /// The body `incoming` of an answer that came on `connection`. For a shared stream, `kept` creates the charge of what
+    /// its worker has not read, and the callback for a stream that is reset before its API has ended it.
     pub(crate) fn new<F>(
         incoming: AnswerBody,
         progress: Arc<Progress>,
         connection: PooledConnection,
         permit: Permit,
-        unread: impl FnOnce() -> F,
+        kept: impl FnOnce() -> (Charge, F),
     ) -> Self
     where
-        F: FnOnce() + Send + 'static,
+        F: FnOnce(CutShort) + Send + 'static,
     {
         let source = match incoming {
             AnswerBody::Own(incoming) => BodySource::Own(incoming),
-            AnswerBody::Shared(stream, window) => BodySource::Shared(StreamBody::new(stream, window, unread())),
+            AnswerBody::Shared(stream, window) => {
+                let (charge, cut) = kept();
+                BodySource::Shared(StreamBody::new(stream, window, charge, cut))
+            }
         };
         Self {
             ahead: FramesAhead::default(),

@@ -15,7 +15,7 @@ use http::{Method, Response, StatusCode, header::UPGRADE};
 
 use self::answer::InFlight;
 use super::{
-    costs,
+    costs, respond,
     retry::{
         self,
         attempt::{AttemptContext, AttemptOutcome, FailedAttempt},
@@ -117,8 +117,8 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         return switched.inspect_err(failed).map(AttemptOutcome::Done);
     }
     let (mut parts, incoming) = answer.into_parts();
-    let unread = || answer::log_unread(&exchange, &route.lane);
-    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, unread));
+    let kept = || (exchange.charge(), answer::log_cut(&exchange, &route.lane));
+    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, kept));
     body.trace(span);
     let judged = pin!(answer::judge(in_flight, replay.as_ref(), &mut parts, &mut body)).await;
     let hint = match judged {
@@ -241,13 +241,16 @@ async fn send(
         // On a second round, time has passed.
         permit.sent_at(now.take().unwrap_or_else(|| exchange.proxy.clock.now()));
         let mut unseen_before = false;
-        let sent = pin!(connection.send(request)).await;
+        let sent = pin!(connection.send(request, exchange.charge())).await;
         match sent {
             Ok(answer) => return Ok((answer, connection)),
             // The upstream had closed the connection, and no byte of the request was written: another connection may
             // carry it.
             Err(SendError { unsent: Some(unsent), .. }) if connection.reused => request = unsent,
             Err(SendError { error, .. }) => {
+                if failure::is_out_of_memory(&*error) {
+                    return Err(respond::memory_full(exchange));
+                }
                 if failure::wants_http1(&*error) {
                     route.require_http1();
                 }

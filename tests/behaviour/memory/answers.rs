@@ -78,8 +78,13 @@ fn stalling() -> SocketAddr {
 
 /// An HTTP/2 connection with `count` GETs, which lets andante send answers of any length and reads none of them.
 fn unread(andante: &Andante, authority: &str, count: u32) -> Option<TcpStream> {
+    with_windows(1 << 30, andante, authority, count)
+}
+
+/// An HTTP/2 connection with `count` GETs, whose answers may have `window` bytes. It reads none of them.
+pub(super) fn with_windows(window: u32, andante: &Andante, authority: &str, count: u32) -> Option<TcpStream> {
     let stream = TcpStream::connect(andante.proxy()).ok()?;
-    let mut frames = Frames::client(stream.try_clone().ok()?, &[(4, 1 << 30)]);
+    let mut frames = Frames::client(stream.try_clone().ok()?, &[(4, window)]);
     frames.try_send(kind::WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes()).ok()?;
     let fields = [(":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", "/")];
     for number in 0..count {

@@ -26,9 +26,10 @@ use crate::{
             connection_auth,
             fields::{self, FoundFields},
             gateway::LocationRewriter,
+            head_memory::UNCHARGED_BYTES,
             keep_alive::KeepAlive,
             server_timing,
-            stream_body::Unread,
+            stream_body::CutShort,
             usage::UsageReader,
         },
         outbound::{
@@ -37,7 +38,7 @@ use crate::{
         },
         request_memory::fields_bytes,
         request_stats::Wait,
-        steps::retry::replay::ReplayRequest,
+        steps::{respond, retry::replay::ReplayRequest},
     },
 };
 
@@ -84,8 +85,14 @@ pub(crate) async fn judge(
     let mut glance = Glance::default();
     let found = FoundFields::passing(&parts.headers, |name, value| glance.note(name, value));
     let mut announced = if found.keep_alive { KeepAlive::read(&parts.headers) } else { KeepAlive::default() };
-    if fields_bytes(&parts.headers) > MAX_HEAD_TO_REUSE_BYTES {
+    let head_bytes = fields_bytes(&parts.headers);
+    if head_bytes > MAX_HEAD_TO_REUSE_BYTES {
         announced.max = Some(0);
+    }
+    // Until the worker's connection charges the head. Over HTTP/1.1 it is charged with the connection.
+    let mut held = exchange.charge();
+    if parts.version == Version::HTTP_2 && head_bytes > UNCHARGED_BYTES && !held.resize(head_bytes as u64) {
+        return Err(respond::memory_full(exchange));
     }
     body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
@@ -266,14 +273,19 @@ pub(crate) async fn hold(exchange: &Exchange, answer: &mut Response<ResponseBody
     true
 }
 
-/// Logs that a stream was reset because its worker did not read.
-pub(crate) fn log_unread(exchange: &Exchange, lane: &Arc<Lane>) -> impl FnOnce() + Send + use<> {
-    let (proxy, lane) = (exchange.proxy.clone(), lane.clone());
-    move || {
-        let (host, rule, now) = (lane.host(), &lane.policy().name, proxy.clock.now());
-        proxy.reports.incidents.unread(format!("{host}: {Unread}"), now);
-        if proxy.reports.throttle.is_due(LogTopic::Unread, host, now) {
-            warn!(%host, %rule, "{Unread}; others on the connection to the API are not held up by it");
+/// Reports that a stream was reset before its API had ended it.
+pub(crate) fn log_cut(exchange: &Arc<Exchange>, lane: &Arc<Lane>) -> impl FnOnce(CutShort) + Send + use<> {
+    let (exchange, lane) = (exchange.clone(), lane.clone());
+    move |cut| {
+        let (reports, host) = (&exchange.proxy.reports, lane.host());
+        let (rule, now) = (&lane.policy().name, exchange.proxy.clock.now());
+        if let CutShort::NoMemory = cut {
+            respond::unread(&exchange);
+            return;
+        }
+        reports.incidents.unread(format!("{host}: {cut}"), now);
+        if reports.throttle.is_due(LogTopic::Unread, host, now) {
+            warn!(%host, %rule, "{cut}; others on the connection to the API are not held up by it");
         }
     }
 }

@@ -66,6 +66,11 @@ fn is_no_answer(error: &(dyn StdError + 'static)) -> bool {
     is_incomplete || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
 }
 
+/// Returns whether the connection was ended because no memory was left for the answer's head.
+pub(crate) fn is_out_of_memory(error: &(dyn StdError + 'static)) -> bool {
+    io_error(error).is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
+}
+
 /// Returns whether the upstream reports the request as unprocessed (RFC 9113 §7, §8.7). Reports are a refused stream,
 /// HTTP/1.1 required, too many requests, or a GOAWAY before this stream.
 pub(crate) fn is_not_processed(error: &(dyn StdError + 'static)) -> bool {

@@ -1,0 +1,108 @@
+//! Memory of the answer's head that is being read from an upstream's connection.
+//!
+//! A head is charged to the client whose request was last sent on the connection. Over HTTP/1.1 that is the head's own
+//! request, and over HTTP/2 one of the requests that share the connection.
+
+use parking_lot::Mutex;
+
+use crate::memory::Charge;
+
+/// Maximum size of an answer's head in bytes.
+pub(crate) const MAX_HEAD_BYTES: usize = 512 * 1024;
+/// A head of up to this many bytes is not charged.
+pub(crate) const UNCHARGED_BYTES: usize = 8 * 1024;
+/// Longer heads are charged in multiples of this.
+const STEP_BYTES: usize = 8 * 1024;
+
+/// The memory of one connection's head.
+#[derive(Default)]
+pub(crate) struct HeadMemory(Mutex<Head>);
+
+#[derive(Default)]
+struct Head {
+    charge: Option<Charge>,
+    bytes: usize,
+    /// True if all of the head has come.
+    whole: bool,
+}
+
+// === impl HeadMemory ===
+
+impl HeadMemory {
+    /// Charges the next head to the holder of `charge`.
+    pub(crate) fn begin(&self, charge: Charge) {
+        *self.0.lock() = Head { charge: Some(charge), bytes: 0, whole: false };
+    }
+
+    /// Adds `bytes` to the head that is being read. Returns `false` if there is no memory for them.
+    pub(crate) fn add(&self, bytes: usize) -> bool {
+        let mut head = self.0.lock();
+        let bytes = (head.bytes + bytes).min(MAX_HEAD_BYTES);
+        head.whole || head.resize(bytes)
+    }
+
+    /// Sets the length of the part of a head that has come. Returns `false` if there is no memory for it.
+    pub(crate) fn set(&self, bytes: usize) -> bool {
+        self.0.lock().resize(bytes)
+    }
+
+    /// Records that all of the head has come. It stays charged, because the connection keeps the buffer that it came in.
+    pub(crate) fn on_whole(&self) {
+        self.0.lock().whole = true;
+    }
+
+    /// Returns the memory.
+    pub(crate) fn end(&self) {
+        *self.0.lock() = Head::default();
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    fn resize(&mut self, bytes: usize) -> bool {
+        self.bytes = bytes;
+        let charged = if bytes <= UNCHARGED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) };
+        self.charge.as_mut().is_none_or(|charge| charge.resize(charged as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Clock,
+        memory::{Holder, Memory},
+    };
+
+    const CLIENT: Holder = Holder::Client(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+
+    #[test]
+    fn long_head_is_charged_as_it_comes_until_its_connection_is_free() {
+        let (memory, head) = (Memory::new(1 << 40, Clock::start()), HeadMemory::default());
+        assert!(head.add(1 << 20), "a connection without a request");
+        head.begin(memory.charge(CLIENT));
+        assert!(head.add(UNCHARGED_BYTES));
+        assert_eq!(memory.charged(), 0);
+        assert!((0..100).all(|_| head.add(10_000)));
+        assert_eq!(memory.charged(), MAX_HEAD_BYTES as u64, "interim answers before it are not kept");
+        head.on_whole();
+        assert!(head.add(10_000), "the body");
+        assert_eq!(memory.charged(), MAX_HEAD_BYTES as u64);
+        head.end();
+        assert_eq!(memory.charged(), 0);
+    }
+
+    #[test]
+    fn header_block_is_charged_while_it_is_open() {
+        let (memory, head) = (Memory::new(1 << 40, Clock::start()), HeadMemory::default());
+        head.begin(memory.charge(CLIENT));
+        assert!(head.set(100_000));
+        assert!(memory.charged() >= 100_000);
+        head.begin(memory.charge(CLIENT));
+        assert_eq!(memory.charged(), 0, "until more of it comes");
+        assert!(head.set(110_000) && memory.charged() >= 110_000 && head.set(0));
+        assert_eq!(memory.charged(), 0);
+        assert!(!head.set(1 << 41));
+    }
+}
