@@ -2,7 +2,7 @@
 
 from bring import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "limiters.md"
+PAGE = REPOSITORY / "tests" / "limiters" / "results.md"
 BEGIN = "<!-- Written by tests/limiters/run --all --write. -->\n"
 END = "<!-- Until here. -->\n"
 
