@@ -39,6 +39,8 @@ pub enum Holder {
     Cache,
     /// Pages of the admin address.
     Pages,
+    /// Heads of answers that are being read from HTTP/2 connections.
+    Heads,
 }
 
 /// The account of a process.

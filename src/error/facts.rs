@@ -154,9 +154,10 @@ fn facts(error: &Error) -> ErrorFacts {
             obstacle.as_ref().and_then(|obstacle| obstacle.hint)
                 .unwrap_or("try again after Retry-After, or raise `max-wait`, `max-waiting`, or the worker's `Prefer: wait`"))
             .wait(*retry_after)
-            .problem(match obstacle {
-                Some(obstacle) if !obstacle.is_quota => ProblemType::ReducedCapacity,
-                _ => ProblemType::QuotaExceeded,
+            .problem(if obstacle.as_ref().is_some_and(|obstacle| !obstacle.is_quota) {
+                ProblemType::ReducedCapacity
+            } else {
+                ProblemType::QuotaExceeded
             }),
         Error::DroppedByOperator => row(S::SERVICE_UNAVAILABLE, "http_request_denied", Us, Never, KeepAlive,
             "ask whoever runs this proxy before you send it again"),

@@ -76,7 +76,8 @@ struct Shared {
     kept: Option<KeptLane>,
     /// The task that talks to the store, if its limits are shared with other processes.
     sharing: Option<SharedLane>,
-    /// State that has taken over from this one. A tunnel may keep a lane for longer than a reload does.
+    /// State that has taken over from this one. A tunnel may keep a lane for longer than a reload does. A tunnel to a
+    /// port that got a rule of its own keeps the lane that its port had.
     successor: OnceLock<Arc<Shared>>,
 }
 
@@ -174,10 +175,12 @@ impl Lane {
 
     /// Asks for a slot at `now`.
     pub fn admit_at(self: &Arc<Self>, now: Instant, ask: AdmitRequest) -> Admission {
-        if let Some(successor) = self.shared.successor.get() {
-            return self.over(successor).admit_at(now, ask);
-        }
         let mut state = self.shared.state.lock();
+        // Behind the lock: a lane is emptied under it once it has a successor.
+        if let Some(successor) = self.shared.successor.get() {
+            drop(state);
+            return self.on_state(successor).admit_at(now, ask);
+        }
         match state.asked(now, &ask) {
             Decision::Send(slot) => {
                 let (block, calls) = (state.asks_for_block(), state.calls());

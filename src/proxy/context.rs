@@ -154,7 +154,7 @@ impl Proxy {
             nowhere: parts.metrics.rule("none"),
             lanes: parts.lanes,
             clock: parts.clock,
-            memory: parts.memory,
+            memory: parts.memory.clone(),
             access: Access { exposed: parts.exposed, ports: parts.ports, admin: parts.admin },
             settings: CurrentSettings::new(ProxySettings {
                 clients: parts.clients,
@@ -170,6 +170,7 @@ impl Proxy {
                     known: Arc::default(),
                     drain: drain.clone(),
                     windows: Arc::default(),
+                    memory: parts.memory.clone(),
                     way: 0,
                 }),
                 ca: parts.ca,

@@ -16,7 +16,7 @@ pub struct Incidents(Mutex<Vec<Incident>>);
 /// A kind of failure, with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    /// The kind: an error type of RFC 9209, the outcome of a tunnel, [`Incidents::HOPELESS`] or [`Incidents::UNREAD`].
+    /// The kind: an error type of RFC 9209, the outcome of a tunnel, or [`Incidents::HOPELESS`].
     pub kind: &'static str,
     /// Description of the failure, with the host; never a credential.
     pub detail: String,
@@ -51,8 +51,6 @@ impl Incidents {
     pub const CLOSED_IN_QUEUE: &str = "closed_in_queue";
     /// The kind of refusals that waiting does not help: a cap on spending, a request that is too large.
     pub const HOPELESS: &str = "waiting_does_not_help";
-    /// The kind of answers that were cut because their worker did not read them.
-    pub const UNREAD: &str = "unread";
 
     /// Adds a request that failed with `error`; `text` is the error with its causes.
     pub(crate) fn failed(&self, error: &Error, text: &str, now: Instant) {
@@ -84,12 +82,6 @@ impl Incidents {
         );
         let (kind, blame) = (Self::CLOSED_IN_QUEUE, name(Blame::Us));
         self.add(Incident { kind, detail, hint, blame, total: 1, last: now });
-    }
-
-    /// Adds an answer that was cut because its worker did not read it.
-    pub(crate) fn unread(&self, detail: String, now: Instant) {
-        let hint = "read answers as they come, or close the connection".to_owned();
-        self.add(Incident { kind: Self::UNREAD, detail, hint, blame: name(Blame::Client), total: 1, last: now });
     }
 
     /// Adds a request that an API has refused, if waiting does not help.

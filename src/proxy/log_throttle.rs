@@ -52,8 +52,6 @@ pub(crate) enum LogTopic {
     NotHttp,
     /// Requests that an API refuses, and that waiting does not help.
     Hopeless(Hopeless),
-    /// A worker whose answer was cut because it did not read.
-    Unread,
 }
 
 /// Maximum number of pairs of host and client for which an offer of HTTP/2 is logged.

@@ -25,6 +25,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Clock,
     dial::Dialer,
+    memory::Memory,
     metrics::Metrics,
     proxy::{drain::Drain, message::receive_window::WindowBudget, outbound::known_origins::KnownOrigins},
     tls::Tls,
@@ -42,6 +43,8 @@ pub(crate) struct Outbound {
     pub(crate) drain: Arc<Drain>,
     /// Memory for windows beyond the first size, over all HTTP/2 connections.
     pub(crate) windows: Arc<WindowBudget>,
+    /// Account of the process's memory.
+    pub(crate) memory: Arc<Memory>,
     /// Distinguishes connections that were made another way from those that may carry a request.
     pub(crate) way: u64,
 }
@@ -49,9 +52,9 @@ pub(crate) struct Outbound {
 impl Outbound {
     /// Copies `self`, with new means to connect.
     pub(crate) fn with(&self, dialer: Dialer, tls: Tls, connect: Duration, way: u64) -> Self {
-        let Self { clock, metrics, known, drain, windows, .. } = self;
-        let (metrics, known) = (metrics.clone(), known.clone());
+        let Self { clock, metrics, known, drain, windows, memory, .. } = self;
+        let (metrics, known, memory) = (metrics.clone(), known.clone(), memory.clone());
         let (drain, windows) = (drain.clone(), windows.clone());
-        Self { clock: *clock, dialer, tls, metrics, connect, known, drain, windows, way }
+        Self { clock: *clock, dialer, tls, metrics, connect, known, drain, windows, memory, way }
     }
 }

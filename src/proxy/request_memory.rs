@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Memory of a waiting stream beside its head, as measured in docs/performance.md.
-const STREAM_BYTES: usize = 4 * 1024;
+pub(crate) const STREAM_BYTES: usize = 4 * 1024;
 /// Memory for the minimum number of streams that RFC 9113 §6.5.2 recommends, with the longest heads.
 const BUDGET_BYTES: usize = 100 * (MAX_HEAD + STREAM_BYTES);
 /// Memory of a connection without a request.

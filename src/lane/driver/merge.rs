@@ -33,7 +33,7 @@ impl Lane {
 
     /// Takes in a request that waited in another lane. The request stays with the policy that it came to.
     pub(crate) fn adopt(self: &Arc<Self>, mut moving: Moving<GrantSender>) {
-        let lane = moving.grant.lane.over(&self.shared);
+        let lane = moving.grant.lane.on_state(&self.shared);
         let (sender, grant) = oneshot::channel();
         let before = mem::replace(&mut moving.grant, GrantSender { lane: lane.clone(), sender });
         let place = self.tell(|state, now| state.adopt(now, moving));
@@ -43,7 +43,7 @@ impl Lane {
     }
 
     /// A lane with this one's policy, on the state `shared`.
-    pub(super) fn over(&self, shared: &Arc<Shared>) -> Arc<Self> {
+    pub(super) fn on_state(&self, shared: &Arc<Shared>) -> Arc<Self> {
         let Self { host, policy, metrics, clock, journal, .. } = self;
         Arc::new(Self {
             host: host.clone(),

@@ -48,8 +48,8 @@ async fn the_limit_that_is_found_keeps_an_api_busy_and_its_queue_short() {
     assert!(world.lane.snapshot().in_flight_evidence.unwrap().to_string().starts_with("answers take 1"));
 }
 
-/// A second client asks once a second: a place stays free for it, except for the moments after the limit has fallen, and
-/// the limit grows all the same.
+/// A second client asks once a second. A place stays free for it, except for a moment whenever the limit falls. The limit
+/// grows all the same.
 #[tokio::test(start_paused = true)]
 async fn limit_that_is_found_grows_although_a_place_stays_free_for_another_client() {
     let world = World::new("in-flight auto");

@@ -26,6 +26,7 @@ use tracing::debug;
 use crate::{
     clock::Instant,
     error::BoxError,
+    memory::Charge,
     proxy::{
         call::Arrival,
         context::Proxy,
@@ -42,7 +43,9 @@ use crate::{
         },
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
-        request_memory::{AnswerMemory, HeldRequest, NoMemory, RequestMemory, USUAL_HEAD_BYTES, fields_bytes},
+        request_memory::{
+            AnswerMemory, HeldRequest, NoMemory, RequestMemory, STREAM_BYTES, USUAL_HEAD_BYTES, fields_bytes,
+        },
         session::Session,
         stack::stack,
         steps::respond,
@@ -90,8 +93,14 @@ where
     next_look.set(proxy.clock.now() + usual);
     let memory = RequestMemory::new(&session, CONNECTION_WINDOW as usize);
     let on_unread: OnUnread = {
-        let proxy = proxy.clone();
-        Arc::new(move |upload| drop(tokio::spawn(read_rest(upload, proxy.clone()))))
+        let session = session.clone();
+        Arc::new(move |upload| {
+            let mut charge = session.proxy.memory.charge(session.holder());
+            // Without memory, the stream is reset at once.
+            if charge.resize(STREAM_BYTES as u64) {
+                tokio::spawn(read_rest(upload, session.proxy.clone(), charge));
+            }
+        })
     };
     let service = service_fn(|request: Request<Incoming>| {
         let held = memory.hold(&request);
@@ -111,6 +120,7 @@ where
         if open_block.max(before) > USUAL_HEAD_BYTES && !heads.reads_head(open_block) {
             head_refused.store(true, Ordering::Relaxed);
         }
+        Ok(())
     };
     let connection = http2::Builder::new(StreamExecutor)
         .timer(TokioTimer::new())
@@ -219,17 +229,17 @@ async fn answer(
 }
 
 /// Reads and drops the rest of an upload that was answered before its end. If its stream were reset at once, which
-/// RFC 9113 §8.1 allows, curl 7.88 would lose the answer, and httpx would wait for its timeout.
-async fn read_rest(mut upload: Incoming, proxy: Arc<Proxy>) {
+/// RFC 9113 §8.1 allows, curl 7.88 would lose the answer, and httpx would wait for its timeout. The stream stays charged.
+async fn read_rest(mut upload: Incoming, proxy: Arc<Proxy>, _charge: Charge) {
     let mut linger = Linger::begin(&proxy);
     loop {
         tokio::select! {
             frame = poll_fn(|cx| Pin::new(&mut upload).poll_frame(cx)) => {
-                if !matches!(frame, Some(Ok(_))) || linger.is_over_after_read(proxy.clock.now()) {
+                if !matches!(frame, Some(Ok(_))) || linger.is_over_after_read(&proxy) {
                     return;
                 }
             }
-            () = proxy.clock.sleep_until(linger.until) => return,
+            () = proxy.clock.sleep_until(linger.silent_until) => return,
         }
     }
 }

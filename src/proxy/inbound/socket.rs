@@ -35,19 +35,18 @@ pub(crate) struct Socket {
     ahead: Option<Box<Bytes>>,
 }
 
-/// Maximum silence of a client after andante has closed its side, before the connection is dropped.
+/// Maximum silence of a client that still sends after its answer, before its connection or stream is dropped.
 const LINGER: Duration = Duration::from_secs(2);
-/// `LINGER` while the process ends.
-const HURRY: Duration = Duration::from_millis(100);
+/// Maximum time for reading such a client while the process ends.
+const LINGER_IN_DRAIN: Duration = Duration::from_millis(100);
 /// Maximum number of bytes that are read to detect a client's protocol.
 const PEEK: usize = 4096;
 
 /// Time in which a client is read that still sends after its answer.
 pub(super) struct Linger {
-    /// Time at which reading ends even if the client keeps sending.
-    last: Instant,
+    begun: Instant,
     /// Time at which reading ends if nothing else is read.
-    pub(super) until: Instant,
+    pub(super) silent_until: Instant,
 }
 
 // === impl Socket ===
@@ -97,15 +96,18 @@ impl Socket {
 
 impl Linger {
     pub(super) fn begin(proxy: &Proxy) -> Self {
-        let now = proxy.clock.now();
-        let last = now + if proxy.is_draining() { HURRY } else { proxy.timeouts().idle };
-        Self { last, until: last.min(now + LINGER) }
+        let begun = proxy.clock.now();
+        let mut linger = Self { begun, silent_until: begun };
+        linger.is_over_after_read(proxy);
+        linger
     }
 
-    /// Continues after a read at `now`. Returns whether the time is over.
-    pub(super) fn is_over_after_read(&mut self, now: Instant) -> bool {
-        self.until = self.last.min(now + LINGER);
-        now >= self.last
+    /// Continues after a read. Returns whether the time is over, even if the client keeps sending.
+    pub(super) fn is_over_after_read(&mut self, proxy: &Proxy) -> bool {
+        let now = proxy.clock.now();
+        let ends_at = self.begun + if proxy.is_draining() { LINGER_IN_DRAIN } else { proxy.timeouts().idle };
+        self.silent_until = ends_at.min(now + LINGER);
+        now >= ends_at
     }
 }
 
@@ -149,9 +151,9 @@ impl ClientConnection {
             tokio::select! {
                 ready = self.stream.readable() => {
                     let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
-                    over = ready.is_err() || discarded.unwrap_or(false) || linger.is_over_after_read(clock.now());
+                    over = ready.is_err() || discarded.unwrap_or(false) || linger.is_over_after_read(&self.proxy);
                 }
-                () = clock.sleep_until(linger.until) => return,
+                () = clock.sleep_until(linger.silent_until) => return,
             }
         }
     }

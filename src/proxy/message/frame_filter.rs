@@ -39,7 +39,7 @@ const ACK: u8 = 1;
 /// in 100 streams at once sends as many.
 const MAX_EMPTY_IN_A_ROW: u32 = 1000;
 
-/// A stream of frames from a peer, and a callback after each read.
+/// A stream of frames from a peer, and a callback after each read, which may fail the read.
 pub(crate) struct FrameFilter<S, F> {
     stream: S,
     cursor: FrameCursor,
@@ -75,7 +75,7 @@ struct FrameCursor {
 
 // === impl FrameFilter ===
 
-impl<S, F: FnMut(Received)> FrameFilter<S, F> {
+impl<S, F: FnMut(Received) -> io::Result<()>> FrameFilter<S, F> {
     /// Reads the frames of a server, and calls `on_read` after each read.
     pub(crate) fn of_server(stream: S, on_read: F) -> Self {
         Self { stream, cursor: FrameCursor::after(0), on_read, is_closed: false }
@@ -87,13 +87,12 @@ impl<S, F: FnMut(Received)> FrameFilter<S, F> {
     }
 }
 
-impl<S: AsyncRead + Unpin, F: FnMut(Received) + Unpin> AsyncRead for FrameFilter<S, F> {
+impl<S: AsyncRead + Unpin, F: FnMut(Received) -> io::Result<()> + Unpin> AsyncRead for FrameFilter<S, F> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let received = self.cursor.pass(&mut buf.filled_mut()[before..]);
-        (self.on_read)(received);
-        Poll::Ready(Ok(()))
+        Poll::Ready((self.on_read)(received))
     }
 }
 
@@ -237,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_read_although_its_peer_takes_no_more() {
         let (near, mut far) = tokio::io::duplex(1024);
-        let mut filter = FrameFilter::of_server(near, |_| {});
+        let mut filter = FrameFilter::of_server(near, |_| Ok(()));
         far.write_all(&frame(DATA, END_STREAM, b"no")).await.unwrap();
         drop(far);
         filter.write_all(b"upload").await.unwrap();

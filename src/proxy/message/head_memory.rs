@@ -1,7 +1,7 @@
-//! Memory of the answer's head that is being read from an upstream's connection.
-//!
-//! A head is charged to the client whose request was last sent on the connection. Over HTTP/1.1 that is the head's own
-//! request, and over HTTP/2 one of the requests that share the connection.
+//! Memory of the answer's head that is being read from an upstream's HTTP/1.1 connection. It is charged to the client
+//! whose request was sent there. HTTP/2 connections, which clients share, have a holder of their own.
+
+use std::io;
 
 use parking_lot::Mutex;
 
@@ -26,6 +26,11 @@ struct Head {
     whole: bool,
 }
 
+/// The error of a connection whose answer's head finds no memory.
+pub(crate) fn error() -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, "no memory is left for an answer's head")
+}
+
 // === impl HeadMemory ===
 
 impl HeadMemory {
@@ -39,11 +44,6 @@ impl HeadMemory {
         let mut head = self.0.lock();
         let bytes = (head.bytes + bytes).min(MAX_HEAD_BYTES);
         head.whole || head.resize(bytes)
-    }
-
-    /// Sets the length of the part of a head that has come. Returns `false` if there is no memory for it.
-    pub(crate) fn set(&self, bytes: usize) -> bool {
-        self.0.lock().resize(bytes)
     }
 
     /// Records that all of the head has come. It stays charged, because the connection keeps the buffer that it came in.
@@ -91,18 +91,5 @@ mod tests {
         assert_eq!(memory.charged(), MAX_HEAD_BYTES as u64);
         head.end();
         assert_eq!(memory.charged(), 0);
-    }
-
-    #[test]
-    fn header_block_is_charged_while_it_is_open() {
-        let (memory, head) = (Memory::new(1 << 40, Clock::start()), HeadMemory::default());
-        head.begin(memory.charge(CLIENT));
-        assert!(head.set(100_000));
-        assert!(memory.charged() >= 100_000);
-        head.begin(memory.charge(CLIENT));
-        assert_eq!(memory.charged(), 0, "until more of it comes");
-        assert!(head.set(110_000) && memory.charged() >= 110_000 && head.set(0));
-        assert_eq!(memory.charged(), 0);
-        assert!(!head.set(1 << 41));
     }
 }

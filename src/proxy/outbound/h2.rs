@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -43,21 +43,10 @@ pub(super) struct ConnectionState {
     pub(super) clock: Clock,
     pub(super) liveness: Liveness,
     pub(super) window: Arc<ReceiveWindow>,
-    /// Reason why andante ends the connection, once it does.
-    pub(super) given_up: OnceLock<GivenUp>,
+    /// True if the upstream answers nothing more, not even a PING.
+    pub(super) is_dead: AtomicBool,
     /// True if the upstream has complained of PINGs, on this connection or another.
     pub(super) no_pings: Arc<AtomicBool>,
-}
-
-/// Reason why andante ends a connection before its API does.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(super) enum GivenUp {
-    /// The upstream answers nothing more, not even a PING.
-    #[error("the connection is dead: not even a PING was answered")]
-    Dead,
-    /// The upstream sends a header block that does not end.
-    #[error("no memory is left for the head of an answer")]
-    NoMemory,
 }
 
 /// A request's part of a shared connection.
@@ -149,13 +138,12 @@ impl SharedConnection {
         &self.state.window
     }
 
-    /// Returns the error of a stream, or the reason why its connection was ended.
+    /// Returns the error of a stream, or the dead connection's error that caused it.
     pub(super) fn explain(&self, error: h2::Error) -> BoxError {
-        match self.state.given_up.get() {
-            None => unwrapped(error),
-            Some(dead @ GivenUp::Dead) => io::Error::new(io::ErrorKind::TimedOut, *dead).into(),
-            Some(other) => (*other).into(),
+        if !self.state.is_dead.load(Ordering::Relaxed) {
+            return unwrapped(error);
         }
+        io::Error::new(io::ErrorKind::TimedOut, "the connection is dead: not even a PING was answered").into()
     }
 
     pub(crate) fn writes(&self) -> &Arc<Writes> {

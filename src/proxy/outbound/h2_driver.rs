@@ -18,7 +18,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    h2::{ConnectionState, GivenUp, SharedConnection},
+    h2::{ConnectionState, SharedConnection},
     liveness::Check,
 };
 
@@ -92,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     let _ = self.ping.send_ping(Ping::opaque());
                 }
                 Check::End => {
-                    let _ = state.given_up.set(GivenUp::Dead);
+                    state.is_dead.store(true, Ordering::Relaxed);
                     return Poll::Ready(());
                 }
             }
@@ -120,10 +120,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
             Poll::Pending => {
                 // Takes the PONG, so that another PING may be sent.
                 let _ = this.ping.poll_pong(cx);
-                let _ = this.poll_life(cx);
-                let Some(reason) = this.state.given_up.get() else { return Poll::Pending };
-                debug!(%reason, "ended an upstream's connection");
-                Poll::Ready(())
+                let ended = this.poll_life(cx);
+                if ended.is_ready() {
+                    debug!("an upstream's connection is dead: not even a PING was answered");
+                }
+                ended
             }
         }
     }

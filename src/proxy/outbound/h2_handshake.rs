@@ -1,6 +1,6 @@
 //! The beginning of an HTTP/2 connection to an upstream.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use h2::client;
 use tokio::{
@@ -11,17 +11,18 @@ use tokio::{
 use super::{
     Outbound,
     h1::MAX_HEAD,
-    h2::{ConnectionState, GivenUp, SharedConnection, Stream},
+    h2::{ConnectionState, SharedConnection, Stream},
     h2_driver::{Driver, UNTOLD},
     lifespan::Lifespan,
     liveness::Liveness,
 };
 use crate::{
     error::{BoxError, Error},
+    memory::Holder,
     policy::Origin,
     proxy::message::{
         frame_filter::FrameFilter,
-        head_memory::UNCHARGED_BYTES,
+        head_memory::{self, UNCHARGED_BYTES},
         receive_window::{FIRST_WINDOW_BYTES, ReceiveWindow},
         stream_body::{CONNECTION_WINDOW, MOST_STREAMS},
         stream_reader::unwrapped,
@@ -58,23 +59,23 @@ where
         clock,
         liveness: Liveness::default(),
         window: Arc::new(ReceiveWindow::new(clock, outbound.windows.clone())),
-        given_up: OnceLock::new(),
+        is_dead: AtomicBool::new(false),
         no_pings,
     });
     let failed = |source: BoxError| Error::Connect { origin: origin.to_string(), source };
     let (read, begun) = (state.clone(), clock.now());
-    let (mut timed, mut open_block, heads) = (false, 0, writes.clone());
+    let (mut timed, mut open_block, mut head) = (false, 0, outbound.memory.charge(Holder::Heads));
     let stream = FrameFilter::of_server(stream, move |received| {
         read.liveness.on_read(received.message, || clock.now());
         let before = std::mem::replace(&mut open_block, received.open_block);
-        if open_block.max(before) > UNCHARGED_BYTES && !heads.head.set(open_block) {
-            heads.head.end();
-            let _ = read.given_up.set(GivenUp::NoMemory);
+        if open_block.max(before) > UNCHARGED_BYTES && !head.resize(open_block as u64) {
+            return Err(head_memory::error());
         }
         // Acknowledgement of the connection's first SETTINGS.
         if received.acknowledgement && !std::mem::replace(&mut timed, true) {
             read.window.on_round_trip(clock.now().since(begun));
         }
+        Ok(())
     });
     let (sender, connection) = client::Builder::new()
         .initial_max_send_streams(UNTOLD)

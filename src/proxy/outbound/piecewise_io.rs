@@ -14,6 +14,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
 
 use crate::proxy::message::{
+    head_memory,
     interim_reader::InterimReader,
     writes::{Writes, is_reset},
 };
@@ -55,10 +56,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PiecewiseIo<S> {
         }
         let read = &buf.filled()[before..];
         if !writes.head.add(read.len()) {
-            return Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::OutOfMemory,
-                "no memory is left for an answer's head",
-            )));
+            return Poll::Ready(Err(head_memory::error()));
         }
         if writes.interim.listens() {
             interim.note(read, &writes.interim);

@@ -25,7 +25,7 @@ use crate::{
             progress::Progress,
             recorded_body::{RecordedBody, ReplayedBody},
             shared_body::SharedReader,
-            stream_body::{CutShort, StreamBody},
+            stream_body::StreamBody,
             usage::UsageReader,
         },
         outbound::host_pool::{AnswerBody, HostPool, PooledConnection},
@@ -134,23 +134,23 @@ impl http_body::Body for ResponseBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    /// The body `incoming` of an answer that came on `connection`. For a shared stream, `kept` creates the charge of what
-    /// its worker has not read, and the callback for a stream that is reset before its API has ended it.
+    /// The body `incoming` of an answer that came on `connection`. For a shared stream, `buffer` creates the charge of the
+    /// unread part, and the callback for a stream that was reset because no memory is left for that part.
     pub(crate) fn new<F>(
         incoming: AnswerBody,
         progress: Arc<Progress>,
         connection: PooledConnection,
         permit: Permit,
-        kept: impl FnOnce() -> (Charge, F),
+        buffer: impl FnOnce() -> (Charge, F),
     ) -> Self
     where
-        F: FnOnce(CutShort) + Send + 'static,
+        F: FnOnce() + Send + 'static,
     {
         let source = match incoming {
             AnswerBody::Own(incoming) => BodySource::Own(incoming),
             AnswerBody::Shared(stream, window) => {
-                let (charge, cut) = kept();
-                BodySource::Shared(StreamBody::new(stream, window, charge, cut))
+                let (charge, on_cut) = buffer();
+                BodySource::Shared(StreamBody::new(stream, window, charge, on_cut))
             }
         };
         Self {

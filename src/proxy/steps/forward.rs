@@ -117,8 +117,11 @@ pub(crate) async fn forward(admitted: Admitted) -> Result<AttemptOutcome, Error>
         return switched.inspect_err(failed).map(AttemptOutcome::Done);
     }
     let (mut parts, incoming) = answer.into_parts();
-    let kept = || (exchange.charge(), answer::log_cut(&exchange, &route.lane));
-    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, kept));
+    let buffer = || {
+        let exchange = exchange.clone();
+        (exchange.charge(), move || _ = respond::unread(&exchange))
+    };
+    let mut body = Box::new(UpstreamBody::new(incoming, exchange.progress.clone(), connection, permit, buffer));
     body.trace(span);
     let judged = pin!(answer::judge(in_flight, replay.as_ref(), &mut parts, &mut body)).await;
     let hint = match judged {

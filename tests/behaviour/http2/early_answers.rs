@@ -17,12 +17,12 @@ use crate::support::{
 
 type Server<'a> = &'a mut Frames<Box<dyn Stream>>;
 
-const BYTES: usize = 4_000_000;
+const UPLOAD_BYTES: usize = 4_000_000;
 const TOO_BIG: &str = "too big";
 /// Bytes of a piece of an upload that is sent frame by frame.
-const PIECE: usize = 16_000;
+const PIECE_BYTES: usize = 16_000;
 /// Window of each stream that andante announces.
-const WINDOW: usize = 65_536;
+const STREAM_WINDOW_BYTES: usize = 65_536;
 
 /// Answers each upload 413 once a first piece of it has come, with or without a length, and then ends as `end` says.
 fn refusing(with_length: bool, end: impl Fn(Server<'_>, u32) + Send + Sync + 'static) -> Upstream {
@@ -46,8 +46,8 @@ fn answer(frames: Server<'_>, stream: u32, with_length: bool) {
 fn by_http1(andante: &Interceptor, upstream: &Upstream, fields: &str) -> Message {
     let mut client = Client::connect(andante.andante.proxy());
     let (url, host) = (upstream.url("/"), upstream.address());
-    client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {BYTES}\r\n{fields}\r\n"));
-    client.send(vec![b'x'; BYTES]);
+    client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {UPLOAD_BYTES}\r\n{fields}\r\n"));
+    client.send(vec![b'x'; UPLOAD_BYTES]);
     client.answer()
 }
 
@@ -128,7 +128,7 @@ fn answered_early(andante: &Interceptor, authority: &str) -> (Frames<TcpStream>,
     let mut frames = super::streams::frames(&andante.andante);
     let fields = [(":method", "POST"), (":scheme", "http"), (":authority", authority), (":path", "/")];
     frames.headers(1, &fields, false);
-    frames.data(1, &[b'x'; PIECE], false);
+    frames.data(1, &[b'x'; PIECE_BYTES], false);
     let mut content = Vec::new();
     loop {
         let frame = frames.next_on(1).unwrap();
@@ -149,11 +149,11 @@ fn rest_of_an_upload_is_read_after_its_answer() {
     for (authority, expected) in [(upstream.address().to_string(), TOO_BIG), ("127.0.0.1:1".to_owned(), "502")] {
         let (mut frames, answer) = answered_early(&andante, &authority);
         assert!(answer.contains(expected), "{answer}");
-        let (mut sent, mut window) = (PIECE, WINDOW - PIECE);
-        while sent < BYTES {
-            while window >= PIECE {
-                frames.data(1, &[b'x'; PIECE], false);
-                (sent, window) = (sent + PIECE, window - PIECE);
+        let (mut sent, mut window) = (PIECE_BYTES, STREAM_WINDOW_BYTES - PIECE_BYTES);
+        while sent < UPLOAD_BYTES {
+            while window >= PIECE_BYTES {
+                frames.data(1, &[b'x'; PIECE_BYTES], false);
+                (sent, window) = (sent + PIECE_BYTES, window - PIECE_BYTES);
             }
             let frame = frames.next().unwrap();
             assert_ne!(frame.kind, kind::RST_STREAM, "{authority}: reset after {sent} bytes");
@@ -169,9 +169,9 @@ fn rest_of_an_upload_is_read_after_its_answer() {
 fn upload_that_falls_silent_after_its_answer_is_reset_without_error() {
     let upstream = Upstream2::serving(|exchange| async move { exchange.answer(413, &[], TOO_BIG) });
     let andante = andante(upstream.address().port(), "breaker = \"off\"");
-    let (mut frames, _) = answered_early(&andante, &upstream.address().to_string());
     let begun = Instant::now();
+    let (mut frames, _) = answered_early(&andante, &upstream.address().to_string());
     let reset = frames.next_on(1).unwrap();
     assert_eq!((reset.kind, reset.reason()), (kind::RST_STREAM, Reason::NO_ERROR));
-    assert!((1.0..5.0).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
+    assert!(begun.elapsed().as_secs_f64() >= 2.0, "{:?}", begun.elapsed());
 }

@@ -127,7 +127,7 @@ fn an_answer_that_streams_on_is_cut_at_the_deadline() {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
         let _ = connection.rest();
     });
-    let mut andante = andante(&upstream, "100/s", "300ms");
+    let mut andante = andante(&upstream, "100/s", "350ms");
     let mut client = ask(&andante, &upstream, "/");
     assert_eq!(client.bytes(12), b"HTTP/1.1 200");
     let stream = Client2::connect(andante.proxy()).get(&upstream.url("/")).head();

@@ -1,6 +1,6 @@
 //! An answer's report to the lane, and the form in which the worker gets the answer.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use http::{
     Response, StatusCode, Version,
@@ -14,7 +14,7 @@ use crate::{
     clock::Instant,
     error::Error,
     hint::{self, Answer, Cause, Glance, Hint, Hopeless, StreamBeginning, StreamProgress, Strength},
-    lane::{Lane, Usage},
+    lane::Usage,
     learn::AnswerReport,
     limit::Unit,
     metrics::Saving,
@@ -29,7 +29,6 @@ use crate::{
             head_memory::UNCHARGED_BYTES,
             keep_alive::KeepAlive,
             server_timing,
-            stream_body::CutShort,
             usage::UsageReader,
         },
         outbound::{
@@ -91,9 +90,7 @@ pub(crate) async fn judge(
     }
     // Until the worker's connection charges the head. Over HTTP/1.1 it is charged with the connection.
     let mut held = exchange.charge();
-    if parts.version == Version::HTTP_2 && head_bytes > UNCHARGED_BYTES && !held.resize(head_bytes as u64) {
-        return Err(respond::memory_full(exchange));
-    }
+    let fits = parts.version != Version::HTTP_2 || head_bytes <= UNCHARGED_BYTES || held.resize(head_bytes as u64);
     body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
@@ -111,9 +108,14 @@ pub(crate) async fn judge(
     let told_length = fields::told_length(&parts.headers, found, parts.version);
     let broken = match told_length {
         Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
-        Ok(_) => body.begin().await.err().map(|error| failure::of(error, route)),
+        Ok(_) if !fits => Some(respond::memory_full(exchange)),
+        Ok(_) => body.begin().await.err().map(|error| match failure::is_out_of_memory(&*error) {
+            true => respond::memory_full(exchange),
+            false => failure::of(error, route),
+        }),
     };
-    if broken.is_none() || refused {
+    // An API has answered, too, if andante lacks memory for the answer.
+    if refused || broken.as_ref().is_none_or(|error| matches!(error, Error::MemoryFull { .. })) {
         let now = if body.waited { exchange.proxy.clock.now() } else { now };
         let route_name = replay.map(ReplayRequest::route_name);
         let report = AnswerReport { hint: &hint, failed, route: route_name };
@@ -271,23 +273,6 @@ pub(crate) async fn hold(exchange: &Exchange, answer: &mut Response<ResponseBody
         *answer.body_mut() = ResponseBody::Held(body.into_held(charge));
     }
     true
-}
-
-/// Reports that a stream was reset before its API had ended it.
-pub(crate) fn log_cut(exchange: &Arc<Exchange>, lane: &Arc<Lane>) -> impl FnOnce(CutShort) + Send + use<> {
-    let (exchange, lane) = (exchange.clone(), lane.clone());
-    move |cut| {
-        let (reports, host) = (&exchange.proxy.reports, lane.host());
-        let (rule, now) = (&lane.policy().name, exchange.proxy.clock.now());
-        if let CutShort::NoMemory = cut {
-            respond::unread(&exchange);
-            return;
-        }
-        reports.incidents.unread(format!("{host}: {cut}"), now);
-        if reports.throttle.is_due(LogTopic::Unread, host, now) {
-            warn!(%host, %rule, "{cut}; others on the connection to the API are not held up by it");
-        }
-    }
 }
 
 /// The error for a 407 to a request that a parent proxy got in absolute form. The 407 challenges andante, not the
