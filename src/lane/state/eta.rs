@@ -10,11 +10,12 @@
 //! # Error
 //!
 //! If no request comes later, 95 of 100 requests leave within 7% of the wait from the estimate, and half of them within
-//! 4%. The worlds of `tests/predictions.rs` have slots, tokens, a sub-limit, weights and two urgencies. Where requests draw
-//! on several sub-limits, which block each other, 95 of 100 leave within one and a third turns, or a twentieth of the wait.
-//! With more than 64 clients, an estimate in the middle of a round is off by up to a tenth of the clients' slots.
+//! 4%. The worlds of `tests/predictions.rs` have slots, tokens, a sub-limit, weights of flows and two urgencies. Where
+//! requests draw on several sub-limits, which block each other, 95 of 100 leave within one and a third turns, or a
+//! twentieth of the wait. With more than 64 clients, an estimate in the middle of a round is off by up to a tenth of the
+//! clients' slots.
 //!
-//! Of 12,800 requests 3 would be refused although they leave before their deadline by more than two turns and a tenth of
+//! Of 12,260 requests 3 would be refused although they leave before their deadline by more than two turns and a tenth of
 //! the wait. All of them are less urgent and draw on several sub-limits; the worst has two and a half turns to spare.
 
 use andante_clock::Instant;
