@@ -2,19 +2,17 @@
 //! full queue. Also used for the queue of one sub-limit.
 
 mod ahead;
-mod round;
-mod slots;
 mod waiting;
 
 use std::collections::BTreeSet;
 
 use andante_limit::{Cost, Unit};
 
+pub(crate) use self::waiting::Contest;
 use self::waiting::Waiting;
 pub use self::{
-    ahead::{Ahead, Part},
-    slots::Meanwhile,
-    waiting::{Contest, Waits},
+    ahead::Part,
+    waiting::{Passing, Waits},
 };
 use super::{
     bands::Bands,

@@ -76,11 +76,6 @@ impl Bands {
     /// The guaranteed share of a lower urgency that waits.
     pub(super) const SHARE: f64 = 1.0 / (GUARANTEE as f64 + 1.0);
 
-    /// The share of an urgency when this many lower ones wait.
-    pub(super) fn share_above(lower: usize) -> f64 {
-        1.0 - lower as f64 * Self::SHARE
-    }
-
     /// The amount served before the first request of this urgency has its guaranteed turn, for a request of `cost`.
     pub(super) fn until_guaranteed(&self, urgency: Urgency, cost: f64) -> f64 {
         let GuaranteedTurn { due, paid, .. } = self.known_turn(urgency);
@@ -92,14 +87,12 @@ impl Bands {
 
     /// The amount served before a request with `own` of its urgency before it, if all waiting requests stay. `urgent`
     /// is the amount of higher urgency, and the fraction `inflow` of the served amount goes to its future arrivals. The
-    /// first of its urgency has its guaranteed turn once `guaranteed` has been served.
-    pub(super) fn ahead(&self, urgency: Urgency, guaranteed: f64, own: f64, urgent: f64, inflow: f64) -> f64 {
-        let lower = (urgency.get() + 1..Urgency::COUNT as u8).filter(|band| self.has(*band)).count();
-        let guarantee = GUARANTEE as f64;
+    /// first of its urgency has its guaranteed turn once `guaranteed` has been served; `lower` urgencies have theirs.
+    pub(super) fn ahead(guaranteed: f64, own: f64, urgent: f64, lower: usize, inflow: f64) -> f64 {
         // All shares that are not guaranteed to lower urgencies go to these, and to arrivals meanwhile.
-        let share = Self::share_above(lower);
+        let share = 1.0 - lower as f64 * Self::SHARE;
         let all = (urgent + own) / (share - inflow).max(f64::EPSILON);
-        ((guaranteed + own * (guarantee + 1.0)) / share).min(all)
+        ((guaranteed + own * (GUARANTEE as f64 + 1.0)) / share).min(all)
     }
 
     /// The factor by which waits grow if the fraction `inflow` of the slots goes to higher urgencies; the guaranteed
@@ -154,15 +147,14 @@ mod tests {
     #[test]
     fn the_first_of_a_lower_urgency_waits_for_a_whole_turn() {
         let mut bands = Bands::default();
-        let ahead = |bands: &Bands, own, urgent| {
-            bands.ahead(Urgency::USUAL, bands.until_guaranteed(Urgency::USUAL, 1.0), own, urgent, 0.0)
-        };
+        let ahead =
+            |bands: &Bands, own, urgent| Bands::ahead(bands.until_guaranteed(Urgency::USUAL, 1.0), own, urgent, 0, 0.0);
         bands.enter(Urgency::MOST, 1, Comes::New);
         assert_eq!(ahead(&bands, 0.0, 50.0), 20.0);
         assert_eq!(ahead(&bands, 0.0, 7.0), 7.0, "fewer than a turn wait");
-        let beside_more = bands.ahead(Urgency::USUAL, 20.0, 0.0, 7.0, 0.5);
+        let beside_more = Bands::ahead(20.0, 0.0, 7.0, 0, 0.5);
         assert_eq!(beside_more, 14.0, "while these are served half as many come, and so on");
-        assert_eq!(bands.ahead(Urgency::USUAL, 20.0, 0.0, 7.0, 1.0), 20.0, "it has its turn all the same");
+        assert_eq!(Bands::ahead(20.0, 0.0, 7.0, 0, 1.0), 20.0, "it has its turn all the same");
         bands.enter(Urgency::USUAL, 1, Comes::New);
         assert_eq!(ahead(&bands, 1.0, 50.0), 41.0);
         (0..15).for_each(|_| bands.charge(Urgency::MOST, 1));

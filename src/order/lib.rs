@@ -16,7 +16,7 @@ mod sorted_set;
 #[cfg(test)]
 mod tests;
 
-pub use backlog::{Ahead, Backlog, Contest, Meanwhile, Part, WaitingFlow, Waits};
+pub use backlog::{Backlog, Part, Passing, WaitingFlow, Waits};
 pub use bands::Bands;
 pub use claim::{Claim, ClientId, FlowId, FlowRank, Levels, Sharer, Turn, Urgency, Weight};
 pub use queue::{Hold, Next, Queue, QueuePlace, Taken, TicketRules, WaitingFlowQueue};

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use andante_clock::Instant;
 use andante_learn::{AnswerReport, RouteKey};
 use andante_limit::{Budget, Charge, Cost, PendingUsage, Scope, Sum, Unit};
-use andante_order::{Ahead, Backlog, Map, Slab};
+use andante_order::{Backlog, Map, Part, Passing, Slab};
 use andante_policy::Policy;
 use smallvec::SmallVec;
 
@@ -27,6 +27,7 @@ use self::{
 pub(crate) use self::{record::SubLimitRecord, rules::SubLimitRules};
 use super::{
     End,
+    eta::{Assume, until_settled},
     in_flight::InFlight,
     usual::{Usual, set_outstanding},
 };
@@ -237,35 +238,26 @@ impl SubLimits {
         });
     }
 
-    /// The queue of this budget, if it is not empty.
-    pub(super) fn backlog(&self, number: u32) -> Option<&Backlog> {
-        self.budgets[number].backlog.as_deref()
-    }
-
-    /// Amounts that precede a request at each of these budgets, as counted by `ahead` from the budget's number and
-    /// queue.
-    pub(super) fn ahead(&self, drawn: &Drawn, ahead: impl Fn(u32, &Backlog) -> Ahead) -> SmallVec<[Ahead; 1]> {
-        let backlogs = drawn.numbers.iter().map(|number| (*number, self.budgets[*number].backlog.as_deref()));
-        backlogs.map(|(number, backlog)| backlog.map(|backlog| ahead(number, backlog)).unwrap_or_default()).collect()
-    }
-
-    /// Projects when a request of `cost` leaves that would leave at `from` without these budgets, with this much
-    /// `before` it at each of them. Also returns the budget that delays it most, if one does.
-    pub(super) fn project(
+    /// Estimates when a request of `cost` leaves that no pause stops after `from`, if only this budget counts. `part`
+    /// returns the part of the budget's queue that precedes the request.
+    pub(super) fn eta(
         &mut self,
-        drawn: &Drawn,
-        now: Instant,
-        from: Instant,
+        number: u32,
+        (now, from): (Instant, Instant),
         cost: Cost,
-        before: impl Fn(usize, Unit) -> u64,
-    ) -> (Instant, Option<u32>) {
-        drawn.numbers.iter().enumerate().fold((from, None), |last, (place, number)| {
-            let sub_limit = &mut self.budgets[*number];
-            // The time at which a place in flight frees up is unknown.
-            let room = if sub_limit.has_room() { from } else { now + Duration::from_millis(1) };
-            let at = room.max(sub_limit.budget.project(now, from, |_, unit| before(place, unit), cost, Scope::NONE));
-            if at > last.0 { (at, Some(*number)) } else { last }
-        })
+        assume: Assume,
+        part: impl Fn(&Backlog, Passing) -> Part,
+        unsaid: impl Fn(Unit) -> f64,
+    ) -> Instant {
+        let SubLimit { budget, backlog, held_up, in_flight, .. } = &mut *self.budgets[number];
+        let passing = |seconds| Passing { units: 1.0, budgets: held_up.passing(seconds) };
+        let at = until_settled(from, assume, passing, |passing| {
+            let ahead = backlog.as_deref().map(|backlog| (backlog, part(backlog, passing)));
+            let of = |unit| ahead.map_or(0, |(backlog, part)| part.of(backlog.units(unit, unsaid(unit)) as f64));
+            budget.project(now, from, |_, unit| of(unit), cost, Scope::NONE)
+        });
+        // The time at which a place in flight frees up is unknown.
+        if in_flight.has_room() { at } else { at.max(now + Duration::from_millis(1)) }
     }
 
     /// Time between two slots for requests of `cost`, at the slowest of these budgets.

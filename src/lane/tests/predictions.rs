@@ -184,9 +184,10 @@ async fn errors(name: &str, mix: &[Kind], takes: &Tokens, board: &mut Scoreboard
     errors
 }
 
-async fn promises_are_kept(name: &str, mix: &[Kind], takes: &Tokens, board: &mut Scoreboard) {
+/// The p95 of the errors is at most `most` of what is [allowed](Promise::allowed).
+async fn promises_are_kept(name: &str, mix: &[Kind], takes: &Tokens, most: f64, board: &mut Scoreboard) {
     for (kind, known, turns) in errors(name, mix, takes, board).await {
-        assert!(turns <= 1.0, "{kind:?}: {known}, {turns}");
+        assert!(turns <= most, "{kind:?}: {known}, {turns}");
     }
 }
 
@@ -194,7 +195,7 @@ async fn promises_are_kept(name: &str, mix: &[Kind], takes: &Tokens, board: &mut
 async fn a_promise_is_kept_to_a_turn_or_a_twentieth_if_nobody_comes_after_it() {
     let mut board = Scoreboard::of("a_promise_is_kept_to_a_turn_or_a_twentieth_if_nobody_comes_after_it");
     let mix = [Kind::Plain, Kind::Plain, Kind::Plain, Kind::Search];
-    promises_are_kept("without tokens", &mix, &SMALL, &mut board).await;
+    promises_are_kept("without tokens", &mix, &SMALL, 1.0, &mut board).await;
     board.judge();
 }
 
@@ -203,7 +204,36 @@ async fn what_those_ahead_take_of_another_unit_counts() {
     use Kind::{Plain, Search, Tokens};
     let mix = [Plain, Plain, Plain, Plain, Plain, Tokens, Tokens, Tokens, Tokens, Search];
     let mut board = Scoreboard::of("what_those_ahead_take_of_another_unit_counts");
-    promises_are_kept("few tokens", &mix, &SMALL, &mut board).await;
-    promises_are_kept("many tokens", &mix, &LARGE, &mut board).await;
+    // Two turns, or a tenth of the wait: the estimate takes flows for alike in what they take of tokens.
+    promises_are_kept("few tokens", &mix, &SMALL, 2.0, &mut board).await;
+    promises_are_kept("many tokens", &mix, &LARGE, 2.0, &mut board).await;
     board.judge();
+}
+
+/// A flow's requests for a sub-limit of 90/s take 90 of 100 slots a second. So a plain request of the flow behind 100
+/// others waits for 10 s: at 10/s.
+#[tokio::test(start_paused = true)]
+async fn request_beside_a_sub_limit_nearly_as_fast_as_its_host_is_told_its_wait() {
+    let world = World::with("100/s", |policy| {
+        (policy.margin, policy.max_wait) = (MarginSpec::Fixed(ms(0)), Duration::MAX);
+        policy.max_waiting = usize::MAX;
+    });
+    let mut search = Policy::new("search", vec!["*".parse().unwrap()]);
+    search.limits = "90/s".parse::<Limits>().unwrap().limits;
+    (search.max_wait, search.max_waiting) = (Duration::MAX, usize::MAX);
+    let search: Draws = Some([Draw::new(1, search.into())].into());
+    let searches: Vec<_> =
+        (0..2000).map(|_| world.lane.admit(AdmitRequest { draws: search.clone(), ..ask(kind()) })).collect();
+    let plain: Vec<_> = (0..100).map(|_| world.lane.admit(ask(kind()))).collect();
+    let last = world.lane.admit(ask(kind()));
+    let Admission::Wait(waiting) = &last else { panic!("others wait") };
+    let predicted = waiting.expected.since(Instant::START).as_secs_f64();
+    let mut tasks = tokio::task::JoinSet::new();
+    for admission in searches.into_iter().chain(plain) {
+        tasks.spawn(async move { permitted(admission).await.sent() });
+    }
+    permitted(last).await.sent();
+    let left = world.clock.now().since(Instant::START).as_secs_f64();
+    println!("told {predicted:.2} s, left after {left:.2} s");
+    assert!((predicted - left).abs() <= 0.1 * left, "{predicted} s, left after {left} s");
 }

@@ -1,173 +1,151 @@
-//! The part of the backlog that precedes an arriving request.
+//! The part of the backlog that precedes an arriving request: what each other client and flow receives before the
+//! request has its turn.
 
-use andante_limit::{Cost, Unit};
+use andante_limit::Cost;
+use smallvec::SmallVec;
 
 use super::{
-    Backlog, Band, ClientBacklog, band,
-    round::{Other, Round},
-    waiting::{Contest, Portion},
+    Backlog, ClientBacklog, band,
+    waiting::{Contest, Passing, Waiting},
 };
 use crate::{
     bands::Bands,
-    claim::{Claim, Comes, FlowRank, Urgency},
+    claim::{Claim, FlowRank, Urgency, Weight},
+    fair::{Standing, Turn},
     ranking::{Ranking, Turns},
 };
 
-/// The part of the backlog that precedes an arriving request.
-#[derive(Clone, Debug, Default)]
-pub struct Ahead {
-    before: Portion,
-    all: Portion,
-    /// Size of the future arrivals that will precede it.
-    to_come: f64,
-}
-
-/// A fraction of a backlog.
+/// The amount that precedes a request, as a multiple of the backlog. More than the backlog if future arrivals precede
+/// it, too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part(f64);
 
-// === impl Ahead ===
-
-impl Ahead {
-    /// The fraction of the backlog that precedes it, in the measure of the contest.
-    pub fn part(&self) -> Part {
-        Part::new(self.before.size, self.all.size)
-    }
-
-    /// The fraction of the waiting amount of `unit` that precedes it; a request that does not declare its amount counts
-    /// as `unsaid`.
-    pub fn part_of(&self, unit: Unit, unsaid: f64) -> Part {
-        Part::new(self.before.of(unit, unsaid), self.all.of(unit, unsaid))
-    }
-
-    /// Number of requests that precede it.
-    pub fn requests(&self) -> f64 {
-        self.before.of(Unit::REQUESTS, 0.0)
-    }
-
-    /// Number of slots that future arrivals take before it, if they draw on the same limits as `units` of the waiting
-    /// requests.
-    pub fn to_come(&self, units: u64) -> u64 {
-        Part::new(units as f64, self.all.of(Unit::REQUESTS, 0.0)).of(self.to_come.round() as u64)
-    }
-
-    /// The amount of `unit` that precedes it; a request that does not declare its amount counts as `unsaid`.
-    pub fn units(&self, unit: Unit, unsaid: f64) -> u64 {
-        self.before.of(unit, unsaid).round() as u64
-    }
+/// How requests are counted: the unit, and how many of the blocked ones.
+#[derive(Clone, Copy)]
+struct Measure {
+    contest: Contest,
+    passing: Passing,
 }
+
+/// A competing client of an urgency, or a competing flow of a client.
+struct Other {
+    backlog: f64,
+    /// The mean size of its requests.
+    each: f64,
+    weight: Weight,
+    standing: Standing,
+}
+
+/// The most clients and flows that an estimate examines, to bound its cost. The others count as being like them.
+const SAMPLE: usize = 64;
 
 // === impl Part ===
 
 impl Part {
-    /// The empty fraction.
+    /// Nothing.
     pub const NONE: Self = Self(0.0);
 
-    fn new(part: f64, of: f64) -> Self {
-        if of > 0.0 { Self((part / of).min(1.0)) } else { Self::NONE }
-    }
-
-    /// This fraction of `units`.
-    pub fn of(self, units: u64) -> u64 {
-        (self.0 * units as f64).round() as u64
+    /// This part of `units`.
+    pub fn of(self, units: f64) -> u64 {
+        (self.0 * units).round() as u64
     }
 }
 
 // === impl Backlog ===
 
 impl Backlog {
-    /// The amount that precedes an arriving request without later arrivals, among the requests that take part in
-    /// `contest`. More urgent requests precede it. Within its urgency, each other client, and each other flow of its
-    /// client, gets some amount before its turn. `ranking` holds the order there; `None` if nothing has been shared out
-    /// there yet. Future arrivals of higher urgency get the fraction `inflow` of the slots.
+    /// The part that precedes an arriving request, among the requests that take part in `contest`. More urgent requests
+    /// precede it, and future arrivals of them get the fraction `inflow` of the slots. `ranking` holds the order there;
+    /// `None` if nothing has been shared out there yet. Requests blocked elsewhere count as far as they are `passing`.
     pub(crate) fn ahead(
         &self,
         claim: &Claim,
         cost: &Cost,
-        contest: Contest,
+        (contest, passing): (Contest, Passing),
         ranking: Option<&Ranking>,
         inflow: f64,
-    ) -> Ahead {
-        let (turns, cost) = (Turns::of(ranking, claim), contest.size_of(cost) as f64);
-        let mut before = Portion::default();
-        if let Some(band) = self.bands[band(claim)].as_deref() {
-            if let Some(client) = band.clients.get(&claim.upper()) {
-                before = client.ahead(claim, cost, contest, &turns);
-            }
+    ) -> Part {
+        let (turns, passing) = (Turns::of(ranking, claim), self.by_urgency(passing));
+        let (cost, number) = (contest.size_of(cost) as f64, band(claim));
+        let (measure, mut own) = (Measure { contest, passing: passing[number] }, 0.0);
+        if let Some(band) = &self.bands[number] {
+            let client = band.clients.get(&claim.upper());
+            own = client.map_or(0.0, |client| client.ahead(claim, cost, measure, &turns));
             let others = band.clients.iter().filter(|(id, _)| **id != claim.upper());
-            let others =
-                others.map(|(id, client)| Other::of(&client.waiting, contest, client.weight, turns.client(*id)));
-            let turn = turns.among_clients(before.size, cost);
-            let round = Round::before(turn, before.size, others, band.clients.len());
-            round.add_to(&mut before, contest);
+            let others = others.map(|(id, client)| measure.other(&client.waiting, client.weight, turns.client(*id)));
+            own += received_before(turns.among_clients(own, cost), own, others, band.clients.len());
         }
-        let guaranteed = turns.until_guaranteed(cost);
-        let to_come = self.add_other_bands(claim.urgency, contest, guaranteed, inflow, &mut before);
-        let mut all = Portion::default();
-        all.add(&self.waiting, contest, 1.0);
-        Ahead { before, all, to_come }
+        let size = |at: usize| self.bands[at].as_ref().map_or(0.0, |band| band.waiting.passing(contest, passing[at]));
+        let sizes: [f64; Urgency::COUNT] = std::array::from_fn(size);
+        let (urgent, lower) = (&sizes[..number], &sizes[number + 1..]);
+        let lower = lower.iter().filter(|size| **size > 0.0).count();
+        let before = Bands::ahead(turns.until_guaranteed(cost), own, urgent.iter().sum(), lower, inflow);
+        let most = if inflow > 0.0 { f64::INFINITY } else { sizes.iter().sum() };
+        let all = self.waiting.size(contest) as f64;
+        if all > 0.0 { Part(before.min(most) / all) } else { Part::NONE }
     }
 
-    /// Adds to `before`, which holds the request's own urgency, what precedes it of other urgencies. The first of its
-    /// urgency has its guaranteed turn once `guaranteed` has been served. Returns the part that precedes it because of
-    /// the `inflow`.
-    fn add_other_bands(
-        &self,
-        urgency: Urgency,
-        contest: Contest,
-        guaranteed: f64,
-        inflow: f64,
-        before: &mut Portion,
-    ) -> f64 {
-        let index = usize::from(urgency.get());
-        let mut bands = Bands::default();
-        for (number, band) in (0..).zip(&self.bands) {
-            if let Some(urgency) = Urgency::new(number).filter(|_| size(band, contest) > 0) {
-                bands.enter(urgency, 1, Comes::New);
-            }
-        }
-        let waits = |bands: &[Option<Box<Band>>]| bands.iter().map(|band| size(band, contest)).sum::<u64>() as f64;
-        let (urgent, lower) = (waits(&self.bands[..index]), waits(&self.bands[index + 1..]));
-        let ahead = |inflow| bands.ahead(urgency, guaranteed, before.size, urgent, inflow);
-        let waiting = ahead(0.0);
-        let to_come = if inflow > 0.0 { ahead(inflow) - waiting } else { 0.0 };
-        let others = (waiting - before.size).max(0.0);
-        let of_urgent = others.min(urgent);
-        for (number, band) in self.bands.iter().enumerate() {
-            let (part, of) = if number < index { (of_urgent, urgent) } else { (others - of_urgent, lower) };
-            if let Some(band) = band.as_ref().filter(|_| number != index && of > 0.0) {
-                before.add(&band.waiting, contest, (part / of).min(1.0));
-            }
-        }
-        to_come
+    /// The fractions of blocked requests that are `passing`, by urgency: the most urgent requests pass first.
+    fn by_urgency(&self, passing: Passing) -> [Passing; Urgency::COUNT] {
+        let [units, budgets] = self.waiting.blocked();
+        let mut left = [passing.units * units, passing.budgets * budgets];
+        self.bands.each_ref().map(|band| {
+            let blocked = band.as_ref().map_or([0.0; 2], |band| band.waiting.blocked());
+            let [units, budgets] = std::array::from_fn(|at| {
+                let passes = left[at].min(blocked[at]);
+                left[at] -= passes;
+                if blocked[at] > 0.0 { passes / blocked[at] } else { 1.0 }
+            });
+            Passing { units, budgets }
+        })
     }
 }
 
 // === impl ClientBacklog ===
 
 impl ClientBacklog {
-    /// The part of this client's backlog that precedes a request of the client.
-    fn ahead(&self, claim: &Claim, cost: f64, contest: Contest, turns: &Turns<'_>) -> Portion {
-        let mut before = Portion::default();
+    /// The amount of this client that precedes a request of the client.
+    fn ahead(&self, claim: &Claim, cost: f64, measure: Measure, turns: &Turns<'_>) -> f64 {
         if claim.is_in_order() {
-            let all = claim.rank == FlowRank::LAST;
-            let flows = self.flows.values().filter(|flow| !all && flow.claim.rank <= claim.rank);
-            let of_flows = flows.map(|flow| &flow.waiting);
-            all.then_some(&self.waiting).into_iter().chain(of_flows).for_each(|of| before.add(of, contest, 1.0));
-            return before;
+            let flows = self.flows.values().filter(|flow| flow.claim.rank <= claim.rank);
+            let of_rank = || flows.map(|flow| measure.size(&flow.waiting)).sum();
+            return if claim.rank == FlowRank::LAST { measure.size(&self.waiting) } else { of_rank() };
         }
-        if let Some(flow) = self.flows.get(&claim.claimed()) {
-            before.add(&flow.waiting, contest, 1.0);
-        }
+        let own = self.flows.get(&claim.claimed()).map_or(0.0, |flow| measure.size(&flow.waiting));
         let others = self.flows.iter().filter(|(id, _)| **id != claim.claimed());
-        let others = others.map(|(_, flow)| Other::of(&flow.waiting, contest, flow.weight(), turns.flow(&flow.claim)));
-        let turn = turns.among_flows(before.size, cost);
-        Round::before(turn, before.size, others, self.flows.len()).add_to(&mut before, contest);
-        before
+        let others = others.map(|(_, flow)| measure.other(&flow.waiting, flow.weight(), turns.flow(&flow.claim)));
+        own + received_before(turns.among_flows(own, cost), own, others, self.flows.len())
     }
 }
 
-/// Backlog size of a band in the measure of `contest`.
-fn size(band: &Option<Box<Band>>, contest: Contest) -> u64 {
-    band.as_ref().map_or(0, |band| band.waiting.size(contest))
+// === impl Measure ===
+
+impl Measure {
+    fn size(self, waiting: &Waiting) -> f64 {
+        waiting.passing(self.contest, self.passing)
+    }
+
+    fn other(self, waiting: &Waiting, weight: Weight, standing: Standing) -> Other {
+        let each = waiting.size(self.contest) as f64 / waiting.costs(self.contest).max(1) as f64;
+        Other { backlog: self.size(waiting), each, weight, standing }
+    }
+}
+
+/// The amount that `others` receive before `turn`, behind `own` units of the member itself; `count` is the number of
+/// members with the member itself.
+fn received_before(turn: Turn, own: f64, others: impl Iterator<Item = Other>, count: usize) -> f64 {
+    let others: SmallVec<[Other; SAMPLE]> = others.take(SAMPLE).filter(|other| other.backlog > 0.0).collect();
+    let received = |turn: Turn| {
+        let each = others.iter().map(|Other { backlog, each, weight, standing }| {
+            turn.received_before(*standing, *weight, *each).min(*backlog)
+        });
+        each.sum::<f64>()
+    };
+    // Heavier members whose turns end earlier become due while others are served.
+    let weights = others.iter().map(|other| other.weight.get() as f64).sum();
+    let later = turn.had_after(own + received(turn), weights);
+    let received = received(turn.had_after(own + received(later), weights));
+    // Lighter members fill the slots until the turn is due.
+    let shares = others.iter().map(|other| turn.share_before(other.standing, other.weight).min(other.backlog));
+    received.max(shares.sum()) * ((count as f64 - 1.0) / SAMPLE as f64).max(1.0)
 }

@@ -1,7 +1,6 @@
 //! Waiting amounts, by what the requests wait for in addition to their turn.
 
 use andante_limit::{Cost, Sum, Unit};
-use smallvec::SmallVec;
 
 /// Resources that a request waits for in addition to its turn at the common limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub enum Waits {
 
 /// The resource for which requests take turns, and the measure of a request there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contest {
+pub(crate) enum Contest {
     /// The lane's slots, measured in requests.
     Slots,
     /// Units other than requests, among requests that take them; measured in the scarcest unit.
@@ -39,31 +38,14 @@ struct Amounts {
     units: Sum,
 }
 
-/// Requests that wait for something in addition to their turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    /// The total in the measure of the blocking resource: the scarcest unit, or requests.
-    pub(super) size: f64,
-    pub(super) requests: f64,
-}
-
-/// A part of a backlog.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Portion {
-    /// The part's size in the measure of its contest.
-    pub(super) size: f64,
-    requests: f64,
-    others: SmallVec<[UnitPortion; 2]>,
-    /// Number of costs in it.
-    costs: f64,
-}
-
-/// The amount of one unit in a part, and the number of costs that declare it.
-#[derive(Clone, Copy, Debug)]
-struct UnitPortion {
-    unit: Unit,
-    amount: f64,
-    costs: f64,
+/// The fractions of blocked requests admitted within some time: those that wait for other units, and those that
+/// wait for sub-limits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passing {
+    /// Of requests that wait for units.
+    pub units: f64,
+    /// Of requests that wait for sub-limits.
+    pub budgets: f64,
 }
 
 // === impl Waits ===
@@ -102,6 +84,15 @@ impl Contest {
     }
 }
 
+// === impl Passing ===
+
+impl Passing {
+    /// All blocked requests.
+    pub const ALL: Self = Self { units: 1.0, budgets: 1.0 };
+    /// None of them.
+    pub const NONE: Self = Self { units: 0.0, budgets: 0.0 };
+}
+
 // === impl Waiting ===
 
 impl Waiting {
@@ -131,16 +122,29 @@ impl Waiting {
         contest.members().iter().map(|waits| self.0[*waits as usize].units.costs()).sum()
     }
 
-    /// The requests that wait like this, in the measure of their blocking resource.
-    pub(super) fn held(&self, waits: Waits) -> Held {
-        let share = self.0[waits as usize].share;
-        let requests = self.requests(waits);
-        Held { size: if waits == Waits::ForUnits { share as f64 } else { requests }, requests }
+    /// Number of requests that wait for units, and that wait for sub-limits.
+    pub(super) fn blocked(&self) -> [f64; 2] {
+        let requests = |waits: Waits| self.0[waits as usize].units.of(Unit::REQUESTS) as f64;
+        let both = requests(Waits::ForBoth);
+        [requests(Waits::ForUnits) + both, requests(Waits::ForBudget) + both]
     }
 
-    /// Number of requests that wait like this.
-    pub(super) fn requests(&self, waits: Waits) -> f64 {
-        self.0[waits as usize].units.of(Unit::REQUESTS) as f64
+    /// The size of the backlog without the blocked requests that are not `passing`.
+    pub(super) fn passing(&self, contest: Contest, passing: Passing) -> f64 {
+        let size = |waits: &Waits| {
+            let Amounts { share, units } = &self.0[*waits as usize];
+            let size = if contest == Contest::Slots { units.of(Unit::REQUESTS) } else { *share };
+            // Where units are shared out, nothing else holds them up.
+            let units = if contest == Contest::Slots { passing.units } else { 1.0 };
+            let part = match waits {
+                Waits::ForAll => 1.0,
+                Waits::ForUnits => units,
+                Waits::ForBudget => passing.budgets,
+                Waits::ForBoth => passing.budgets.min(units),
+            };
+            size as f64 * part
+        };
+        contest.members().iter().map(size).sum()
     }
 
     /// Total of `unit` over the requests that wait like this; a request that does not declare its amount counts as
@@ -148,42 +152,5 @@ impl Waiting {
     pub(super) fn units(&self, waits: Waits, unit: Unit, unsaid: f64) -> f64 {
         let units = &self.0[waits as usize].units;
         units.of(unit) as f64 + units.unsaid(unit) as f64 * unsaid
-    }
-}
-
-// === impl Portion ===
-
-impl Portion {
-    /// Adds this part of the requests that take part in `contest`.
-    pub(super) fn add(&mut self, waiting: &Waiting, contest: Contest, part: f64) {
-        self.size += part * waiting.size(contest) as f64;
-        for waits in contest.members() {
-            let units = &waiting.0[*waits as usize].units;
-            if units.costs() == 0 {
-                continue;
-            }
-            self.requests += part * units.of(Unit::REQUESTS) as f64;
-            self.costs += part * units.costs() as f64;
-            for (unit, amount) in units.others() {
-                let costs = (units.costs() - units.unsaid(unit)) as f64;
-                self.add_units(UnitPortion { unit, amount: part * amount as f64, costs: part * costs });
-            }
-        }
-    }
-
-    fn add_units(&mut self, more: UnitPortion) {
-        match self.others.iter_mut().find(|other| other.unit == more.unit) {
-            Some(sum) => (sum.amount, sum.costs) = (sum.amount + more.amount, sum.costs + more.costs),
-            None => self.others.push(more),
-        }
-    }
-
-    /// The amount of `unit` in it; a request that does not declare its amount counts as `unsaid`.
-    pub(super) fn of(&self, unit: Unit, unsaid: f64) -> f64 {
-        if unit == Unit::REQUESTS {
-            return self.requests;
-        }
-        let said = self.others.iter().find(|other| other.unit == unit).map_or((0.0, 0.0), |of| (of.amount, of.costs));
-        said.0 + (self.costs - said.1).max(0.0) * unsaid
     }
 }

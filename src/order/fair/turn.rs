@@ -1,5 +1,4 @@
-//! When a member's turn comes, from its start and those of the others: computed for predictions, without serving any
-//! member.
+//! When a member's turn comes, from its start and those of the others: for estimates, without serving any member.
 
 use super::{Fair, FairMember, UNIT, Weight};
 
@@ -24,13 +23,13 @@ pub(crate) struct Standing {
 /// A member's turn for a request behind some of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// The virtual time, counted from now, from which the member is eligible for the turn.
-    owed: f64,
-    /// The virtual time at which the member has the turn: at the latest when the turn ends.
+    /// Virtual time, counted from now, at which the turn is due to the member.
+    due: f64,
+    /// Virtual time at which the member has the turn: at the latest when the turn ends.
     at: f64,
+    weight: f64,
     /// The largest cost.
     largest: f64,
-    weight: f64,
     number: u32,
 }
 
@@ -47,25 +46,22 @@ impl Level {
         if member.is_over(self.virtual_time) {
             return Standing::UNKNOWN;
         }
-        let start = self.since(member.start);
+        let since = i64::try_from(member.start.wrapping_sub(self.virtual_time) as i128);
+        let since = since.unwrap_or(if member.start > self.virtual_time { i64::MAX } else { i64::MIN });
         let least = match (member.active, comes) {
             (true, _) => f64::NEG_INFINITY,
             (false, true) => 0.0,
             (false, false) => -self.credit * self.largest / member.weight.get() as f64,
         };
-        Standing { start: start.max(least), number: if comes { u32::MAX } else { member.number.into() } }
+        let start = (since as f64 / UNIT as f64).max(least);
+        Standing { start, number: if comes { u32::MAX } else { member.number.into() } }
     }
 
     /// The turn of the member at `standing` for a request of `cost` behind `before` of its own.
     pub(crate) fn turn(&self, standing: Standing, weight: Weight, before: f64, cost: f64) -> Turn {
-        let weight = weight.get() as f64;
-        let owed = standing.start + before / weight;
-        Turn { owed, at: owed, largest: self.largest.max(cost), weight, number: standing.number }
-    }
-
-    fn since(&self, time: u128) -> f64 {
-        let since = i64::try_from(time.wrapping_sub(self.virtual_time) as i128);
-        since.unwrap_or(if time > self.virtual_time { i64::MAX } else { i64::MIN }) as f64 / UNIT as f64
+        let (weight, largest) = (weight.get() as f64, self.largest.max(cost));
+        let due = standing.start + before / weight;
+        Turn { due, at: due, weight, largest, number: standing.number }
     }
 }
 
@@ -79,39 +75,26 @@ impl Standing {
 // === impl Turn ===
 
 impl Turn {
-    pub(crate) fn weight(&self) -> f64 {
-        self.weight
+    /// The turn as it is had once `served` units have been shared out among this member and others of these `weights`.
+    pub(crate) fn had_after(self, served: f64, weights: f64) -> Self {
+        let at = served / (self.weight + weights);
+        Self { at: at.clamp(self.due, self.due + self.largest / self.weight), ..self }
     }
 
-    /// The turn as it would be had when the virtual time has advanced by this much.
-    pub(crate) fn had_at(self, virtual_time: f64) -> Self {
-        Self { at: virtual_time.clamp(self.owed, self.owed + self.largest / self.weight), ..self }
-    }
-
-    /// The virtual time at which the member has the turn.
-    pub(crate) fn at(&self) -> f64 {
-        self.at
-    }
-
-    /// The amount that another member of this `weight` receives before this turn, in requests of cost `each`. Counts
-    /// turns that are eligible by then and end before this one.
+    /// The amount that another member of this `weight` receives before this turn, in requests of cost `each`: the turns
+    /// that are due to it by then and end earlier. Of turns that end together, the first is that of the member that has
+    /// waited longest.
     pub(crate) fn received_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
         let weight = weight.get() as f64;
-        let ends = self.owed + self.largest * (1.0 / self.weight - 1.0 / weight);
-        let requests = weight * (self.at.min(ends) - other.start) / each;
-        let includes_last = self.at < ends || other.number <= self.number;
+        let latest = self.due + self.largest * (1.0 / self.weight - 1.0 / weight);
+        let requests = weight * (self.at.min(latest) - other.start) / each;
+        let includes_last = self.at < latest || other.number <= self.number;
         each * if includes_last { requests.floor() + 1.0 } else { requests.ceil() }.max(0.0)
     }
 
-    /// The amount owed to another member before this turn becomes eligible, whenever its turns for it come.
-    pub(crate) fn owed_before(&self, other: Standing, weight: Weight, each: f64) -> f64 {
-        let requests = self.share_before(other, weight) / each;
-        each * (requests.floor() + 1.0).max(0.0)
-    }
-
-    /// The exact share of another member until this turn becomes eligible; negative if it has had more already.
+    /// The exact share of another member until this turn is due; negative if it has had more already.
     pub(crate) fn share_before(&self, other: Standing, weight: Weight) -> f64 {
-        weight.get() as f64 * (self.owed - other.start)
+        weight.get() as f64 * (self.due - other.start)
     }
 }
 

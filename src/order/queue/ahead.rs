@@ -6,7 +6,7 @@ use andante_limit::{Cost, Unit};
 
 use super::Queue;
 use crate::{
-    backlog::{Ahead, Backlog, Contest, Meanwhile, WaitingFlow, Waits},
+    backlog::{Backlog, Contest, Part, Passing, WaitingFlow, Waits},
     claim::Claim,
     ranking::Ranking,
 };
@@ -33,44 +33,24 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.backlog.units_of(waits, unit, unsaid)
     }
 
-    /// Number of requests that leave before an arriving one, if `meanwhile` leave of those that wait for something
-    /// else.
-    pub fn slots_ahead(&self, claim: &Claim, cost: &Cost, meanwhile: Meanwhile) -> f64 {
-        let claim = self.backlog.resolve(*claim);
-        self.backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, Some(&self.front))
+    /// The part of the slots that precedes an arriving request, if blocked requests are `passing` and future arrivals of
+    /// higher urgency take the fraction `inflow` of the slots.
+    pub fn ahead(&self, claim: &Claim, cost: &Cost, passing: Passing, inflow: f64) -> Part {
+        let contest = (Contest::Slots, passing);
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost, contest, Some(&self.front), inflow)
     }
 
-    /// The slots that less urgent tickets take from more urgent ones, and how much of `unit` they take with them. A
-    /// ticket that does not declare its amount counts as `unsaid`.
-    pub fn taken_beside(&self, claim: &Claim, unit: Unit, unsaid: f64) -> (f64, f64) {
-        self.backlog.taken_beside(claim, unit, unsaid)
-    }
-
-    /// Number of slots that precede an arriving request.
-    pub fn ahead(&self, claim: &Claim, cost: &Cost) -> Ahead {
-        let inflow = self.inflow.above(claim.urgency);
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Slots, Some(&self.front), inflow)
-    }
-
-    /// Amounts of other units that precede a request arriving in this class.
-    pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K) -> Ahead {
+    /// The part of other units that precedes a request arriving in this class.
+    pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K) -> Part {
         let wait_point = self.line_ids.get(line).map(|line| self.lines[*line].wait_point);
         let ranking = wait_point.and_then(|wait_point| self.ranking_at(wait_point));
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::Units, ranking, 0.0)
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost, (Contest::Units, Passing::ALL), ranking, 0.0)
     }
 
-    /// The amount that precedes an arriving request at this budget, whose queue is `backlog`.
-    pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost) -> Ahead {
+    /// The part of the queue of this budget, which is `backlog`, that precedes an arriving request.
+    pub fn ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost, passing: Passing) -> Part {
         let ranking = self.sets.wait_point_of(budget).and_then(|wait_point| self.ranking_at(wait_point));
-        backlog.ahead(&self.backlog.resolve(*claim), cost, Contest::All, ranking, 0.0)
-    }
-
-    /// Number of requests that leave before an arriving one at this budget, if `held_up` of the requests blocked by
-    /// slower budgets leave meanwhile.
-    pub fn slots_ahead_at(&self, budget: u32, backlog: &Backlog, claim: &Claim, cost: &Cost, held_up: f64) -> f64 {
-        let ranking = self.sets.wait_point_of(budget).and_then(|wait_point| self.ranking_at(wait_point));
-        let (claim, meanwhile) = (self.backlog.resolve(*claim), Meanwhile { units: 0.0, budgets: held_up });
-        backlog.slots_ahead(&claim, cost.requests().into(), meanwhile, ranking)
+        backlog.ahead(&self.backlog.resolve(*claim), cost, (Contest::All, passing), ranking, 0.0)
     }
 
     /// The flows with the most waiting requests, at most `most` of them. O(flows).

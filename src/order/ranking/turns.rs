@@ -1,4 +1,4 @@
-//! The rank of an arriving request among the others, for predictions.
+//! The rank of an arriving request among the others, for estimates.
 
 use super::Ranking;
 use crate::{

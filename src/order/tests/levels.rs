@@ -4,7 +4,7 @@ use andante_limit::Cost;
 use proptest::prelude::*;
 
 use super::{Departure, Limits, S, World, claim, numbers, urgent, weight};
-use crate::{Claim, ClientId, FlowId, FlowRank, Levels, Turn};
+use crate::{Claim, ClientId, FlowId, FlowRank, Levels, Passing, Turn};
 
 const LEVELS: [Levels; 5] =
     [Levels::ClientThenFlow, Levels::FlowThenClient, Levels::Client, Levels::Flow, Levels::InOrder];
@@ -178,7 +178,7 @@ proptest! {
         }
         world.run(served);
         let claim = by_flow(of.0, of.1);
-        let ahead = world.queue.ahead(&claim, &Cost::MIN).requests();
+        let ahead = world.queue.ahead(&claim, &Cost::MIN, Passing::ALL, 0.0).of(world.queue.len() as f64) as f64;
         world.add(0, claim);
         let number = world.number;
         let left = numbers(&world.run(S));
@@ -212,7 +212,7 @@ proptest! {
                 _ => {}
             }
             places.push(world.add(number as u32 % 2, claim));
-            world.queue.ahead(&claim, &Cost::MIN);
+            world.queue.ahead(&claim, &Cost::MIN, Passing::ALL, world.queue.inflow_above(claim.urgency));
         }
         let shown: u32 = world.queue.longest(usize::MAX / 32).iter().map(|flow| flow.waiting).sum();
         prop_assert_eq!(shown as usize, world.queue.len());

@@ -100,15 +100,6 @@ impl SubLimits {
         self.held_up
     }
 
-    /// For each of these budgets: the requests per second that it admits, and the requests in its queue that others
-    /// block.
-    pub(in crate::state) fn held_up_at(&self, drawn: &Drawn) -> impl Iterator<Item = (f64, HeldUp)> {
-        drawn.numbers.iter().map(|number| {
-            let sub_limit = &self.budgets[*number];
-            (sub_limit.pace() as f64 / 1e6, sub_limit.held_up)
-        })
-    }
-
     /// Applies the new paces of these budgets' rules; `changed` holds the old paces. O(blocked requests).
     pub(super) fn paces_changed(&mut self, changed: &[(u32, u64)]) {
         let paces = changed.iter().map(|(number, before)| (*number, (*before, self.budgets[*number].pace())));
@@ -143,6 +134,16 @@ impl SubLimits {
 
     fn held_up_mut(&mut self, at: u32) -> &mut HeldUp {
         if at == LANE { &mut self.held_up } else { &mut self.budgets[at].held_up }
+    }
+}
+
+// === impl HeldUp ===
+
+impl HeldUp {
+    /// The fraction of the requests admitted within this time: one for each budget, and what their rates admit.
+    pub(in crate::state) fn passing(self, seconds: f64) -> f64 {
+        let admitted = self.budgets as f64 + self.pace as f64 / 1e6 * seconds;
+        if self.requests == 0 { 1.0 } else { (admitted / self.requests as f64).min(1.0) }
     }
 }
 
