@@ -159,7 +159,7 @@ fn facts(error: &Error) -> ErrorFacts {
                 _ => ProblemType::QuotaExceeded,
             }),
         Error::DroppedByOperator => row(S::SERVICE_UNAVAILABLE, "http_request_denied", Us, Never, KeepAlive,
-            "ask whoever runs this proxy before you send it again"),
+            "ask the operator of this proxy before you send it again"),
         Error::Draining { retry_after } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
             "try again: another instance may be up").wait(*retry_after).problem(ProblemType::ReducedCapacity),
         Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,

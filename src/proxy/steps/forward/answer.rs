@@ -285,7 +285,7 @@ pub(crate) fn log_cut(exchange: &Arc<Exchange>, lane: &Arc<Lane>) -> impl FnOnce
         }
         reports.incidents.unread(format!("{host}: {cut}"), now);
         if reports.throttle.is_due(LogTopic::Unread, host, now) {
-            warn!(%host, %rule, "{cut}; others on the connection to the API are not held up by it");
+            warn!(%host, %rule, "{cut}; others on the connection to the API are not blocked by it");
         }
     }
 }
