@@ -17,6 +17,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 EMPTY = "application/vnd.oci.empty.v1+json"
 SBOM = "application/vnd.cyclonedx+json"
+# Origin of the binary in the image's description, which tells it from an image of deploy/Dockerfile with the same name.
+BUILD = "packed by deploy/pack from a finished binary"
 # The image's user, and the folders that it may write to.
 WRITABLE = {"data": 65532, "trust": 65532}
 
@@ -109,7 +111,7 @@ def _settings(release):
             settings["ExposedPorts"].update({f"{port}/tcp": {} for port in rest.split()})
         elif word == "LABEL":
             name, _, value = rest.partition("=")
-            settings["Labels"][name] = value.strip('"').replace("$VERSION", release.version)
+            settings["Labels"][name] = value.strip('"').replace("$VERSION", release.version).replace("$BUILD", BUILD)
         elif word in ("ENTRYPOINT", "CMD"):
             settings[word.capitalize()] = json.loads(rest)
         elif word == "HEALTHCHECK":

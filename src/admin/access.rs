@@ -37,12 +37,18 @@ impl Access {
         Self { token, recent: Arc::default(), wrong }
     }
 
-    /// The refusal of a request without the token; `None` if it has the token.
-    pub(super) async fn refusal(&self, fields: &HeaderMap, peer: Option<IpAddr>) -> Option<PageAnswer> {
+    /// The refusal of a request without the token; `None` if it has the token. `title` is for the case that no token
+    /// is configured.
+    pub(super) async fn refusal(
+        &self,
+        fields: &HeaderMap,
+        peer: Option<IpAddr>,
+        title: &'static str,
+    ) -> Option<PageAnswer> {
         let Some(token) = &self.token else {
             let detail =
                 "no token is configured: write one into a file, and name that with `admin-token` or --admin-token";
-            return Some(problem(StatusCode::FORBIDDEN, "changes are off", detail.into()));
+            return Some(problem(StatusCode::FORBIDDEN, title, detail.into()));
         };
         let said = fields.get_all(header::AUTHORIZATION);
         let guesses = said.iter().next().is_some();
@@ -95,7 +101,7 @@ mod tests {
         let value = authorization.map(|said| (header::AUTHORIZATION, HeaderValue::from_str(said).unwrap()));
         let clock = Clock::start();
         let before = clock.now();
-        let refusal = access.refusal(&value.into_iter().collect(), Some([127, 0, 0, 1].into())).await;
+        let refusal = access.refusal(&value.into_iter().collect(), Some([127, 0, 0, 1].into()), "refused").await;
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status() == StatusCode::UNAUTHORIZED));
         (refusal.is_none(), clock.now().since(before))
     }

@@ -24,6 +24,8 @@ use crate::limit::{Limits, Unit};
 const DESCRIPTION: &str = include_str!("api/openapi.json");
 /// The paths that answer a question and change nothing.
 const QUESTIONS: [&str; 2] = ["/api/v1/explain", "/api/v1/plan"];
+/// Title of the refusal to read where no token is configured.
+const READ_NEEDS_TOKEN: &str = "reading /api/v1 needs a token while the admin address is beyond loopback";
 /// Longest body: more than any change needs.
 const MOST_BYTES: usize = 16 * 1024;
 
@@ -46,8 +48,10 @@ pub(super) async fn answer(
     let reads = *method == Method::GET || *method == Method::HEAD;
     // Questions use POST so that no credential is in a URL, and change nothing.
     let asks = *method == Method::POST && QUESTIONS.contains(&path);
-    if !((reads || asks) && caller.near)
-        && let Some(refusal) = access.refusal(caller.fields, caller.peer.map(|peer| peer.ip())).await
+    let changes_nothing = reads || asks;
+    let without_token = if changes_nothing { READ_NEEDS_TOKEN } else { "changes are off" };
+    if !(changes_nothing && caller.near)
+        && let Some(refusal) = access.refusal(caller.fields, caller.peer.map(|peer| peer.ip()), without_token).await
     {
         return refusal;
     }

@@ -58,7 +58,11 @@ impl AdminServer {
     }
 
     async fn with_token(lanes: Vec<LaneStatus>, token: Option<Token>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at("127.0.0.1:0", lanes, token).await
+    }
+
+    async fn at(address: &str, lanes: Vec<LaneStatus>, token: Option<Token>) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let at = listener.local_addr().unwrap();
         let state = Arc::new(FakeSource {
             ready: AtomicBool::new(true),

@@ -267,7 +267,10 @@ impl<L: Ledger> FleetMember<L> {
             }
             ReplyOutcome::Reset => {
                 if self.astray <= ASTRAY {
-                    warn!(store = self.report.store, "the store has given away what this member held: it begins anew");
+                    warn!(
+                        store = self.report.store,
+                        "the store gave this member's shares to others: joining the fleet again"
+                    );
                 }
                 self.alive().iter().for_each(|(_, lane)| lane.lose_shares());
                 let id = fresh();
@@ -283,7 +286,7 @@ impl<L: Ledger> FleetMember<L> {
         // Each of these modes describes its own problem.
         let refused = matches!(self.member.mode(), Mode::Deposed | Mode::NotYet(_) | Mode::Disagreed(_));
         if self.astray > ASTRAY && !refused {
-            let problem = "it lets this andante begin anew, report or repeat itself, and no more";
+            let problem = "its answers only ask this andante to join again, report or repeat a call";
             return self.failed(heard, &[], &LedgerError(problem.to_owned()));
         }
         match self.member.mode() {

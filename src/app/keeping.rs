@@ -135,19 +135,19 @@ impl Keeping {
                  renewed; restart with --forget if nothing was used of them"
             ),
             Some(Aside { path: aside, why: None }) => {
-                warn!(path = %shown, aside = %aside.display(), "the state is forgotten, as was asked for");
+                warn!(path = %shown, aside = %aside.display(), "the state is set aside and forgotten, as --forget asks");
             }
             None => {}
         }
         if before.as_ref().is_some_and(|header| !header.clean) {
             let unknown_s = away.as_secs_f64();
-            warn!(path = %shown, unknown_s, "andante did not end as it should: what it sent in that time counts as all that the limits allow");
+            warn!(path = %shown, unknown_s, "the last andante did not shut down cleanly: it counts as having sent all that the limits allow in that time");
         }
         for UnreadLane { problem, .. } in &unread {
-            error!(path = %shown, problem, "what was kept of a lane cannot be read: all of its limits count as used up");
+            error!(path = %shown, problem, "the saved state of a lane cannot be read: all of its limits count as used up");
         }
         if before.is_some() {
-            info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "going on where the last andante ended");
+            info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "resumed from the saved state");
         }
         let stamp = readings().stamp(now);
         let secret = before.as_ref().map(|header| header.secret).filter(|secret| *secret != [0; 2]);
@@ -197,8 +197,8 @@ impl Keeping {
         match (&failed, last.problem.take()) {
             (Some(failed), None) => error!(
                 %path, error = %failed,
-                "the state cannot be written, which is tried again each second: pacing goes on; a kill before that is \
-                 mended forgets what was taken of long quotas meanwhile"
+                "the state cannot be written: trying again each second, and pacing continues; if andante is killed before a \
+                 write succeeds, the usage of long quotas since the last write is lost"
             ),
             (None, Some(_)) => info!(%path, "the state is written again"),
             (Some(_), Some(_)) | (None, None) => {}

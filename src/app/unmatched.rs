@@ -111,7 +111,7 @@ impl Unmatched {
         if self.likeness >= ALIKE {
             warn!(
                 %rule, nearest,
-                "no request has matched this rule, and a host much like its own was asked for: is it mistyped?"
+                "no request has matched this rule, but one was for a similar host: is the rule's host mistyped?"
             );
         } else {
             info!(%rule, nearest, "no request has matched this rule so far");

@@ -54,7 +54,7 @@ impl Counts {
         self.by_status.lock().clone()
     }
 
-    /// The names of those that may have been done, and must not be done twice.
+    /// The names of those that may have been executed, and must not be executed twice.
     pub fn unknown(&self) -> Vec<String> {
         self.unknown.lock().clone()
     }

@@ -179,7 +179,7 @@ impl Loss {
             warn!(
                 lost = access_log::take_unreported(),
                 error = why,
-                hint = "make room or mend what --access-log names: lines are lost until then",
+                hint = "make room, or repair the target of --access-log: lines are lost until then",
                 "the access log cannot be written"
             );
             self.reported = Some(now);

@@ -25,7 +25,7 @@ use self::{
 use super::{
     FAILED, Failure,
     run::{LAST_NEWS, diagnosis::unmatched as unmatched_lines, footer::Footer, progress::Pace, with_defaults},
-    signals::Signals,
+    signals::{Signals, Stop},
     terminal,
     whole_number::whole_number,
 };
@@ -48,14 +48,15 @@ Examples:
   andante batch jobs.jsonl --out answers.jsonl --proxy http://gateway:3128
 
 Each line of a .jsonl FILE is one request: {\"id\": \"a\", \"method\": \"POST\", \"url\": \"https://…\", \"headers\": {}, \
-\"body\": {}}, all but the url being optional; also \"custom_id\" in the place of id, \"priority\" (0 to 7), \"cost\" and \
+\"body\": {}}, where only the url is required; also \"custom_id\" instead of id, \"priority\" (0 to 7), \"cost\" and \
 \"flow\". A .csv FILE (separated by commas, semicolons or tabs) fills the places of --url and --body. Anything else has one URL a line.
 
-After a crash or Ctrl-C the same command goes on where it was. What is known of the batch until all is answered is in \
-ANSWERS.journal, which stays where requests have no id, and ANSWERS.state. What may have been done, and must not be done twice (POST and PATCH without \
-Idempotency-Key), is not sent again: it is listed, and --resend-unknown sends it.
+After a crash or Ctrl-C the same command resumes the batch. ANSWERS.journal and ANSWERS.state keep its progress until all \
+requests are answered; the journal stays if requests have no id. Requests that may have been executed, and must not be \
+executed twice (POST and PATCH without Idempotency-Key), are not sent again: they are listed, and --resend-unknown sends \
+them.
 
-Exit codes: 0 all answered with a status below 400, 1 not all, 130 interrupted.";
+Exit codes: 0 all answered with a status below 400, 1 not all, 130 after Ctrl-C, 143 after SIGTERM.";
 
 /// Arguments of `batch` besides the flags of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -162,7 +163,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
         if report.is_done() {
             opened.journal.finish().map_err(not_removed)?;
         }
-        return Ok(report.exit_code(None));
+        return Ok(report.exit_code(None, None));
     }
     if own_state.is_some() {
         warn_of_unasked(&prepared.unasked(&config.rules));
@@ -190,7 +191,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     }));
     let parallel = usize::try_from(options.parallel.min(opened.left)).unwrap_or(usize::MAX);
     let left = || progress.as_ref().map_or(opened.left, StreamProgress::read);
-    let stopped = follow(&work, &through, &mut signals, &report, parallel, left, &clock).await;
+    let (stopped, signal) = follow(&work, &through, &mut signals, &report, parallel, left, &clock).await;
     if let Some(progress) = &progress {
         report.learned_total(progress.total());
     }
@@ -223,7 +224,7 @@ async fn send(config: Config, options: BatchOptions) -> Result<ExitCode, Failure
     if !report.is_quiet() {
         let _ = std::io::stderr().write_all(unmatched_lines(&unmatched).as_bytes());
     }
-    Ok(report.exit_code(stopped.as_deref()))
+    Ok(report.exit_code(stopped.as_deref(), signal))
 }
 
 /// Ends the batch's own andante, if there is one. Returns its last status, and the rules that no request matched.
@@ -250,7 +251,8 @@ fn warn_of_unasked(unasked: &[Unmatched]) {
     }
 }
 
-/// Sends the requests, shows the progress, and reacts to signals, until the end.
+/// Sends the requests, shows the progress, and reacts to signals, until the end. Returns why not all was sent, and the
+/// signal that asked for the end.
 async fn follow(
     work: &Arc<Work>,
     through: &Through,
@@ -259,33 +261,33 @@ async fn follow(
     parallel: usize,
     left: impl Fn() -> u64,
     clock: &Clock,
-) -> Option<Arc<Stopped>> {
+) -> (Option<Arc<Stopped>>, Option<Stop>) {
     let mut footer = if report.is_quiet() { None } else { Footer::open() };
     let mut pace = Pace::default();
     let mut tick = tokio::time::interval(REFRESH);
     let mut running = std::pin::pin!(work.run(parallel));
-    let mut asked = false;
+    let mut asked = None;
     let stopped = loop {
         tokio::select! {
             stopped = &mut running => break stopped,
             stop = signals.stop() => {
-                if asked {
+                if asked.is_some() {
                     process::exit(stop.exit_code().into());
                 }
-                asked = true;
+                asked = Some(stop);
                 work.stop(Stopped::Interrupted);
             }
             _ = tick.tick(), if footer.is_some() => {
                 let pace = pace.at(clock.now(), work.counts().done());
                 let status = through.own.as_ref().map(Running::status);
-                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left(), pace, status.as_ref(), asked)));
+                footer.iter().for_each(|footer| footer.show(report::line(work.counts(), left(), pace, status.as_ref(), asked.is_some())));
             }
         }
     };
     if let Some(footer) = footer.take() {
         footer.close();
     }
-    stopped
+    (stopped, asked)
 }
 
 /// Settings for each request.

@@ -122,7 +122,7 @@ pub(super) fn added(added: Option<&Added>) -> Vec<(&'static str, String)> {
 
 /// The settings for the order of requests, as far as a rule has them, by their keys.
 pub(super) fn turns(turns: &Turns) -> Vec<(&'static str, String)> {
-    let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "nobody")));
+    let urgent = turns.urgent.as_ref().map(|networks| ("urgent", listed(networks, "none")));
     let urgency = turns.urgency.map(|urgency| ("urgency", format!("{urgency} for requests that do not say")));
     let share_by = (turns.share_by != ShareBy::default()).then(|| ("share-by", listed(turns.share_by.levels(), "")));
     let flow_order = Some(turns.flow_order).filter(|order| *order != FlowOrder::Fair);

@@ -158,7 +158,7 @@ impl Args {
         Config::for_workers(&sources).map_err(|problems| {
             terminal::problems(&problems);
             Failure::new("the configuration does not say where andante listens")
-                .hinting("mend it, or choose another with --config")
+                .hinting("correct it, or choose another with --config")
         })
     }
 

@@ -38,7 +38,7 @@ Examples:
 
 In a Dockerfile: HEALTHCHECK CMD [\"andante\", \"health\"]
 
-Exit codes: 0 it takes requests, 1 it does not, or nobody answers.";
+Exit codes: 0 it takes requests, 1 it does not, or no andante answers.";
 
 /// Time from connecting to the last byte: health checks are frequent, and have time-outs of their own.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -131,7 +131,7 @@ impl Args {
             let (config, _) = Config::load(&sources).map_err(|problems| {
                 terminal::problems(&problems);
                 Failure::new(format!("could not read the rules of {}", file.display()))
-                    .hinting("mend what is named above; andante check says the same")
+                    .hinting("correct what is named above; andante check says the same")
             })?;
             declared.extend(config.rules.iter().flat_map(|rule| rule.refused.clone()));
         }

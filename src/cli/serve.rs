@@ -49,7 +49,7 @@ pub struct ServeArgs {
     /// Address of metrics, health and status, or "off" [env: ANDANTE_ADMIN] [default: 127.0.0.1:9128]
     #[arg(long, value_name = "ADDR|off")]
     pub admin: Option<String>,
-    /// File with the token for changes by the admin API [env: ANDANTE_ADMIN_TOKEN]
+    /// File with the token for changes by the admin API, and for reads beyond loopback [env: ANDANTE_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub admin_token: Option<String>,
     /// Clients that may use the proxy besides this machine: a network as in 10.0.0.0/8, or "any"; may be repeated [env:

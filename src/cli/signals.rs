@@ -59,7 +59,7 @@ impl Signals {
             match self.next().await {
                 SignalRequest::Stop(stop) => return stop,
                 SignalRequest::Reload => {
-                    warn!(signal = "SIGHUP", "andante is about to end: the configuration stays as it is")
+                    warn!(signal = "SIGHUP", "shutting down: the configuration is not reloaded")
                 }
             }
         }

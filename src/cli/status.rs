@@ -52,7 +52,7 @@ Examples:
   andante status --admin http://127.0.0.1:9129 --sort used
   andante status --filter github --json | jq '.lanes[] | .host, .gate'
 
-Exit codes: 0 listed, 1 nobody answers, 2 wrong usage.";
+Exit codes: 0 listed, 1 no andante answers, 2 wrong usage.";
 
 /// A limit above any number of lanes.
 const ALL: &str = "/status?limit=1000000";

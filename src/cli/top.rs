@@ -51,7 +51,7 @@ Examples:
   andante top --admin http://127.0.0.1:9129 --token token
   andante top --once --sort eta --filter api.
 
-Exit codes: 0 ended by q or Ctrl-C, 1 nobody answers, or there is no terminal; 2 wrong usage.";
+Exit codes: 0 ended by q or Ctrl-C, 1 no andante answers, or there is no terminal; 2 wrong usage.";
 
 /// Shortest interval: more frequent updates would show nothing more.
 const QUICKEST: Duration = Duration::from_millis(100);

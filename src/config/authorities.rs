@@ -23,7 +23,7 @@ pub fn missing(bytes: &[u8]) -> Option<String> {
     }
     let first = names.first()?;
     Some(format!(
-        "it holds no authority: the certificate of {first:?} is a server's or a client's, and vouches for nobody"
+        "it holds no authority: the certificate of {first:?} is a server's or a client's, and cannot sign others"
     ))
 }
 

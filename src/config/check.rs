@@ -119,7 +119,7 @@ pub(super) fn addresses(
     if !loopback(admin_address) {
         problems.push(Diagnostic::warning(
             admin,
-            format!("whoever reaches {admin_address} sees metrics and status, without a password"),
+            format!("any client that reaches {admin_address} sees metrics and status, without a password"),
             "write a loopback address such as \"127.0.0.1:9128\" unless the network is closed",
         ));
     }

@@ -45,10 +45,14 @@ const LIST: &[char] = &[',', ';', '\n'];
 const LIST_OF_LIMITS: &[char] = &[';', '\n'];
 const ON_OFF: &[&str] = &["on", "off"];
 
-pub(super) const LISTEN: Key<SocketAddr> =
-    Key::new("listen", value::LISTEN, OneOrList("address or list"), "where workers connect; port 0 picks a free one")
-        .default("[\"127.0.0.1:3128\"]")
-        .flags("--listen", "ANDANTE_LISTEN", LIST, Some("127.0.0.1:3128"));
+pub(super) const LISTEN: Key<SocketAddr> = Key::new(
+    "listen",
+    value::LISTEN,
+    OneOrList("address or list"),
+    "address on which workers connect; port 0 picks a free one",
+)
+.default("[\"127.0.0.1:3128\"]")
+.flags("--listen", "ANDANTE_LISTEN", LIST, Some("127.0.0.1:3128"));
 pub(super) const THREADS: Key<Option<NonZeroUsize>> = Key::new(
     "threads",
     value::THREADS,
@@ -61,7 +65,7 @@ pub(super) const MAX_MEMORY: Key<Option<u64>> = Key::new(
     "max-memory",
     answers::MAX_MEMORY,
     One("size or `\"auto\"`"),
-    "memory that andante takes at most; `\"auto\"` is 75% of the control group's limit or half of the machine's memory, \
+    "upper bound of andante's memory; `\"auto\"` is 75% of the control group's limit or half of the machine's memory, \
      whichever is less",
 )
 .default("\"auto\"")
@@ -70,8 +74,8 @@ pub(super) const IDENTITY: Key<ClientIdentity> = Key::new(
     "identity",
     value::IDENTITY,
     Words(&["machine", "address"]),
-    "who is one client: `machine` is all loopback addresses together, an IPv4 address, or an IPv6 /64; `address` is each \
-     address",
+    "addresses that count as one client: `machine` is all loopback addresses together, an IPv4 address, or an IPv6 /64; \
+     `address` is each address",
 )
 .default("\"machine\"");
 pub(super) const LOG: Key<LogFormat> =
@@ -82,7 +86,7 @@ pub(super) const ACCESS_LOG: Key<Option<AccessLog>> = Key::new(
     "access-log",
     value::ACCESS_LOG,
     One("file, `\"stderr\"`, `\"stdout\"` or `\"off\"`"),
-    "where a line for each request goes, in the format of `log`",
+    "destination of the access log: one line per request, in the format of `log`",
 )
 .default("\"off\"")
 .flag("--access-log", "ANDANTE_ACCESS_LOG", Some("off"));
@@ -90,12 +94,12 @@ pub(super) const CLIENTS: Key<ClientEntry> = Key::new(
     "clients",
     value::CLIENT,
     OneOrList("list of networks, or `[\"any\"]`"),
-    "who may use the proxy besides this machine; needed to listen beyond loopback",
+    "networks that may use the proxy besides this machine; required for listening beyond loopback",
 )
 .default("[]")
 .flags("--clients", "ANDANTE_CLIENTS", LIST, None);
 pub(super) const DRAIN: Key<Duration> =
-    Key::new("drain", value::DURATION, One("duration"), "how long requests may take to finish after SIGTERM")
+    Key::new("drain", value::DURATION, One("duration"), "time in which requests may finish after SIGTERM")
         .default("\"2m\"");
 pub(super) const INTERCEPT: Key<Option<HostPattern>> = Key::new(
     "intercept",
@@ -109,26 +113,25 @@ pub(super) const UPSTREAM_CA: Key<PathBuf> = Key::new(
     "upstream-ca",
     upstream::FILE,
     OneOrList("file or list"),
-    "PEM files with authorities that APIs are verified by, besides the system's",
+    "PEM files with certificate authorities to verify APIs by, besides the system's",
 )
 .default("[]")
 .flags("--upstream-ca", "ANDANTE_UPSTREAM_CA", LIST, None);
 pub(super) const UPSTREAM_CRL: Key<PathBuf> =
-    Key::new("upstream-crl", upstream::FILE, OneOrList("file or list"), "PEM files with lists of revoked certificates")
+    Key::new("upstream-crl", upstream::FILE, OneOrList("file or list"), "PEM files with certificate revocation lists")
         .default("[]");
 pub(super) const DNS: Key<Resolver> =
-    Key::new("dns", upstream::DNS, OneOrList("`\"cached\"`, `\"system\"`, server or list"), "who resolves names")
+    Key::new("dns", upstream::DNS, OneOrList("`\"cached\"`, `\"system\"`, server or list"), "resolver of host names")
         .default("\"cached\"");
-pub(super) const DATA: Key<PathBuf> =
-    Key::new("data", upstream::FOLDER, One("folder"), "where andante keeps its own CA")
-        .otherwise("the user's own")
-        .flag("--data", "ANDANTE_DATA", None);
+pub(super) const DATA: Key<PathBuf> = Key::new("data", upstream::FOLDER, One("folder"), "folder for andante's own CA")
+    .otherwise("the user's own")
+    .flag("--data", "ANDANTE_DATA", None);
 
 pub(super) const STATE: Key<StatePlace> = Key::new(
     "state",
     value::STATE,
     One("file or `\"off\"`"),
-    "where andante keeps what was sent and learned, for a restart",
+    "file in which usage and learned limits outlast a restart",
 )
 .otherwise("the user's own")
 .flag("--state", "ANDANTE_STATE", None);
@@ -137,7 +140,7 @@ pub(super) const SPEND: Key<Spend> = Key::new(
     "spend",
     answers::SPEND,
     Words(&["mostly", "even", "greedy"]),
-    "how an allowance that the API tells of is spent",
+    "how to spend a quota that the API reports: `mostly` (freely until 10% is left, then evenly), `even`, or `greedy`",
 )
 .default("\"mostly\"")
 .flag("--spend", "ANDANTE_SPEND", Some("mostly"))
@@ -146,7 +149,7 @@ pub(super) const TRUST: Key<Trust> = Key::new(
     "trust",
     answers::TRUST,
     Words(&["waits", "stricter", "api"]),
-    "how far andante trusts what the API says about its limits",
+    "how far andante trusts the limits that the API reports",
 )
 .default("\"stricter\"")
 .flag("--trust", "ANDANTE_TRUST", Some("stricter"))
@@ -156,33 +159,38 @@ pub(super) const RETRY: Key<bool> = Key::new(
     "retry",
     answers::RETRY,
     OneOrTable(ON_OFF, &RETRY_TABLE),
-    "whether a request is sent again after a failure that allows it",
+    "whether requests are sent again after failures that permit it",
 )
 .default("{ body = \"1MiB\" }")
 .flag("--retry", "ANDANTE_RETRY", Some("on"))
 .purpose();
-pub(super) const BREAKER: Key<bool> =
-    Key::new("breaker", answers::BREAKER, Words(ON_OFF), "whether an API that keeps failing is left alone for a while")
-        .default("\"on\"")
-        .flag("--breaker", "ANDANTE_BREAKER", Some("on"))
-        .purpose();
+pub(super) const BREAKER: Key<bool> = Key::new(
+    "breaker",
+    answers::BREAKER,
+    Words(ON_OFF),
+    "circuit breaker: whether requests to an API that keeps failing are paused for a while",
+)
+.default("\"on\"")
+.flag("--breaker", "ANDANTE_BREAKER", Some("on"))
+.purpose();
 pub(super) const BODY: Key<u64> =
-    Key::new("body", answers::BODY, Number("size"), "the largest request body that is kept to be sent again")
+    Key::new("body", answers::BODY, Number("size"), "largest request body that is kept for a retry")
         .default("\"1MiB\"");
 pub(super) const TRIES: Key<NonZeroU32> = Key::new(
     "tries",
     answers::TRIES,
     Number("number from 1 to 100"),
-    "how often a request is sent at most, the first time included, whatever became of it",
+    "upper bound of attempts per request, the first included",
 )
-.otherwise("five after failures; refusals until the request may wait no longer");
+.otherwise("five after failures; after refusals, until the request's wait is over");
 
 pub(super) const CONNECT: Key<Duration> = Key::timeout("connect", "resolving and connecting to an API", "\"10s\"");
 pub(super) const ANSWER: Key<Duration> =
     Key::timeout("answer", "from a request's last byte to the answer's head", "\"10m\"");
 pub(super) const IDLE: Key<Duration> = Key::timeout(
     "idle",
-    "silence in the middle of a body, in either direction; of a blind tunnel the longer of this and `answer` (this alone until its first byte)",
+    "silence within a body, in either direction; in a blind tunnel the longer of `idle` and `answer` \
+     (`idle` alone until the first byte)",
     "\"5m\"",
 );
 pub(super) const HEAD: Key<Duration> =
@@ -199,21 +207,29 @@ pub(super) const RULE_ANSWER: Key<Duration> = ANSWER.in_rule();
 pub(super) const RULE_IDLE: Key<Duration> = IDLE.in_rule();
 
 pub(super) const PATH: Key<Arc<str>> =
-    Key::new("path", gateway::PATH, One("path"), "what the paths of requests begin with; it is taken off");
+    Key::new("path", gateway::PATH, One("path"), "prefix of requests' paths; it is removed");
 pub(super) const TO: Key<GatewayTarget> = Key::new(
     "to",
     gateway::TO,
     One("URL"),
-    "whose API it is; a path in it, `https://api.example.com/v1`, is put before the rest",
+    "URL of the API; its path, as in `https://api.example.com/v1`, goes before the rest of a request's path",
 );
 
 /// A table's keys have grammars, but the table has none. The flag gives a host its limits.
-pub(super) const RULES: Key<(HostPattern, Limits)> =
-    Key::new("rule", value::LIMIT_OF_HOST, Tables(&RULE), "one per budget; each host that matches has one of its own")
-        .otherwise("none")
-        .flags("--limit", "ANDANTE_LIMIT", LIST_OF_LIMITS, None);
-const TIMEOUTS: KeyEntry =
-    KeyEntry::new("timeouts", Table(&TIMEOUT), "bounds on everything that can hang", Fallback::Prose("as below"));
+pub(super) const RULES: Key<(HostPattern, Limits)> = Key::new(
+    "rule",
+    value::LIMIT_OF_HOST,
+    Tables(&RULE),
+    "one per policy; each host that matches has a budget of its own",
+)
+.otherwise("none")
+.flags("--limit", "ANDANTE_LIMIT", LIST_OF_LIMITS, None);
+const TIMEOUTS: KeyEntry = KeyEntry::new(
+    "timeouts",
+    Table(&TIMEOUT),
+    "time-outs of connections, requests and bodies",
+    Fallback::Prose("as below"),
+);
 const GATEWAYS: KeyEntry = KeyEntry::new(
     "gateway",
     Tables(&GATEWAY),

@@ -322,7 +322,7 @@ fn warnings_do_not_stop_andante_and_are_told_apart() {
             "[[rule]]\nhost = 'a'\nlimits = ['1/s']\nrevalidate = 'always'",
             "warning: a.toml:4: `revalidate`: nothing is stored without `cache` | write cache = \"64MiB\", or",
         ),
-        ("admin = '0.0.0.0:9128'", "warning: a.toml:1: `admin`: whoever reaches 0.0.0.0:9128 sees metrics"),
+        ("admin = '0.0.0.0:9128'", "warning: a.toml:1: `admin`: any client that reaches 0.0.0.0:9128 sees metrics"),
         (
             "[[rule]]\nhost = 'a'\nlimits = '9/s'\nmargin = '2s'",
             "warning: a.toml:4: `margin`: a margin of 2s is as long as",

@@ -160,7 +160,7 @@ fn facts(error: &Error) -> ErrorFacts {
                 ProblemType::QuotaExceeded
             }),
         Error::DroppedByOperator => row(S::SERVICE_UNAVAILABLE, "http_request_denied", Us, Never, KeepAlive,
-            "ask whoever runs this proxy before you send it again"),
+            "ask the operator of this proxy before you send it again"),
         Error::Draining { retry_after } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
             "try again: another instance may be up").wait(*retry_after).problem(ProblemType::ReducedCapacity),
         Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,
@@ -197,7 +197,7 @@ fn facts(error: &Error) -> ErrorFacts {
                 "look at what the upstream sends: its answer breaks RFC 9112, or is larger than andante takes"
             }),
         Error::AnswerTimeout { .. } => row(S::GATEWAY_TIMEOUT, "http_response_timeout", Upstream, Never, KeepAlive,
-            "raise `timeouts.answer` if the upstream is meant to take this long"),
+            "raise `timeouts.answer` if the upstream is meant to take this long; andante does not send the request again, because the API may have carried it out"),
         Error::Stalled { .. } => row(S::REQUEST_TIMEOUT, "http_request_error", Client, Never, Close,
             "send the body without long pauses, or raise `timeouts.idle`"),
         Error::Body { .. } => row(S::BAD_REQUEST, "http_request_error", Client, Never, Close,

@@ -65,14 +65,14 @@ pub(super) fn sentence(change: &LearnedChange) -> String {
         LearnedChange::Limit(limit, evidence) => format!("learned a limit of {limit}: {evidence}"),
         LearnedChange::Closed(reason, wait) => format!("paused for {}: {}", SpokenDuration(*wait), why(*reason)),
         LearnedChange::PausedByFleet(reason, wait) => {
-            format!("paused for {}, by word of another andante: {}", SpokenDuration(*wait), why(*reason))
+            format!("paused for {}, as another andante reported: {}", SpokenDuration(*wait), why(*reason))
         }
-        LearnedChange::ForgottenByFleet => "what was learned was forgotten, by word of another andante".into(),
-        LearnedChange::Opened => "going on after a pause".into(),
+        LearnedChange::ForgottenByFleet => "forgot what was learned, as an operator told another andante to".into(),
+        LearnedChange::Opened => "resumed after a pause".into(),
         LearnedChange::Route(wait) => {
             format!("paused requests of one kind for {}: refused although there is room", SpokenDuration(*wait))
         }
-        LearnedChange::Apart(group) => format!("pacing {group} apart from all others: {}", group.evidence()),
+        LearnedChange::Apart(group) => format!("pacing {group} separately from all others: {}", group.evidence()),
         LearnedChange::OwnLimit(own) => {
             let pace = own.per_second.map(|pace| format!(" {pace:.3}/s"));
             let most = own.at_once.map(|most| format!(" {most} at once"));
@@ -80,7 +80,7 @@ pub(super) fn sentence(change: &LearnedChange) -> String {
             format!("learned that {} have a limit of their own:{limit} ({})", own.group, own.evidence())
         }
         LearnedChange::ConcurrencyLimit(most, evidence) => {
-            format!("learned that {most} requests may be under way at once: {evidence}")
+            format!("learned that {most} requests may be in flight at once: {evidence}")
         }
         LearnedChange::Unexplained { .. } => {
             "the API refuses requests again and again although the limits are kept".into()

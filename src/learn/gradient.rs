@@ -321,7 +321,7 @@ impl fmt::Display for GradientEvidence {
         let time = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
         match (self.recent, self.unloaded) {
             (Some(recent), Some(unloaded)) => {
-                write!(f, "answers take {}, and {} while few are under way", time(recent), time(unloaded))?;
+                write!(f, "answers take {}, and {} while few are in flight", time(recent), time(unloaded))?;
             }
             _ => f.write_str("too few answers yet")?,
         }

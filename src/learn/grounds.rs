@@ -220,7 +220,7 @@ impl fmt::Display for ReportedEvidence {
         write!(f, ": {limit}, said {}; a window of {}, ", Times(*answers), Seconds(window.as_secs_f64()))?;
         f.write_str(if *window_said { "as the provider says" } else { "measured" })?;
         if *resets > 0 {
-            write!(f, ", that began anew {}", Times(*resets))?;
+            write!(f, ", restarted {}", Times(*resets))?;
         }
         f.write_str(match count {
             Agreement::Agrees => "; the count agrees with what was sent",
@@ -363,7 +363,7 @@ mod tests {
             resets: 3,
             count: Agreement::Agrees,
         };
-        let line = "x-ratelimit fields: 100, said 340 times; a window of 10 s, measured, that began anew 3 times; the \
+        let line = "x-ratelimit fields: 100, said 340 times; a window of 10 s, measured, restarted 3 times; the \
                     count agrees with what was sent";
         assert_eq!(grounds.to_string(), line);
         let grounds = ReportedEvidence { answers: 1, window_said: true, resets: 0, count: Agreement::Open, ..grounds };

@@ -20,7 +20,7 @@ pub enum CountingWindow {
     /// At most N by an estimate: the count of this window, and that of the one before, weighted by how much of it the
     /// last W covers. Windows begin as the fixed ones do.
     SlidingCounter,
-    /// At most N under way at once, whatever W is.
+    /// At most N in flight at once, whatever W is.
     Concurrency,
 }
 

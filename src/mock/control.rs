@@ -115,7 +115,7 @@ impl Down {
         let lasts: Option<Duration> = written.lasts.as_deref().map(duration::parse).transpose()?;
         if written.how == How::Refuse && lasts.is_none() {
             return Err(
-                r#"nobody could end it, since nobody listens: say for how long, as in {"how":"refuse","for":"30s"}"#
+                r#"nothing could end it, since nothing listens: give a length, as in {"how":"refuse","for":"30s"}"#
                     .to_owned(),
             );
         }
@@ -176,7 +176,7 @@ mod tests {
         let hang = Down::parse(br#"{"how":"hang"}"#, at(10)).unwrap();
         assert!(hang.holds(at(1_000_000)) && !hang.refuses(at(11)));
         for (json, word) in [
-            (r#"{"how":"refuse"}"#, "say for how long"),
+            (r#"{"how":"refuse"}"#, "give a length"),
             (r#"{"how":"503","for":"30"}"#, "30s"),
             (r#"{"how":"sulk"}"#, "refuse, 502, 503, reset or hang"),
             (r#"{"how":"503","until":"30s"}"#, "unknown field `until`"),

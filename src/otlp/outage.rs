@@ -36,7 +36,7 @@ impl Outage {
             collector,
             error,
             hint = "see that an OpenTelemetry collector takes OTLP over HTTP there, or export nothing: --otlp off",
-            "{} cannot be exported; requests go on",
+            "{} cannot be exported; requests are not affected",
             self.signal
         );
     }

@@ -45,7 +45,7 @@ const UNDERSTOOD: [&str; 5] = ["2.5.29.15", "2.5.29.17", "2.5.29.19", "2.5.29.30
 const RENEW: &str = "have the upstream's operator replace the certificate";
 const RENEW_CHAIN: &str = "have the upstream's operator replace the intermediate certificate";
 const CLOCK: &str = "have the upstream's operator replace the intermediate certificate; if it should be valid, check this machine's clock";
-const ADDRESS: &str = "have the certificate made anew with the address as an IP address (in openssl IP:…, not DNS:…), or call the upstream by a name";
+const ADDRESS: &str = "have the certificate reissued with the address as an IP address (in openssl IP:…, not DNS:…), or call the upstream by a name";
 
 // === impl Chain ===
 

@@ -94,7 +94,7 @@ fn requests_wait_here_and_not_in_a_server_that_is_busy() {
     let mean = f64::from(waited.load(Ordering::Relaxed)) / f64::from(REQUESTS / 2);
     assert!(mean <= 8.0, "{mean} waited in the server; the limit is {limit}, because {evidence}");
     assert!((3..=14).contains(&limit), "{limit}: {evidence}");
-    assert!(evidence.contains("while few are under way"), "{evidence}");
+    assert!(evidence.contains("while few are in flight"), "{evidence}");
     let metrics = andante.page("/metrics").text();
     assert!(metrics.contains(&format!("andante_in_flight_limit{{rule=\"{host}\"}} {limit}\n")), "{metrics}");
     // Four at a time of 20 ms each are 200/s.

@@ -330,7 +330,7 @@ fn without_a_store_each_goes_on_with_its_floor() {
     let ready = world.members[0].page("/readyz");
     assert!(ready.status() == 200 && ready.text().contains("floor"), "{ready:?}");
     assert_eq!(world.members[2].page("/readyz").status(), 503);
-    assert!(world.members[0].stderr().contains("going on with this andante's floor"));
+    assert!(world.members[0].stderr().contains("continuing with this andante's floor"));
     // The restarted store is empty. While it learns, only floors are used.
     world.store.restart();
     eventually("that it is back", || (world.standing(0) == "shared").then_some(()));

@@ -39,6 +39,11 @@ MORE = {
             "workersExtraEgress": [{"ports": [{"port": 5432}]}],
         },
     },
+    "long drain": {
+        # The first line is a comment, the last one is in a rule's name: neither is the key.
+        "config": "# drain = '9h'\ndrain = \"500ms 3min\"\n[[rule]]\nname = \"drain = '8h'\"\nhost = '*'\nlimits = '1/s'\n",
+        "terminationGracePeriodSeconds": 190,
+    },
     "sidecar without a worker": {"mode": "sidecar", "extraVolumes": [{"name": "more", "emptyDir": {}}]},
     "sidecar of a program": {
         "mode": "sidecar",
@@ -63,4 +68,7 @@ REFUSED = [
     ({"gateway": {"clients": ["everybody"]}}, "clients"),
     ({"config": ""}, "config"),
     ({"image": {"digest": "0.1.0"}}, "digest"),
+    ({"terminationGracePeriodSeconds": 129}, "at least 130"),
+    ({"config": 'drain = "1h 2m3s"\n', "terminationGracePeriodSeconds": 3732}, "at least 3733"),
+    ({"mode": "sidecar", "config": "drain = '5min' # long\n", "sidecar": {"worker": {"image": "own"}}}, "at least 310"),
 ]

@@ -8,7 +8,7 @@ from install import GO, HERE, MORE_NODE, MORE_VENV
 
 WAYS = {
     "plain": "`http://` through `HTTP_PROXY`",
-    "tunnel": "`https://` through `HTTPS_PROXY`; nobody sees the requests inside",
+    "tunnel": "`https://` through `HTTPS_PROXY`; the requests inside are not seen",
     "intercept": "the same, with each request inside paced",
     "gateway": "`http://127.0.0.1:3128/https://…` as the base URL, without any variable",
 }
@@ -75,10 +75,10 @@ def more_python(name):
 
 
 H2_PLAIN = Not("h2", "HTTP/2 is agreed on inside TLS; to a proxy of `http://` URLs these clients speak HTTP/1.1.")
-OWN_HOST = Not("own-host", "The registry names its own host for downloads, and these clients go there.")
-SIGNED = Not("signed", "It signs host and path, which are others at a gateway address: docs/signed-requests.md.")
-NO_PROXIES = Not("none", "Cannot use a proxy.")
-NO_PROXY = Not("agent", "Is there to use a proxy; a gateway needs none.")
+OWN_HOST = Not("own-host", "The registry names its own host for downloads, and these clients follow it past the gateway.")
+SIGNED = Not("signed", "It signs host and path, and a gateway address changes both: docs/signed-requests.md.")
+NO_PROXIES = Not("none", "This client cannot use a proxy.")
+NO_PROXY = Not("agent", "`ProxyAgent` always uses a proxy; a gateway address needs none.")
 
 # Common values of the programs that walk through `programs/steps`.
 WALK = {"requests": 8, "tunnels": 1}

@@ -198,7 +198,7 @@ PYTHON = [
         python("django_ratelimit", rate="20/s"),
         PER_SECOND,
         FORBIDDEN,
-        because="It refuses with a 403 that says nothing of a limit: only the right `--limit` helps.",
+        because="It refuses with a 403 that does not mention a limit: only the right `--limit` helps.",
     ),
     Row("drf", "Django REST framework", python("rest_framework", rate="20/s"), PER_SECOND, REFUSES),
     Row("drf-minute", "Django REST framework", python("rest_framework", rate="300/min"), PER_MINUTE, REFUSES),
@@ -209,9 +209,9 @@ PYTHON = [
         python("quart_rate_limiter", count=100, seconds=10),
         PER_TEN,
         replace(TELLS, careful_accepted=0.85),
-        because="It says 100 in 10 s, and is a bucket: it serves 100 at once and 10 a second beside that, 700 in the"
-        " first minute. andante never sends more than the 100 that are told in any 10 s: 600 of these 700, and from"
-        " then on all.",
+        because="It announces 100 in 10 s, but is a token bucket: it serves 100 at once and 10 a second besides, 700 in the"
+        " first minute. andante never sends more than the announced 100 in any 10 s: 600 of these 700, and all later"
+        " ones.",
     ),
     Row("pyrate", "pyrate-limiter", python("pyrate_limiter", count=100, seconds=10), PER_TEN, REFUSES),
     Row(
@@ -270,7 +270,7 @@ def gate(status, work=WORK, **options):
 
 FIVE = Allows(5 / WORK, 1, "in-flight 5")
 FIVE_SLOW = Allows(5 / SLOW, 2, "in-flight 5")
-SLOW_START = "The first pause ends when one that left after it is answered: 12 of 195 are lost in the first 4 s."
+SLOW_START = "The first pause ends when a request that was sent after it is answered: 12 of 195 are lost in the first 4 s."
 NO_BURST = "limit_req zone=z; limit_req_status 429;"
 NO_DELAY = "limit_req zone=z burst=20 nodelay; limit_req_status 429;"
 HALF_DELAY = "limit_req zone=z burst=20 delay=8; limit_req_status 429;"
@@ -297,7 +297,7 @@ SERVERS = [
         PER_SECOND,
         UNEVEN,
         way=(0.022, 0.003),
-        because="No burst, and a way that varies by 3 ms each way: judged against the careful client alone.",
+        because="No burst, and a network delay that varies by 3 ms in each direction: judged against the careful client alone.",
     ),
     Row("nginx-503", "nginx limit_req, 503", nginx("limit_req zone=z;", rate=10), SLOWER, REFUSES, QUICK_REFUSES),
     Row("nginx-503-after", "nginx limit_req, 503 and Retry-After: 1", AFTER, SLOWER, REFUSES),
@@ -319,7 +319,7 @@ SERVERS = [
         ("varnish", {"count": 10, "seconds": 1}),
         SLOWER,
         Bounds(0.45, stall=6),
-        because="Varnish's own 429 asks to wait 5 s, always, which andante obeys: judged against the careful client.",
+        because="Varnish's own 429 always asks for a wait of 5 s, and andante obeys: judged against the careful client.",
     ),
     Row("go", "Go x/time/rate, 3 deep", ("go", {"rate": 10, "burst": 3}), SLOWER, REFUSES),
     Row("haproxy", "HAProxy http_req_rate, 429", haproxy(100, 10), PER_TEN, REFUSES),
@@ -362,8 +362,8 @@ LIES = [
     lying(
         "window",
         "reset 50 s late",
-        "100 a minute is what its first answers say, and andante believes it until two windows were over early, which"
-        " takes 20 s: it forgoes 100 of the 600 of a minute, and nothing later.",
+        "Its first answers announce 100 a minute. andante believes them until two windows ended early, which takes 20 s:"
+        " it forgoes 100 of the 600 of a minute, and nothing later.",
         careful_accepted=0.80,
     ),
     lying("negative", "remaining and reset negative"),

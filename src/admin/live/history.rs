@@ -4,6 +4,7 @@
 mod series;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
@@ -27,7 +28,7 @@ use crate::{
 const SAMPLES: usize = 180;
 /// Time between two samples, as pages are told it.
 const STEP_SECONDS: u64 = 5;
-/// Lanes that are remembered: 8 KiB each, 4 MiB in all. Further lanes have no charts until one of these is quiet.
+/// Lanes that are remembered, the busiest: 8 KiB each, 4 MiB in all. Others have no charts.
 const MOST_LANES: usize = 500;
 
 /// The last samples.
@@ -110,14 +111,28 @@ impl History {
         for (name, samples) in &mut self.lanes {
             push(samples, points.remove(name).unwrap_or_default());
         }
-        for (name, point) in points.into_iter().filter(|(_, point)| !point.is_quiet()) {
-            if self.lanes.len() < MOST_LANES {
-                self.lanes.insert(name.clone(), [point].into());
-            }
-        }
+        let new = points.into_iter().filter(|(_, point)| !point.is_quiet());
+        self.lanes.extend(new.map(|(name, point)| (name.clone(), [point].into())));
         self.lanes.retain(|_, samples| samples.iter().any(|point| !point.is_quiet()));
         drop(waited);
+        self.keep_busiest();
         self.before = Counted { lanes, waits, requests };
+    }
+
+    /// Forgets all but the [`MOST_LANES`] lanes with the busiest sample. A sum over the samples would shut out a lane that
+    /// has just become busy. Of lanes that are equally busy, the ones with the most samples stay.
+    fn keep_busiest(&mut self) {
+        let extra = self.lanes.len().saturating_sub(MOST_LANES);
+        if extra == 0 {
+            return;
+        }
+        let peak = |samples: &VecDeque<LanePoint>| samples.iter().map(|point| point.counts.sum()).max();
+        let mut ranks: Vec<_> =
+            self.lanes.iter().map(|(name, samples)| (peak(samples), samples.len(), Reverse(name.clone()))).collect();
+        ranks.select_nth_unstable(extra);
+        for (_, _, Reverse(name)) in &ranks[..extra] {
+            self.lanes.remove(name);
+        }
     }
 
     /// The samples of this lane, the oldest first; it was quiet before the first.
@@ -287,6 +302,23 @@ mod tests {
         }
         let series = series(&history, "a");
         assert_eq!((&series["p50"], &series["p99"]), (&json!([0.5, 0.5]), &json!([0.99, 0.99])));
+    }
+
+    #[test]
+    fn the_busiest_lanes_are_remembered_and_equal_ones_keep_their_history() {
+        let mut history = History::default();
+        let mut lanes: Vec<_> = (0..MOST_LANES).map(|n| lane(&format!("old-{n}"), 5, 0)).collect();
+        history.add(sample(&lanes));
+        lanes.extend([lane("as busy", 5, 0), lane("busier", 0, 6)]);
+        lanes.extend((0..10).map(|n| lane(&format!("less busy-{n}"), 1, 0)));
+        history.add(sample(&lanes));
+        let length = |host: &str| series(&history, host)["waiting"].as_array().unwrap().len();
+        assert_eq!((length("busier"), length("as busy"), length("less busy-0")), (1, 0, 0));
+        let old = (0..MOST_LANES).filter(|n| length(&format!("old-{n}")) == 2).count();
+        assert_eq!((history.lanes.len(), old), (MOST_LANES, MOST_LANES - 1));
+        history.add(sample(&[lane("later", 400, 0)]));
+        assert_eq!(series(&history, "later")["waiting"], json!([400]));
+        assert_eq!(history.lanes.len(), MOST_LANES);
     }
 
     #[test]

@@ -7,7 +7,7 @@ const STANDINGS = {
   joining: "joining",
   learning: "learning what was sent",
   shared: "limits are shared",
-  silent: "does not answer, lease goes on",
+  silent: "does not answer, lease still holds",
   "cut-off": "lost: nothing leaves",
   floor: "lost: the floor leaves",
   open: "lost: limits may be exceeded",
@@ -29,7 +29,7 @@ export function show(fleet) {
       ["last call took", `${fleet.last_call_ms.toFixed(1)} ms`],
       ["calls", number(fleet.calls_total)],
       ["calls without an answer", fleet.failed_calls_total ? number(fleet.failed_calls_total) : null, "bad"],
-      ["times the store began anew", number(fleet.epoch)],
+      ["restarts of the store", number(fleet.epoch)],
     ]),
   );
 }

@@ -62,7 +62,7 @@ function numbers(lane, sent) {
   return [
     ["waiting", number(lane.waiting)],
     ["sent", pace(sent)],
-    ["under way", most ? `${number(lane.in_flight)} of ${number(most)}` : number(lane.in_flight)],
+    ["in flight", most ? `${number(lane.in_flight)} of ${number(most)}` : number(lane.in_flight)],
     ["next leaves in", lane.waiting ? duration(lane.next_slot_s) : null],
     ["drained in", lane.waiting ? duration(lane.drain_eta_s) : null],
     ["oldest", lane.oldest_waiting_s === null ? null : duration(lane.oldest_waiting_s)],

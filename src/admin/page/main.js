@@ -85,7 +85,7 @@ function show() {
       ["waiting", number(waiting)],
       ["pace", pace(sum((lane) => lane.pace))],
       ["drained in", waiting && drained ? duration(drained - at) : null],
-      ["under way", number(sum((lane) => lane.in_flight))],
+      ["in flight", number(sum((lane) => lane.in_flight))],
       ["answered", number(status.requests.answered)],
       ["paused", paused ? number(paused) : null],
       ["sent again", status.retries_total ? number(status.retries_total) : null],

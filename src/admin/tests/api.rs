@@ -44,6 +44,26 @@ async fn a_change_needs_the_token() {
 }
 
 #[tokio::test]
+async fn reads_beyond_loopback_need_the_token_and_without_one_the_answer_names_its_key() {
+    let world = AdminServer::at("0.0.0.0:0", Vec::new(), None).await;
+    for request in [
+        "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
+        post("explain", "Host: localhost\r\n", "{}"),
+    ] {
+        let reply = world.ask(&request).await;
+        assert_eq!(reply.status, 403, "{request}");
+        assert!(reply.body.contains("reading /api/v1 needs a token"), "{}", reply.body);
+        assert!(reply.body.contains("admin-token") && !reply.body.contains("changes are off"), "{}", reply.body);
+    }
+    let change = world.ask(&post("pause", "Host: localhost\r\n", "{}")).await;
+    assert!(change.status == 403 && change.body.contains("changes are off"), "{}", change.body);
+    let with_token = AdminServer::at("0.0.0.0:0", Vec::new(), Token::new(TOKEN).ok()).await;
+    assert_eq!(with_token.get("/api/v1/status").await.status, 401);
+    let authorized = format!("GET /api/v1/status HTTP/1.1\r\n{}\r\n", authorized());
+    assert_eq!(with_token.ask(&authorized).await.status, 200);
+}
+
+#[tokio::test]
 async fn pages_of_others_change_nothing_though_they_had_the_token() {
     let world = world().await;
     let token = format!("Authorization: Bearer {TOKEN}\r\n");

@@ -41,7 +41,7 @@ impl FleetMetrics {
         let modes = Opts::new("andante_fleet_mode", "1 for how this andante stands with the store, 0 for other modes.");
         let (members, epoch) = (
             IntGauge::new("andante_fleet_members", "Members of the fleet, as the store said last."),
-            IntGauge::new("andante_fleet_epoch", "How often the store has begun anew."),
+            IntGauge::new("andante_fleet_epoch", "Restarts of the store, or losses of its memory."),
         );
         Self {
             calls,

@@ -157,17 +157,17 @@ impl<L: Ledger> FleetMember<L> {
                 let lease_s = self.lease.until().since(now).as_secs_f64();
                 warn!(
                     store,
-                    problem, lease_s, "the store does not answer: going on with what is held while the lease lasts"
+                    problem, lease_s, "the store does not answer: continuing with the held shares until the lease ends"
                 );
             }
             Standing::CutOff => error!(store, problem, "the lease is over: shared limits let nothing through"),
             Standing::Floor => {
-                warn!(store, problem, "the lease is over: going on with this andante's floor of each shared limit");
+                warn!(store, problem, "the lease is over: continuing with this andante's floor of each shared limit");
             }
             Standing::Open => error!(
                 store,
                 problem,
-                "the lease is over, and store-down is open: going on without the store; the limits may be exceeded"
+                "the lease is over, and store-down is open: continuing without the store; the limits may be exceeded"
             ),
         }
     }

@@ -128,7 +128,11 @@ impl Predecessor {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let Message::Released { awaited } = serde_json::from_str(&line)? else { return Err(unexpected()) };
-        info!(pid = self.pid, hosts = awaited.len(), "taking over; so many hosts still have requests that wait there");
+        info!(
+            pid = self.pid,
+            hosts = awaited.len(),
+            "taking over; these hosts still have requests that wait in the andante before this one"
+        );
         Ok(awaited)
     }
 
@@ -139,9 +143,11 @@ impl Predecessor {
         let ended = self.lanes_taken(&proxy).await;
         let lanes = proxy.lanes.predecessor_lost(alive);
         match ended {
-            Ok(()) if lanes == 0 => info!(pid, "the andante before this one has sent everything that waited there"),
-            Ok(()) => warn!(pid, lanes, "the andante before this one did not give these lanes: {PRESUMED}"),
-            Err(error) => warn!(pid, %error, lanes, "the andante before this one ended at once: {PRESUMED}"),
+            Ok(()) if lanes == 0 => info!(pid, "the andante before this one has sent all requests that waited there"),
+            Ok(()) => warn!(pid, lanes, "the andante before this one did not hand these lanes over: {PRESUMED}"),
+            Err(error) => {
+                warn!(pid, %error, lanes, "the andante before this one ended before it handed these lanes over: {PRESUMED}")
+            }
         }
     }
 

@@ -123,7 +123,7 @@ async fn offer(
                 // The receiver of this message ends this task.
                 let _ = ready.send(successor).await;
             }
-            Err(error) => warn!(%error, "another andante has asked to take over, and did not; this one goes on"),
+            Err(error) => warn!(%error, "another andante asked to take over and did not; this one keeps serving"),
         }
     }
 }

@@ -233,9 +233,8 @@ impl Prepared {
     pub(super) async fn open(&self, options: &BatchOptions, journal: &Path) -> Result<BatchFiles, Failure> {
         let clock = Clock::start();
         if fs::metadata(&options.out).is_ok_and(|file| !file.is_file()) {
-            return Err(Failure::new(format!("{} is no file that can be read again", options.out.display())).hinting(
-                "answers are kept in a file, so that a batch that was ended goes on there: name one by --out",
-            ));
+            return Err(Failure::new(format!("{} is no file that can be read again", options.out.display()))
+                .hinting("answers are kept in a file, so that an interrupted batch resumes there: name one by --out"));
         }
         let is_first = !journal.exists();
         let anew = fs::metadata(&options.out).map_or(true, |file| file.len() == 0);

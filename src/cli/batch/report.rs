@@ -78,9 +78,10 @@ impl Report {
         self.done >= self.total
     }
 
-    pub(super) fn exit_code(&self, stopped: Option<&Stopped>) -> ExitCode {
+    /// The exit code; `signal` asked for the end.
+    pub(super) fn exit_code(&self, stopped: Option<&Stopped>, signal: Option<Stop>) -> ExitCode {
         match stopped {
-            Some(Stopped::Interrupted) => Stop::Interrupt.exit_code().into(),
+            Some(Stopped::Interrupted) => signal.unwrap_or(Stop::Interrupt).exit_code().into(),
             None if self.is_done() && self.failed == 0 => ExitCode::SUCCESS,
             _ => FAILED.into(),
         }
@@ -142,12 +143,12 @@ impl Report {
             let listed = self.unknown.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if self.unknown.len() > NAMES { ", …" } else { "" };
             text += &format!(
-                "  {} may have been done, and must not be done twice: {listed}{more}\n  --resend-unknown sends them again\n",
+                "  {} may have been executed, and must not be executed twice: {listed}{more}\n  --resend-unknown sends them again\n",
                 wording::several(self.unknown.len() as u64, "request"),
             );
         }
         if self.done + (self.unknown.len() as u64) < self.total {
-            text += "  the same command goes on from here\n";
+            text += "  run the same command again to continue\n";
         }
         // The batch is the only client of its andante, so no other client can have left.
         let left = match stopped {

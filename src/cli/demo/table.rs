@@ -61,7 +61,7 @@ fn rows(requests: u64, limit: Rate, without: &BurstOutcome, with: &BurstOutcome)
         row("refused by the API (429)", &|outcome| {
             Cell::judged(wording::count(outcome.stats.refused), outcome.stats.refused == 0)
         }),
-        row("sent in vain", &|outcome| {
+        row("wasted requests", &|outcome| {
             let share = outcome.stats.refused as f64 / sent(outcome).max(1) as f64;
             Cell::judged(percent(share), outcome.stats.refused == 0)
         }),
@@ -142,7 +142,7 @@ mod tests {
 ├──────────────────────────────────┼────────────────────┼────────────────────┤
 │ sent to the API                  │              1,904 │                700 │
 │ refused by the API (429)         │              1,204 │                  0 │
-│ sent in vain                     │              63.2% │               0.0% │
+│ wasted requests                  │              63.2% │               0.0% │
 │ most in one window / allowed     │           131 / 50 │            50 / 50 │
 │ share of the limit used          │              98.7% │              98.7% │
 │ time                             │            17.42 s │            14.07 s │

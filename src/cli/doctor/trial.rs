@@ -44,7 +44,7 @@ struct TrialApi {
     _api: Api,
 }
 
-/// The way of a request.
+/// The way of a request: each is a line of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrialWay {
     Plain,
@@ -67,25 +67,21 @@ const REPORT: &str = "ANDANTE_LOG=debug says more; if this machine is as it shou
 
 /// Results of a few requests on each way.
 pub(super) async fn findings() -> Vec<Finding> {
-    let not_started = |error: BoxError| {
-        let hint = "the trial needs a few free ports of 127.0.0.1, and a folder for temporary files";
-        vec![Finding::not_ok("trial", format!("could not start andante and a mock API on loopback: {error}"), hint)]
-    };
     let (api, proxy_ca) = match start_api().await.and_then(|api| Ok((api, generate()?))) {
         Ok(started) => started,
-        Err(error) => return not_started(error),
+        Err(error) => return not_started(&error),
     };
     let roots = [TrialWay::Tunnel, TrialWay::Intercept]
         .map(|way| connector(if way == TrialWay::Tunnel { &api.ca } else { &proxy_ca }));
     let running = match start_andante(&api, proxy_ca).await {
         Ok(running) => running,
-        Err(error) => return not_started(error),
+        Err(error) => return not_started(&error),
     };
     let proxy = running.listen().first().copied().unwrap_or(api.plain);
     let [tunnel, intercept] = roots;
     let clock = Clock::start();
     let mut found = Vec::new();
-    for way in [TrialWay::Plain, TrialWay::Tunnel, TrialWay::Intercept] {
+    for way in TrialWay::ALL {
         let began = clock.now();
         let sent = async {
             match way {
@@ -105,11 +101,19 @@ pub(super) async fn findings() -> Vec<Finding> {
     found
 }
 
+/// One line for each way, as if it had been tried: readers look for the same names after any outcome.
+fn not_started(error: &BoxError) -> Vec<Finding> {
+    let hint = "doctor needs a few free ports of 127.0.0.1, and a folder for temporary files";
+    let detail = format!("could not start andante and a mock API on loopback: {error}");
+    TrialWay::ALL.map(|way| Finding::not_ok(way.name(), detail.clone(), hint)).into()
+}
+
 fn judge(way: TrialWay, sent: Result<(), BoxError>, took: Duration) -> Finding {
-    let (name, what) = match way {
-        TrialWay::Plain => ("plain", "requests"),
-        TrialWay::Tunnel => ("tunnel", "tunnels"),
-        TrialWay::Intercept => ("intercept", "requests inside of a tunnel"),
+    let name = way.name();
+    let what = match way {
+        TrialWay::Plain => "requests",
+        TrialWay::Tunnel => "tunnels",
+        TrialWay::Intercept => "requests inside a tunnel",
     };
     let least = SPACING * (REQUESTS - 1) - TOLERANCE;
     match sent {
@@ -117,12 +121,12 @@ fn judge(way: TrialWay, sent: Result<(), BoxError>, took: Duration) -> Finding {
             Finding::not_ok(name, format!("{REQUESTS} {what} to a mock API on loopback failed: {error}"), REPORT)
         }
         Ok(()) if took < least => {
-            let detail = format!("{REQUESTS} {what} took {}, and {LIMIT} asks for more", wording::short(took));
+            let detail = format!("{REQUESTS} {what} took {}: too little for {LIMIT}", wording::short(took));
             Finding::not_ok(name, detail, REPORT)
         }
         Ok(()) => {
             let took = wording::short(took);
-            Finding::ok(name, format!("{REQUESTS} {what} of a trial with the limit {LIMIT} were answered in {took}"))
+            Finding::ok(name, format!("{REQUESTS} {what} to a mock API with the limit {LIMIT} were answered in {took}"))
         }
     }
 }
@@ -240,9 +244,31 @@ where
     Ok(())
 }
 
+// === impl TrialWay ===
+
+impl TrialWay {
+    const ALL: [Self; 3] = [Self::Plain, Self::Tunnel, Self::Intercept];
+
+    /// Name of its line in the report.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Tunnel => "tunnel",
+            Self::Intercept => "intercept",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_start_is_reported_under_the_names_of_the_three_ways() {
+        let found = not_started(&"no port is free".into());
+        assert_eq!(found.iter().map(|finding| finding.name).collect::<Vec<_>>(), ["plain", "tunnel", "intercept"]);
+        assert!(found.iter().all(|finding| !finding.ok && finding.detail.ends_with("no port is free")));
+    }
 
     #[test]
     fn what_comes_too_soon_was_not_paced() {

@@ -30,7 +30,7 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
     };
     if !folder.join(ca::CERTIFICATE).exists() {
         let detail = format!(
-            "there is no CA in {} yet: `andante serve` makes it, and nobody trusts it so far",
+            "there is no CA in {} yet: `andante serve` makes it, and no client trusts it yet",
             folder.display()
         );
         return vec![Finding::not_ok(

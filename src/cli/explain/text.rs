@@ -75,7 +75,7 @@ fn of_lane(text: &mut String, lane: &LaneStatus) {
             lane.in_flight_evidence.as_ref().map_or_else(String::new, |evidence| format!("; learned: {evidence}"));
         let held = |share: &ShareStatus| format!(", {} of the fleet's are here", share.held + share.own);
         let held = lane.in_flight_share.as_ref().map(held).unwrap_or_default();
-        row(text, "in-flight", &format!("{most}, {} under way{held}{found}", lane.in_flight));
+        row(text, "in-flight", &format!("{most}, {} in flight{held}{found}", lane.in_flight));
     }
     if let Some(at_once) = &lane.at_once {
         row(text, "at once", &format!("{}, learned: {}", at_once.most, at_once.evidence));

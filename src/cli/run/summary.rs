@@ -63,7 +63,7 @@ fn open_connections(status: &Status) -> String {
 fn pacing_inside(status: &Status) -> &'static str {
     let by_turns = |lane: &LaneStatus| lane.https == Https::Turns.as_str();
     match status.turns == Turns::default() {
-        true => "; nobody sees the requests inside",
+        true => "; the requests inside are not seen",
         false if status.lanes.iter().all(by_turns) => ", paced by turns: their answers are not seen",
         false => ", some of them paced by turns: the answers inside are not seen",
     }
@@ -196,7 +196,7 @@ mod tests {
 andante: 1,236 requests sent in 2m 30s
   waited 1d 1h together, 2m 28s at most
   answered with 429: 1, tried again: 5, refused by andante: 3, failed: 4, given up by the client: 0
-  1 tunnel; nobody sees the requests inside
+  1 tunnel; the requests inside are not seen
   api.example.com: 1,234 sent, 100.0% of 500/min
   www.example.com: 2 sent
 ";
@@ -213,7 +213,7 @@ andante: 1,236 requests sent in 2m 30s
         };
         let sent = || Turns { sent: 10, ..Turns::default() };
         for (status, line) in [
-            (status(Turns::default(), &["tunnel"]), "  8 tunnels; nobody sees the requests inside\n"),
+            (status(Turns::default(), &["tunnel"]), "  8 tunnels; the requests inside are not seen\n"),
             (status(sent(), &["turns"]), "  8 tunnels, paced by turns: their answers are not seen\n"),
             (status(sent(), &["turns", "tunnel"]), "  8 tunnels, some of them paced by turns: "),
         ] {

@@ -14,8 +14,9 @@ pub(super) fn lines(lane: &LaneStatus) -> Vec<String> {
     let mut row = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     row("waiting", wording::count(lane.waiting));
     if let Some(oldest) = lane.oldest_waiting_s {
-        let eta = lane.drain_eta_s.map_or_else(|| "nobody knows when".to_owned(), wording::seconds);
-        row("oldest", format!("{}, all sent in {eta}", wording::seconds(oldest)));
+        let eta = lane.drain_eta_s.map(|eta| format!("all sent in {}", wording::seconds(eta)));
+        let eta = eta.as_deref().unwrap_or("end of the queue unknown");
+        row("oldest", format!("{}, {eta}", wording::seconds(oldest)));
     }
     row("pace", wording::measured_pace(lane.pace));
     let https = lane_table::https(&lane.https);

@@ -21,7 +21,8 @@ pub(in crate::config) const ADMIN_TOKEN: Key<PathBuf> = Key::new(
     "admin-token",
     upstream::FILE,
     One("file"),
-    "file with the token that changes by the admin API need, at least 16 characters; without it nothing can be changed",
+    "file with the token, at least 16 characters, that the admin API requires for changes and, beyond \
+     loopback, for reads of `/api/v1`; without it both are refused",
 )
 .otherwise("no changes")
 .flag("--admin-token", "ANDANTE_ADMIN_TOKEN", None)
@@ -30,7 +31,7 @@ pub(in crate::config) const OTLP: Key<Option<OtlpUrl>> = Key::new(
     "otlp",
     otlp::OTLP,
     One("URL of an OpenTelemetry collector, or `\"off\"`"),
-    "where traces and metrics are exported to, by OTLP over HTTP; the variables of OpenTelemetry say the rest",
+    "endpoint to which traces and metrics are exported by OTLP over HTTP; OpenTelemetry's own variables set the rest",
 )
 .otherwise("`OTEL_EXPORTER_OTLP_ENDPOINT`, else off")
 .flag("--otlp", "ANDANTE_OTLP", None)

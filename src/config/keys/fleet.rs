@@ -15,7 +15,7 @@ pub(in crate::config) const STORE: Key<Option<StoreUrl>> = Key::new(
     "store",
     value::STORE,
     One("URL of a Redis, or `\"off\"`"),
-    "where several andantes share their limits, so that together they keep them",
+    "store through which several andantes share their limits",
 )
 .default("\"off\"")
 .flag("--store", "ANDANTE_STORE", Some("off"))
@@ -24,36 +24,36 @@ pub(in crate::config) const LEASE: Key<Duration> = Key::new(
     "lease",
     value::LEASE,
     One("duration from 1s to 10m"),
-    "for how long an andante goes on without having heard from the store; the same for all of a fleet",
+    "time for which an andante continues without an answer from the store; the same for all members of a fleet",
 )
 .default("\"10s\"");
 pub(in crate::config) const IN_FLIGHT_HOLD: Key<Duration> = Key::new(
     "in-flight-hold",
     value::IN_FLIGHT_HOLD,
     One("duration from 1s to 1d"),
-    "how long an answer lasts at most to an andante that is cut off from the store or killed: for so long after its lease \
-     its part of in-flight limits is withheld",
+    "longest duration of an answer to an andante that is cut off from the store or killed: its \
+     part of in-flight limits is withheld for this time after its lease",
 )
 .default("\"5m\"");
 pub(in crate::config) const FLEET_SIZE: Key<NonZeroU32> = Key::new(
     "fleet-size",
     value::FLEET_SIZE,
     Number("number from 1"),
-    "among how many andantes those limits are divided that a store does not share",
+    "number of andantes that divide the limits that a store does not share",
 )
 .otherwise("none: with a store, such limits are an error");
 pub(in crate::config) const STORE_DOWN: Key<WhenDown> = Key::new(
     "store-down",
     value::STORE_DOWN,
     Words(&["wait", "floor", "open"]),
-    "what happens when the store has not answered for the length of the lease: requests wait; each andante goes on with \
-     its `floor`; or each goes on with its part as it knew it, which may exceed the limits",
+    "behaviour when the store has not answered for the length of the lease: `wait` holds requests; \
+     `floor` continues with each andante's `floor`; `open` continues with each andante's last known part, which may exceed the limits",
 )
 .default("\"wait\"");
 pub(in crate::config) const FLOOR: Key<u8> = Key::new(
     "floor",
     value::FLOOR,
     One("percentage from 1% to 90%"),
-    "for `store-down = \"floor\"`: the part of each limit that is never lent, and divided among `fleet-size` andantes",
+    "for `store-down = \"floor\"`: part of each limit that is never lent, divided among `fleet-size` andantes",
 )
 .otherwise("20%");

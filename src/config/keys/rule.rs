@@ -21,13 +21,9 @@ use crate::{
     },
 };
 
-pub(in crate::config) const NAME: Key<String> = Key::new(
-    "name",
-    value::NAME,
-    One("text, up to 200 bytes"),
-    "what metrics, logs and status call it; no two rules share one",
-)
-.otherwise("the hosts as written");
+pub(in crate::config) const NAME: Key<String> =
+    Key::new("name", value::NAME, One("text, up to 200 bytes"), "name in metrics, logs and status; must be unique")
+        .otherwise("the hosts as written");
 pub(in crate::config) const HOST: Key<HostPattern> = Key::new(
     "host",
     value::HOST,
@@ -38,7 +34,7 @@ pub(in crate::config) const RULE_PATH: Key<PathPattern> = Key::new(
     "path",
     added::PATH,
     One("path"),
-    "only requests with such a path: `{name}` is any segment, `*` at the end whatever follows",
+    "only requests with a matching path: `{name}` matches one segment, `*` at the end matches the rest",
 )
 .otherwise("any");
 pub(in crate::config) const METHOD: Key<Box<str>> =
@@ -48,30 +44,31 @@ pub(in crate::config) const HEADER: Key<Box<str>> =
     Key::new("header", added::HEADER, OneOrList("field or list"), "only requests that have all of these header fields")
         .otherwise("any");
 pub(in crate::config) const KEY: Key<KeyPart> =
-    Key::new("key", added::KEY, OneOrList("part or list"), "what tells the rule's budgets apart").otherwise("the host");
+    Key::new("key", added::KEY, OneOrList("part or list"), "parts of a request that select one of the rule's budgets")
+        .otherwise("the host");
 pub(in crate::config) const ONLY: Key<bool> = Key::new(
     "only",
     value::BOOLEAN,
     Switch,
-    "neither later rules nor the limits of the host's own rule are for these requests",
+    "matching requests skip later rules and the limits of the host's own rule",
 )
 .default("false")
 .purpose();
 pub(in crate::config) const LIMITS: Key<Limits> =
-    Key::new("limits", value::LIMITS, OneOrList("limits or list"), "what the API allows; all of it holds")
+    Key::new("limits", value::LIMITS, OneOrList("limits or list"), "limits of the API; all of them hold")
         .otherwise("none");
 pub(in crate::config) const PRESET: Key<Preset> = Key::new(
     "preset",
     preset::PRESET,
     Words(&["openai", "anthropic", "github-graphql", "shopify"]),
-    "whose API it is: what the provider says about `limits` and `usage` holds where the rule says nothing",
+    "provider of the API: its documented `limits` and `usage` hold where the rule sets none",
 )
 .otherwise("none");
 pub(in crate::config) const COST: Key<RuleCost> = Key::new(
     "cost",
     value::COST,
     One("cost"),
-    "what a request takes of each unit, unless it says so itself (`Andante-Cost`)",
+    "cost of a request in each unit, unless the request states it (`Andante-Cost`)",
 )
 .otherwise("one request")
 .purpose();
@@ -79,7 +76,7 @@ pub(in crate::config) const MAX_COST: Key<MaxCost> = Key::new(
     "max-cost",
     value::MAX_COST,
     Number("number of requests, or `UNIT=N, …`"),
-    "the most that a request may say itself that it takes (`Andante-Cost`); more is refused",
+    "highest cost that a request may state (`Andante-Cost`); more is refused",
 )
 .otherwise("a tenth of the smallest limit of the unit")
 .purpose();
@@ -87,21 +84,22 @@ pub(in crate::config) const READ_BODY: Key<Option<usize>> = Key::new(
     "read-body",
     answers::READ_BODY,
     One("size or `\"off\"`"),
-    "how much of a request's JSON body is read before its turn, for what `cost` takes from there",
+    "largest part of a request's JSON body that is read before its turn, for a `cost` that depends on the body",
 )
 .default("\"off\"");
 pub(in crate::config) const USAGE: Key<UsageSource> = Key::new(
     "usage",
     value::USAGE,
     OneOrList("list of `UNIT=MEMBER`"),
-    "where answers say what their requests used: a member of JSON, or `header:NAME`",
+    "where answers report the usage of a unit: a JSON member, or `header:NAME`",
 )
 .default("[]");
 pub(in crate::config) const REFUSED: Key<RefusedAnswer> = Key::new(
     "refused",
     value::REFUSED,
     OneOrList("list of `PLACE = VALUE` or `PLACE ~ TEXT`"),
-    "answers that are refusals although andante does not know them as such: by `status`, `header.NAME`, `body`, or a member of JSON as in `body.error.code`; `~` means contains",
+    "further answers to treat as refusals: by `status`, `header.NAME`, `body`, or a JSON member \
+     such as `body.error.code`; `~` means contains",
 )
 .default("[]")
 .purpose();
@@ -109,26 +107,26 @@ pub(in crate::config) const IN_FLIGHT: Key<InFlightLimit> = Key::new(
     "in-flight",
     value::IN_FLIGHT,
     Number("number from 1 or `\"auto\"`"),
-    "requests on their way at once; `\"auto\"` finds out how many the API serves without queueing them",
+    "upper bound of requests in flight; `\"auto\"` finds how many the API serves without queueing them",
 )
 .otherwise("no bound");
 pub(in crate::config) const MAX_WAIT: Key<Duration> = Key::new(
     "max-wait",
     value::DURATION,
     One("duration"),
-    "a request that cannot leave within this is refused at once",
+    "longest wait in the queue; a request that cannot be sent within it is refused at once",
 )
 .default("\"2h\"")
 .purpose();
 pub(in crate::config) const MAX_WAITING: Key<usize> =
-    Key::new("max-waiting", value::WAITING, Number("number"), "requests waiting at once, per budget")
+    Key::new("max-waiting", value::WAITING, Number("number"), "upper bound of waiting requests, per budget")
         .default("100000")
         .purpose();
 pub(in crate::config) const PATIENCE: Key<bool> = Key::new(
     "patience",
     answers::PATIENCE,
     Words(&["stated", "learn"]),
-    "whether the wait is bounded by what clients say alone, or by the time after which they keep leaving, too",
+    "bound on the wait: `stated` uses what clients state, `learn` also the time after which clients keep leaving",
 )
 .default("\"stated\"")
 .purpose();
@@ -136,14 +134,14 @@ pub(in crate::config) const URGENT: Key<IpNet> = Key::new(
     "urgent",
     value::NETWORK,
     OneOrList("network or list"),
-    "clients whose requests may be more urgent than usual (`Priority: u=0` to `u=2`)",
+    "clients that may mark requests as more urgent than usual (`Priority: u=0` to `u=2`)",
 )
 .otherwise("all clients");
 pub(in crate::config) const URGENCY: Key<u8> = Key::new(
     "urgency",
     turns::URGENCY,
     Number("number from 0 to 7"),
-    "how urgent requests are that do not say so themselves (`Priority`); 0 is first",
+    "urgency of requests that state none (`Priority`); 0 is first",
 )
 .otherwise("3; for some requests, that of the host's own rule")
 .purpose();
@@ -151,35 +149,36 @@ pub(in crate::config) const SHARE_BY: Key<ShareLevel> = Key::new(
     "share-by",
     turns::SHARE_LEVEL,
     OneOrList("list of `\"client\"` and `\"flow\"`"),
-    "who shares the slots: clients and then the flows of each, or flows and then the clients of each",
+    "levels that share the slots: clients, then the flows of each; or flows, then the clients of each",
 )
 .default("[\"client\", \"flow\"]");
 pub(in crate::config) const FLOW_ORDER: Key<FlowOrder> = Key::new(
     "flow-order",
     turns::FLOW_ORDER,
     Words(&["fair", "first-come", "rank"]),
-    "whether flows share the slots, or leave as their requests come, or by the ranks that they state in `Andante-Flow`",
+    "order of flows: `fair` shares the slots, `first-come` follows arrival, \
+     `rank` follows the ranks stated in `Andante-Flow`",
 )
 .default("\"fair\"");
 pub(in crate::config) const WEIGHTS: Key<AssignedWeight> = Key::new(
     "weights",
     value::SHARE,
     OneOrList("list of `NAME=WEIGHT`"),
-    "flows, by name, and clients, by network, that get more than those of weight 1",
+    "flows (by name) and clients (by network) with more than the usual weight of 1",
 )
 .default("[]");
 pub(in crate::config) const RESERVE: Key<Option<Reserve>> = Key::new(
     "reserve",
     answers::RESERVE,
     One("percentage from 0% to 90%, or `\"off\"`"),
-    "how much of each limit is kept for requests of urgency 0 and 1",
+    "part of each limit that is kept for requests of urgency 0 and 1",
 )
 .default("\"off\"");
 pub(in crate::config) const CACHE: Key<Option<usize>> = Key::new(
     "cache",
     answers::CACHE,
     One("size or `\"off\"`"),
-    "memory for answers that are used again, each for the credentials that asked for it",
+    "memory for cached answers, each used only for the credentials that requested it",
 )
 .default("\"off\"")
 .purpose();
@@ -187,14 +186,14 @@ pub(in crate::config) const REVALIDATE: Key<bool> = Key::new(
     "revalidate",
     answers::REVALIDATE,
     Words(&["stale", "always"]),
-    "which stored answers the API is asked about before they are used",
+    "stored answers to revalidate with the API before use",
 )
 .default("\"stale\"");
 pub(in crate::config) const NOT_MODIFIED: Key<bool> = Key::new(
     "not-modified",
     answers::NOT_MODIFIED,
     Words(&["charged", "free"]),
-    "whether the API counts requests that it answers with 304; if not, each gives its slot back",
+    "whether the API charges for requests that it answers with 304; if not, each gives its slot back",
 )
 .default("\"charged\"")
 .purpose();
@@ -210,7 +209,7 @@ pub(in crate::config) const IDEMPOTENCY_KEYS: Key<Option<Duration>> = Key::new(
     "idempotency-keys",
     value::KEEP,
     One("duration or `\"off\"`"),
-    "how long the answer to a request with an `Idempotency-Key` is kept for others with the same key",
+    "time for which the answer to a request with an `Idempotency-Key` is kept for others with the same key",
 )
 .default("\"off\"")
 .purpose();
@@ -218,7 +217,7 @@ pub(in crate::config) const DEDUPLICATE: Key<Option<Duration>> = Key::new(
     "deduplicate",
     value::KEEP,
     One("duration or `\"off\"`"),
-    "requests with the same method, URL, fields and body within this time are one call",
+    "time within which requests with the same method, URL, fields and body share one call",
 )
 .default("\"off\"")
 .purpose();
@@ -233,12 +232,16 @@ pub(in crate::config) const INCLUDE_USAGE: Key<bool> = Key::new(
 const TIMEOUTS: KeyEntry = KeyEntry::new(
     "timeouts",
     Table(&RULE_TIMEOUT),
-    "bounds for its hosts, in the place of those of `[timeouts]`",
+    "time-outs for the rule's hosts, instead of those of `[timeouts]`",
     Fallback::Prose("those of `[timeouts]`"),
 );
-pub(in crate::config) const MARGIN: Key<MarginSpec> =
-    Key::new("margin", value::MARGIN, One("duration or `\"auto\"`"), "room for jitter on the way to the API")
-        .default("\"auto\"");
+pub(in crate::config) const MARGIN: Key<MarginSpec> = Key::new(
+    "margin",
+    value::MARGIN,
+    One("duration or `\"auto\"`"),
+    "reserve for network jitter on the way to the API",
+)
+.default("\"auto\"");
 pub(in crate::config) const STRICT: Key<bool> =
     Key::new("strict", value::BOOLEAN, Switch, "makes all of the rule's limits strict").default("false");
 pub(in crate::config) const ALLOW_PRIVATE: Key<bool> = Key::new(
@@ -250,27 +253,24 @@ pub(in crate::config) const ALLOW_PRIVATE: Key<bool> = Key::new(
 .default("false")
 .purpose();
 pub(in crate::config) const HTTPS: Key<Https> =
-    Key::new("https", upstream::HTTPS, Words(&["turns", "tunnel", "intercept", "refuse"]), "what becomes of a CONNECT")
+    Key::new("https", upstream::HTTPS, Words(&["turns", "tunnel", "intercept", "refuse"]), "treatment of a CONNECT")
         .otherwise("see [HTTPS](#https)")
         .purpose();
 pub(in crate::config) const UPSTREAM: Key<bool> = Key::new(
     "upstream",
     upstream::UPSTREAM,
     Words(&["https", "http"]),
-    "`\"https\"`: what workers ask for as `http://` leaves as HTTPS; `\"http\"`: it leaves as they asked",
+    "`\"https\"` sends requests for `http://` URLs as HTTPS; `\"http\"` sends them unchanged",
 )
 .default("\"http\"")
 .purpose();
 pub(in crate::config) const VIA: Key<Option<Parent>> =
-    Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "a parent proxy on the way")
-        .default("\"direct\"")
-        .purpose()
-        .secret();
+    Key::new("via", upstream::VIA, One("URL or `\"direct\"`"), "parent proxy").default("\"direct\"").purpose().secret();
 pub(in crate::config) const VIA_FIELD: Key<bool> = Key::new(
     "via-field",
     upstream::VIA_FIELD,
     Words(&["on", "off"]),
-    "whether requests and answers get a `Via` field (RFC 9110 §7.6.3); some servers do not compress answers to requests with one",
+    "whether requests and answers get a `Via` field (RFC 9110 §7.6.3); some servers do not compress answers to requests that have it",
 )
 .default("\"on\"")
 .purpose();
@@ -278,28 +278,28 @@ pub(in crate::config) const RESOLVE: Key<IpAddr> = Key::new(
     "resolve",
     upstream::RESOLVE,
     OneOrList("address or list"),
-    "addresses to connect to, in the place of what the name resolves to",
+    "addresses to connect to, instead of those that the name resolves to",
 )
 .default("[]")
 .purpose();
 pub(in crate::config) const SOURCE: Key<IpAddr> =
-    Key::new("source", upstream::SOURCE, One("address"), "the address of this machine to connect from")
+    Key::new("source", upstream::SOURCE, One("address"), "local address to connect from")
         .otherwise("the system's choice")
         .purpose();
 pub(in crate::config) const SNI: Key<String> =
-    Key::new("sni", upstream::SNI, One("host name"), "the name to ask for and to verify in TLS")
+    Key::new("sni", upstream::SNI, One("host name"), "server name to send and to verify in TLS")
         .otherwise("the host's")
         .purpose();
 pub(in crate::config) const CLIENT_CERT: Key<PathBuf> = Key::new(
     "client-cert",
     upstream::FILE,
     One("file"),
-    "PEM file with the certificate, and its chain, to show to an API that asks who we are",
+    "PEM file with the certificate and its chain, for APIs that require a client certificate",
 )
 .otherwise("none")
 .purpose();
 pub(in crate::config) const CLIENT_KEY: Key<PathBuf> =
-    Key::new("client-key", upstream::FILE, One("file"), "PEM file with its key, without a passphrase")
+    Key::new("client-key", upstream::FILE, One("file"), "PEM file with the key of `client-cert`, without a passphrase")
         .otherwise("the file of `client-cert`")
         .purpose();
 

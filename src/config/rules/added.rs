@@ -96,7 +96,7 @@ fn check_key(
             && path.is_none_or(|path| !path.names(name))
         {
             let (what, hint) = (format!("no segment of the rule's path is called {name}"), format!("write {{{name}}}"));
-            let hint = format!("{hint} in the place of it: path = \"/v1/{{{name}}}/*\"");
+            let hint = format!("{hint} instead: path = \"/v1/{{{name}}}/*\"");
             reader.problems.push(Diagnostic::error(part, what, hint));
         }
     }

@@ -26,12 +26,12 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
             }
             LearnedChange::PausedByFleet(reason, wait) => {
                 let wait_s = wait.as_secs_f64();
-                info!(%host, %rule, reason = reason.as_str(), wait_s, "pausing as the API has asked another andante to");
+                info!(%host, %rule, reason = reason.as_str(), wait_s, "pausing, as the API asked another andante to");
             }
             LearnedChange::ForgottenByFleet => {
-                info!(%host, %rule, "forgetting what was learned, as an operator has told another andante to");
+                info!(%host, %rule, "forgot what was learned, as an operator told another andante to");
             }
-            LearnedChange::Opened => info!(%host, %rule, "going on after a pause"),
+            LearnedChange::Opened => info!(%host, %rule, "resumed after a pause"),
             LearnedChange::Route(wait) => {
                 let wait_s = wait.as_secs_f64();
                 info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
@@ -39,7 +39,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
             LearnedChange::Apart(group) => {
                 info!(
                     %host, %rule, requests = group.to_string(), evidence = group.evidence(),
-                    "an API that limits this kind of request, or this key, by itself: pacing it apart from all others"
+                    "an API that limits this kind of request, or this key, by itself: pacing it separately from all others"
                 );
             }
             LearnedChange::OwnLimit(own) => {
@@ -50,7 +50,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
                 );
             }
             LearnedChange::ConcurrencyLimit(most, evidence) => {
-                info!(%host, %rule, most, evidence = evidence.to_string(), "learned how many may be under way at once");
+                info!(%host, %rule, most, evidence = evidence.to_string(), "learned how many may be in flight at once");
             }
             LearnedChange::Unexplained { sent, at } => {
                 let Some(refusals) = lane.refused_without_reason(*sent, *at) else { continue };

@@ -48,7 +48,7 @@ impl Lane {
                 "see why the upstream fails; until it serves again, one request at a time tries it (`breaker = \"off\"` in \
                  its rule lets all of them try)",
             ),
-            Reason::Operator => Some("ask whoever has paused it, or end the pause: andante ctl resume"),
+            Reason::Operator => Some("ask the operator who paused it, or end the pause: andante ctl resume"),
             Reason::RetryAfter | Reason::Exhausted | Reason::Refused | Reason::Banned => None,
         };
         let what = format!("nothing leaves ({}): {}", reason.as_str(), why(reason));

@@ -43,7 +43,7 @@ impl Lanes {
             warn!(
                 budgets = forgotten,
                 hint = "let a rule's `key` name fewer different values, or raise `max-memory`",
-                "more keys than fit have something that counts: those that were used longest ago begin anew"
+                "more keys are in use than fit: the least recently used are forgotten, and their limits start unused"
             );
         }
         if let Some(kept) = &self.kept {
@@ -84,7 +84,7 @@ pub(super) fn forget(lanes: &mut HashMap<Arc<str>, OpenLane>, most: usize, until
         let rule = &lane.policy().name;
         warn!(
             %rule, hosts = lost, kept = lanes.len(),
-            "more hosts than are remembered have something that counts: those that were used longest ago begin anew"
+            "more hosts are in use than andante remembers: the least recently used are forgotten, and their limits start unused"
         );
     }
     gone

@@ -48,7 +48,7 @@ pub(super) const ROWS: &[DialectRow] = &[
     },
     DialectRow {
         name: "concurrency-503",
-        help: "a bare 503; at most N under way at once, whatever W is",
+        help: "a bare 503; at most N in flight at once, whatever W is",
         status: 503,
         window: CountingWindow::Concurrency,
         ..BARE

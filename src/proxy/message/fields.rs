@@ -55,7 +55,7 @@ pub(crate) fn told_length(
     {
         let alone = fields.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
         if !(alone && coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
-            return Err("its transfer coding is not \"chunked\" alone, and nobody asked for another");
+            return Err("its transfer coding is not \"chunked\" alone, and no other was requested");
         }
         let both = found.length && fields.contains_key(CONTENT_LENGTH);
         return if both { Err("it has both a Transfer-Encoding and a Content-Length") } else { Ok(None) };

@@ -106,7 +106,7 @@ pub(super) async fn pump_while_read(body: ResponseBody, shared: &SharedBody, exc
     let (mut all, mut abandoned) = (pin!(pump(body, shared, exchange)), pin!(abandoned(shared)));
     poll_fn(|cx| match all.as_mut().poll(cx) {
         Poll::Pending if !has_length => {
-            abandoned.as_mut().poll(cx).map(|()| BodyEnd::Broken("nobody reads it any more".into()))
+            abandoned.as_mut().poll(cx).map(|()| BodyEnd::Broken("no client reads it any more".into()))
         }
         polled => polled,
     })
@@ -128,7 +128,7 @@ pub(super) async fn pump(mut body: ResponseBody, shared: &SharedBody, exchange: 
     while !body.is_end_stream() {
         while tokio::time::timeout(HOLD_UP, poll_fn(|cx| shared.poll_room(cx))).await.is_err() {
             if shared.is_abandoned() {
-                return BodyEnd::Broken("nobody reads it, and it is too large to be kept".into());
+                return BodyEnd::Broken("no client reads it, and it is too large to be kept".into());
             }
             shared.cut_the_slowest();
         }

@@ -92,7 +92,7 @@ fn a_limit_of_one_key_is_shown_and_the_key_is_not() {
     let evidence = own["evidence"].as_str().unwrap();
     assert!(evidence.starts_with("at least ") && evidence.contains("others were served"), "{evidence}");
     let log = andante.stderr();
-    let line = log.lines().find(|line| line.contains("pacing it apart")).expect("it is logged");
+    let line = log.lines().find(|line| line.contains("pacing it separately")).expect("it is logged");
     assert!(line.contains("requests=\"credential 1\"") && line.contains("others were served"), "{line}");
     for shown in [&status.to_string(), &log, &andante.metrics()] {
         assert!(!shown.contains(SECRET), "{shown}");

@@ -86,7 +86,7 @@ fn a_pause_is_logged_once_however_many_wait_for_its_end() {
     for client in &mut clients {
         assert_eq!(client.answer().status(), 200);
     }
-    let (pauses, ends) = (lines(&andante, "pausing"), lines(&andante, "going on after a pause"));
+    let (pauses, ends) = (lines(&andante, "pausing"), lines(&andante, "resumed after a pause"));
     assert_eq!((pauses.len(), ends.len()), (1, 1), "{}", andante.stderr());
     for word in ["reason=\"retry-after\"", "wait_s=1.0", "host=127.0.0.1"] {
         assert!(pauses[0].contains(word), "{word}: {}", pauses[0]);

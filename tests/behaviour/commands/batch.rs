@@ -157,7 +157,7 @@ fn a_batch_that_is_killed_goes_on_where_it_was() {
     let answers = batch.answers();
     assert!((0..120).step_by(2).all(|n| answers.contains_key(&format!("/{n}"))), "all that may be repeated is there");
     if unknown > 0 {
-        assert!(stderr.contains("must not be done twice"), "{stderr}");
+        assert!(stderr.contains("must not be executed twice"), "{stderr}");
         assert_eq!(batch.run(&["--resend-unknown"]).0, Some(0));
     }
     assert_eq!((batch.answers().len(), batch.files()), (120, vec!["out.jsonl".to_owned()]));
@@ -182,15 +182,24 @@ fn what_waits_for_its_slot_has_not_begun() {
 
 #[test]
 fn an_interrupt_ends_it_and_the_same_command_goes_on() {
+    ends_and_resumes(Signal::INT, 130);
+}
+
+#[test]
+fn sigterm_ends_it_with_143_and_the_same_command_resumes() {
+    ends_and_resumes(Signal::TERM, 143);
+}
+
+fn ends_and_resumes(ending: Signal, expected: i32) {
     let upstream = slow(0);
     let batch = Batch::of("in.jsonl", &mixed(&upstream.address().to_string(), 40));
     let limit = format!("{}=20/s", upstream.address());
     let child = batch.start(&["--limit", &limit]);
     eventually("some answers", || (batch.lines("") >= 5).then_some(()));
-    signal(&child, Signal::INT);
+    signal(&child, ending);
     let (code, _, stderr) = told(child.wait_with_output().unwrap());
-    assert_eq!(code, Some(130), "{stderr}");
-    assert!(stderr.contains("the same command goes on from here") && !stderr.contains("twice"), "{stderr}");
+    assert_eq!(code, Some(expected), "{stderr}");
+    assert!(stderr.contains("run the same command again to continue") && !stderr.contains("twice"), "{stderr}");
     assert!(stderr.contains("taken back at the interrupt: ") && !stderr.contains("client"), "{stderr}");
     assert!(batch.lines("") < 40);
     assert_eq!(batch.run(&[]).0, Some(0));
@@ -334,13 +343,13 @@ fn an_api_that_is_not_there_ends_the_batch_and_no_line_and_a_dead_host_ends_its_
     for _ in 0..2 {
         let (code, stderr) = batch.run(&["--limit", &format!("{gone}=50/s")]);
         assert_eq!((code, batch.lines("")), (Some(1), 0), "none of them is over: {stderr}");
-        assert!(stderr.contains(&gone) && stderr.contains("the same command goes on"), "{stderr}");
+        assert!(stderr.contains(&gone) && stderr.contains("run the same command again"), "{stderr}");
     }
     // A few lines behave so, and a line whose answer never came.
     let batch = Batch::of("urls.txt", &(0..5).map(|number| line(&gone, number)).collect::<String>());
     let (code, stderr) = batch.run(&[]);
     assert_eq!((code, batch.lines("")), (Some(1), 0), "{stderr}");
-    assert!(stderr.contains("0 of 5 requests answered") && stderr.contains("the same command goes on"), "{stderr}");
+    assert!(stderr.contains("0 of 5 requests answered") && stderr.contains("run the same command again"), "{stderr}");
     // Among answered lines it is a mistake in this line.
     let mixed = (0..100).map(|number| line(&upstream.address().to_string(), number)).collect::<String>();
     let batch = Batch::of("urls.txt", &(line(&gone, 7) + &mixed));

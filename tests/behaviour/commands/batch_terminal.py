@@ -28,7 +28,7 @@ def main():
     batch.type("\x03")
     batch.ended("Ctrl-C", 130)
     said = batch.seen.decode(errors="replace")
-    assert "the same command goes on from here" in said and "taken back at the interrupt" in said, said
+    assert "run the same command again to continue" in said and "taken back at the interrupt" in said, said
     print("ok")
 
 

@@ -250,7 +250,7 @@ fn refusing_is_like_a_process_that_is_away() {
     open.send(GET);
     assert_eq!(open.answer().status(), 200);
     let wrong = mock.try_control("PUT", "down", r#"{"how":"refuse"}"#);
-    assert!(wrong.status() == 400 && wrong.text().contains("say for how long"), "{wrong:?}");
+    assert!(wrong.status() == 400 && wrong.text().contains("give a length"), "{wrong:?}");
     mock.control("PUT", "down", r#"{"how":"refuse","for":"1s"}"#);
     let began = SystemTime::now();
     open.closed();

@@ -104,7 +104,7 @@ fn what_one_is_asked_to_wait_all_wait() {
     thread::park_timeout(SECOND);
     let gates: Vec<Value> = members.iter().map(|member| gate(member)["reason"].clone()).collect();
     assert_eq!(gates, ["retry-after"; 3]);
-    let told = |member: &&Andante| member.stderr().contains("as the API has asked another andante");
+    let told = |member: &&Andante| member.stderr().contains("as the API asked another andante");
     assert_eq!(members.iter().filter(told).count(), 2, "all but one");
     thread::park_timeout(4 * SECOND);
     assert_eq!(api.came(refused, HEARD, 3 * SECOND), [0, 0, 0], "60 a second otherwise");
@@ -142,7 +142,7 @@ fn a_pause_of_a_host_without_limits_is_shared_and_an_operator_ends_it_for_all() 
         assert!(answered.join().unwrap().since(refused) < 10 * SECOND);
     }
     assert!(members.iter().all(|member| gate(member).is_null()));
-    let told = "forgetting what was learned, as an operator has told another andante to";
+    let told = "forgot what was learned, as an operator told another andante to";
     crate::support::eventually("the other one forgets", || members[0].stderr().contains(told).then_some(()));
 }
 

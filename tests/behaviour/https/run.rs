@@ -140,7 +140,7 @@ fn interception_can_be_switched_off() {
         command.env("CURL_CA_BUNDLE", TRUSTED.file());
         let (code, stdout, stderr) = outcome(command);
         assert_eq!((code, stdout.as_str()), (Some(0), "ok"), "{flags:?}: {stderr}");
-        assert!(stderr.contains("1 tunnel; nobody sees the requests inside"), "{flags:?}: {stderr}");
+        assert!(stderr.contains("1 tunnel; the requests inside are not seen"), "{flags:?}: {stderr}");
     }
     assert!(upstream.requests().iter().all(|request| !request.has("via")));
 }

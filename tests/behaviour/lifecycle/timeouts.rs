@@ -130,6 +130,7 @@ fn an_upstream_that_takes_but_never_answers_is_a_504() {
     let answer = Client::get(andante.proxy(), &upstream.url("/"));
     assert_eq!(answer.status(), 504);
     assert_eq!(answer.field("proxy-status").as_deref(), Some("andante; error=http_response_timeout"));
+    assert!(answer.text().contains("does not send the request again"), "{answer:?}");
     andante.wait_for(quiet);
     crate::support::eventually("the upstream's connection to end", || (upstream.ended() == 1).then_some(()));
 }

@@ -32,3 +32,26 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
+
+{{/* Seconds of `drain` in the configuration, rounded down; 120 without it. The units are those of andante's durations. */}}
+{{- define "andante.drain" -}}
+{{- $seconds := 120 -}}
+{{- $units := dict "s" 1 "sec" 1 "secs" 1 "second" 1 "seconds" 1 "m" 60 "min" 60 "mins" 60 "minute" 60 "minutes" 60 "h" 3600 "hr" 3600 "hrs" 3600 "hour" 3600 "hours" 3600 "d" 86400 "day" 86400 "days" 86400 -}}
+{{- with regexFind "(?m)^[ \t]*drain[ \t]*=[ \t]*[\"'][^\"']*[\"']" .Values.config -}}
+{{- $seconds = 0 -}}
+{{- range regexFindAll "[0-9]+ *[A-Za-z]+" . -1 -}}
+{{- $seconds = add $seconds (mul (regexFind "[0-9]+" . | int) (get $units (regexFind "[A-Za-z]+" .) | default 0)) -}}
+{{- end -}}
+{{- end -}}
+{{- $seconds -}}
+{{- end -}}
+
+{{/* The time from SIGTERM to SIGKILL, which has to outlast a drain. */}}
+{{- define "andante.gracePeriod" -}}
+{{- $drain := include "andante.drain" . | int -}}
+{{- $given := int .Values.terminationGracePeriodSeconds -}}
+{{- if lt $given (add $drain 10 | int) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and requests would be cut off: `drain` of the configuration is %d s, so set it to at least %d, or lower `drain`" $given $drain (add $drain 10)) -}}
+{{- end -}}
+{{- $given -}}
+{{- end -}}

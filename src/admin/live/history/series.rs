@@ -95,6 +95,15 @@ impl LanePoint {
     }
 }
 
+// === impl Counts ===
+
+impl Counts {
+    /// Requests of all outcomes: how busy a lane was.
+    pub(super) fn sum(&self) -> u64 {
+        [self.waiting, self.sent, self.refused, self.refused_by_api].into_iter().map(u64::from).sum()
+    }
+}
+
 // === impl CountSeries ===
 
 impl CountSeries {

@@ -30,12 +30,12 @@ pub(crate) fn switch(
     permit.answered(&AnswerReport::SERVED, written);
     let wrong = |what: &'static str| Error::BadAnswer { origin: route.origin.to_string(), source: what.into() };
     let Some((wanted, worker)) = upgrade else {
-        return Err(wrong("it switches to a protocol that nobody asked for"));
+        return Err(wrong("it switches to a protocol that was not requested"));
     };
     let got = answer.headers().get(UPGRADE).cloned().ok_or_else(|| wrong("it switches, and does not say to what"))?;
     let fits = |one: &str| one.trim().as_bytes().eq_ignore_ascii_case(got.as_bytes());
     if !wanted.to_str().is_ok_and(|wanted| wanted.split(',').any(fits)) {
-        return Err(wrong("it switches to a protocol that nobody asked for"));
+        return Err(wrong("it switches to a protocol that was not requested"));
     }
     let upstream = hyper::upgrade::on(&mut answer);
     // hyper keeps the spelling of field names in the extensions.
