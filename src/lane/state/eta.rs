@@ -19,17 +19,29 @@
 //! of the wait. All of them are less urgent and draw on several sub-limits; the worst has two and a half turns to spare.
 
 use andante_clock::Instant;
-use andante_limit::Unit;
+use andante_learn::{Learned, RouteKey};
+use andante_limit::{Cost, Scope, Unit};
 use andante_order::{Part, Passing, Turn, Waits};
 use smallvec::SmallVec;
 
 use super::{
     State,
-    predict::{Asking, opens},
+    blocked::{Assume, until_settled},
     sub_limits::Drawn,
     turn::LineKey,
     usual::unsaid_mean,
 };
+use crate::request::AdmitRequest;
+
+/// A request that asks, with the inputs of its admission decision: the cost taken for it, its class, and its
+/// sub-limits.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) ask: &'a AdmitRequest,
+    pub(super) cost: &'a Cost,
+    pub(super) line: &'a LineKey,
+    pub(super) drawn: Option<&'a Drawn>,
+}
 
 /// The expected slot of a request.
 pub(super) struct Eta {
@@ -39,18 +51,6 @@ pub(super) struct Eta {
     /// Number of waiting requests that have their turn before it.
     pub(super) ahead: u64,
 }
-
-/// Assumptions about blocked requests and arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Assume {
-    /// Limits admit blocked requests at their rates, and more urgent requests keep arriving as they did.
-    Likely,
-    /// Neither happens before the request leaves.
-    Best,
-}
-
-/// Rounds in which the wait and the number of requests admitted meanwhile are found from each other.
-const ROUNDS: usize = 32;
 
 impl<T> State<T> {
     /// Estimates when a request that asks now will have its slot. A request that has been sent before goes first.
@@ -113,26 +113,8 @@ impl<T> State<T> {
     }
 }
 
-/// Returns when a request leaves. `leaves` computes it from the fractions of blocked requests admitted until then, and
-/// `passing` computes these from the seconds after `from`: before, nothing leaves.
-pub(super) fn until_settled(
-    from: Instant,
-    assume: Assume,
-    passing: impl Fn(f64) -> Passing,
-    mut leaves: impl FnMut(Passing) -> Instant,
-) -> Instant {
-    if assume == Assume::Best {
-        return leaves(Passing::NONE);
-    }
-    let mut admitted = passing(0.0);
-    let mut at = leaves(admitted);
-    for _ in 0..ROUNDS {
-        let more = passing(at.since(from).as_secs_f64());
-        if more == admitted {
-            break;
-        }
-        admitted = more;
-        at = leaves(admitted);
-    }
-    at
+/// When all pauses are over that stop requests of `scope` and of `kind`.
+pub(super) fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
+    let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
+    learned.opens(now, scope).max(paused).max(now)
 }
