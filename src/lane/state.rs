@@ -4,6 +4,7 @@
 //! carries them out. The lock, the timer and the log belong to the driver.
 
 mod arrival;
+mod blocked;
 mod bottleneck;
 mod effects;
 mod end;

@@ -7,8 +7,9 @@ use andante_order::{Bands, QueuePlace, Turn};
 use smallvec::SmallVec;
 
 use super::{
-    Decision, QueueOffer, State, WaitingRequest, numbers,
-    predict::Asking,
+    Decision, QueueOffer, State, WaitingRequest,
+    eta::Asking,
+    numbers,
     returns::ReturnTo,
     slot::Leaving,
     sub_limits::{Drawn, SubLimits},

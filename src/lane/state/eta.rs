@@ -1,8 +1,8 @@
 //! Estimated departure of a request that asks now: for the admission check, `Retry-After`, `Server-Timing` and
 //! `explain`.
 //!
-//! At the lane and at each sub-limit, the order tells what precedes the request, and the limits tell when that has left.
-//! The latest of these instants counts. Requests that another limit blocks precede the request only as far as that limit
+//! At the lane and at each sub-limit, the order tells what precedes the request, and the limits tell when it has left.
+//! The latest of these instants counts. Requests that another limit blocks precede the request only as far as the limit
 //! admits them meanwhile. So the wait and their number are computed from each other.
 //!
 //! Future arrivals do not count, except more urgent ones that keep coming: see `Inflow` in `andante-order`.
@@ -12,24 +12,36 @@
 //! If no request comes later, 95 of 100 requests leave within 7% of the wait from the estimate, and half of them within
 //! 4%. The worlds of `tests/predictions.rs` have slots, tokens, a sub-limit, weights of flows and two urgencies. Where
 //! requests draw on several sub-limits, which block each other, 95 of 100 leave within one and a third turns, or a
-//! twentieth of the wait. With more than 64 clients, an estimate in the middle of a round is off by up to a tenth of the
-//! clients' slots.
+//! twentieth of the wait. With more than 64 clients, an estimate in the middle of a round is off by up to a tenth of
+//! the clients' slots.
 //!
-//! Of 12,260 requests 3 would be refused although they leave before their deadline by more than two turns and a tenth of
-//! the wait. All of them are less urgent and draw on several sub-limits; the worst has two and a half turns to spare.
+//! Of 12,260 requests 3 would be refused although they leave before their deadline by more than two turns and a tenth
+//! of the wait. All of them are less urgent and draw on several sub-limits; the worst has two and a half turns to spare.
 
 use andante_clock::Instant;
-use andante_limit::Unit;
+use andante_learn::{Learned, RouteKey};
+use andante_limit::{Cost, Scope, Unit};
 use andante_order::{Part, Passing, Turn, Waits};
 use smallvec::SmallVec;
 
 use super::{
     State,
-    predict::{Asking, opens},
+    blocked::{Assume, until_settled},
     sub_limits::Drawn,
     turn::LineKey,
     usual::unsaid_mean,
 };
+use crate::request::AdmitRequest;
+
+/// A request that asks, with the inputs of its admission decision: the cost taken for it, its class, and its
+/// sub-limits.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) ask: &'a AdmitRequest,
+    pub(super) cost: &'a Cost,
+    pub(super) line: &'a LineKey,
+    pub(super) drawn: Option<&'a Drawn>,
+}
 
 /// The expected slot of a request.
 pub(super) struct Eta {
@@ -39,18 +51,6 @@ pub(super) struct Eta {
     /// Number of waiting requests that have their turn before it.
     pub(super) ahead: u64,
 }
-
-/// Assumptions about blocked requests and arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Assume {
-    /// Limits admit blocked requests at their rates, and more urgent requests keep arriving as they did.
-    Likely,
-    /// Neither happens before the request leaves.
-    Best,
-}
-
-/// Rounds in which the wait and the number of requests admitted meanwhile are found from each other.
-const ROUNDS: usize = 32;
 
 impl<T> State<T> {
     /// Estimates when a request that asks now will have its slot. A request that has been sent before goes first.
@@ -63,8 +63,8 @@ impl<T> State<T> {
         // Classes that pause precede no others until their pause is over.
         let pauses = |line: &LineKey| line.paused.and_then(|kind| learned.pause(&kind)).is_some_and(|at| at > now);
         let of_units = if cost.is_metered() { queue.units_ahead(&ask.claim, &ask.cost, own) } else { Part::NONE };
-        // Of each unit, the fraction of the waiting amount that may leave at once, and the fraction that its limits admit
-        // per second.
+        // Of each unit, the fraction of the waiting amount that may leave at once, and the fraction that its limits
+        // admit per second.
         let admitted = policy.units().filter_map(|unit| {
             let (waiting, rate) = (queue.waiting(Waits::ForUnits, unit, unsaid(unit)), budget.slowest(unit)?);
             (waiting > 0.0).then(|| (budget.saved(unit, now) as f64 / waiting, rate / waiting))
@@ -113,26 +113,8 @@ impl<T> State<T> {
     }
 }
 
-/// Returns when a request leaves. `leaves` computes that from the fractions of blocked requests admitted until then, and
-/// `passing` computes these from the seconds after `from`: before, nothing leaves.
-pub(super) fn until_settled(
-    from: Instant,
-    assume: Assume,
-    passing: impl Fn(f64) -> Passing,
-    mut leaves: impl FnMut(Passing) -> Instant,
-) -> Instant {
-    if assume == Assume::Best {
-        return leaves(Passing::NONE);
-    }
-    let mut admitted = passing(0.0);
-    let mut at = leaves(admitted);
-    for _ in 0..ROUNDS {
-        let more = passing(at.since(from).as_secs_f64());
-        if more == admitted {
-            break;
-        }
-        admitted = more;
-        at = leaves(admitted);
-    }
-    at
+/// When all pauses are over that stop requests of `scope` and of `kind`.
+pub(super) fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
+    let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
+    learned.opens(now, scope).max(paused).max(now)
 }

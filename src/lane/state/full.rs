@@ -6,7 +6,7 @@ use andante_clock::Instant;
 use andante_order::{QueuePlace, Taken, Turn};
 
 use super::{
-    State, WaitingRequest, predict::Asking, returns::ReturnTo, room::WaitingRoom, sub_limits::Drawn, turn::line_of,
+    State, WaitingRequest, eta::Asking, returns::ReturnTo, room::WaitingRoom, sub_limits::Drawn, turn::line_of,
 };
 use crate::request::{AdmitRequest, Refusal};
 

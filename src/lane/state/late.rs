@@ -10,8 +10,8 @@ use andante_order::{QueuePlace, Taken, Turn, WaitingFlowQueue};
 
 use super::{
     State, WaitingRequest,
+    eta::{Asking, opens},
     full::Evicted,
-    predict::{Asking, opens},
     turn::line_of,
 };
 use crate::request::{AdmitRequest, PreviewDecision, Refusal};

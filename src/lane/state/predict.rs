@@ -3,27 +3,17 @@
 use std::time::Duration;
 
 use andante_clock::Instant;
-use andante_learn::{Learned, RouteKey};
-use andante_limit::{Cost, Scope};
+use andante_limit::Cost;
 
 use super::{
     State,
-    eta::{Assume, Eta},
+    blocked::Assume,
+    eta::{Asking, Eta},
     room::WaitingRoom,
     sub_limits::{Drawn, SubLimits},
     turn::{LineKey, line_of},
 };
 use crate::request::{AdmitRequest, Preview, PreviewDecision, Refusal};
-
-/// A request that asks, with the inputs of its admission decision: the cost taken for it, its class, and its
-/// sub-limits.
-#[derive(Clone, Copy)]
-pub(super) struct Asking<'a> {
-    pub(super) ask: &'a AdmitRequest,
-    pub(super) cost: &'a Cost,
-    pub(super) line: &'a LineKey,
-    pub(super) drawn: Option<&'a Drawn>,
-}
 
 impl<T> State<T> {
     /// Inputs of the admission decision. Inlined: a result returned in memory would be read before it is fully written.
@@ -86,10 +76,4 @@ impl<T> State<T> {
         }
         self.has_no_place(now, asking, wait)
     }
-}
-
-/// When all pauses are over that stop requests of `scope` and of `kind`.
-pub(super) fn opens(learned: &Learned, now: Instant, scope: Scope, kind: Option<&RouteKey>) -> Instant {
-    let paused = kind.and_then(|kind| learned.pause(kind)).unwrap_or(now);
-    learned.opens(now, scope).max(paused).max(now)
 }

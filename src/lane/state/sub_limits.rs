@@ -27,7 +27,7 @@ use self::{
 pub(crate) use self::{record::SubLimitRecord, rules::SubLimitRules};
 use super::{
     End,
-    eta::{Assume, until_settled},
+    blocked::{Assume, until_settled},
     in_flight::InFlight,
     usual::{Usual, set_outstanding},
 };

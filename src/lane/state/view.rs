@@ -5,7 +5,7 @@ use std::sync::Arc;
 use andante_clock::Instant;
 use andante_limit::{Cost, Source, Unit};
 
-use super::{State, predict::opens, turn::LineKey, usual::unsaid_mean};
+use super::{State, eta::opens, turn::LineKey, usual::unsaid_mean};
 use crate::snapshot::{Forecast, LaneActivity, Outlook, Snapshot};
 
 /// Number of waiting flows shown.
