@@ -1,8 +1,9 @@
 //! Whole answers of HTTP/2 upstreams that come before an upload is over, and how the upstream ends stream and connection
 //! behind them.
 
-use std::{net::TcpStream, time::Instant};
+use std::{net::TcpStream, time::Duration};
 
+use andante::clock::Clock;
 use bytes::Bytes;
 use h2::Reason;
 use http::Request;
@@ -169,9 +170,11 @@ fn rest_of_an_upload_is_read_after_its_answer() {
 fn upload_that_falls_silent_after_its_answer_is_reset_without_error() {
     let upstream = Upstream2::serving(|exchange| async move { exchange.answer(413, &[], TOO_BIG) });
     let andante = andante(upstream.address().port(), "breaker = \"off\"");
-    let begun = Instant::now();
+    let clock = Clock::start();
+    let begun = clock.now();
     let (mut frames, _) = answered_early(&andante, &upstream.address().to_string());
     let reset = frames.next_on(1).unwrap();
     assert_eq!((reset.kind, reset.reason()), (kind::RST_STREAM, Reason::NO_ERROR));
-    assert!(begun.elapsed().as_secs_f64() >= 2.0, "{:?}", begun.elapsed());
+    let took = clock.now().since(begun);
+    assert!(took >= Duration::from_secs(2), "{took:?}");
 }
