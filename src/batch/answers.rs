@@ -1,4 +1,4 @@
-//! The file with the answers: a line for each, written at once and never again.
+//! File of answers: one line per request, appended once its outcome is known, and never changed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,56 +16,56 @@ use super::{
     line_file::{LineFile, LineFileError, WholeLine},
 };
 
-/// The file.
+/// File of answers.
 #[derive(Debug)]
 pub struct AnswerFile {
     lines: LineFile,
 }
 
-/// What came of an item.
+/// Outcome of an item.
 #[derive(Debug)]
 pub enum ItemOutcome {
     /// The API has answered.
     Answered(Received),
-    /// It has not, for a reason that has a name ([RFC 9209] where andante says it) and a sentence.
+    /// There is no answer. `code` is an error type of [RFC 9209] if andante reports the failure.
     ///
     /// [RFC 9209]: https://www.rfc-editor.org/rfc/rfc9209
     Failed {
-        /// Its name.
+        /// Error code.
         code: String,
-        /// The sentence.
+        /// Description of the failure.
         message: String,
     },
 }
 
-/// An answer that is here as a whole.
+/// Complete answer.
 #[derive(Debug)]
 pub struct Received {
-    /// Its status.
+    /// Status code.
     pub status: StatusCode,
-    /// Its fields.
+    /// Header fields.
     pub headers: HeaderMap,
-    /// Its content.
+    /// Content of the answer.
     pub body: Bytes,
 }
 
-/// Why there is no place for answers.
+/// Failure to open or write the answer file.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswersError {
     /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] LineFileError),
-    /// The file has something else.
+    /// The file contains a line that is no answer of a batch.
     #[error("{}, line {line}: this is no answer of a batch", path.display())]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The first line that is none.
+        /// Number of the first line that is no answer, from 1.
         line: u64,
     },
 }
 
-/// A line as it is read again. What came of the item stays as it was written.
+/// Line of an earlier run. Lines of twins copy `response` and `error` unchanged.
 #[derive(Deserialize)]
 struct AnswerLine<'a> {
     id: Option<String>,
@@ -78,7 +78,7 @@ struct AnswerLine<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The number of a line; earlier versions wrote it as a text.
+/// Reads the number of a line. Earlier versions wrote it as a string.
 fn line_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -97,7 +97,7 @@ struct AnswerStatus {
     status_code: u16,
 }
 
-/// What is written of an outcome, for each item that it is the outcome of.
+/// Line of the answer file. Equal items share `response` and `error`, and differ in `id`.
 struct WrittenAnswer<'a> {
     id: &'a Id,
     response: Option<&'a RawValue>,
@@ -119,18 +119,18 @@ enum WrittenBody {
     BodyBase64(String),
 }
 
-/// What a line says that an earlier run has written.
+/// Outcome that a line of an earlier run states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownOutcome {
     /// An answer with a status below 400.
     Succeeded,
-    /// Another answer.
+    /// An answer with a status of 400 or above.
     Failed,
-    /// Why there is no answer.
+    /// An error instead of an answer.
     Unanswered,
 }
 
-/// Whether an answer with this status is what was wanted.
+/// Returns whether an answer with this status is a success. Redirects are one.
 pub(super) fn is_success(status: u16) -> bool {
     status < 400
 }
@@ -138,9 +138,9 @@ pub(super) fn is_success(status: u16) -> bool {
 // === impl AnswerFile ===
 
 impl AnswerFile {
-    /// Opens `path`, whatever a batch before has left there, and returns the names of the items that have a line, and what
-    /// that says. What was cut off while it was written is removed. `twins` are written where only the
-    /// item that they equal has its answer.
+    /// Opens `path`, and returns the names of the items that have a line there, with their outcomes. Removes a partial
+    /// last line, which a crash has left. Adds the missing lines of `twins`: items that equal the named one and share
+    /// its answer.
     pub fn open(
         path: &Path,
         twins: &dyn Fn(&str) -> Vec<Id>,
@@ -175,7 +175,7 @@ impl AnswerFile {
         Ok((Self { lines }, answered))
     }
 
-    /// Writes what came of one item, for each of `ids`, which asked for the same.
+    /// Writes a line with `outcome` for each of `ids`, which name equal items.
     pub fn write(&mut self, ids: &[&Id], outcome: &ItemOutcome) -> Result<(), AnswersError> {
         let (response, error) = match outcome {
             ItemOutcome::Answered(received) => (Some(to_raw_value(&received.written())), None),
@@ -191,7 +191,8 @@ impl AnswerFile {
         Ok(self.lines.append(&lines)?)
     }
 
-    /// What makes all that was written so far outlive a loss of power. It blocks its thread, and lets others write.
+    /// Returns a function that makes all lines written so far survive a loss of power. The function blocks its thread,
+    /// and others may write meanwhile.
     pub fn sync(&self) -> impl FnOnce() -> Result<(), AnswersError> + Send + 'static {
         let sync = self.lines.sync();
         move || Ok(sync()?)
@@ -206,7 +207,7 @@ impl Received {
         for (name, value) in &self.headers {
             let value = String::from_utf8_lossy(value.as_bytes());
             match headers.get_mut(name.as_str()) {
-                // RFC 9110 §5.3, but for Set-Cookie, whose lines a line feed keeps apart.
+                // Commas join the values of a field (RFC 9110 §5.3), except Set-Cookie: line feeds separate its values.
                 Some(before) => before.extend([if name == "set-cookie" { "\n" } else { ", " }, &value]),
                 None => drop(headers.insert(name.as_str(), value.into_owned())),
             }
@@ -214,14 +215,14 @@ impl Received {
         WrittenResponse { status_code: self.status.as_u16(), headers, body: self.written_body() }
     }
 
-    /// JSON as it came, text as text, anything else in base64.
+    /// Returns JSON as it came but on one line, other text as a string, and any other content in base64.
     fn written_body(&self) -> WrittenBody {
         let Ok(text) = std::str::from_utf8(&self.body) else {
             return WrittenBody::BodyBase64(BASE64_STANDARD.encode(&self.body));
         };
         let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.contains("json") {
-            // Line feeds are only ever between its parts; the answer has to be one line.
+            // Valid JSON has line ends only between tokens. Spaces replace them, because an answer is one line.
             if let Ok(json) = RawValue::from_string(text.trim().replace(['\n', '\r'], " ")) {
                 return WrittenBody::Body(json);
             }

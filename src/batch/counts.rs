@@ -1,4 +1,4 @@
-//! How far a batch is, for whoever watches it.
+//! Counts that show the progress of a batch.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::answers::{ItemOutcome, is_success};
 
-/// How far it is.
+/// Progress of a batch, in numbers of requests.
 #[derive(Debug, Default)]
 pub struct Counts {
     done: AtomicU64,
@@ -24,42 +24,42 @@ pub struct Counts {
 // === impl Counts ===
 
 impl Counts {
-    /// Requests whose line is written: with an answer, or with why there is none.
+    /// Requests whose line is written, with an answer or an error.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Those among them with a status from 400 on, or with none.
+    /// Requests whose line has a status of 400 or above, or an error.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Those among them that no API has answered.
+    /// Requests whose line has an error instead of an answer.
     pub fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::Relaxed)
     }
 
-    /// Requests that were given up when the batch stopped: nothing keeps them from being sent later.
+    /// Requests that were given up when the batch stopped, and may be sent by a later run.
     pub fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// Whether andante was not there when it was last looked for.
+    /// Returns whether the last attempt to reach andante failed.
     pub fn is_unreached(&self) -> bool {
         self.unreached.load(Ordering::Relaxed)
     }
 
-    /// How many had each status, or failed for which reason.
+    /// Number of requests for each status, and for each error code.
     pub fn by_status(&self) -> BTreeMap<String, u64> {
         self.by_status.lock().clone()
     }
 
-    /// The names of those that may have been executed, and must not be executed twice.
+    /// Names of requests that may have been executed, and must not be executed twice.
     pub fn unknown(&self) -> Vec<String> {
         self.unknown.lock().clone()
     }
 
-    /// Counts `outcome` for so `many`, and returns how many have failed so far.
+    /// Counts `many` requests with this `outcome`, and returns the number of failures so far.
     pub(super) fn note(&self, outcome: &ItemOutcome, many: u64) -> u64 {
         let (name, failed) = match outcome {
             ItemOutcome::Answered(received) => {

@@ -1,5 +1,5 @@
-//! Makes it known for good that requests begin, before they do. One sync of the journal serves all that came meanwhile, so
-//! that a slow disk delays requests but does not bound their number.
+//! Group commit: records in the journal that requests begin, before they do. One sync serves all requests that arrived
+//! during the previous one. So a slow disk delays requests, but does not bound their rate.
 
 use std::{mem, sync::Arc};
 
@@ -8,22 +8,22 @@ use tokio::{sync::oneshot, task};
 
 use super::journal::{BatchJournal, JournalError};
 
-/// A journal that many write to.
+/// Journal that many workers write to.
 pub(super) struct GroupCommit {
     journal: Mutex<BatchJournal>,
     next: Mutex<NextGroup>,
 }
 
-/// What has come since the last commit began.
+/// Records since the last commit began.
 #[derive(Default)]
 struct NextGroup {
     names: Vec<String>,
     waiting: Vec<oneshot::Sender<Result<(), JournalError>>>,
-    /// Whether a thread commits, and takes this group when it is done with the one before.
+    /// True while a thread commits. The thread takes this group after the current one.
     committing: bool,
 }
 
-/// Why a request does not begin: what the system said, if nobody else is told.
+/// Failure to record that a request begins. Only the first request of a group gets the error.
 pub(super) struct NotCommitted(pub(super) Option<JournalError>);
 
 // === impl GroupCommit ===
@@ -33,8 +33,8 @@ impl GroupCommit {
         Self { journal: Mutex::new(journal), next: Mutex::default() }
     }
 
-    /// Returns when a loss of power cannot hide any more that the item called `name` begins. Must be called on a tokio
-    /// runtime; the sync is on a thread of its own.
+    /// Returns when the record that the item `name` begins survives a loss of power. Must be called on a tokio runtime,
+    /// whose blocking threads do the sync.
     pub(super) async fn begins(self: &Arc<Self>, name: String) -> Result<(), NotCommitted> {
         let (committed, outcome) = oneshot::channel();
         let leads = {
@@ -53,12 +53,12 @@ impl GroupCommit {
         }
     }
 
-    /// Nothing that has begun is in doubt any more.
+    /// Ends the journal, because all items are answered.
     pub(super) fn finish(&self) -> Result<(), JournalError> {
         self.journal.lock().finish()
     }
 
-    /// Writes group after group, until none has come.
+    /// Commits group after group, until no record is left.
     fn commit(&self) {
         loop {
             let (names, waiting) = {
@@ -72,7 +72,7 @@ impl GroupCommit {
             let committed = self.journal.lock().begin(&names);
             let mut waiting = waiting.into_iter();
             match committed {
-                // Who has left meanwhile need not be told.
+                // The receiver is gone if its request was given up.
                 Ok(()) => waiting.for_each(|waiting| drop(waiting.send(Ok(())))),
                 Err(error) => drop(waiting.next().map(|first| first.send(Err(error)))),
             }
@@ -106,10 +106,10 @@ mod tests {
             });
         }
         begun.join_all().await;
-        // All but the first came before the first sync ended, or nearly so.
+        // Nearly all names arrive before the first sync ends.
         let syncs = group.journal.lock().synced.len();
         assert!((1..=100).contains(&syncs), "{syncs}");
-        // The thread that committed last lets go of the journal.
+        // The last committing thread may still hold the journal.
         while Arc::strong_count(&group) > 1 {
             task::yield_now().await;
         }

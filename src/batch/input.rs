@@ -1,4 +1,4 @@
-//! Reads the requests of a batch: JSON lines, a table with an address for each row, or one URL a line.
+//! Reads the requests of a batch: JSON lines, a table whose rows fill an address, or one URL per line.
 
 mod line;
 mod table;
@@ -26,35 +26,35 @@ use self::{
 };
 use super::item::{Id, Item, gateway_address};
 
-/// How an input is written.
+/// Format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object a line.
+    /// JSON objects, one per line.
     JsonLines,
-    /// Comma-separated values with a line of names, for the places of an address.
+    /// Table with a line of column names, separated by commas, semicolons or tabs. Each row fills an address.
     Csv,
-    /// One URL a line.
+    /// URLs, one per line.
     Urls,
 }
 
-/// What holds for each request that does not say otherwise.
+/// Values for requests that do not state their own.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// The method; else GET, or POST with a body.
+    /// Method; `None` means GET, or POST for a request with a body.
     pub method: Option<Method>,
-    /// Fields.
+    /// Header fields, each for requests that have no field of its name.
     pub headers: HeaderMap,
-    /// What addresses are relative to.
+    /// Base of relative URLs.
     pub base: Option<Url>,
-    /// The address for each row of a table.
+    /// Address for each row of a table, with places for columns.
     pub template: Option<String>,
-    /// The body for each row of a table.
+    /// Body for each row of a table, with places for columns.
     pub body: Option<String>,
-    /// The column of a table that names its rows.
+    /// Column of a table that names its rows.
     pub id: Option<String>,
 }
 
-/// The requests of a file, one after the other.
+/// Iterator over the requests of an input, in their order.
 pub struct Input {
     rows: Rows,
     defaults: Defaults,
@@ -66,37 +66,38 @@ enum Rows {
     Csv(Box<Table>),
 }
 
-/// Why a request cannot be read.
+/// Reason why a request cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be read.
     #[error("could not read {}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line says something that is no request.
+    /// A line cannot be read, or is not a valid request.
     #[error("line {line}: {what}")]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Description of the mistake.
         what: String,
     },
-    /// The address for rows of a table is of no use.
+    /// The address, body or id column for the rows of a table is missing, or does not fit its columns.
     #[error("{0}")]
     Template(String),
 }
 
-/// What a request is sent with is not the input's to say: hop by hop (RFC 9110 §7.6.1), or about the length.
+/// Fields that an input may not set, because the sender sets them: hop-by-hop fields (RFC 9110 §7.6.1), the length of
+/// the body, `Host` and `Expect`.
 const OURS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, EXPECT];
 
 // === impl Format ===
 
 impl Format {
-    /// How a file with this name is written, if the name says it.
+    /// Returns the format that the ending of `path` states; `None` for other endings.
     pub fn named(path: &Path) -> Option<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
         match ending.as_str() {
@@ -106,7 +107,7 @@ impl Format {
         }
     }
 
-    /// How a text is written that begins like this.
+    /// Returns the format of an input that begins with `text`: JSON lines or URLs.
     pub fn of_text(text: &[u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -115,7 +116,7 @@ impl Format {
         }
     }
 
-    /// How `path` is written, by its name, or by its first character that is no space.
+    /// Returns the format of the file at `path`, by its name, or else by its first character other than white space.
     pub fn of(path: &Path) -> Result<Self, InputError> {
         if let Some(format) = Self::named(path) {
             return Ok(format);
@@ -135,13 +136,13 @@ impl Format {
 // === impl Input ===
 
 impl Input {
-    /// Opens `path`.
+    /// Opens the input at `path`.
     pub fn open(path: &Path, format: Format, defaults: &Defaults) -> Result<Self, InputError> {
         let unread = |source| InputError::File { path: path.to_owned(), source };
         Self::from_reader(Box::new(BufReader::new(File::open(path).map_err(unread)?)), format, defaults)
     }
 
-    /// Reads requests as they come from `reader`.
+    /// Reads requests as they arrive from `reader`.
     pub fn from_reader(
         reader: Box<dyn BufRead + Send>,
         format: Format,
@@ -198,7 +199,7 @@ impl Defaults {
         self.item(number, line.id(number)?, line.method()?.as_deref(), &line.url()?, headers, body)
     }
 
-    /// A line with a URL alone. What else it says is not told: it may be a secret.
+    /// Reads a line that holds only a URL. Errors never quote the line, because it may be a secret.
     fn plain(&self, number: u64, text: &str) -> Result<Item, String> {
         if text.starts_with('{') {
             return Err(
@@ -250,7 +251,7 @@ impl Defaults {
             error => format!("`url` cannot be read: {error}"),
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            // What stands before the first colon may be a user name.
+            // Does not quote the scheme: the text before the first colon may be a user name.
             return Err("`url` has to be http or https: begin it with http:// or https://".into());
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -265,9 +266,9 @@ fn numbered(line: u64) -> Id {
     Id { member: Id::LINE, name: line.to_string() }
 }
 
-/// A field that an input may set.
+/// Parses a header field that an input may set.
 pub fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    // What is no name may have its value in it, and that may be a secret.
+    // Does not quote an invalid name: it may include the value, which may be a secret.
     let known: HeaderName = name.trim().parse().map_err(|_| "what stands before its colon is no field name")?;
     if OURS.contains(&known) || known.as_str().starts_with("proxy-") {
         return Err(format!("the field {known} is not for a request to say: leave it out"));

@@ -1,39 +1,39 @@
-//! One request of a batch.
+//! Request of a batch.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method};
 use url::Url;
 
-/// A request that is to be answered once.
+/// Request that is to be answered once.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// The line that it is in, from 1.
+    /// Line of the input, from 1.
     pub line: u64,
-    /// What its answer is called.
+    /// Id of the request and of its answer.
     pub id: Id,
-    /// What it asks for.
+    /// Method of the request.
     pub method: Method,
-    /// Of whom; http or https, without user name.
+    /// URL with the scheme http or https, without user name and password.
     pub url: Url,
-    /// Its fields.
+    /// Header fields.
     pub headers: HeaderMap,
-    /// Its content; often empty.
+    /// Body, which is often empty.
     pub body: Bytes,
 }
 
-/// What an item and its answer are called.
+/// Id of an item and of its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
-    /// The member that has it: `id`, `custom_id` as in OpenAI's batch files, or `line`.
+    /// Member that holds the id: `id`, `custom_id` as in OpenAI's batch files, or `line`.
     pub member: &'static str,
-    /// The name, or the number of the line.
+    /// Name of the item, or the number of its line.
     pub name: String,
 }
 
-/// RFC draft-ietf-httpapi-idempotency-key-header: whoever sends it lets the request be repeated.
+/// Field with which an API recognizes a repeated request (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// How an andante is asked for `url`.
+/// Returns the gateway address of `url`, as the request target at an andante.
 pub(super) fn gateway_address(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
@@ -43,23 +43,24 @@ pub(super) fn gateway_address(url: &Url) -> String {
 // === impl Id ===
 
 impl Id {
-    /// The usual member.
+    /// Usual member.
     pub const MEMBER: &str = "id";
-    /// That of OpenAI's batch files.
+    /// Member in OpenAI's batch files.
     pub const CUSTOM: &str = "custom_id";
-    /// That of items without a name: it holds for as long as no line is put in before them.
+    /// Member of items without a name. The number changes if a line is inserted above.
     pub const LINE: &str = "line";
 }
 
 // === impl Item ===
 
 impl Item {
-    /// Whether doing it twice is as good as doing it once (RFC 9110 §9.2.2), or the API sees to that.
+    /// Returns whether the request may be sent twice: its method is idempotent (RFC 9110 §9.2.2), or the API recognizes
+    /// a repetition.
     pub fn is_repeatable(&self) -> bool {
         self.method.is_idempotent() || self.headers.contains_key(IDEMPOTENCY_KEY)
     }
 
-    /// What it asks for, as bytes: equal for items that are the same but for their names.
+    /// Method, URL, fields and body as bytes. Items that differ only in their names have equal bytes.
     pub fn content(&self) -> Vec<u8> {
         let mut fields: Vec<_> = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         fields.sort_unstable();

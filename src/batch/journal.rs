@@ -1,5 +1,5 @@
-//! Remembers which requests have begun that must not be sent twice. Written before they are, so that it is known after a
-//! crash.
+//! Journal of the requests that have begun and must not be sent twice. Each is recorded before it is sent, so that the
+//! record survives a crash.
 
 use std::{
     collections::HashSet,
@@ -11,50 +11,50 @@ use serde::{Deserialize, Serialize};
 
 use super::line_file::{LineFile, LineFileError, WholeLine};
 
-/// The file, which belongs to this process alone.
+/// Journal of a batch, locked by this process.
 #[derive(Debug)]
 pub struct BatchJournal {
     pub(super) lines: LineFile,
-    /// The length of its first line, which stays if items go by their lines.
+    /// Length of the first line in bytes, if `finish` keeps that line: it identifies the input.
     head: Option<u64>,
-    /// How much of the file each sync has made to last.
+    /// Length of the file at each sync, in bytes.
     #[cfg(test)]
     pub(super) synced: Vec<u64>,
 }
 
-/// Why there is no journal.
+/// Failure to open or write the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] LineFileError),
-    /// Another process has it.
+    /// Another process holds the lock.
     #[error("another batch is at work on {}", path.display())]
     InUse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Something else is written there.
+    /// The file contains a line that belongs to no journal.
     #[error("{}, line {line}: this is no journal of a batch", path.display())]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The first line that is none of a journal.
+        /// Number of the first line that belongs to no journal, from 1.
         line: u64,
     },
-    /// It is of an input that was another one.
+    /// The journal is of another input, and the names of items do not tell the two apart.
     #[error("the input is not the one that {} was begun with, and its lines have no names of their own", path.display())]
     OtherInput {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// A line.
+/// Line of the journal.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum BatchEntry {
-    /// The first one: what is known of the input, if its items go by their lines.
+    /// First line, with the id of the input; `None` if the names of the items suffice.
     Input(Option<String>),
     /// The item of this name has begun.
     Begun(String),
@@ -63,16 +63,16 @@ enum BatchEntry {
 // === impl BatchJournal ===
 
 impl BatchJournal {
-    /// Opens `path`, and returns the names of what has begun so far. The `input` is what distinguishes it from others, if
-    /// its items go by their lines. `anew` says that there are no answers yet: then another input may follow one that has
-    /// ended.
+    /// Opens `path`, and returns the names of the items that have begun. `input` identifies the input; `None` if the
+    /// names of the items suffice. `anew` states that there are no answers yet. Then another input may replace the
+    /// earlier one, if none of its items has begun.
     pub fn open(path: &Path, input: Option<String>, anew: bool) -> Result<(Self, HashSet<String>), JournalError> {
         let mut lines = LineFile::open(path)?;
         if !lines.try_lock()? {
             return Err(JournalError::InUse { path: path.to_owned() });
         }
         let (mut whole, mut head, mut other, mut begun) = (0, 0, false, HashSet::new());
-        // What was cut off was about to begin, and did not.
+        // A partial last line was not synced, so its item did not begin.
         for line in lines.read()? {
             let WholeLine { number, end, text } = line?;
             whole = end;
@@ -102,7 +102,7 @@ impl BatchJournal {
         Ok((journal, begun))
     }
 
-    /// The items of these names are about to begin. Returns when that outlives a loss of power.
+    /// Records that the items of these names begin. Returns when the record survives a loss of power.
     pub fn begin(&mut self, names: &[String]) -> Result<(), JournalError> {
         let entries: Vec<_> = names.iter().cloned().map(BatchEntry::Begun).collect();
         self.lines.append(&written(&entries))?;
@@ -112,7 +112,8 @@ impl BatchJournal {
         Ok(())
     }
 
-    /// All is answered. Where items go by their lines, it stays known which input that was.
+    /// Ends the journal, because all items are answered. The file is removed, unless its first line has to identify the
+    /// input.
     pub fn finish(&mut self) -> Result<(), JournalError> {
         match self.head {
             Some(head) => self.lines.shorten(head)?,
@@ -122,7 +123,7 @@ impl BatchJournal {
     }
 }
 
-/// A line for each entry.
+/// Returns one line for each entry.
 fn written(entries: &[BatchEntry]) -> Vec<u8> {
     let mut lines = Vec::new();
     for entry in entries {

@@ -1,4 +1,4 @@
-//! A file to which whole lines are appended, and of which only whole lines count: what a crash has cut off is no line.
+//! File that grows by whole lines. A partial line, which a crash has left, does not count.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -9,25 +9,25 @@ use std::{
 
 use crate::store::sync_name;
 
-/// The file.
+/// File of whole lines.
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: Arc<File>,
     path: PathBuf,
-    /// The length of its whole lines.
+    /// Length of the whole lines, in bytes.
     whole: u64,
 }
 
-/// A line, with its line feed.
+/// Line with its line feed.
 pub(super) struct WholeLine {
-    /// The first one is 1.
+    /// Line number, from 1.
     pub(super) number: u64,
-    /// At which byte of the file the next one begins.
+    /// Offset of the next line, in bytes.
     pub(super) end: u64,
     pub(super) text: Vec<u8>,
 }
 
-/// What the system does not let be done.
+/// Operation on a file that the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {what} {}", path.display())]
 pub struct LineFileError {
@@ -39,15 +39,16 @@ pub struct LineFileError {
 // === impl LineFile ===
 
 impl LineFile {
-    /// Opens `path`, which is made if it is not there. Nothing of it counts until [`shorten`](Self::shorten) has said
-    /// what does.
+    /// Opens `path`, or creates it. No content counts until [`shorten`](Self::shorten) has set the length of the whole
+    /// lines.
     pub(super) fn open(path: &Path) -> Result<Self, LineFileError> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = file.map_err(LineFileError::of("open", path))?;
         Ok(Self { file: Arc::new(file), path: path.to_owned(), whole: 0 })
     }
 
-    /// Takes the file for this process; `false` if another one has it. It is given up with the file.
+    /// Locks the file for this process; returns `false` if another process holds the lock. Closing the file releases
+    /// it.
     pub(super) fn try_lock(&self) -> Result<bool, LineFileError> {
         match self.file.try_lock() {
             Ok(()) => Ok(true),
@@ -56,7 +57,7 @@ impl LineFile {
         }
     }
 
-    /// All whole lines from the beginning on. What was cut off anywhere, even within a character, is left out.
+    /// Returns all whole lines from the start. A partial last line is left out, even if it ends within a character.
     pub(super) fn read(&self) -> Result<impl Iterator<Item = Result<WholeLine, LineFileError>>, LineFileError> {
         let failed = || LineFileError::of("read", &self.path);
         let mut reader = BufReader::new(File::open(&self.path).map_err(failed())?);
@@ -71,17 +72,17 @@ impl LineFile {
         }))
     }
 
-    /// Removes what follows the first `length` bytes, with which a line ends.
+    /// Truncates the file to `length` bytes, which have to end with a whole line.
     pub(super) fn shorten(&mut self, length: u64) -> Result<(), LineFileError> {
         self.file.set_len(length).map_err(LineFileError::of("write", &self.path))?;
         self.whole = length;
         Ok(())
     }
 
-    /// Writes all of `lines` or nothing: what follows a piece of a line would be lost with it.
+    /// Appends all of `lines`. After a failure it removes a partial line, because the next line would continue it.
     pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), LineFileError> {
         if let Err(source) = (&*self.file).write_all(lines) {
-            // A full disk lets files become shorter.
+            // Truncation works on a full disk.
             let _ = self.file.set_len(self.whole);
             return Err(LineFileError::of("write", &self.path)(source));
         }
@@ -89,13 +90,14 @@ impl LineFile {
         Ok(())
     }
 
-    /// What makes all that was appended so far outlive a loss of power. It blocks its thread, and lets others append.
+    /// Returns a function that makes all appended lines survive a loss of power. The function blocks its thread, and
+    /// others may append meanwhile.
     pub(super) fn sync(&self) -> impl FnOnce() -> Result<(), LineFileError> + Send + 'static {
         let (file, path) = (self.file.clone(), self.path.clone());
         move || file.sync_data().map_err(LineFileError::of("write", &path))
     }
 
-    /// Returns when the name of the file outlives a loss of power: it stands in its folder, not in the file.
+    /// Returns when the name of the file survives a loss of power: the name is in the folder, not in the file.
     pub(super) fn sync_name(&self) -> Result<(), LineFileError> {
         sync_name(&self.path).map_err(LineFileError::of("write", &self.path))
     }
@@ -104,7 +106,7 @@ impl LineFile {
         &self.path
     }
 
-    /// The length of its whole lines.
+    /// Length of the whole lines, in bytes.
     pub(super) fn whole(&self) -> u64 {
         self.whole
     }
@@ -113,12 +115,12 @@ impl LineFile {
 // === impl LineFileError ===
 
 impl LineFileError {
-    /// Whether its folder is not there.
+    /// Returns whether the folder of the file does not exist.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
 
-    /// Makes what the system says the error of what was tried with the file at `path`.
+    /// Returns a function that turns a system error into the failure of `what` at `path`.
     pub(super) fn of(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { what, path: path.to_owned(), source }
     }

@@ -1,4 +1,4 @@
-//! Where the requests of a batch come from, for many to take from.
+//! Source of the requests of a batch, shared by its workers.
 
 use std::collections::HashSet;
 
@@ -10,15 +10,15 @@ use super::{
     item::Item,
 };
 
-/// Where requests come from.
+/// Source of requests.
 pub enum WorkInput {
-    /// A file that can be read without waiting.
+    /// File that can be read without waiting.
     File(Box<Input>),
-    /// A pipe, whose requests come when they come.
+    /// Pipe whose requests arrive over time.
     Stream(mpsc::Receiver<Result<Item, InputError>>),
 }
 
-/// The same, for many to take from.
+/// Source of requests that many workers share.
 pub(super) enum SharedInput {
     File(Box<Mutex<Input>>),
     Stream(tokio::sync::Mutex<mpsc::Receiver<Result<Item, InputError>>>),
@@ -27,7 +27,7 @@ pub(super) enum SharedInput {
 // === impl SharedInput ===
 
 impl SharedInput {
-    /// The next request that is not `skipped`. Of a pipe it may be a long time until there is one.
+    /// Returns the next request that is not `skipped`. The wait for a pipe has no bound.
     pub(super) async fn next(&self, skipped: &HashSet<String>) -> Option<Result<Item, InputError>> {
         loop {
             let next = match self {

@@ -1,4 +1,4 @@
-//! One request through an andante, by its gateway address.
+//! Sends one request through an andante, by its gateway address.
 
 use std::{
     io,
@@ -27,19 +27,19 @@ use super::{
     item::{Item, gateway_address},
 };
 
-/// What is waited for before a request begins; it may not let it.
+/// Future that completes before a request begins. An error forbids the request to begin.
 pub(super) type Begins = Pin<Box<dyn Future<Output = Result<(), NotBegun>> + Send>>;
 
-/// A request must not begin.
+/// The request must not begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NotBegun;
 
-/// A connection to an andante.
+/// Connection to an andante.
 pub(super) struct AndanteConnection {
     sender: SendRequest<AnnouncedBody>,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendError {
     /// andante cannot be reached.
@@ -48,22 +48,22 @@ pub(super) enum SendError {
     /// The connection ended before the answer began.
     #[error("the connection broke off")]
     Broken(#[source] hyper::Error),
-    /// The answer has not come as a whole.
+    /// The answer is incomplete, or larger than [`LARGEST`].
     #[error("the answer broke off")]
     Cut(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A body that is sent once it was asked for and may begin, or at once if it is empty.
+/// Body that is sent after `100 Continue` and after `begins`. An empty body ends at once.
 pub(super) struct AnnouncedBody {
     data: Bytes,
     asked: Option<oneshot::Receiver<()>>,
     begins: Option<Begins>,
 }
 
-/// No answer that is larger is kept.
+/// Largest body of an answer, in bytes (256 MiB): it is held in memory as a whole.
 const LARGEST: usize = 256 << 20;
 
-/// Sends `item` through the andante at `proxy` (HOST:PORT), and waits for `begins` before the API can see its body.
+/// Sends `item` through the andante at `proxy` (HOST:PORT). The body is sent only after `begins` completes.
 pub(super) async fn send(
     connection: &mut Option<AndanteConnection>,
     proxy: &str,
@@ -80,15 +80,15 @@ pub(super) async fn send(
     let response = used.sender.send_request(request).await.map_err(SendError::Broken)?;
     let (head, body) = response.into_parts();
     let body = Limited::new(body, LARGEST).collect().await.map_err(SendError::Cut)?.to_bytes();
-    // After an answer that came before the body was sent, nothing more can be.
+    // If the answer came before `100 Continue`, the body is unsent, and the connection cannot be used again.
     if !announced || answered_early.load(Ordering::Acquire) {
         *connection = Some(used);
     }
     Ok(Received { status: head.status, headers: head.headers, body })
 }
 
-/// Whether `address` (HOST:PORT) answers as something else than an andante that takes requests. Asks once; an address where
-/// nobody listens may be that of an andante that is about to start.
+/// Returns whether `address` (HOST:PORT) answers, but not as an andante that takes requests. Asks once. An address
+/// without a listener is not another server: an andante may be about to start there.
 pub async fn is_other_server(address: &str) -> bool {
     const PATIENCE: Duration = Duration::from_secs(5);
     let asked = async {
@@ -101,13 +101,13 @@ pub async fn is_other_server(address: &str) -> bool {
     answer.is_some_and(|answer| own_error(answer.headers()).is_none())
 }
 
-/// The name of the error, if andante itself has answered.
+/// Returns the type of the error, if andante itself has answered.
 pub(super) fn own_error(headers: &HeaderMap) -> Option<String> {
     let status = headers.get("proxy-status")?.to_str().ok()?;
     Some(status.strip_prefix("andante; error=")?.to_owned())
 }
 
-/// `item` for a gateway address, and whether its body was asked for.
+/// Returns the request for the gateway address of `item`, and a flag that `100 Continue` sets.
 fn request(proxy: &str, item: &Item, begins: Option<Begins>) -> (Request<AnnouncedBody>, Arc<AtomicBool>) {
     let uri = Uri::try_from(gateway_address(&item.url)).expect("what is no URI was refused when it was read");
     let (ask, asked) = oneshot::channel();
@@ -120,7 +120,7 @@ fn request(proxy: &str, item: &Item, begins: Option<Begins>) -> (Request<Announc
     *request.headers_mut() = item.headers.clone();
     let host = HeaderValue::try_from(proxy).unwrap_or(HeaderValue::from_static("localhost"));
     request.headers_mut().insert(HOST, host);
-    // No page of a browser can send it: docs/gateway-addresses.md.
+    // A web page cannot send this field: see docs/gateway-addresses.md.
     request.headers_mut().insert("andante-gateway", HeaderValue::from_static("1"));
     let ours = HeaderValue::from_static(concat!("andante/", env!("CARGO_PKG_VERSION")));
     request.headers_mut().entry(USER_AGENT).or_insert(ours);
@@ -130,7 +130,7 @@ fn request(proxy: &str, item: &Item, begins: Option<Begins>) -> (Request<Announc
         hyper::ext::on_informational(&mut request, move |interim| {
             if interim.status() == StatusCode::CONTINUE {
                 flag.store(true, Ordering::Release);
-                // Nobody waits for it any more if the request was given up.
+                // The receiver is gone if the request was given up.
                 let _ = ask.lock().take().map(|ask| ask.send(()));
             }
         });
@@ -141,7 +141,7 @@ fn request(proxy: &str, item: &Item, begins: Option<Begins>) -> (Request<Announc
 // === impl SendError ===
 
 impl SendError {
-    /// Whether nothing of the request was written.
+    /// Returns whether no part of the request was written.
     pub(super) fn is_unsent(&self) -> bool {
         match self {
             Self::Connect(_) => true,
@@ -158,7 +158,7 @@ impl AndanteConnection {
         let stream = TcpStream::connect(proxy).await.map_err(SendError::Connect)?;
         stream.set_nodelay(true).map_err(SendError::Connect)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(SendError::Broken)?;
-        // Its end is seen by the request that it ends.
+        // The request in flight sees the end of its connection, so the task needs no observer.
         tokio::spawn(connection);
         Ok(Self { sender })
     }
@@ -175,7 +175,7 @@ impl Body for AnnouncedBody {
             return Poll::Ready(None);
         }
         if let Some(asked) = &mut self.asked {
-            // It never comes if the answer came instead; then the connection ends.
+            // If the answer came instead of `100 Continue`, the sender is dropped, and the connection ends.
             if ready!(Pin::new(asked).poll(cx)).is_err() {
                 return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
             }

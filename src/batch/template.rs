@@ -1,45 +1,45 @@
-//! Addresses with places for the columns of a table: `https://api.example.com/v1/{id}?q={name}`.
+//! Templates with places for the columns of a table: `https://api.example.com/v1/{id}?q={name}`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What stands for itself in every part of a URL (RFC 3986 §2.3) is not encoded.
+/// Characters to encode: all but the unreserved ones, which have no special meaning in a URL (RFC 3986 §2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// An address or a body with places for values.
+/// Address or body with places for values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     parts: Vec<TemplatePart>,
     encoding: Encoding,
 }
 
-/// How values are written into a template.
+/// Encoding of the values in a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// Percent-encoded.
+    /// Percent-encoding.
     Url,
-    /// With the escapes of a text in JSON.
+    /// Escapes of a JSON string.
     Json,
-    /// As they are.
+    /// No encoding.
     Plain,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TemplatePart {
     Text(String),
-    /// The name of a column.
+    /// Name of a column.
     Column(String),
 }
 
 // === impl Template ===
 
 impl Template {
-    /// Reads `text`. On a brace without its other half, says so.
+    /// Parses the address `text`. An opening brace without a closing one is an error.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
             let Some((column, further)) = after.split_once('}') else {
-                // Not the address itself: a key may be in it.
+                // Does not quote the address, which may contain a key.
                 return Err("the address of --url has a \"{\" without a \"}\"".into());
             };
             parts.push(TemplatePart::Text(before.to_owned()));
@@ -47,7 +47,7 @@ impl Template {
             rest = further;
         }
         parts.push(TemplatePart::Text(rest.to_owned()));
-        // A column that is the whole address has its slashes and its query as they are.
+        // A column that is the whole address keeps its slashes and its query.
         let is_blank = |part: &TemplatePart| matches!(part, TemplatePart::Text(text) if text.trim().is_empty());
         let encoding = match parts.as_slice() {
             [before, TemplatePart::Column(_), after] if is_blank(before) && is_blank(after) => Encoding::Plain,
@@ -56,8 +56,8 @@ impl Template {
         Ok(Self { parts, encoding })
     }
 
-    /// Reads the body `text`, whose values are written in this `encoding`. Braces around anything but the name of a `known` column
-    /// stand for themselves, as JSON has them.
+    /// Parses the body `text`, whose values get this `encoding`. Only braces around the name of a `known` column are
+    /// places; other braces are text, as in JSON.
     pub(super) fn of_body(text: &str, encoding: Encoding, known: impl Fn(&str) -> bool) -> Self {
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -79,12 +79,12 @@ impl Template {
         Self { parts, encoding }
     }
 
-    /// How values are written into it.
+    /// Encoding of the values.
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// The columns that it names.
+    /// Names of the columns, in the order of their places.
     pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Column(name) => Some(name.as_str()),
@@ -92,7 +92,7 @@ impl Template {
         })
     }
 
-    /// The text with the values that `value_of` gives for columns.
+    /// Returns the text with each place filled by the column's value from `value_of`.
     pub(super) fn fill<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> String {
         let part = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.clone(),

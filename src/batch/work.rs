@@ -1,4 +1,4 @@
-//! Sends what is left of a batch, many requests at a time.
+//! Sends the remaining requests of a batch, many at a time.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,67 +29,67 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// A batch at work.
+/// Batch that is being sent.
 pub struct Work {
     proxy: String,
     input: SharedInput,
-    /// What is not sent, by name: it was answered, or nobody knows whether it was done, or it equals another one.
+    /// Names of requests that are not sent: they are answered, may have been executed, or equal another request.
     skipped: HashSet<String>,
-    /// Those that equal an item and get its answer.
+    /// Items that equal another item and share its answer, by the name of that item.
     twins: HashMap<String, Vec<Id>>,
     answers: Mutex<AnswerFile>,
     journal: Arc<GroupCommit>,
     counts: Counts,
-    /// For how many nobody could connect to the API since it has answered.
+    /// Failed attempts to reach the API since the last other result, over all requests.
     missed: AtomicU32,
-    /// For so many in a row there is no API at all.
+    /// Value of `missed` at which the batch stops, because the API is not reachable.
     misses: u32,
     max_failures: u64,
     clock: Clock,
     stopped: watch::Sender<Option<Arc<Stopped>>>,
 }
 
-/// What is needed to begin.
+/// Settings and files from which a batch is created.
 pub struct WorkParts {
-    /// The andante to send through, as HOST:PORT.
+    /// Address of the andante to send through, as HOST:PORT.
     pub proxy: String,
-    /// The requests, from the first one on.
+    /// Requests of the batch, including skipped ones.
     pub input: WorkInput,
-    /// Names of those that are not sent.
+    /// Names of requests that are not sent.
     pub skipped: HashSet<String>,
-    /// Those that equal the item of a name, and get its answer.
+    /// Items that equal another item and share its answer, by the name of that item.
     pub twins: HashMap<String, Vec<Id>>,
-    /// Where answers go.
+    /// File for the answers.
     pub answers: AnswerFile,
-    /// What has begun.
+    /// Journal of the requests that have begun.
     pub journal: BatchJournal,
-    /// How many are to be sent.
+    /// Number of requests to send; `u64::MAX` for a pipe.
     pub left: u64,
-    /// How many may fail.
+    /// Number of failures at which the batch stops.
     pub max_failures: u64,
-    /// Tells the time.
+    /// Clock for pauses and syncs.
     pub clock: Clock,
 }
 
-/// What comes of an item.
+/// Result of sending an item.
 enum Came {
     Outcome(ItemOutcome),
-    /// It has begun, must not begin twice, and nobody knows how it ended.
+    /// The request has begun, must not be sent twice, and its outcome is unknown.
     Unknown,
-    /// It was not sent.
+    /// The request was not sent.
     Nothing,
 }
 
-/// What an answer means.
+/// Meaning of an answer.
 enum AnswerMeaning {
     Came(Came),
-    /// It is to be sent again, so much later.
+    /// The request is to be sent again after this delay.
     Resend(Duration),
-    /// Nobody could connect to the API: nothing was sent.
+    /// The API could not be reached, so nothing was sent. Holds the outcome and its message.
     Unreached(ItemOutcome, String),
 }
 
-/// What andante's own answers say (RFC 9457).
+/// Problem document of andante's own answers (RFC 9457).
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct ProblemDetails {
@@ -97,59 +97,61 @@ struct ProblemDetails {
     hint: Option<String>,
 }
 
-/// Why not all was sent.
+/// Reason why the batch stopped before all requests were sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
-    /// Somebody asked for it.
+    /// A signal asked for the stop.
     #[error("it was interrupted")]
     Interrupted,
-    /// Too many requests have failed.
+    /// Too many requests have failed. Holds their number.
     #[error("{0} requests have failed")]
     Failures(u64),
-    /// The API is not there: nobody could connect to it for so many requests, one after the other.
+    /// The API could not be reached many times in a row. Holds the last message.
     #[error("{0}")]
     NoApi(String),
-    /// andante was never there.
+    /// andante could not be reached, and no request has an outcome yet.
     #[error("could not connect to {proxy}")]
     NoProxy {
-        /// Where.
+        /// Address of the andante, as HOST:PORT.
         proxy: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Answers cannot be written.
+    /// The answer file cannot be written.
     #[error(transparent)]
     Answers(AnswersError),
-    /// What begins cannot be written.
+    /// The journal cannot be written.
     #[error(transparent)]
     Journal(JournalError),
-    /// The input has changed while it was read.
+    /// The input cannot be read, or has a mistake: a file has changed since its check, or a pipe, checked only as it is
+    /// read, has a faulty line.
     #[error(transparent)]
     Input(InputError),
 }
 
-/// The first pause after a connection failed; each further one is twice as long, up to [`LONGEST`].
+/// First pause before a request is sent again, after its connection failed or its answer broke off. Each further pause
+/// is twice as long, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(50);
-/// So long is a pause at most.
+/// Longest pause between attempts: the batch resumes soon after andante is back.
 const LONGEST: Duration = Duration::from_secs(2);
-/// So often is an answer asked for that breaks off.
+/// Attempts for a request whose answer breaks off each time.
 const TRIES: u32 = 5;
-/// So often a request is sent that nobody could connect for, before that is what came of it,
+/// Retries of a request for which the API could not be reached. The next failure is its outcome.
 const CONNECTS: u32 = 3;
-/// unless it is so for so many in a row: then it is no mistake in a line.
+/// Failures in a row to reach the API at which the batch stops: so many are no mistake in a single line.
 const MISSES: u32 = 20;
-/// The pause before each of them.
+/// Pause before each retry that [`CONNECTS`] counts.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How often what was written is made to last.
+/// Interval of syncs of the answer file. A loss of power may lose the answers since the last sync.
 const SYNC: Duration = Duration::from_secs(1);
 
 // === impl Work ===
 
 impl Work {
-    /// A batch that has not begun.
+    /// Creates a batch that has not begun.
     pub fn new(parts: WorkParts) -> Self {
         let WorkParts { proxy, input, skipped, twins, answers, journal, left, max_failures, clock } = parts;
-        // Where few are left each of them comes to nothing before it is so for many.
+        // Few requests would use up all their retries before `MISSES` failures, so their bound is lower.
         let misses = u32::try_from(left).unwrap_or(u32::MAX).saturating_mul(CONNECTS).min(MISSES);
         let (answers, journal) = (Mutex::new(answers), Arc::new(GroupCommit::new(journal)));
         let input = SharedInput::from(input);
@@ -169,7 +171,8 @@ impl Work {
         }
     }
 
-    /// Sends what is left, `parallel` requests at a time, until all of it has its answer or something stops it.
+    /// Sends the remaining requests, `parallel` at a time, until none is left or the batch is stopped. Returns the
+    /// reason of a stop.
     pub async fn run(self: &Arc<Self>, parallel: usize) -> Option<Arc<Stopped>> {
         let mut workers = JoinSet::new();
         for _ in 0..parallel {
@@ -190,7 +193,8 @@ impl Work {
         self.stopped.borrow().clone()
     }
 
-    /// Sends nothing more. What has begun gets its answer.
+    /// Stops the batch; the first reason counts. Requests in flight are given up, except those that have begun and must
+    /// not be sent twice.
     pub fn stop(&self, why: Stopped) {
         self.stopped.send_if_modified(|stopped| {
             let first = stopped.is_none();
@@ -201,12 +205,12 @@ impl Work {
         });
     }
 
-    /// How far it is.
+    /// Counts of the progress.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Forgets what had begun, as all of it is answered.
+    /// Clears the journal, because all requests are answered.
     pub fn finish(&self) -> Result<(), JournalError> {
         self.journal.finish()
     }
@@ -221,7 +225,7 @@ impl Work {
         let mut connection = None;
         let mut stopped = self.stopped.subscribe();
         while stopped.borrow_and_update().is_none() {
-            // A pipe may be silent for as long as it likes.
+            // A pipe may be silent for any time, so a stop has to end the wait.
             let next = tokio::select! { item = self.next() => item, () = is_stopped(&mut stopped) => None };
             let Some(item) = next else { return };
             let begun = Arc::new(AtomicBool::new(false));
@@ -229,7 +233,7 @@ impl Work {
             let came = tokio::select! {
                 came = &mut sending => came,
                 () = is_stopped(&mut stopped) => {
-                    // What can be sent again is given up: it costs nothing where it only waits.
+                    // A request that may be sent again is given up. Giving it up costs nothing while it only waits.
                     if !begun.load(Ordering::Acquire) {
                         self.counts.given_up.fetch_add(1, Ordering::Relaxed);
                         return;
@@ -241,7 +245,7 @@ impl Work {
         }
     }
 
-    /// The next request that is to be sent.
+    /// Returns the next request to send; `None` at the end of the input, or at a mistake.
     async fn next(&self) -> Option<Item> {
         match self.input.next(&self.skipped).await? {
             Ok(item) => Some(item),
@@ -252,7 +256,7 @@ impl Work {
         }
     }
 
-    /// What comes of `item`.
+    /// Sends `item`, more than once if necessary, and returns the result.
     async fn obtain(
         self: &Arc<Self>,
         item: &Item,
@@ -262,7 +266,8 @@ impl Work {
         let (mut pause, mut tries, mut connects) = (FIRST, 0, 0);
         loop {
             begun.store(false, Ordering::Release);
-            // Without a body nothing is asked for, and nothing tells when the request begins.
+            // Without a body there is no `100 Continue`, which would tell that the request begins: it is recorded
+            // before it is sent.
             let begins = match self.begins(item, begun) {
                 Some(begins) if item.body.is_empty() => match begins.await {
                     Ok(()) => None,
@@ -280,7 +285,8 @@ impl Work {
                         }
                         AnswerMeaning::Unreached(outcome, message) => {
                             connects += 1;
-                            // Written down as begun it would be in doubt the next time, and it is known that it was not sent.
+                            // A later run would treat a request in the journal as unknown, although it was not sent. So
+                            // its failure is recorded now.
                             if begun.load(Ordering::Acquire) || connects > CONNECTS {
                                 return Came::Outcome(outcome);
                             }
@@ -321,14 +327,16 @@ impl Work {
         }
     }
 
-    /// Writes down that `item` begins, if it must not begin twice. What cannot be written down does not begin.
+    /// Returns a future that records in the journal that `item` begins; `None` if `item` may be sent twice. After a
+    /// failed record, `item` must not begin.
     fn begins(self: &Arc<Self>, item: &Item, begun: &Arc<AtomicBool>) -> Option<Begins> {
         if item.is_repeatable() {
             return None;
         }
         let (work, name, begun) = (self.clone(), item.id.name.clone(), begun.clone());
         Some(Box::pin(async move {
-            // From here on nobody gives it up: it would be in the journal, and in doubt.
+            // From here on a stop does not give the request up: it may be in the journal, and then its outcome would be
+            // unknown.
             begun.store(true, Ordering::Release);
             let Err(NotCommitted(why)) = work.journal.begins(name).await else { return Ok(()) };
             begun.store(false, Ordering::Release);
@@ -356,29 +364,31 @@ impl Work {
     }
 }
 
-/// Waits until somebody has stopped the batch.
+/// Waits until the batch is stopped.
 async fn is_stopped(stopped: &mut watch::Receiver<Option<Arc<Stopped>>>) {
-    // The batch, which sends it, outlives whoever waits.
+    // The sender is not dropped: the batch owns it, and outlives this wait.
     let _ = stopped.wait_for(Option::is_some).await;
 }
 
 // === impl AnswerMeaning ===
 
 impl AnswerMeaning {
-    /// What `received` means: the API's answers are answers; andante's own say why there is none.
+    /// Interprets `received`: an answer of the API is an outcome, and an answer of andante itself tells why there is
+    /// none.
     fn of(received: Received, item: &Item) -> Self {
         let Some(code) = send::own_error(&received.headers) else {
             return Self::Came(Came::Outcome(ItemOutcome::Answered(received)));
         };
-        // It has not been sent: the queue is full, or its patience would be over before its turn, or an equal one is under
-        // way, or andante is about to end.
+        // Refusals of a request that was not sent: full queue, too long a wait, Idempotency-Key in use, drain, or lack
+        // of resources. Exceptions with 503 in spite of a sent request: a drain that cuts it off, and an answer whose
+        // head exceeds the memory.
         let waits = [StatusCode::TOO_MANY_REQUESTS, StatusCode::CONFLICT].contains(&received.status);
         let refused = (waits && code == "http_request_denied") || received.status == StatusCode::SERVICE_UNAVAILABLE;
         if refused {
             let asked = received.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
             return Self::Resend(Duration::from_secs(asked.unwrap_or(1)));
         }
-        // The upstream may have done it (RFC 9209 §2.3).
+        // The upstream may have executed the request (RFC 9209 §2.3).
         if matches!(code.as_str(), "connection_terminated" | "http_response_timeout") && !item.is_repeatable() {
             return Self::Came(Came::Unknown);
         }
@@ -390,6 +400,6 @@ impl AnswerMeaning {
     }
 }
 
-/// The names of errors after which it is certain that nothing was sent, since nobody could connect (RFC 9209 §2.3).
+/// Error types after which it is certain that nothing was sent, because no connection was established (RFC 9209 §2.3).
 const UNREACHED: [&str; 5] =
     ["connection_refused", "connection_timeout", "dns_error", "dns_timeout", "destination_unavailable"];

@@ -1,7 +1,7 @@
-//! Roots and our CA in one file, for clients that take one file only.
+//! Root certificates and our CA in one file, for clients that accept one file only.
 //!
-//! The head of a PEM bundle lists its sources. So andante recognises a variable that names one of its own bundles, and
-//! reads the sources again instead of the bundle: a root that was removed from a source disappears from the bundle too.
+//! The head of a PEM bundle lists its sources. If an environment variable names a bundle of ours, andante reads the
+//! sources again, not the bundle. So a root that was removed from a source disappears from the bundle too.
 
 use std::{
     collections::BTreeSet,
@@ -16,21 +16,22 @@ use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 
 use super::{CaError, Certificate, certificate::encode, digest::sha256, pkcs12};
 
-/// Our CA's certificate, the system's roots and all certificates of further files, as far as they can be read.
+/// Certificates of our CA, of the system's roots and of further files, as far as they can be read.
 #[derive(Debug)]
 pub struct Bundle {
     ours: Vec<u8>,
-    /// Sorted, each once: the same roots make the same file.
+    /// Roots besides our CA (DER), sorted and without duplicates, so that equal roots give equal files.
     others: BTreeSet<Vec<u8>>,
+    /// Sources besides the system's roots.
     also: Vec<PathBuf>,
 }
 
-/// The first line of a bundle of ours.
+/// First line of each bundle, by which andante recognises its own.
 const MARK: &str = "# Root certificates of this system and the CA of andante (`andante ca bundle`).\n";
-/// One such line follows for each source besides the system's roots.
+/// Prefix of the head lines that name the sources besides the system's roots.
 const ALSO: &str = "# With those of: ";
 
-/// Where systems keep their roots: Debian, Alpine and Arch; Fedora; SUSE; BSDs and macOS.
+/// Files with the system's roots, in the order tried: Debian, Alpine and Arch; Fedora; SUSE; BSDs and macOS.
 const SYSTEM: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -38,17 +39,19 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Folders of the same roots, one file each.
+/// Folders with the system's roots, one file per root.
 const SYSTEM_FOLDERS: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
 
 // === impl Bundle ===
 
 impl Bundle {
-    /// Reads the system's roots and the files and folders `also`. Leaves out certificates that are no roots: some clients
-    /// refuse a whole file because of one.
+    /// Reads the system's roots and the files and folders `also`.
+    ///
+    /// Leaves out certificates that rustls cannot read as a trust anchor, because one of them makes some clients refuse
+    /// the whole file.
     ///
     /// # Errors
-    /// If there are no roots besides our CA.
+    /// If no root is found besides our CA.
     pub fn gather(ca: &Certificate, also: &[PathBuf]) -> Result<Self, CaError> {
         let found = system().into_iter().chain(also.iter().flat_map(|path| certificates(path)));
         let usable = found.filter(|root| RootCertStore::empty().add(root.clone()).is_ok());
@@ -61,7 +64,7 @@ impl Bundle {
         Ok(Self { ours, others, also: also.to_vec() })
     }
 
-    /// As one PEM file.
+    /// Returns the text of a PEM file: the head, our CA and all other roots.
     pub fn pem(&self) -> String {
         let mut text = MARK.to_owned();
         for path in &self.also {
@@ -71,25 +74,26 @@ impl Bundle {
         text
     }
 
-    /// All roots except our CA, as one PEM file: the roots that a client of this bundle trusted before.
+    /// Returns all roots except our CA as PEM: the roots that a client of this bundle trusted before.
     pub fn others(&self) -> String {
         self.others.iter().map(|root| encode(root)).collect()
     }
 
-    /// As a store for Java, in PKCS #12, which opens without a password.
+    /// Returns a PKCS #12 store for Java, which opens without a password.
     pub fn pkcs12(&self) -> Vec<u8> {
         let alias = |n| if n == 0 { "andante".to_owned() } else { format!("root {n}") };
         pkcs12::store(self.roots().enumerate().map(|(n, root)| (alias(n), root)))
     }
 
-    /// Ours comes first.
+    /// Iterates over all roots, our CA first.
     fn roots(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&self.ours).chain(&self.others).map(Vec::as_slice)
     }
 }
 
-/// The file name of a bundle. A bundle with further sources has a name of its own, so that a run from a shell with
-/// other variables does not replace it by one without them.
+/// Returns the file name of a bundle with the sources `also`.
+///
+/// Each list of sources has its own name. So a run from a shell with other variables does not overwrite the bundle.
 pub fn bundle_name(also: &[PathBuf]) -> String {
     if also.is_empty() {
         return "bundle.pem".to_owned();
@@ -99,8 +103,10 @@ pub fn bundle_name(also: &[PathBuf]) -> String {
     format!("bundle-{id}.pem")
 }
 
-/// Returns those of the files and folders `named` whose roots a bundle needs besides the system's. A bundle of ours is replaced
-/// by its sources. `ours` is our certificate's file.
+/// Returns the files and folders among `named` that a bundle needs besides the system's roots.
+///
+/// A bundle of ours is replaced by its sources. The result excludes the system's folders, missing files, and paths that
+/// do not fit into one line. The file with our CA's certificate, `ours`, is excluded too.
 pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let systems = |path: &PathBuf| SYSTEM_FOLDERS.iter().any(|folder| path == Path::new(folder));
@@ -121,14 +127,16 @@ pub fn sources(named: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Vec<Pat
     files
 }
 
-/// The files that a bundle of ours names.
+/// Returns the sources that the head of a bundle lists.
 fn made_of(text: &str) -> Vec<PathBuf> {
     let head = text.lines().take_while(|line| line.starts_with('#'));
     head.filter_map(|line| line.strip_prefix(ALSO)).map(PathBuf::from).collect()
 }
 
-/// The system's own roots. A variable may redirect the library that finds them to a bundle of ours: then they are read
-/// from their usual places.
+/// Returns the system's own roots.
+///
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR` redirect `rustls-native-certs`, possibly to a bundle of ours. If one of them is
+/// set, the roots are read from the first usable file of [`SYSTEM`].
 fn system() -> Vec<CertificateDer<'static>> {
     let redirected = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| env::var_os(name).is_some());
     if !redirected {

@@ -1,4 +1,4 @@
-//! The public part of a CA: what workers may see, readable without the key.
+//! Public part of a CA, which workers may see. Reading it does not need the key.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use x509_parser::certificate::X509Certificate;
 
 use super::{CaError, Constraints, digest::sha256};
 
-/// The file with the certificate, which workers trust.
+/// Name of the file with the certificate that workers trust.
 pub const CERTIFICATE: &str = "ca.pem";
 
 /// A CA's certificate.
@@ -29,17 +29,17 @@ pub struct Certificate {
 // === impl Certificate ===
 
 impl Certificate {
-    /// The certificate of the CA in `dir`. Takes no permission to read the key.
+    /// Reads the certificate of the CA in `dir`. Does not read the key.
     ///
     /// # Errors
-    /// If there is none ([`CaError::Missing`]), or the file is not one.
+    /// If the file is missing ([`CaError::Missing`]), unreadable, or not a CA's certificate.
     pub fn open(dir: &Path) -> Result<Self, CaError> {
         let path = dir.join(CERTIFICATE);
         let bytes = fs::read(&path).map_err(|error| CaError::reading(dir, &path, error))?;
         Self::parse(&bytes).map_err(|what| CaError::Malformed { path, what })
     }
 
-    /// The first certificate of a PEM file, if it is a CA's.
+    /// Parses the first certificate of a PEM file. Fails if it is not a CA's.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
         let der = CertificateDer::from_pem_slice(pem).map_err(|error| error.to_string())?;
         Self::from_der(der)
@@ -57,42 +57,42 @@ impl Certificate {
         Ok(Self { pem: encode(&der), der, subject, not_before, not_after, constraints, public_key })
     }
 
-    /// As PEM, the format of files.
+    /// Certificate as PEM, the format of files.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// As DER, the format of TLS.
+    /// Certificate as DER, the format of TLS.
     pub fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// Its subject: `andante CA 1a2b3c4d`.
+    /// Common name of the subject, such as `andante CA 1a2b3c4d`.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// SHA-256 of it: `AA:BB:…`.
+    /// SHA-256 of the DER form, written as `AA:BB:…`.
     pub fn fingerprint(&self) -> String {
         sha256(&self.der).iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
     }
 
-    /// The start of its validity.
+    /// Start of the validity.
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// The end of its validity.
+    /// End of the validity.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Which hosts it may sign for.
+    /// Hosts that the CA may sign for.
     pub fn constraints(&self) -> &Constraints {
         &self.constraints
     }
 
-    /// Its key's public half (SubjectPublicKeyInfo, DER).
+    /// Public key (SubjectPublicKeyInfo, DER).
     pub(super) fn public_key(&self) -> &[u8] {
         &self.public_key
     }
@@ -109,7 +109,7 @@ fn constraints(x509: &X509Certificate<'_>) -> Result<Constraints, String> {
     Ok(Constraints::parsed(permitted.unwrap_or_default()))
 }
 
-/// One certificate as PEM.
+/// Encodes a certificate as PEM.
 pub(super) fn encode(der: &[u8]) -> String {
     let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
     pem::encode_config(&pem::Pem::new("CERTIFICATE", der), lines)

@@ -1,4 +1,4 @@
-//! Which hosts a CA may sign for (name constraints, RFC 5280 §4.2.1.10).
+//! Hosts that a CA may sign for (name constraints, RFC 5280 §4.2.1.10).
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use x509_parser::extensions::{GeneralName, GeneralSubtree as ParsedSubtree};
 use super::CaError;
 use crate::policy::HostPattern;
 
-/// The hosts that a CA may sign for; empty means any. A name stands for itself and for all names below it.
+/// Hosts that a CA may sign for; empty means any host. A name permits itself and all names below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Constraints {
     names: Vec<String>,
@@ -22,11 +22,13 @@ pub struct Constraints {
 // === impl Constraints ===
 
 impl Constraints {
-    /// The hosts that `patterns` name. Certificates have no ports. `*.example.com` also permits `example.com`, and a
-    /// name also permits all names below it: clients read constraints in this way.
+    /// Builds the constraints that permit the hosts of `patterns`.
+    ///
+    /// Ports are ignored, because certificates have none. `*.example.com` also permits `example.com`, and a name also
+    /// permits all names below it, because clients read constraints in this way.
     ///
     /// # Errors
-    /// If one of them is `*`.
+    /// If a pattern is `*`.
     pub fn new(patterns: &[HostPattern]) -> Result<Self, CaError> {
         let mut bounds = Self::default();
         for pattern in patterns {
@@ -39,7 +41,7 @@ impl Constraints {
         Ok(bounds.in_order())
     }
 
-    /// What a certificate says that it permits.
+    /// Reads the permitted subtrees of a certificate. Ignores all but names and addresses.
     pub(super) fn parsed(permitted: &[ParsedSubtree<'_>]) -> Self {
         let mut bounds = Self::default();
         for subtree in permitted {
@@ -62,12 +64,12 @@ impl Constraints {
         self
     }
 
-    /// Whether any host is permitted.
+    /// Returns whether every host is permitted.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.networks.is_empty()
     }
 
-    /// Whether `host`, in its canonical spelling, is permitted.
+    /// Returns whether `host` is permitted. `host` has its canonical spelling.
     pub fn permit(&self, host: &str) -> bool {
         if self.is_empty() {
             return true;
@@ -80,22 +82,23 @@ impl Constraints {
         }
     }
 
-    /// Whether no host that `pattern` stands for is permitted.
+    /// Returns whether none of the hosts that match `pattern` is permitted.
     pub fn exclude(&self, pattern: &HostPattern) -> bool {
-        // Every host: those that are permitted are among them.
+        // `*` matches all hosts, including the permitted ones.
         let Some(name) = pattern.name() else { return false };
         let is_below = |permitted: &String| permitted.strip_suffix(name).is_some_and(|below| below.ends_with('.'));
         !self.permit(name) && (pattern.is_single() || !self.names.iter().any(is_below))
     }
 
-    /// As a certificate says it.
+    /// Returns the extension for a certificate, or `None` if every host is permitted.
     pub(super) fn to_extension(&self) -> Option<NameConstraints> {
         if self.is_empty() {
             return None;
         }
         let names = self.names.iter().cloned().map(GeneralSubtree::DnsName);
         let networks = self.networks.iter().map(|network| subnet(network.addr(), network.prefix_len()));
-        // Constraints bind only the kinds of names that they mention: what is not permitted at all must be excluded.
+        // A constraint affects only the kinds of names that it mentions. So a kind without permitted names must be
+        // excluded.
         let mut excluded_subtrees = Vec::new();
         if self.names.is_empty() {
             excluded_subtrees.push(GeneralSubtree::DnsName(String::new()));
@@ -126,7 +129,7 @@ fn subnet(address: IpAddr, prefix: u8) -> GeneralSubtree {
     GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, prefix))
 }
 
-/// An address followed by its mask.
+/// Parses an address that is followed by its mask.
 fn network(bytes: &[u8]) -> Option<IpNet> {
     let (address, mask) = bytes.split_at(bytes.len() / 2);
     let ip = |bytes: &[u8]| -> Option<IpAddr> {

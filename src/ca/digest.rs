@@ -1,8 +1,8 @@
-//! SHA-256 of certificates and keys, and of whatever else has to be told apart.
+//! SHA-256 of certificates, keys, and other data that needs an identifier.
 
 use rustls::{SupportedCipherSuite, crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256};
 
-/// SHA-256, from the library that TLS uses anyway.
+/// Computes SHA-256 with the library that TLS uses anyway, which saves a dependency.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
         unreachable!("the suite is one of TLS 1.3")

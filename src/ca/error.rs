@@ -1,4 +1,4 @@
-//! What can go wrong with a CA, and what to do then.
+//! Errors of the CA, with a remedy for each that has one.
 
 use std::{
     io,
@@ -6,86 +6,86 @@ use std::{
     time::SystemTime,
 };
 
-/// Why there is no CA, or no certificate.
+/// Reason why there is no CA, or no certificate for a host.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
-    /// There is no CA in the folder.
+    /// Folder without a CA.
     #[error("there is no CA in {}", dir.display())]
     Missing {
-        /// Where it was looked for.
+        /// Folder that was searched.
         dir: PathBuf,
     },
-    /// There is a CA already; andante does not overwrite it.
+    /// Existing CA in the way of a new one; andante does not overwrite it.
     #[error("there is a CA already, {}", path.display())]
     Exists {
-        /// Its key.
+        /// Key file of the existing CA.
         path: PathBuf,
     },
-    /// A file that is there cannot be read.
+    /// Existing file that cannot be read.
     #[error("could not read {}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file or folder cannot be made.
+    /// File or folder that cannot be created or written.
     #[error("could not write {}", path.display())]
     Write {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Others can read, or change, the key.
+    /// Key file that users other than its owner can access.
     #[error("the CA's key {} is open to others: its mode is {mode:04o}", path.display())]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// A file holds something else.
+    /// File that does not hold a CA.
     #[error("{} does not hold a CA: {what}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Defect of the content.
         what: String,
     },
-    /// The certificate has expired.
+    /// Expired certificate of the CA.
     #[error("the CA has expired on {until}")]
     Expired {
-        /// When.
+        /// End of the validity, as an HTTP date.
         until: String,
     },
-    /// Not a name or an address.
+    /// Host pattern `*`, which is no constraint.
     #[error("a CA cannot be bound to {pattern}")]
     Unbounded {
-        /// As it was written.
+        /// Pattern as it was written.
         pattern: String,
     },
-    /// Not a DNS name either.
+    /// Host that is neither an IP address nor a DNS name without a final dot.
     #[error("no certificate can name the host {host:?}")]
     Host {
-        /// As it was asked for.
+        /// Requested host.
         host: String,
     },
-    /// Workers would refuse such a certificate.
+    /// Host outside the CA's name constraints: workers would refuse a certificate for it.
     #[error("the CA may not speak for {host}, only for {only}")]
     Outside {
-        /// As it was asked for.
+        /// Requested host.
         host: String,
-        /// What it is bound to.
+        /// Hosts that the CA may sign for.
         only: String,
     },
-    /// The library could not.
+    /// Failure of `rcgen`, which creates keys and certificates.
     #[error("could not make a certificate")]
     Making(#[source] rcgen::Error),
-    /// The library could not.
+    /// Failure of `rustls`, or of its source of randomness.
     #[error("could not make the keys for TLS")]
     Tls(#[source] rustls::Error),
-    /// A bundle of our CA alone would make clients refuse all other hosts.
+    /// Absence of root certificates. With a bundle of our CA alone, clients would refuse all other hosts.
     #[error("this machine has no root certificates")]
     NoRoots,
 }
@@ -93,7 +93,7 @@ pub enum CaError {
 // === impl CaError ===
 
 impl CaError {
-    /// Why a file of the CA in `dir` could not be read.
+    /// Returns the error for a file of the CA in `dir` that could not be read. An absent file means an absent CA.
     pub(super) fn reading(dir: &Path, path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound => Self::Missing { dir: dir.to_owned() },
@@ -101,12 +101,12 @@ impl CaError {
         }
     }
 
-    /// It was good `until` then.
+    /// Returns the error for a certificate that was valid until `until`.
     pub(super) fn expired(until: SystemTime) -> Self {
         Self::Expired { until: httpdate::fmt_http_date(until) }
     }
 
-    /// What to do next.
+    /// Returns a remedy, or `None` if the user has none.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Missing { .. } => "make one with `andante ca init`, or say where it is with --data DIR".to_owned(),

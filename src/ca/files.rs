@@ -1,7 +1,7 @@
-//! A CA in a folder: `ca-key.pem` holds its key and certificate, `ca.pem` the certificate for all to read.
+//! Files of a CA in a folder: `ca-key.pem` holds the key and the certificate, `ca.pem` the certificate for all to read.
 //!
-//! The key's file appears complete and at once, or not at all, and never in place of another: however many processes
-//! start together, they end up with the same CA.
+//! The key file is created atomically and never replaces an existing one. So all processes that start at the same time
+//! use the same CA.
 
 use std::{
     ffi::OsString,
@@ -22,10 +22,10 @@ use super::{
     params,
 };
 
-/// The file with the key, of mode 0600.
+/// Name of the file with the key, of mode 0600.
 pub const KEY: &str = "ca-key.pem";
 
-/// A key and its certificate, as they are written.
+/// Key and certificate of a CA, as stored in its folder.
 pub(super) struct StoredCa {
     pub(super) key: KeyPair,
     pub(super) certificate: Certificate,
@@ -60,13 +60,13 @@ impl StoredCa {
         Ok(Self { key, certificate })
     }
 
-    /// Writes the key, unless there is one.
+    /// Writes the key file with key and certificate. Fails with [`CaError::Exists`] if the file exists.
     pub(super) fn write(&self, dir: &Path) -> Result<(), CaError> {
         let path = dir.join(KEY);
         let failed = |source| CaError::Write { path: path.clone(), source };
         fs::create_dir_all(dir).map_err(|source| CaError::Write { path: dir.to_owned(), source })?;
         let text = format!("{}{}", self.key.serialize_pem(), self.certificate.pem());
-        // Its mode is 0600 from the start.
+        // `NamedTempFile` creates the file with mode 0600.
         let mut file = NamedTempFile::new_in(dir).map_err(failed)?;
         file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
         match file.persist_noclobber(&path) {
@@ -76,16 +76,16 @@ impl StoredCa {
         }
     }
 
-    /// Writes the certificate, unless it is there.
+    /// Writes the certificate to `ca.pem`, unless the file holds it already.
     pub(super) fn publish(&self, dir: &Path) -> Result<(), CaError> {
         replace(&dir.join(CERTIFICATE), self.certificate.pem())
     }
 }
 
-/// Makes `path` a file of mode 0644 with this `content`, all at once, if it does not have it already.
+/// Atomically replaces `path` by a file of mode 0644 with `content`. Does nothing if the file has that content already.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CaError> {
     let content = content.as_ref();
     if fs::read(path).is_ok_and(|found| found == content) {
@@ -95,7 +95,7 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CaError> {
     let written = || -> io::Result<()> {
         let mut file = NamedTempFile::new_in(folder)?;
         file.write_all(content)?;
-        // Not what the umask leaves of it: workers may be other users.
+        // Regardless of the umask, because workers may run as other users.
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
@@ -103,15 +103,15 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CaError> {
     written().map_err(|source| CaError::Write { path: path.to_owned(), source })
 }
 
-/// The default folder of a CA: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
+/// Returns the default folder of a CA: `$XDG_DATA_HOME/andante`, or `~/.local/share/andante`.
 pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // A relative path is to be ignored (XDG Base Directory Specification).
+    // The XDG Base Directory Specification says to ignore relative paths.
     let folder = |name| variable(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let data = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")));
     data.map(|data| data.join("andante"))
 }
 
-/// Reads a file that only its owner may read.
+/// Reads a file. Fails with [`CaError::Exposed`] if it is open to users other than its owner.
 fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
     let failed = |source| CaError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(failed)?;
@@ -125,8 +125,10 @@ fn read_private(path: &Path) -> Result<Vec<u8>, CaError> {
     Ok(bytes)
 }
 
-/// Whether a file of this `mode` is open to others than its owner. A group may read a file of root's, as long as we are
-/// not root: that is how systems hand keys to services (Kubernetes' secrets; PostgreSQL has the same rule).
+/// Returns whether a file of this `mode` is open to users other than its owner.
+///
+/// If root owns the file and we are not root, its group may read it: Kubernetes hands secrets to services in this way.
+/// PostgreSQL has the same rule.
 fn exposed(mode: u32, owner: u32, us: u32) -> bool {
     let forbidden = if owner == 0 && us != 0 { 0o037 } else { 0o077 };
     mode & forbidden != 0

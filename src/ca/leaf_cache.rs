@@ -1,4 +1,4 @@
-//! The certificates of hosts: signed on demand, cached up to a bound, and signed once per name.
+//! Certificates of hosts: signed on demand, once per host, and kept in a bounded cache.
 
 use std::{
     num::NonZeroUsize,
@@ -26,47 +26,49 @@ use rustls::{
 
 use super::{CaError, Certificate, params};
 
-/// Which protocol a worker that speaks both gets inside TLS. A worker that speaks one gets that one.
+/// Protocol preference inside TLS, for workers that offer both. A worker that offers one protocol gets that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alpn {
-    /// HTTP/1.1, else HTTP/2.
+    /// HTTP/1.1 before HTTP/2.
     Http1First,
-    /// HTTP/2, else HTTP/1.1.
+    /// HTTP/2 before HTTP/1.1.
     Http2First,
 }
 
 /// Signs certificates for hosts, and caches them.
 pub(super) struct LeafCache {
     issuer: Issuer<'static, KeyPair>,
-    /// One key for all hosts: making a key costs more than signing, and an attacker who reads one of this process' keys
-    /// reads them all. Not the CA's.
+    /// Key of all hosts' certificates, different from the CA's. Creating a key per host would cost more than signing.
+    /// And it would not help, because an attacker that reads one key of this process reads them all.
     key: KeyPair,
     signer: Arc<dyn SigningKey>,
-    /// Everything but the certificate. All hosts share it, so that sessions resume although a certificate was replaced.
+    /// Configuration without certificate and ALPN. All hosts share it, so that sessions resume although a certificate
+    /// was replaced.
     common: ServerConfig,
     kept: Mutex<LruCache<Box<str>, Leaf>>,
     minted: AtomicU64,
 }
 
-/// A host's certificate, ready for either answer to ALPN.
+/// Configurations with the certificate of a host, one for each [`Alpn`].
 struct Leaf {
     http1_first: Arc<ServerConfig>,
     http2_first: Arc<ServerConfig>,
-    /// From then on the next request for it replaces it.
+    /// Time from which the next request for this host signs a new certificate.
     renew: SystemTime,
 }
 
-/// How many hosts' certificates are kept. Some 3 KiB each.
+/// Maximum number of cached certificates, one per host. Each takes about 3 KiB, so the cache takes 3 MiB.
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// The remaining validity of a certificate should outlast a long connection.
+/// Remaining validity at which a certificate is renewed, long enough for a long connection.
 const RENEW_BEFORE: Duration = params::days(30);
-/// But while the CA itself is about to expire, not every connection should need a new certificate.
+/// Minimum age at which a certificate is renewed. Without it, each connection would need a new certificate while the CA
+/// itself is about to expire.
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_secs(3600);
 
 // === impl LeafCache ===
 
 impl LeafCache {
-    /// Signs with the CA's `key`.
+    /// Creates an empty cache of certificates signed by the CA with this certificate and `key`.
     pub(super) fn new(authority: &Certificate, key: KeyPair) -> Result<Self, CaError> {
         let issuer = Issuer::from_ca_cert_der(authority.der(), key).map_err(CaError::Making)?;
         let key = KeyPair::generate().map_err(CaError::Making)?;
@@ -83,7 +85,7 @@ impl LeafCache {
         })
     }
 
-    /// The configuration for `host`, from the cache or new.
+    /// Returns the configuration for `host`, from the cache or with a new certificate.
     pub(super) fn server_config(
         &self,
         host: &str,
@@ -95,7 +97,7 @@ impl LeafCache {
         if let Some(leaf) = kept.get(host).filter(|leaf| now < leaf.renew) {
             return Ok(leaf.config(alpn));
         }
-        // Under the lock, so that a name is not minted twice; it takes 40 µs, less than the handshake that follows.
+        // Signing holds the lock, so that no name is signed twice. The 40 µs are less than the handshake that follows.
         let leaf = self.mint(host, now, authority)?;
         let config = leaf.config(alpn);
         kept.put(host.into(), leaf);
@@ -116,7 +118,7 @@ impl LeafCache {
         let (params, until) = params::leaf(host, now, authority.not_after())?;
         let signed = params.signed_by(&self.key, &self.issuer).map_err(CaError::Making)?;
         self.minted.fetch_add(1, Ordering::Relaxed);
-        // The leaf alone: a client that trusts the CA has the CA's certificate already.
+        // The chain lacks the CA's certificate: a client that trusts the CA has it already.
         let key = Arc::new(CertifiedKey::new(vec![signed.der().clone()], self.signer.clone()));
         let config = |protocols: &[&[u8]]| {
             let mut config = self.common.clone();
@@ -148,7 +150,8 @@ impl Leaf {
     }
 }
 
-/// What all hosts share. Tickets too: so a session is resumed although the host's certificate has left the cache.
+/// Returns the configuration that all hosts share. The shared ticket key lets a session resume although the host's
+/// certificate was evicted from the cache.
 fn common(provider: Arc<CryptoProvider>, signer: &Arc<dyn SigningKey>) -> Result<ServerConfig, CaError> {
     let nobody = CertifiedKey::new(Vec::new(), signer.clone());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -159,12 +162,13 @@ fn common(provider: Arc<CryptoProvider>, signer: &Arc<dyn SigningKey>) -> Result
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(CaError::Tls)?;
     config.send_tls13_tickets = 1;
-    // Early data can be replayed, and a request that costs a slot must not be.
+    // Early data can be replayed, but a request that takes a slot must not be.
     config.max_early_data_size = 0;
     Ok(config)
 }
 
-/// No post-quantum key exchange: workers are on this machine or beside it, and it costs as much as all the rest.
+/// Returns the cryptography provider without post-quantum key exchange, which costs as much as the rest of a handshake.
+/// Workers run on this machine or near it.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         kx_groups: vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],

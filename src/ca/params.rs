@@ -1,4 +1,4 @@
-//! The contents of certificates: the CA's own, and those of hosts. Pure except for randomness.
+//! Contents of the CA's certificate and of hosts' certificates. Pure except for randomness.
 
 use std::{
     net::IpAddr,
@@ -13,26 +13,26 @@ use rustls::{crypto::aws_lc_rs, pki_types::DnsName};
 
 use super::{CaError, Constraints, digest::sha256};
 
-/// The validity of a CA. Long, because replacing a CA means a change on every worker.
+/// Validity of a CA: ten years, because a new CA means a change on every worker.
 const AUTHORITY: Duration = days(3650);
-/// The validity of a host's certificate; clients accept at most 197 days.
+/// Validity of a host's certificate. Apple's clients accept at most 825 days from any CA (support.apple.com/103769).
 const LEAF: Duration = days(90);
-/// Certificates start in the past, for machines whose clocks are behind ours.
+/// Time by which the validity begins before the signature, for machines whose clocks are behind ours.
 const BACKDATED: Duration = days(1);
 
-/// `count` days.
+/// Duration of `count` days of 24 hours.
 pub(super) const fn days(count: u64) -> Duration {
     Duration::from_secs(count * 86_400)
 }
 
-/// The contents of the certificate of a CA with this `key`.
+/// Returns the contents of the certificate of a CA with this `key`.
 pub(super) fn authority(
     key: &KeyPair,
     constraints: &Constraints,
     now: SystemTime,
 ) -> Result<CertificateParams, CaError> {
-    // One name per installation, so that stores that hold several can tell them apart; of the key rather than of the
-    // machine, whose name must not leak.
+    // The name differs per installation, so that users can distinguish several CAs in one store. A hash of the key
+    // makes the difference, because the name of the machine must not leak.
     let id: String = sha256(&key.subject_public_key_info())[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, format!("andante CA {id}"));
@@ -46,7 +46,7 @@ pub(super) fn authority(
     Ok(params)
 }
 
-/// The contents of the certificate of `host`, and the end of its validity: never later than that of its CA.
+/// Returns the contents of the certificate of `host`, and the end of its validity, which is never later than the CA's.
 pub(super) fn leaf(
     host: &str,
     now: SystemTime,
@@ -54,8 +54,8 @@ pub(super) fn leaf(
 ) -> Result<(CertificateParams, SystemTime), CaError> {
     let until = (now - BACKDATED + LEAF).min(authority_until);
     let mut params = CertificateParams::default();
-    // No subject at all: then the alternative name is critical (RFC 5280 §4.2.1.6), and there is no common name of at
-    // most 64 bytes for a host to be too long for.
+    // The subject is empty, because a common name is limited to 64 bytes and hosts may be longer. An empty subject
+    // makes the alternative name critical (RFC 5280 §4.2.1.6).
     params.distinguished_name = DistinguishedName::new();
     params.subject_alt_names = vec![alternative_name(host)?];
     params.serial_number = Some(serial()?);
@@ -72,14 +72,14 @@ fn alternative_name(host: &str) -> Result<SanType, CaError> {
         return Ok(SanType::IpAddress(address));
     }
     let name = DnsName::try_from(host).map_err(|_| wrong())?;
-    // The final dot of an absolute name has no place in a certificate.
+    // `DnsName` accepts the final dot of an absolute name, but a certificate must not contain it.
     if host.ends_with('.') {
         return Err(wrong());
     }
     Ok(SanType::DnsName(name.as_ref().try_into().map_err(|_| wrong())?))
 }
 
-/// 16 random bytes that are a positive number of that length.
+/// Returns a random serial number. The first two bits are 0 and 1: it is positive and encoded in exactly 16 bytes.
 fn serial() -> Result<SerialNumber, CaError> {
     let mut bytes = [0; 16];
     let random = aws_lc_rs::default_provider().secure_random;
@@ -89,7 +89,7 @@ fn serial() -> Result<SerialNumber, CaError> {
 }
 
 fn valid(params: &mut CertificateParams, from: SystemTime, until: SystemTime) {
-    // The type of these is one of a crate that only rcgen depends on: this is how to make one without naming it.
+    // The dates have a type of the `time` crate, which only rcgen depends on. Adding to a date avoids naming that type.
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let seconds =
         |at: SystemTime| Duration::from_secs(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs());

@@ -1,6 +1,6 @@
-//! Roots as a store for Java (PKCS #12, RFC 7292), which reads no PEM. Pure.
+//! Store of root certificates for Java (PKCS #12, RFC 7292), which reads no PEM. Pure.
 //!
-//! Neither encrypted nor signed: it holds nothing secret, and so needs no password to open it.
+//! The store is neither encrypted nor signed, because it holds nothing secret. So it opens without a password.
 
 use yasna::{DERWriter, DERWriterSeq, Tag, models::ObjectIdentifier};
 
@@ -10,14 +10,14 @@ const DATA: &[u64] = &[1, 2, 840, 113_549, 1, 7, 1];
 const CERTIFICATE_BAG: &[u64] = &[1, 2, 840, 113_549, 1, 12, 10, 1, 3];
 /// PKCS #9 `x509Certificate`.
 const X509: &[u64] = &[1, 2, 840, 113_549, 1, 9, 22, 1];
-/// PKCS #9 `friendlyName`: Java's alias, each once.
+/// PKCS #9 `friendlyName`: Java's alias, unique within a store.
 const ALIAS: &[u64] = &[1, 2, 840, 113_549, 1, 9, 20];
-/// Oracle's `trustedKeyUsage`: without it Java takes a certificate for part of a chain, not for a root.
+/// Oracle's `trustedKeyUsage`. Without it, Java treats a certificate as part of a chain, not as a root.
 const TRUSTED: &[u64] = &[2, 16, 840, 1, 113_894, 746_875, 1, 1];
 /// `anyExtendedKeyUsage`.
 const FOR_ANYTHING: &[u64] = &[2, 5, 29, 37, 0];
 
-/// A store of these certificates (DER), each by an alias of its own.
+/// Returns a store of certificates, given as pairs of alias and DER.
 pub(super) fn store<'a>(roots: impl Iterator<Item = (String, &'a [u8])>) -> Vec<u8> {
     let bags = yasna::construct_der(|writer| {
         writer.write_sequence(|writer| roots.for_each(|(alias, root)| bag(writer.next(), &alias, root)));
@@ -31,7 +31,7 @@ pub(super) fn store<'a>(roots: impl Iterator<Item = (String, &'a [u8])>) -> Vec<
     })
 }
 
-/// A `ContentInfo` that is not encrypted.
+/// Writes an unencrypted `ContentInfo`.
 fn data(writer: DERWriter<'_>, content: &[u8]) {
     writer.write_sequence(|writer| typed(writer, DATA, |writer| writer.write_bytes(content)));
 }
@@ -48,7 +48,7 @@ fn bag(writer: DERWriter<'_>, alias: &str, certificate: &[u8]) {
     });
 }
 
-/// What something is, and then the thing itself.
+/// Writes the OID of a type, then a value of that type with the context tag 0.
 fn typed(writer: &mut DERWriterSeq<'_>, kind: &[u64], value: impl FnOnce(DERWriter<'_>)) {
     oid(writer.next(), kind);
     writer.next().write_tagged(Tag::context(0), value);

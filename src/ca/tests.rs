@@ -1,4 +1,4 @@
-//! A CA as those see it who are asked to trust it.
+//! Tests of the CA from the viewpoint of clients that trust it.
 
 use std::{
     net::IpAddr,
@@ -29,7 +29,7 @@ fn ca() -> Ca {
     Ca::generate(&[], SystemTime::now()).unwrap()
 }
 
-/// A client that trusts `ca` alone.
+/// Returns the configuration of a client that trusts `ca` alone.
 fn client(ca: &Ca) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(ca.certificate().der().clone()).unwrap();
@@ -40,7 +40,7 @@ fn client(ca: &Ca) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Talks until the client has a session ticket, or somebody objects.
+/// Performs a handshake until the client has a session ticket. Returns the first error of either side.
 fn handshake(
     client: &Arc<ClientConfig>,
     host: &str,
@@ -67,7 +67,7 @@ fn handshake(
     Ok(client)
 }
 
-/// What a client gets to see.
+/// Returns the certificate that a client receives for `host`.
 fn leaf(ca: &Ca, host: &str, now: SystemTime) -> CertificateDer<'static> {
     let config = ca.server_config(host, Alpn::Http2First, now).unwrap();
     handshake(&client(ca), host, config).unwrap().peer_certificates().unwrap()[0].clone().into_owned()
@@ -164,7 +164,7 @@ fn a_certificate_is_renewed_thirty_days_before_its_end() {
     assert_eq!(ask(Duration::ZERO).unwrap(), 1);
     assert_eq!(ask(DAY * 58).unwrap(), 1);
     assert_eq!(ask(DAY * 59).unwrap(), 2);
-    // The CA's last month: what it signs ends with it, and still not every connection has a new one.
+    // In the CA's last month, certificates end with the CA, and connections still share one.
     let end = ca.certificate().not_after().duration_since(now).unwrap();
     assert_eq!(ask(end - DAY).unwrap(), 3);
     assert_eq!(ask(end - DAY).unwrap(), 3);
@@ -196,7 +196,7 @@ fn r47_clients_refuse_what_a_bounded_ca_may_not_sign() {
         (&["10.0.0.5"], &["10.0.0.5"], &["10.0.0.6", "2001:db8::5", "example.com"]),
         (&["[2001:db8::5]"], &["2001:db8::5"], &["2001:db8::6", "10.0.0.5", "example.com"]),
     ] {
-        // As if our own check were not there.
+        // An unconstrained certificate bypasses our own check, so only the client's check is left.
         let bounded = Ca::generate(&hosts(bounds), now).unwrap();
         let unchecked = |host: &str| {
             let free = self::ca();

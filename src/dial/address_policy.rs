@@ -1,8 +1,10 @@
-//! Which addresses a shared proxy must not reach for others.
+//! Addresses that a shared proxy must not reach on behalf of its clients.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What makes an address one that a shared proxy must not reach for others (IANA's special-purpose registries).
+/// Returns the kind of an address that a shared proxy must not reach for its clients, or `None` for a public address.
+///
+/// The kinds follow IANA's special-purpose registries, without the networks for documentation.
 pub(super) fn special_purpose(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(v4) => special_v4(v4),

@@ -1,30 +1,30 @@
-//! Addresses of a name, and how long they hold.
+//! Addresses of a name, and their validity.
 
 use std::{net::IpAddr, time::Duration};
 
-/// Addresses of a name, in the order to try them in, and how long they hold.
+/// Addresses of a name, in order of preference, and their validity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// Not empty.
+    /// Addresses, at least one.
     pub list: Vec<IpAddr>,
-    /// The time until the name is to be resolved again: the shortest TTL of the records.
+    /// Time after which the name must be resolved again: the shortest TTL of the records, or an assumed one.
     pub ttl: Duration,
 }
 
 // === impl Addresses ===
 
 impl Addresses {
-    /// Addresses in `list`, which are valid for `ttl`.
+    /// Creates the result of a look-up from addresses that are valid for `ttl`.
     pub(super) fn new(list: Vec<IpAddr>, ttl: Duration) -> Self {
         Self { list, ttl }
     }
 
-    /// Whether the list contains `address`. The IPv4-mapped form counts as the IPv4 address.
+    /// Returns whether the list contains `address`. An IPv4-mapped address equals the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.list.iter().any(|one| one.to_canonical() == address.to_canonical())
     }
 
-    /// The addresses with the families taking turns, beginning with the first one's (RFC 8305 §4).
+    /// Returns the addresses with alternating families, starting with the family of the first one (RFC 8305 §4).
     pub(super) fn interleaved(list: Vec<IpAddr>) -> Vec<IpAddr> {
         let first_is_v4 = list.first().is_some_and(IpAddr::is_ipv4);
         let (preferred, other): (Vec<_>, Vec<_>) = list.into_iter().partition(|one| one.is_ipv4() == first_is_v4);

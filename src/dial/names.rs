@@ -1,4 +1,4 @@
-//! Names to addresses. Chooses the resolver; `servers` sends the queries.
+//! Resolution of names to addresses. This module chooses the resolver; `servers` sends the queries.
 
 use std::{
     collections::HashMap,
@@ -26,25 +26,26 @@ use crate::{
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
-/// Addresses that need no name server hold for this long: an hour is the most that a name server's hold, too.
+/// TTL of addresses that need no name server: an hour, like the maximum for answers of name servers.
 const UNASKED_TTL: Duration = Duration::from_secs(3600);
-/// `getaddrinfo` does not report a TTL: 30 s is what the JVM assumes.
+/// TTL of addresses from `getaddrinfo`, which reports none: 30 s, as the JVM assumes.
 const SYSTEM_TTL: Duration = Duration::from_secs(30);
 
-/// Resolves names, the way that the configuration says.
+/// Resolver of names, with the kind of resolver that the configuration names.
 pub(super) struct NameResolver {
     dns: Dns,
-    /// How long a look-up may take.
+    /// Time for all attempts at all name servers. `getaddrinfo` ignores it.
     patience: Duration,
-    /// One per runtime, made at the first name there: hickory's tasks run where they were spawned, and end with it.
+    /// Name servers per runtime, created with its first look-up. hickory's tasks end with the runtime that they were
+    /// spawned on.
     known: Mutex<HashMap<runtime::Id, KnownServers>>,
 }
 
-/// What was made of the system's files as they were.
+/// Name servers from the system's files, and the state of the files then.
 struct KnownServers {
-    /// When the files were written.
+    /// Modification times of `/etc/resolv.conf` and `/etc/hosts`.
     written: [Option<SystemTime>; 2],
-    /// The servers to ask; `None` leaves it to the system's resolver.
+    /// Servers to ask; `None` leaves look-ups to the system's resolver.
     servers: Option<Arc<Servers>>,
 }
 
@@ -55,7 +56,7 @@ impl NameResolver {
         Self { dns, patience, known: Mutex::default() }
     }
 
-    /// All addresses of `host`, in the order to try them in.
+    /// Returns the addresses of `host`, in order of preference.
     pub(super) async fn resolve(&self, host: &str) -> Result<Addresses, NotResolved> {
         if let Ok(address) = host.parse() {
             return Ok(Addresses::new(vec![address], UNASKED_TTL));
@@ -69,7 +70,9 @@ impl NameResolver {
         }
     }
 
-    /// Whom to ask on this thread. Made anew when the system's files have changed: a proxy lives longer than a network.
+    /// Returns the name servers for this runtime; `None` leaves look-ups to the system's resolver.
+    ///
+    /// Reads the system's files again after a change, because a proxy runs longer than a network stays the same.
     fn servers(&self) -> Option<Arc<Servers>> {
         let written = match self.dns {
             Dns::System => return None,
@@ -95,17 +98,18 @@ impl NameResolver {
         let settings = settings.inspect_err(|error| {
             warn!(%error, "could not read /etc/resolv.conf; names are resolved by the system, and not kept");
         });
-        // A machine without the file has no names of its own.
+        // Without the file, the machine has no names of its own.
         Some(ServerSettings { hosts: fs::read(HOSTS).unwrap_or_default(), ..settings.ok()? })
     }
 }
 
-/// RFC 6761 §6.3: never looked up, so that no name server can redirect it.
+/// Returns whether `host` is a name of this machine (RFC 6761 §6.3). No name server is asked, so none can redirect it.
 pub(super) fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// `::1` only where there is one: its "address not available" would hide why `127.0.0.1` refused.
+/// Returns the loopback addresses. `::1` is included only if the machine has it: otherwise its error "address not
+/// available" could hide why `127.0.0.1` refused.
 fn loopback() -> Vec<IpAddr> {
     static HAS_V6: OnceLock<bool> = OnceLock::new();
     let v4 = IpAddr::from(Ipv4Addr::LOCALHOST);
@@ -115,7 +119,7 @@ fn loopback() -> Vec<IpAddr> {
     }
 }
 
-/// Asks `getaddrinfo`, on a thread that may block.
+/// Resolves with `getaddrinfo`, on a thread that may block.
 async fn system(host: &str) -> Result<Addresses, NotResolved> {
     let name: Name = host.parse().map_err(|error| NotResolved::Failed(BoxError::from(error)))?;
     let found = GaiResolver::new().oneshot(name).await.map_err(|error| match is_exhaustion(&error) {

@@ -1,4 +1,4 @@
-//! Why a name has no addresses: no server answered, none could be asked, or there are no addresses.
+//! Reasons why a look-up gives no addresses.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -6,14 +6,14 @@ use hickory_resolver::net::{DnsError, NetError};
 
 use crate::error::{BoxError, is_exhaustion};
 
-/// Why a name has no addresses.
+/// Reason why a look-up gives no addresses.
 #[derive(Debug)]
 pub(super) enum NotResolved {
     /// No server answered in time.
     Timeout,
-    /// There was no file descriptor left to ask with.
+    /// No file descriptor was left for the query.
     NoDescriptor,
-    /// A server answered that there is none, or no server could be asked.
+    /// A server gave a negative answer, or the look-up failed in another way.
     Failed(BoxError),
 }
 
@@ -34,7 +34,7 @@ impl From<NetError> for NotResolved {
     }
 }
 
-/// hickory does not report why it has no socket: tries to open one.
+/// Returns whether no descriptor is left to open a socket. hickory does not report why it has no socket.
 fn is_out_of_descriptors() -> bool {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_exhaustion(&error))
 }

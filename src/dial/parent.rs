@@ -1,7 +1,7 @@
 //! Asks a parent proxy for a connection: CONNECT (RFC 9110 §9.3.6) and SOCKS5 (RFC 1928, RFC 1929).
 //!
-//! Not `hyper-util`'s: its tunnel drops what the upstream says at once (the greeting of a server that speaks first) and
-//! does not tell the status, and its SOCKS5 insists on the one way to log in.
+//! `hyper-util` is not used. The tunnel of that crate does not report the status, and loses bytes that the upstream
+//! sends at once, such as a server's greeting. Its SOCKS5 client accepts a single method of authentication.
 
 use std::{io, net::IpAddr};
 
@@ -13,10 +13,10 @@ use tokio::{
 
 use crate::policy::{Parent, ParentProtocol};
 
-/// The head of an answer to CONNECT.
+/// Maximum bytes of a response head to CONNECT, which bounds the memory that a parent can make us use.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// Why a parent proxy gave no connection. Knows no credentials.
+/// Reason why a parent proxy gave no connection. Contains no credentials.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ParentRefusal {
     #[error("it answered {0}")]
@@ -39,7 +39,7 @@ pub(super) enum ParentRefusal {
     Broken(#[from] io::Error),
 }
 
-/// Makes `stream` one that leads to `host` and `port`. Reads not a byte that comes from there.
+/// Turns `stream` into a tunnel to `host` and `port`. Reads no byte that comes from there.
 pub(super) async fn ask_for(
     stream: &mut TcpStream,
     parent: &Parent,
@@ -65,7 +65,7 @@ async fn connect(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16)
     loop {
         let status = status(&head(stream).await?).ok_or(ParentRefusal::NotHttp)?;
         match status.as_u16() {
-            // Interim answers may come before the final one (RFC 9110 §15.2).
+            // Interim responses may precede the final one (RFC 9110 §15.2).
             100..200 => {}
             200..300 => return Ok(()),
             407 if parent.credentials.is_some() => return Err(ParentRefusal::Credentials),
@@ -75,7 +75,7 @@ async fn connect(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16)
     }
 }
 
-/// Takes an answer's head from `stream`, and leaves what follows it there: it is the upstream's.
+/// Reads a response head from `stream`. Leaves the bytes after it, which come from the upstream.
 async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, ParentRefusal> {
     let (mut head, mut chunk) = (Vec::new(), [0; 2048]);
     loop {
@@ -90,7 +90,7 @@ async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, ParentRefusal> {
         stream.read_exact(&mut chunk[..head.len() - known]).await?;
         match end {
             Some(_) => return Ok(head),
-            // Whatever greets us in another way would not end its head either.
+            // A server of another protocol might never send the empty line that ends a head.
             None if head.len() > MAX_HEAD || !b"HTTP/1.".starts_with(&head[..head.len().min(7)]) => {
                 return Err(ParentRefusal::NotHttp);
             }
@@ -99,11 +99,11 @@ async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, ParentRefusal> {
     }
 }
 
-/// `HTTP/1.1 200 …`.
+/// Parses the status of a head that begins like `HTTP/1.1 200 …`.
 fn status(head: &[u8]) -> Option<StatusCode> {
     let rest = head.strip_prefix(b"HTTP/1.1 ").or_else(|| head.strip_prefix(b"HTTP/1.0 "))?;
     let (code, after) = rest.split_at_checked(3)?;
-    // A longer number is not a status, whatever it begins with.
+    // A number of more than three digits is not a status.
     if after.first().is_some_and(|byte| byte.is_ascii_digit()) { None } else { StatusCode::from_bytes(code).ok() }
 }
 
@@ -141,7 +141,7 @@ async fn socks5(stream: &mut TcpStream, parent: &Parent, host: &str, port: u16) 
         [5, code, ..] => return Err(ParentRefusal::Socks(reply(code))),
         _ => return Err(ParentRefusal::NotSocks),
     };
-    // The address that the parent connects from is not needed, but must be read: the upstream's bytes follow.
+    // The address that the parent connects from is read but not used. The bytes after it are the upstream's.
     let length = match kind {
         1 => 4,
         4 => 16,
@@ -164,7 +164,7 @@ async fn log_in(stream: &mut TcpStream, user: &str, password: &str) -> Result<()
     }
 }
 
-/// Appends `text` behind a byte with its length, if that holds it.
+/// Appends a byte with the length of `text`, then `text`. Returns `None` if the length exceeds 255 bytes.
 fn push_counted(request: &mut Vec<u8>, text: &str) -> Option<()> {
     request.push(u8::try_from(text.len()).ok()?);
     request.extend_from_slice(text.as_bytes());
@@ -177,7 +177,7 @@ async fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// RFC 1928 §6.
+/// Describes a reply code of SOCKS5 (RFC 1928 §6).
 fn reply(code: u8) -> &'static str {
     match code {
         1 => "general failure",

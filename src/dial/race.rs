@@ -1,4 +1,4 @@
-//! Connection attempts to all addresses of a host, each a little after the one before (RFC 8305 §5).
+//! Staggered connection attempts to all addresses of a host (RFC 8305 §5).
 
 use std::{
     future::pending,
@@ -16,20 +16,21 @@ use tokio::{
 use super::addresses::Addresses;
 use crate::error::is_exhaustion;
 
-/// An attempt gets this much of a head start on the next one (RFC 8305 §8: 250 ms).
+/// Head start of an attempt over the next one, as RFC 8305 §8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// A connection is probed after this long without a segment: middleboxes forget silent ones after 120 to 350 s.
+/// Silence after which a connection is probed. Middleboxes forget idle connections after 120 to 350 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Connects to the first of `addresses` that answers. An attempt that fails starts the next one at once.
+/// Returns the first connection from `source` to any of `addresses`. A failed attempt starts the next one at once.
 ///
 /// # Errors
-/// The first attempt's error, or that no descriptor was left, if no address could be reached.
+/// If no attempt succeeds: the error of the first failure, unless a later attempt had no descriptor or panicked.
+/// [`io::ErrorKind::NetworkUnreachable`] if no address has the family of `source`.
 pub(super) async fn connect(addresses: Vec<IpAddr>, port: u16, source: Option<IpAddr>) -> io::Result<TcpStream> {
     // An address of the other family cannot be reached from `source`.
     let fits = |address: &IpAddr| source.is_none_or(|source| source.is_ipv4() == address.is_ipv4());
     let mut left = Addresses::interleaved(addresses.into_iter().filter(fits).collect()).into_iter();
-    // Dropped, it aborts the attempts that have lost.
+    // Dropping the set aborts all other attempts.
     let mut attempts = JoinSet::new();
     let mut failure: Option<io::Error> = None;
     loop {

@@ -1,4 +1,4 @@
-//! A name server, its cached answers, and whether it understands EDNS (RFC 6891).
+//! Name server with its cached answers and its support of EDNS (RFC 6891).
 
 use std::{
     net::SocketAddr,
@@ -14,28 +14,30 @@ use hickory_resolver::{
     proto::rr::{Name, RecordType},
 };
 
-/// Silence for this long may be the answer of a server that drops queries with EDNS: most answer within 100 ms, and
-/// 800 ms is the first retransmission of BIND.
+/// Silence after which a query is repeated without EDNS, because some servers drop queries with it. Most servers answer
+/// within 100 ms, and BIND retransmits after 800 ms.
 const MAX_EDNS_SILENCE: Duration = Duration::from_secs(1);
 
-/// A name server, asked with EDNS if the options say so and it understands it.
+/// Name server that is asked with EDNS if the options say so and the server supports it.
 pub(super) struct NameServer {
-    /// Sends an OPT record with each query.
+    /// Resolver that sends an OPT record with each query; `None` without EDNS.
     edns: Option<TokioResolver>,
+    /// Resolver without EDNS.
     plain: TokioResolver,
-    /// Whether it has answered a query without EDNS after it had failed the one with it (RFC 6891 §7).
+    /// True once the server has answered without EDNS a query that failed with EDNS (RFC 6891 §7).
     is_plain: AtomicBool,
 }
 
 // === impl NameServer ===
 
 impl NameServer {
-    /// The server at `address`; `attempts` is the number of queries that it may leave unanswered. `None` if it cannot be
-    /// asked.
+    /// Creates the server at `address`, or returns `None` if its resolver cannot be built.
+    ///
+    /// A look-up ends after `attempts` unanswered queries. With EDNS, that number is at least two.
     pub(super) fn new(address: SocketAddr, attempts: usize, options: &ResolverOpts) -> Option<Self> {
         let mut plain = options.clone();
         plain.edns0 = false;
-        // The query with EDNS is one of the attempts. hickory counts the further ones.
+        // The query with EDNS is one of the attempts. hickory's option counts repetitions only.
         plain.attempts = attempts.saturating_sub(1 + usize::from(options.edns0));
         let edns = options.edns0.then(|| {
             let mut edns = options.clone();
@@ -46,7 +48,8 @@ impl NameServer {
         Some(Self { edns: edns.flatten(), plain: resolver(address, plain)?, is_plain: AtomicBool::new(false) })
     }
 
-    /// The records of one type that `name` has. Asks again without EDNS if the first query got no answer about the name.
+    /// Returns the records of one type that `name` has. Repeats the query without EDNS if the first one got no answer
+    /// about the name.
     pub(super) async fn lookup(&self, name: &Name, kind: RecordType) -> Result<Lookup, NetError> {
         let Some(edns) = self.edns.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed)) else {
             return self.plain.lookup(name.clone(), kind).await;
@@ -63,7 +66,7 @@ impl NameServer {
     }
 }
 
-/// Whether the outcome is an answer about the name, positive or negative.
+/// Returns whether the outcome is an answer about the name, positive or negative.
 fn is_answer(outcome: &Result<Lookup, NetError>) -> bool {
     outcome.as_ref().map_or_else(NetError::is_no_records_found, |_| true)
 }

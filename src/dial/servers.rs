@@ -1,7 +1,7 @@
-//! Asks name servers for addresses: which server, which names of the search list, and both types of address.
+//! Look-ups of addresses: order of the name servers, names of the search list, and both types of address.
 //!
-//! A negative answer about one record type, or about one name of the search list, is none about the host: it has no
-//! address only if no name of the list has one of either type.
+//! A negative answer concerns one record type of one name of the search list. The host has no address only if no name
+//! of the list has an address of either type.
 
 use std::{
     future::poll_fn,
@@ -28,57 +28,59 @@ use tokio::sync::Semaphore;
 use super::{addresses::Addresses, not_resolved::NotResolved, server::NameServer};
 use crate::error::BoxError;
 
-/// How many answers are kept of each server: two for a name.
+/// Maximum number of cached answers per resolver. A name takes two, and a server has one or two resolvers.
 const MOST_KEPT: u64 = 2048;
-/// Addresses change, whatever was promised for them.
+/// Maximum TTL of addresses, because they may change before a longer one expires.
 const LONGEST_KEPT: Duration = Duration::from_secs(3600);
-/// A name that is not there yet may be there soon.
+/// Maximum TTL of negative answers, because a missing name may soon exist.
 const LONGEST_MISSED: Duration = Duration::from_secs(30);
-/// How many look-ups may be without an answer: each may hold six sockets.
+/// Maximum number of look-ups in flight. Each may hold six sockets.
 const MOST_OPEN: usize = 512;
-/// How long the second kind of address is waited for once the first is there (RFC 8305 §3).
+/// Wait for the second type of address after an answer with the first (RFC 8305 §3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
-/// Wait for the IPv6 answer after "no such name" for IPv4: few names have only IPv6, and some servers never answer for it.
+/// Wait for the IPv6 answer after "no such name" for IPv4. Few names have only IPv6, and some servers never answer such
+/// queries.
 const MAX_V6_DELAY_AFTER_NXDOMAIN: Duration = Duration::from_secs(1);
 
-/// Whom to ask, and how.
+/// Name servers and options of look-ups.
 pub(super) struct ServerSettings {
     pub(super) servers: Vec<SocketAddr>,
-    /// What is appended to names that have fewer dots than `options` say.
+    /// Domains to append to relative names. Names with fewer dots than `options.ndots` try them first, others last.
     pub(super) search: Vec<Name>,
-    /// The text of `/etc/hosts`: names that no server is asked about.
+    /// Text of `/etc/hosts`. Names in it need no server.
     pub(super) hosts: Vec<u8>,
     pub(super) options: ResolverOpts,
 }
 
-/// Name servers, and what they said.
+/// Name servers with their cached answers.
 pub(super) struct Servers {
     hosts: Hosts,
     search: Vec<Name>,
-    /// The number of dots from which on a name is tried as it is before the search list.
+    /// Number of dots from which a name is tried unchanged before the search list.
     ndots: usize,
-    /// In the order in which to ask. One resolver each: hickory would ask two at once and take the quicker word, where
-    /// the first may know names that the second does not.
+    /// Servers in the configured order. A resolver of hickory for all of them would ask two at once and take the first
+    /// answer. But an earlier server may know names that a later one does not.
     each: Vec<NameServer>,
-    /// The one that answered last is asked first.
+    /// Index of the server to ask first: the one that answered last.
     first: AtomicUsize,
+    /// Permits for look-ups in flight.
     room: Semaphore,
 }
 
 // === impl ServerSettings ===
 
 impl ServerSettings {
-    /// These servers, and nothing else.
+    /// Creates settings with these servers and the default options.
     pub(super) fn of(servers: &[SocketAddr]) -> Self {
         let options = ResolverOpts::default();
         Self { servers: servers.to_vec(), search: Vec::new(), hosts: Vec::new(), options }
     }
 
-    /// Reads a `resolv.conf`.
+    /// Parses a `resolv.conf`.
     pub(super) fn parse(text: &[u8]) -> Result<Self, BoxError> {
         let (config, options) = parse_resolv_conf(text)?;
         let (domain, search, servers) = config.into_parts();
-        // As resolv.conf(5) has it: the domain is what is searched where nothing else is.
+        // Without a search list, the domain is searched (resolv.conf(5)).
         let search = if search.is_empty() { domain.into_iter().collect() } else { search };
         let servers = servers.iter().map(|server| SocketAddr::new(server.ip, 53)).collect();
         Ok(Self { servers, search, hosts: Vec::new(), options })
@@ -88,10 +90,10 @@ impl ServerSettings {
 // === impl Servers ===
 
 impl Servers {
-    /// `patience` is how long it may take to have asked all of them.
+    /// Creates the servers. The time-out of a query is at most `patience` divided by the attempts at all servers.
     pub(super) fn new(settings: ServerSettings, patience: Duration) -> Self {
         let mut hosts = Hosts::default();
-        // What is no line of such a file is passed over.
+        // Malformed lines are skipped.
         let _ = hosts.read_hosts_conf(settings.hosts.as_slice());
         let attempts = settings.options.attempts.max(1);
         let turns = u32::try_from(settings.servers.len() * attempts).unwrap_or(u32::MAX).max(1);
@@ -112,14 +114,14 @@ impl Servers {
         }
     }
 
-    /// All addresses of `host`, IPv6 first.
+    /// Returns the addresses of `host`, IPv6 first.
     pub(super) async fn resolve(&self, host: &str) -> Result<Addresses, NotResolved> {
         let name = Name::from_ascii(host).map_err(|error| NotResolved::Failed(error.into()))?;
         if let Some(found) = self.in_hosts(&name) {
             return Ok(Addresses::new(found, LONGEST_KEPT));
         }
         let mut asking = pin!(self.ask(&name));
-        // What is known is there at the first poll, before anything is sent. Only what is not has to wait for room.
+        // Cached answers are ready at the first poll, before a query is sent. Only other look-ups wait for a permit.
         if let Poll::Ready(known) = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await {
             return known;
         }
@@ -127,8 +129,7 @@ impl Servers {
         asking.await
     }
 
-    /// The addresses in `/etc/hosts`. If it has one family of addresses, no server is asked for the other: the file
-    /// wins.
+    /// Returns the addresses in `/etc/hosts`. If a name has one type of address there, the other is not looked up.
     fn in_hosts(&self, name: &Name) -> Option<Vec<IpAddr>> {
         let kinds = [RecordType::AAAA, RecordType::A];
         let found = kinds.into_iter().filter_map(|kind| {
@@ -139,7 +140,7 @@ impl Servers {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Asks one after the other until one answers; "no such name" is an answer.
+    /// Asks one server after another until one answers. "No such name" is an answer.
     async fn ask(&self, name: &Name) -> Result<Addresses, NotResolved> {
         let candidates = self.candidates(name);
         let first = self.first.load(Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl Servers {
             return vec![absolute];
         }
         let dots = usize::from(name.num_labels()).saturating_sub(1);
-        // A name that is too long with a domain appended cannot exist there.
+        // A name that is too long with a domain appended cannot exist in that domain.
         let mut candidates: Vec<_> =
             self.search.iter().filter_map(|domain| name.clone().append_domain(domain).ok()).collect();
         let place = if dots >= self.ndots { 0 } else { candidates.len() };
@@ -173,8 +174,10 @@ impl Servers {
     }
 }
 
-/// The addresses of the first of `names` that has any, all of them that one's. A failure that concerns one name does not
-/// end the search, as in glibc; without an address elsewhere it is the outcome.
+/// Returns the addresses of the first of `names` that has any, never a mixture of several names'.
+///
+/// As in glibc, an error that concerns one name does not end the search. If no name has an address, returns the most
+/// informative error.
 async fn first_found(server: &NameServer, names: &[Name]) -> Result<Addresses, NetError> {
     let mut outcome: Option<NetError> = None;
     for name in names {
@@ -191,7 +194,8 @@ async fn first_found(server: &NameServer, names: &[Name]) -> Result<Addresses, N
     Err(outcome.unwrap_or(NetError::Timeout))
 }
 
-/// Asks for IPv6 and IPv4 at once. A server that never answers for IPv6 does not delay the IPv4 addresses.
+/// Asks for IPv6 and IPv4 at once. A server that never answers for IPv6 delays the IPv4 addresses by
+/// [`RESOLUTION_DELAY`] only.
 async fn both_kinds(server: &NameServer, name: &Name) -> Result<Addresses, NetError> {
     let mut v6 = pin!(server.lookup(name, RecordType::AAAA));
     let mut v4 = pin!(server.lookup(name, RecordType::A));
@@ -218,14 +222,14 @@ async fn both_kinds(server: &NameServer, name: &Name) -> Result<Addresses, NetEr
     }
     match (v6, v4) {
         (Err(v6), Err(v4)) if v6.is_no_records_found() && v4.is_no_records_found() => Err(more_telling(v6, v4)),
-        // Without an answer about IPv4 nothing is known of the name.
+        // Without an answer for IPv4, the name may have an address.
         (_, Err(v4)) => Err(v4),
         (Err(v6), Ok(_)) => Err(v6),
         (Ok(lookup), Ok(_)) => Err(NoRecords::new(lookup.query().clone(), ResponseCode::NoError).into()),
     }
 }
 
-/// The outcome of a look-up that may take as long as `patience`, or as long as the query itself.
+/// Returns the outcome of a look-up, or a time-out after `patience`. `None` waits as long as the look-up takes.
 async fn within(
     patience: Option<Duration>,
     lookup: impl Future<Output = Result<Lookup, NetError>>,
@@ -236,13 +240,13 @@ async fn within(
     }
 }
 
-/// Whether a server has answered, if only that it cannot say anything of this name.
+/// Returns whether the error is an answer of the server, so that it concerns this name only.
 fn concerns_name(error: &NetError) -> bool {
     matches!(error, NetError::Dns(DnsError::NoRecordsFound(_) | DnsError::ResponseCode(_)))
 }
 
-/// The error that says more: a failure over "no such name", which leaves it open whether there is one; "no address" over
-/// "no such name".
+/// Returns the more informative error. A failure ranks above "no address", which ranks above "no such name": a failure
+/// leaves it open whether the name exists.
 fn more_telling(one: NetError, other: NetError) -> NetError {
     let rank = |error: &NetError| match error {
         error if error.is_nx_domain() => 0,

@@ -1,4 +1,4 @@
-//! The way out, with real sockets.
+//! Tests of the dialer with real sockets.
 
 mod largest_answers;
 mod name_server;
@@ -23,7 +23,7 @@ fn origin(scheme: Scheme, host: &str, port: u16) -> Origin {
     Origin { scheme, host: host.into(), port }
 }
 
-/// Somebody who listens, and the port.
+/// Returns a listener on a free port, and the port.
 async fn upstream() -> (TcpListener, u16) {
     let listener = TcpListener::bind((LOCAL, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();

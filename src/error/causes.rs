@@ -1,11 +1,11 @@
-//! What is below an error: the errors of libraries and of the system that caused it.
+//! Causes of an error: errors of libraries and of the system.
 
 use std::{error::Error, fmt::Write as _, io};
 
-/// The source of an error that libraries hand over.
+/// Error of a library, as the source of another error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// No text about an error is longer, in bytes: it may quote what somebody has sent.
+/// Length in bytes at which an error text is cut: it may quote what a client has sent.
 const MOST: usize = 1000;
 
 /// Returns `error` with its causes, in one line.
@@ -19,19 +19,19 @@ pub fn in_one_line(error: &dyn Error) -> String {
     if text.len() > MOST { format!("{}…", beginning(&text, MOST)) } else { text }
 }
 
-/// The beginning of `text` that has at most `max_bytes`, cut between two characters.
+/// Returns the longest beginning of `text` that has at most `max_bytes` and splits no character.
 pub(crate) fn beginning(text: &str, max_bytes: usize) -> &str {
     let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]
 }
 
-/// Whether `error` was caused by a lack of file descriptors.
+/// Returns whether a lack of file descriptors caused `error`.
 pub fn is_exhaustion(error: &(dyn Error + 'static)) -> bool {
-    // EMFILE and ENFILE, which the standard library has no kind for.
+    // ENFILE (23) and EMFILE (24): the standard library has no kind for them.
     matches!(io_error(error).and_then(io::Error::raw_os_error), Some(23 | 24))
 }
 
-/// The system's error somewhere below `error`.
+/// Returns the first system error among `error` and its causes.
 pub fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! What follows from each error: one row a variant, and no wildcard, so that a new variant has to say all of it.
+//! Facts of each error: one row per variant, and no wildcard, so that a new variant has to state all of them.
 
 use std::{io, time::Duration};
 
@@ -10,70 +10,70 @@ use super::{
     kind::Error,
 };
 
-/// What an error means to the worker, to the log, and to the steps that handle the request.
+/// Consequences of an error for the worker, for the log, and for the steps that handle the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
-    /// The status that the worker sees.
+    /// Status that the worker sees.
     pub status: S,
-    /// The error type of RFC 9209 §2.3.
+    /// Error type (RFC 9209 §2.3).
     pub proxy_status: &'static str,
-    /// The party that has to do something about it.
+    /// Party that has to act.
     pub blame: Blame,
-    /// Whether andante may send the request again.
+    /// Condition under which andante may send the request again.
     pub retryable: Retryable,
-    /// What becomes of the client's connection.
+    /// State of the client's connection after the answer.
     pub after: AfterAnswer,
-    /// What to do next, for the reader of the answer.
+    /// Advice for the reader of the answer.
     pub hint: &'static str,
-    /// When to try again, if that is known.
+    /// Time after which to try again, if it is known.
     pub retry_after: Option<Duration>,
-    /// Whether it counts as a failure of the host that its breaker guards.
+    /// True if the host's circuit breaker counts the error as a failure.
     pub trips_breaker: bool,
-    /// The problem type of the answer's body.
+    /// Problem type of the answer's body.
     pub problem: ProblemType,
 }
 
-/// The `type` of a problem document (RFC 9457 §3.1.1).
+/// Member `type` of a problem document (RFC 9457 §3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemType {
-    /// The status code says it all.
+    /// The status code is the whole description.
     Blank,
     /// The requests exceed a quota policy (draft-ietf-httpapi-ratelimit-headers-11).
     QuotaExceeded,
-    /// The quota would allow the request, but capacity is reduced for a while (the same draft).
+    /// The quota permits the request, but capacity is reduced for a time (draft-ietf-httpapi-ratelimit-headers-11).
     ReducedCapacity,
 }
 
-/// The party that has to do something about an error.
+/// Party that has to act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The sender of the request.
     Client,
     /// This proxy, or its configuration.
     Us,
-    /// The API, or what is on the way to it.
+    /// The API, or a system on the way to it.
     Upstream,
 }
 
-/// Whether a request that failed may be sent again. An answer that refuses a request is judged elsewhere.
+/// Condition under which a failed request may be sent again. Answers that refuse a request are judged elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retryable {
-    /// It would fail again, or its time is up.
+    /// Never: the request would fail again, its time is up, or the API may have executed it.
     Never,
-    /// Any request: no connection came about.
+    /// Any request: no connection was established.
     Unreached,
-    /// Any request: the upstream says that it has not looked at it (RFC 9113 §8.7).
+    /// Any request: the upstream reports that it has not processed the request (RFC 9113 §8.7).
     NotProcessed,
-    /// Only a request that may be processed twice (RFC 9110 §9.2.2).
+    /// Only a request that may be executed twice (RFC 9110 §9.2.2).
     IfRepeatable,
 }
 
-/// What becomes of the client's connection after the answer.
+/// State of the client's connection after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterAnswer {
-    /// The next request may follow.
+    /// The connection is ready for the next request.
     KeepAlive,
-    /// The connection closes: the start of the next request is unknown, or andante wants none.
+    /// The connection closes: the start of the next request is unknown, or andante accepts none.
     Close,
 }
 
@@ -81,13 +81,13 @@ const OWN_PROXY: &str = "leave this proxy out of its own HTTP_PROXY, or add the 
 const PERHAPS_TLS: &str = "if TLS is spoken on this port, ask for the host by https://, or write `upstream = \"https\"` in its \
      rule; if not, look at what the upstream sends";
 const UNREACHABLE: &str = "check that the upstream is up and reachable from this machine";
-/// What to do where file descriptors run out.
+/// Advice for a lack of file descriptors.
 pub const MORE_DESCRIPTORS: &str = "allow andante more open files (LimitNOFILE in its systemd unit, ulimit -n, --ulimit \
      nofile of containers), or send fewer requests at once";
+/// Retry-After of errors whose end cannot be predicted.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The row of `error`: status, Proxy-Status, blame, whether it may be sent again, what becomes of the connection; the
-/// hint.
+/// Returns the row of `error`: status, Proxy-Status, blame, retryability, state of the connection, and the hint.
 #[rustfmt::skip]
 #[deny(clippy::wildcard_enum_match_arm)]
 fn facts(error: &Error) -> ErrorFacts {
@@ -217,12 +217,13 @@ fn row(
     ErrorFacts { status, proxy_status, blame, retryable, after, hint, retry_after: None, trips_breaker, problem }
 }
 
-/// Whether an answer does not begin as one of HTTP/1 does, as an alert of TLS does not. hyper tells it by its text alone.
+/// Returns whether an answer does not begin like HTTP/1, such as a TLS alert. hyper tells this only in the error's
+/// text.
 fn begins_otherwise(source: &BoxError) -> bool {
     source.downcast_ref::<hyper::Error>().is_some_and(|error| error.is_parse() && error.to_string().contains("version"))
 }
 
-/// The Proxy-Status of a connection that did not come about.
+/// Returns the Proxy-Status of a connection that was not established.
 fn unreachable(source: &BoxError) -> &'static str {
     match io_error(source.as_ref()).map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => "connection_refused",
@@ -234,7 +235,7 @@ fn unreachable(source: &BoxError) -> &'static str {
 // === impl ProblemType ===
 
 impl ProblemType {
-    /// The URI that names the type.
+    /// URI of the type.
     pub fn uri(self) -> &'static str {
         match self {
             Self::Blank => "about:blank",
@@ -243,7 +244,7 @@ impl ProblemType {
         }
     }
 
-    /// The title of the type; `None` if it is the status code's phrase (RFC 9457 §4.2.1).
+    /// Title of the type; `None` stands for the status code's phrase (RFC 9457 §4.2.1).
     pub fn title(self) -> Option<&'static str> {
         match self {
             Self::Blank => None,
@@ -256,17 +257,18 @@ impl ProblemType {
 // === impl ErrorFacts ===
 
 impl ErrorFacts {
-    /// The same, with the time after which to try again.
+    /// Sets the time after which to try again.
     fn wait(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// The same facts, with this problem type.
+    /// Sets the problem type.
     fn problem(self, problem: ProblemType) -> Self {
         Self { problem, ..self }
     }
 
-    /// An error of the name or of its servers: no upstream was asked, and other names of a lane may resolve.
+    /// Excludes the error from the circuit breaker. A failed name resolution asks no upstream, and other names of a
+    /// lane may resolve.
     fn without_upstream(self) -> Self {
         Self { trips_breaker: false, ..self }
     }
@@ -275,62 +277,62 @@ impl ErrorFacts {
 // === impl Error ===
 
 impl Error {
-    /// All that follows from the error.
+    /// Facts of the error.
     pub fn facts(&self) -> ErrorFacts {
         facts(self)
     }
 
-    /// The status that the worker sees.
+    /// Status that the worker sees.
     pub fn status(&self) -> S {
         self.facts().status
     }
 
-    /// The error type of RFC 9209 §2.3.
+    /// Error type (RFC 9209 §2.3).
     pub fn proxy_status(&self) -> &'static str {
         self.facts().proxy_status
     }
 
-    /// The party that has to do something about it.
+    /// Party that has to act.
     pub fn blame(&self) -> Blame {
         self.facts().blame
     }
 
-    /// Whether andante may send the request again.
+    /// Condition under which andante may send the request again.
     pub fn retryable(&self) -> Retryable {
         self.facts().retryable
     }
 
-    /// Whether the client's connection closes after the answer.
+    /// Returns whether the client's connection closes after the answer.
     pub fn closes(&self) -> bool {
         self.facts().after == Close
     }
 
-    /// What to do next, for the reader of the answer.
+    /// Advice for the reader of the answer.
     pub fn hint(&self) -> &'static str {
         self.facts().hint
     }
 
-    /// When to try again, if that is known.
+    /// Time after which to try again, if it is known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.facts().retry_after
     }
 
-    /// Whether it counts as a failure of the host that its breaker guards.
+    /// Returns whether the host's circuit breaker counts the error as a failure.
     pub fn trips_breaker(&self) -> bool {
         self.facts().trips_breaker
     }
 
-    /// The problem type of the answer's body.
+    /// Problem type of the answer's body.
     pub fn problem(&self) -> ProblemType {
         self.facts().problem
     }
 
-    /// The rule whose policy the request exceeds, if it is refused for one.
+    /// Name of the rule under which the request is refused; `None` for other errors.
     pub fn violated_policy(&self) -> Option<&str> {
         if let Error::Refused { rule, .. } = self { Some(rule) } else { None }
     }
 
-    /// What happened, with its causes, in one line.
+    /// Text of the error with its causes, in one line.
     pub fn with_causes(&self) -> String {
         causes::in_one_line(self)
     }

@@ -1,11 +1,11 @@
-//! Every way in which a request fails. What follows from each stands in `facts`.
+//! Errors of requests. `facts` states the consequences of each.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use super::causes::BoxError;
 use crate::{lane::Obstacle, limit::Amount};
 
-/// Why a request could not be served. Says what was tried, and on what; never quotes a credential.
+/// Reason why a request could not be served. Texts state the failed action and its object, and never a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The client takes the proxy for a web server.
@@ -17,77 +17,77 @@ pub enum Error {
     /// The client speaks TLS or SOCKS to the proxy itself.
     #[error("the client speaks {protocol} to this port, where the proxy speaks HTTP alone")]
     NotHttp {
-        /// What it speaks.
+        /// Protocol that the client speaks.
         protocol: &'static str,
     },
-    /// The form is HTTP, but no request may contain this.
+    /// The request has the form of HTTP, but a part that is not allowed.
     #[error("the request has {found}")]
     Invalid {
-        /// The part that is not allowed, with its article.
+        /// Part that is not allowed, with its article.
         found: &'static str,
     },
     /// The request's head is too large.
     #[error("the request's head is larger than {bytes} bytes, or has more than {fields} fields")]
     TooLarge {
-        /// How many bytes it may have.
+        /// Maximum size of the head, in bytes.
         bytes: usize,
-        /// How many fields it may have.
+        /// Maximum number of fields.
         fields: usize,
     },
     /// The request's target is too long.
     #[error("the request's target is longer than 65534 bytes")]
     UriTooLong,
-    /// The target is no host and port.
+    /// The target is not a host and port.
     #[error("the target of this {method} is not a valid host and port")]
     BadTarget {
-        /// The request's method.
+        /// Method of the request.
         method: http::Method,
     },
     /// The target carries a user name or password.
     #[error("the target carries a user name, which RFC 9110 §4.2.4 forbids")]
     UserInfo,
-    /// Something other than `http://` and `https://`.
+    /// The scheme is neither `http` nor `https`.
     #[error("the scheme {scheme:?} is neither http nor https")]
     Scheme {
-        /// The scheme of the request.
+        /// Scheme of the request.
         scheme: String,
     },
     /// `Host` is missing, double or malformed.
     #[error("the request has {found}, where RFC 9112 §3.2 wants exactly one valid Host field")]
     BadHost {
-        /// What was found instead.
+        /// Description of the invalid `Host`.
         found: &'static str,
     },
-    /// A transfer coding other than `chunked`.
+    /// The transfer coding is not `chunked` alone.
     #[error("the request's transfer coding is not \"chunked\" alone")]
     TransferCoding,
-    /// An expectation other than `100-continue`.
+    /// The expectation is not `100-continue`.
     #[error("the expectation is not \"100-continue\"")]
     Expectation,
-    /// `Andante-Cost` is no cost.
+    /// `Andante-Cost` is not a valid cost.
     #[error(
         "Andante-Cost is {found:?}, which is neither a whole number from 1 nor one for each unit, as in \"tokens=500\""
     )]
     BadCost {
-        /// What it is.
+        /// Value of the field.
         found: String,
     },
-    /// A limit never has room for what the request costs.
+    /// The cost of the request exceeds a limit, so that the limit never has room for it.
     #[error("a request that costs {cost} fits no window of {limit}")]
     TooCostly {
-        /// What it costs: `11`, or `5000 tokens`.
+        /// Cost of the request: `11`, or `5000 tokens`.
         cost: String,
-        /// The limit.
+        /// Limit that is smaller than the cost.
         limit: String,
     },
     /// `Andante-Cost` is more than a request may state.
     #[error("Andante-Cost states {stated}, and a request may state {most} at most: {bound}")]
     OverMaxCost {
-        /// The stated amount: `11 requests`, or `5000 tokens`.
+        /// Stated amount: `11 requests`, or `5000 tokens`.
         stated: String,
-        /// The largest amount that a request may state.
+        /// Largest amount that a request may state.
         most: Amount,
-        /// The origin of the bound.
+        /// Origin of the bound.
         bound: String,
     },
     /// Two requests with one `Idempotency-Key` differ.
@@ -96,44 +96,45 @@ pub enum Error {
     /// An earlier request with this `Idempotency-Key` is in flight, and its answer is too large to share.
     #[error("another request with this Idempotency-Key is in flight, and its answer is too large to share")]
     KeyInUse,
-    /// The request wants a stored answer, and there is none for it.
+    /// The request accepts only a stored answer, and none matches it.
     #[error("no stored answer matches this `only-if-cached` request")]
     NotStored,
-    /// `Andante-Cost` names a unit that no limit counts, while others are counted: a mistyped name must not set limits aside.
+    /// `Andante-Cost` names a unit that no limit counts, although limits count other units. A mistyped name must not
+    /// bypass limits.
     #[error("Andante-Cost names {found:?}, but the limits here count {counted}")]
     UncountedUnit {
-        /// The name.
+        /// Name of the uncounted unit.
         found: String,
-        /// What is counted.
+        /// Units that the limits count.
         counted: String,
     },
-    /// The client's address is not allowed in.
+    /// The address of the client may not use this proxy.
     #[error("{client} may not use this proxy")]
     ClientDenied {
-        /// The client's address.
+        /// Address of the client.
         client: IpAddr,
     },
     /// The target's address may not be reached through this proxy.
     #[error("{origin} is at a {kind} address, which this proxy does not reach for others")]
     Forbidden {
-        /// The target of the request.
+        /// Target of the request.
         origin: String,
-        /// The kind of address, as an adjective.
+        /// Kind of address, as an adjective.
         kind: &'static str,
     },
-    /// A tunnel to a port that is not for tunnels.
+    /// The port is not allowed for tunnels.
     #[error("{origin} is not a port that tunnels may go to")]
     TunnelPort {
-        /// The target of the request.
+        /// Target of the request.
         origin: String,
     },
-    /// A tunnel to a host that is not for tunnels.
+    /// The rule of the host refuses tunnels.
     #[error("tunnels to {origin} are refused by its rule")]
     TunnelRefused {
-        /// The target of the request.
+        /// Target of the request.
         origin: String,
     },
-    /// CONNECT in HTTP/2.
+    /// A tunnel was requested by CONNECT in HTTP/2.
     #[error("this proxy opens tunnels for HTTP/1.1 only")]
     NoTunnel,
     /// A request inside a tunnel names another host than the tunnel.
@@ -151,38 +152,38 @@ pub enum Error {
     /// The proxy itself is the target.
     #[error("{origin} is this proxy itself")]
     SelfTarget {
-        /// The target of the request.
+        /// Target of the request.
         origin: String,
     },
-    /// The lane has no slot in time.
+    /// The lane has no slot for the request in time.
     #[error("{host}: {why}{}", obstacle.as_ref().map_or_else(String::new, |obstacle| format!("; {}", obstacle.what)))]
     Refused {
-        /// The host of the lane.
+        /// Host of the lane.
         host: String,
-        /// The reason that the lane gives.
+        /// Reason that the lane states.
         why: String,
-        /// The reason without numbers that differ from request to request.
+        /// Reason without numbers that differ from request to request.
         cause: &'static str,
-        /// The name of the rule whose limits hold it up.
+        /// Name of the rule whose limits block the request, or else of the lane's rule.
         rule: Arc<str>,
-        /// What holds it up beside its limits.
+        /// Block reason other than used-up limits.
         obstacle: Option<Box<Obstacle>>,
-        /// How long until the lane would accept a request like this one.
+        /// Time until the lane would accept a request like this one.
         retry_after: Duration,
     },
-    /// An operator has dropped it while it waited.
+    /// An operator dropped the request while it waited.
     #[error("an operator dropped this request while it waited for a slot")]
     DroppedByOperator,
-    /// The process is about to end.
+    /// The process is shutting down.
     #[error("the proxy is shutting down, and this request would not have finished in time")]
     Draining {
-        /// How long until this process has ended.
+        /// Time after which to try again.
         retry_after: Duration,
     },
     /// The name could not be resolved.
     #[error("could not resolve {host}")]
     Dns {
-        /// The name.
+        /// Host name.
         host: String,
         /// The resolver's error.
         source: BoxError,
@@ -190,13 +191,13 @@ pub enum Error {
     /// No name server answered.
     #[error("no name server answered for {host} in time")]
     DnsTimeout {
-        /// The name.
+        /// Host name.
         host: String,
     },
     /// The parent proxy did not connect.
     #[error("the parent proxy {parent} did not connect to {origin}")]
     Parent {
-        /// The parent proxy, without its password.
+        /// Address of the parent proxy, without its password.
         parent: String,
         /// The upstream.
         origin: String,
@@ -208,9 +209,9 @@ pub enum Error {
     Certificate {
         /// The upstream.
         origin: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
-        /// What to do about that.
+        /// Advice on how to solve the problem.
         hint: &'static str,
     },
     /// TLS towards the upstream failed.
@@ -218,7 +219,7 @@ pub enum Error {
     Tls {
         /// The upstream.
         origin: String,
-        /// What went wrong.
+        /// Cause of the failure.
         source: BoxError,
     },
     /// The upstream ended the TLS handshake and gave a reason.
@@ -226,42 +227,42 @@ pub enum Error {
     TlsAlert {
         /// The upstream.
         origin: String,
-        /// The alert, as RFC 8446 §6 names it.
+        /// Name of the alert (RFC 8446 §6).
         alert: String,
-        /// What to do about that.
+        /// Advice on how to solve the problem.
         hint: &'static str,
     },
-    /// No connection in time.
+    /// No connection was established in time.
     #[error("{origin} did not accept a connection within {after:?}")]
     ConnectTimeout {
         /// The upstream.
         origin: String,
-        /// How long andante waited.
+        /// Time that andante waited.
         after: Duration,
     },
-    /// A connection was accepted, and TLS did not come about in time.
+    /// The upstream accepted a connection, but the TLS handshake was not finished in time.
     #[error("{origin} accepted the connection, and did not finish the TLS handshake within {after:?}")]
     HandshakeTimeout {
         /// The upstream.
         origin: String,
-        /// How long andante waited.
+        /// Time that andante waited.
         after: Duration,
     },
-    /// The client holds its part of the memory that andante may take.
+    /// The client holds its share of the memory that andante may use.
     #[error("no memory is left for another request or answer of {client}: andante takes {} MiB at most (max-memory)", .bytes >> 20)]
     MemoryFull {
-        /// The bound, in bytes.
+        /// Bound on the memory, in bytes.
         bytes: u64,
-        /// The client, or its network.
+        /// Address of the client, or its network.
         client: String,
     },
-    /// The process, or the whole machine, has no file descriptor left: that is not the upstream's fault.
+    /// The process, or the whole machine, has no file descriptor left. The upstream is not to blame.
     #[error("no file descriptor is left for a connection to {origin}")]
     NoDescriptor {
         /// The upstream.
         origin: String,
     },
-    /// No connection at all.
+    /// No connection was established.
     #[error("could not connect to {origin}")]
     Connect {
         /// The upstream.
@@ -269,7 +270,7 @@ pub enum Error {
         /// The system's error.
         source: BoxError,
     },
-    /// The connection broke before the answer was there.
+    /// The connection broke before the answer was complete.
     #[error("{origin} closed the connection before its answer was complete")]
     Broken {
         /// The upstream.
@@ -277,7 +278,7 @@ pub enum Error {
         /// The connection's error.
         source: BoxError,
     },
-    /// The connection of a request in plain HTTP ended without an answer, and no answer has ever come from there.
+    /// A connection in plain HTTP ended without an answer, and the upstream has never answered.
     #[error("{origin} closed the connection without an answer in plain HTTP, and has never given one")]
     NoHttp {
         /// The upstream.
@@ -285,7 +286,7 @@ pub enum Error {
         /// The connection's error.
         source: BoxError,
     },
-    /// The upstream says that it has not looked at the request (RFC 9113 §8.7).
+    /// The upstream reports that it has not processed the request (RFC 9113 §8.7).
     #[error("{origin} did not take the request")]
     NotProcessed {
         /// The upstream.
@@ -293,26 +294,26 @@ pub enum Error {
         /// The connection's error.
         source: BoxError,
     },
-    /// The answer is not HTTP.
+    /// The answer is not valid HTTP.
     #[error("{origin} gave an answer that is not valid HTTP")]
     BadAnswer {
         /// The upstream.
         origin: String,
-        /// What is wrong with it.
+        /// Description of the mistake.
         source: BoxError,
     },
-    /// No answer in time.
+    /// No answer arrived in time.
     #[error("{origin} did not answer within {after:?}")]
     AnswerTimeout {
         /// The upstream.
         origin: String,
-        /// How long andante waited.
+        /// Time that andante waited.
         after: Duration,
     },
     /// The client stopped sending its request.
     #[error("the request's body stopped coming for {after:?}")]
     Stalled {
-        /// How long andante waited.
+        /// Time that andante waited.
         after: Duration,
     },
     /// The client's body is malformed, or the client has gone.

@@ -77,7 +77,7 @@ pub struct Learned {
     retry_budget: f64,
 }
 
-/// Extension of a pause up to which it is not reported again.
+/// Largest extension of a pause that is not reported again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// First minimum pause for an API that refuses again after the pauses that it asked for.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);

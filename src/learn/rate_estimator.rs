@@ -300,7 +300,7 @@ impl RateEstimator {
         self.pause(answered, now, refusal).map(|until| answered.at + duration(until - now))
     }
 
-    /// Records the end of a pause, whoever asked for it.
+    /// Records the end of a pause of any kind.
     pub(super) fn opened(&mut self, unanswered: u32) {
         self.crowd.start_again(unanswered);
         if self.configured.is_some()

@@ -30,7 +30,7 @@ pub(super) struct WindowEstimator {
     before_ended: Option<Instant>,
     /// Longest reported time until a reset, and when the first one was reported.
     longest: Option<(Duration, Instant)>,
-    /// True if the reported length is wrong: no window was seen to begin with that much time left.
+    /// True if the reported length is wrong: no observed window began with that much time left.
     doubted: bool,
     documented: bool,
     /// Share of a bucket that must be used for another measurement: nearly the share at the last one.
@@ -94,7 +94,7 @@ pub(super) enum Return {
     Refill,
 }
 
-/// Usage up to which a window counts as just begun.
+/// Maximum usage of a window that counts as just begun.
 const FEW: f64 = 2.0;
 /// Number of partial replenishments that show that the quota is not replenished all at once.
 const SLIDES: u8 = 4;

@@ -229,7 +229,7 @@ impl Claim {
         flow_weight: Weight::ONE,
     };
 
-    /// The member of the upper level to which the request belongs.
+    /// The member of the upper level that the request belongs to.
     pub fn upper(&self) -> Sharer {
         match self.levels {
             Levels::ClientThenFlow | Levels::Client => Sharer(self.client.0),
@@ -238,7 +238,7 @@ impl Claim {
         }
     }
 
-    /// The member of the lower level to which the request belongs. A level that does not share has one member.
+    /// The member of the lower level that the request belongs to. A level that does not share has one member.
     pub(super) fn lower(&self) -> u64 {
         match self.levels {
             Levels::ClientThenFlow => self.flow.0,

@@ -204,7 +204,7 @@ impl Fair {
             self.leave(id, member);
             let owed = u64::try_from(self.virtual_time().saturating_sub(member.start)).unwrap_or(u64::MAX);
             member.owed = u8::try_from(owed.div_ceil(self.owed_step())).unwrap_or(u8::MAX);
-            // It is remembered for as long as it is owed something.
+            // The member is remembered while it is owed something.
             member.offset = member.offset.saturating_add(owed);
             return;
         }

@@ -26,7 +26,7 @@ use crate::{
 
 /// Samples that are remembered: 15 minutes.
 const SAMPLES: usize = 180;
-/// Time between two samples, as pages are told it.
+/// Time between two samples, as reported to pages.
 const STEP_SECONDS: u64 = 5;
 /// Lanes that are remembered, the busiest: 8 KiB each, 4 MiB in all. Others have no charts.
 const MOST_LANES: usize = 500;

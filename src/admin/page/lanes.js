@@ -1,11 +1,11 @@
-// The table of lanes. A row is made anew only when something in it has changed.
+// The table of lanes. Each row is built once, and then updated where its data has changed.
 
 import { spark } from "/page/charts.js";
 import { bar, byId, el, replace } from "/page/dom.js";
 import { perSecond, scale, trace } from "/page/history.js";
 import { ago, duration, number, pace, pause, percent, span } from "/page/words.js";
 
-/** More rows than this help nobody: the filter finds the others. */
+/** Maximum number of rows to show; the filter finds the others. */
 const ROWS = 200;
 
 const ORDERS = {

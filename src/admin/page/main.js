@@ -104,7 +104,8 @@ function show() {
 function said(text, lost) {
   const state = byId("state");
   state.classList.toggle("lost", lost);
-  // The time goes on each second; screen readers are told of changes that matter.
+  // The uptime changes each second, so screen readers announce this text only while the connection is lost or andante
+  // is draining.
   state.setAttribute("aria-live", lost || status?.draining ? "polite" : "off");
   if (state.textContent !== text) state.textContent = text;
 }
@@ -114,7 +115,7 @@ addEventListener("hashchange", () => {
   follow();
   byId(opened() ? "lane" : "overview").querySelector("h2").scrollIntoView({ block: "nearest" });
 });
-// A browser has few connections to one address: pages that nobody looks at give theirs back.
+// A browser has few connections to one address, so a hidden page closes its stream.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     stream?.close();

@@ -1,4 +1,4 @@
-//! One line of JSON. What is wrong with it is told by the member's name, never by its value, which may be a secret.
+//! Parser of one line of JSON. Errors name a member, and never quote its value, which may be a secret.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{header, numbered};
 use crate::batch::item::Id;
 
-/// A line as it is written: its members are read one by one, so that each mistake has a name.
+/// Line of JSON. Its members are parsed one by one, so that each error names its member.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InputLine<'a> {
@@ -33,7 +33,7 @@ pub(super) struct InputLine<'a> {
     flow: Option<&'a RawValue>,
 }
 
-/// A text, or a number that is meant as one.
+/// Text, or a number that is used as text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum TextOrNumber {
@@ -48,7 +48,7 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// What a line says of a body.
+/// Body that a line states.
 pub(super) enum LineBody<'a> {
     Text(String),
     Json(&'a str),
@@ -56,7 +56,7 @@ pub(super) enum LineBody<'a> {
 
 const TEXT: &str = "a text";
 const TEXT_OR_NUMBER: &str = "a text or a number";
-/// RFC 9218 §4.1: urgency is 0 to 7.
+/// Largest urgency, which is the least urgent (RFC 9218 §4.1).
 const LEAST_URGENT: u64 = 7;
 
 // === impl InputLine ===
@@ -76,12 +76,12 @@ impl<'a> InputLine<'a> {
                 return "the object does not end on this line: write each on one line, by jq -c . FILE > FILE.jsonl"
                     .into();
             }
-            // These errors tell a place, or the name of a member.
+            // Errors of serde_json state a position or the name of a member, and no value.
             error.to_string().replace("at line 1 column", "at column")
         })
     }
 
-    /// What it is called; `number` is that of the line.
+    /// Id of the request; if the line states none, the `number` of the line.
     pub(super) fn id(&self, number: u64) -> Result<Id, String> {
         let name = |member, said| read::<TextOrNumber>(member, said, TEXT_OR_NUMBER);
         match (name(Id::MEMBER, self.id)?, name(Id::CUSTOM, self.custom_id)?) {
@@ -100,7 +100,7 @@ impl<'a> InputLine<'a> {
         read("url", self.url, TEXT)?.ok_or_else(|| "it has no `url`".to_owned())
     }
 
-    /// Its fields, those among them that members of their own stand for.
+    /// Header fields of the request, including those for `priority`, `cost` and `flow`.
     pub(super) fn headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         let fields = "an object of fields, as in {\"Accept\": \"text/csv\"}";
@@ -109,7 +109,7 @@ impl<'a> InputLine<'a> {
             None => BTreeMap::new(),
         };
         for (name, values) in said {
-            // What is no name may have its value in it.
+            // Does not quote an invalid name: it may include the value.
             let known: HeaderName = name.trim().parse().map_err(|_| "`headers`: a name in it is no field name")?;
             let member = format!("headers.{known}");
             let values = match read_one(&member, values, "a text or a list of texts")? {
@@ -139,7 +139,7 @@ impl<'a> InputLine<'a> {
         Ok(headers)
     }
 
-    /// Text is sent as it is, everything else as JSON, byte for byte.
+    /// Body of the request: a text as it is, and any other value as JSON, byte for byte.
     pub(super) fn body(&self) -> Result<Option<LineBody<'a>>, String> {
         match self.body {
             Some(text) if text.get().starts_with('"') => {
@@ -151,7 +151,7 @@ impl<'a> InputLine<'a> {
     }
 }
 
-/// The value of `member`, if it is there.
+/// Parses the value of `member`, if there is one.
 fn read<T: DeserializeOwned>(member: &str, said: Option<&RawValue>, expected: &str) -> Result<Option<T>, String> {
     said.map(|said| read_one(member, said, expected)).transpose()
 }
@@ -164,7 +164,7 @@ fn unexpected(member: &str, expected: &str, found: &RawValue) -> String {
     format!("`{member}`: expected {expected}, found {}", kind(found.get()))
 }
 
-/// What `json` is, by its first character.
+/// Type of the value `json`, by its first character.
 fn kind(json: &str) -> &'static str {
     if json == "null" {
         return "null";

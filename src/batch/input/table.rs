@@ -1,4 +1,4 @@
-//! A table with an address for each row, and perhaps a body: comma-separated values, or with semicolons or tabs.
+//! Table whose rows fill an address and perhaps a body. Commas, semicolons or tabs separate its columns.
 
 use std::{
     collections::VecDeque,
@@ -17,49 +17,49 @@ use crate::batch::{
     template::{Encoding, Template},
 };
 
-/// The rows of a table.
+/// Iterator over the rows of a table.
 pub(super) struct Table {
     names: csv::StringRecord,
     records: csv::StringRecordsIntoIter<Rest>,
     address: Template,
     body: Option<Template>,
-    /// The column that names rows.
+    /// Column that names the rows.
     id: Option<String>,
 }
 
-/// A table whose first line was read ahead.
+/// Reader of a table whose first line was read ahead.
 struct Rest {
     title: Cursor<Vec<u8>>,
     file: Box<dyn BufRead + Send>,
     lines: Lines,
-    /// How many bytes more may come before the record ends that is being read: a quote that is not closed must not fill the
+    /// Bytes that may still be read before the current record ends. The bound keeps an unclosed quote from filling the
     /// memory.
     room: u64,
 }
 
-/// Line numbers of the records that are read next. The csv crate takes CR LF for the end of a record and the begin of
-/// another, and counts an empty line to the record below it.
+/// Line numbers of the records to be read next. The csv crate treats CR LF as the end of one record and the start of
+/// another. It counts an empty line as part of the record below.
 struct Lines {
-    /// How many bytes were read.
+    /// Number of bytes read.
     offset: u64,
-    /// The line that they have reached, from 1.
+    /// Line of the next byte, from 1.
     line: u64,
-    /// Whether the line has no byte so far.
+    /// True at the start of a line, and after a CR.
     is_empty: bool,
-    /// First bytes of lines that are not empty, with the numbers of the lines.
+    /// Offset and line of the first byte of each run of bytes without CR and LF.
     begins: VecDeque<(u64, u64)>,
 }
 
-/// What separates columns: spreadsheets of many languages write semicolons.
+/// Separators of columns. Spreadsheets write semicolons where the comma is the decimal separator.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 // === impl Table ===
 
 impl Table {
-    /// The table in `file`, with the address and the body that `defaults` have for its rows.
+    /// Opens the table in `file`, with the address and the body of `defaults` for its rows.
     pub(super) fn open(mut file: Box<dyn BufRead + Send>, defaults: &Defaults) -> Result<Self, InputError> {
         let mut title = Vec::new();
-        // A title that is longer than this is none.
+        // The first MiB suffices to choose the separator. The csv reader gets the rest of a longer line, too.
         let read = file.by_ref().take(1 << 20).read_until(b'\n', &mut title);
         read.map_err(|error| InputError::Line { line: 1, what: error.to_string() })?;
         if let Some(what) = utf16_advice(&title) {
@@ -95,7 +95,7 @@ impl Table {
         Ok(Self { names, records: reader.into_records(), address, body, id: defaults.id.clone() })
     }
 
-    /// The next row, as a request with what `defaults` say.
+    /// Returns the next row as a request, completed by `defaults`.
     pub(super) fn next(&mut self, defaults: &Defaults) -> Option<Result<Item, InputError>> {
         self.records.reader_mut().get_mut().room = MAX_LINE_BYTES;
         let read = self.records.next()?;
@@ -129,7 +129,7 @@ impl Table {
                     serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|_| {
                         "its --body is no JSON: put places for text in quotes, as in \"{NAME}\"".to_owned()
                     })?;
-                    // What --header says is stronger.
+                    // A Content-Type from --header takes precedence.
                     if !defaults.headers.contains_key(CONTENT_TYPE) {
                         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                     }
@@ -184,7 +184,7 @@ impl Lines {
         }
     }
 
-    /// The line of the record that the csv crate has read from `byte` on. Forgets the lines before it.
+    /// Returns the line of the record that starts at offset `byte` for the csv crate. Forgets the lines before it.
     fn of_record(&mut self, byte: u64) -> u64 {
         while self.begins.front().is_some_and(|(begin, _)| *begin < byte) {
             self.begins.pop_front();
@@ -193,7 +193,7 @@ impl Lines {
     }
 }
 
-/// How values are written in a body like this.
+/// Returns the encoding of values in the body template `text`, by its Content-Type and its first character.
 fn encoding(text: &str, defaults: &Defaults) -> Encoding {
     let kind = defaults.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     match text.trim_start().chars().next() {
@@ -203,7 +203,7 @@ fn encoding(text: &str, defaults: &Defaults) -> Encoding {
     }
 }
 
-/// The separator of a table with this first line: the one that stands in it most often, and a comma in doubt.
+/// Returns the separator that occurs most often in the first line `title`. On a tie the first of [`SEPARATORS`] wins.
 fn separator(title: &[u8]) -> u8 {
     let count = |separator: u8| title.iter().filter(|byte| **byte == separator).count();
     let mut best = SEPARATORS[0];
@@ -215,7 +215,7 @@ fn separator(title: &[u8]) -> u8 {
     best
 }
 
-/// What is wrong with a row, without what it says.
+/// Describes the mistake in a row, without quoting its values.
 fn what(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::Utf8 { .. } => NOT_UTF8.to_owned(),

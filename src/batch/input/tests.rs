@@ -65,7 +65,7 @@ fn what_is_no_request_is_told_with_its_line() {
 
 #[test]
 fn a_mistake_names_its_line_and_member_and_tells_no_value() {
-    // Each has a credential where it does not belong, as people write it.
+    // Each line has a credential in a wrong place, as users write it.
     let url = r#""url": "https://a.example/""#;
     for (line, member) in [
         (format!(r#"{{{url}, "headers": "Authorization: Bearer s3cret"}}"#), "`headers`"),
@@ -172,7 +172,7 @@ fn a_column_that_is_the_whole_address_is_taken_as_it_is() {
         let item = read(Format::Csv, &template(whole), table).remove(0).unwrap();
         assert_eq!(item.url.as_str(), "https://a.example/x?y=1&z=%20", "{whole:?}");
     }
-    // A place that is a part of the address stays within its part.
+    // A place that is part of an address is encoded, so its value stays in that part.
     let part = read(Format::Csv, &template("https://b.example/?u={url}"), table).remove(0).unwrap();
     assert_eq!(part.url.as_str(), "https://b.example/?u=https%3A%2F%2Fa.example%2Fx%3Fy%3D1%26z%3D%2520");
 }

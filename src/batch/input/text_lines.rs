@@ -1,26 +1,25 @@
-//! The lines of a text, which has to be UTF-8. Says what to do about one that is not.
+//! Lines of a UTF-8 text. Errors about other encodings say how to convert the text.
 
 use std::io::{self, BufRead, Read as _};
 
 use super::InputError;
 
-/// Longer lines are no requests: a pipe without a line's end must not fill the memory.
+/// Maximum length of a line: 64 MiB. The bound keeps a pipe without line ends from filling the memory.
 pub(super) const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
-/// What to do about text that is not UTF-8.
+/// Advice about text that is not UTF-8.
 pub(super) const NOT_UTF8: &str =
     "this is not UTF-8, but perhaps Latin-1: convert it: `iconv -f latin1 -t utf-8 FILE > UTF8_FILE`";
-/// A byte-order mark in UTF-8: spreadsheets and Windows' editors begin files with it.
+/// UTF-8 byte-order mark, with which spreadsheets and editors on Windows begin files.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Lines, without their ends and without a byte-order mark.
+/// Iterator over lines, without line ends and byte-order mark.
 pub(super) struct TextLines<R> {
     reader: R,
     number: u64,
     max_bytes: u64,
 }
 
-/// Advice about a text that begins like this, if it is UTF-16: it has a byte-order mark, or a zero beside an ASCII
-/// character.
+/// Returns advice if `text` begins like UTF-16: with a byte-order mark, or with a zero byte beside a nonzero one.
 pub(super) fn utf16_advice(text: &[u8]) -> Option<String> {
     let encoding = match text {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "utf-16",
@@ -40,7 +39,7 @@ impl<R: BufRead> TextLines<R> {
 }
 
 impl<R: BufRead> Iterator for TextLines<R> {
-    /// The number of a line, from 1, and what it says.
+    /// Number of a line, from 1, and its text.
     type Item = (u64, Result<String, InputError>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -63,7 +62,7 @@ impl<R: BufRead> Iterator for TextLines<R> {
         if line == 1
             && let Some(advice) = utf16_advice(&bytes)
         {
-            // All that follows would be wrong in the same way.
+            // Every later line would fail for this reason, so all of them are skipped.
             let _ = io::copy(&mut self.reader, &mut io::sink());
             return wrong(advice);
         }
@@ -75,7 +74,7 @@ impl<R: BufRead> Iterator for TextLines<R> {
     }
 }
 
-/// Reads the rest of a line that has `begun`.
+/// Skips the rest of a line whose first part, `begun`, was read.
 fn skip_line(begun: &[u8], reader: &mut impl BufRead) -> io::Result<()> {
     if begun.ends_with(b"\n") {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A CA in its folder, and in a bundle.
+//! Tests of a CA in its folder and in a bundle.
 
 use std::{
     fs::{self, Permissions},
@@ -112,7 +112,7 @@ fn what_is_not_in_order_is_refused() {
 #[test]
 fn a_folder_that_cannot_be_made_is_named_with_the_remedy() {
     let (dir, now) = (folder(), SystemTime::now());
-    // A file in the way, since a mode would not keep root out.
+    // A file blocks the path, because a mode would not stop root.
     fs::write(dir.path().join("file"), "").unwrap();
     let wanted = dir.path().join("file/andante");
     for error in [Ca::find_or_create(&wanted, now).unwrap_err(), Ca::create(&wanted, &[], now).unwrap_err()] {
@@ -145,7 +145,7 @@ fn java_s_store_is_pkcs_12_that_opens_without_a_password_and_holds_the_same_root
     fs::write(&file, corporate.certificate_pem()).unwrap();
     let bundle = Bundle::gather(ours.certificate(), &[file]).unwrap();
     fs::write(&store, bundle.pkcs12()).unwrap();
-    // What somebody else's implementation reads in it: OpenSSL's.
+    // OpenSSL, an independent implementation, reads the store.
     let mut openssl = Command::new("openssl");
     openssl.args(["pkcs12", "-nomacver", "-nokeys", "-passin", "pass:", "-in"]).arg(&store);
     let output = openssl.output().unwrap();
@@ -153,7 +153,7 @@ fn java_s_store_is_pkcs_12_that_opens_without_a_password_and_holds_the_same_root
     let read = |text: &str| CertificateDer::pem_slice_iter(text.as_bytes()).map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(read(&text), read(&bundle.pem()), "{said}");
     assert_eq!(text.matches("friendlyName: andante\n").count(), 1);
-    // Java takes only those with this attribute for roots.
+    // Java treats only certificates with this attribute as roots.
     assert_eq!(text.matches("2.16.840.1.113894.746875.1.1: ").count(), read(&text).len());
 }
 
@@ -168,7 +168,7 @@ fn in_place_of_a_bundle_of_ours_its_sources_are_read_again() {
     assert_eq!(first, [file.as_path()]);
     let old = ca();
     fs::write(&written, Bundle::gather(old.certificate(), &first).unwrap().pem()).unwrap();
-    // As a second `eval "$(andante ca env)"` finds it.
+    // A second `eval "$(andante ca env)"` finds these two files.
     let second = found(&[&written, &certificate]);
     assert_eq!(second, first);
     assert!(!in_bundle(&Bundle::gather(corporate.certificate(), &second).unwrap().pem(), &old));

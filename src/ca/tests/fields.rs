@@ -1,4 +1,4 @@
-//! What the certificates say, read by other eyes than those that wrote it.
+//! Tests of the certificates' fields, read by other libraries than the one that wrote them.
 
 use std::{fs, process::Command};
 

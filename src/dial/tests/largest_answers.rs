@@ -1,4 +1,4 @@
-//! Reading the largest answer of a name server takes time linear in its size.
+//! Test that reading the largest answer of a name server takes time linear in its size.
 
 use std::{
     io::{Read as _, Write as _},
@@ -15,15 +15,16 @@ use super::{
 };
 use crate::clock::assert_linear;
 
-/// Bytes of an answer by TCP, whose length has 16 bits (RFC 1035 §4.2.2), without header and question.
+/// Maximum bytes of the records in an answer by TCP, with 100 bytes left for header and question. The length field has
+/// 16 bits (RFC 1035 §4.2.2).
 const LARGEST_BYTES: usize = 65_535 - 100;
 /// Bytes of an answer before its question.
 const HEADER_BYTES: usize = 12;
 
-/// The records of an answer to a question of so many bytes, in so many bytes, and their number.
+/// Function that returns records of at most `bytes`, and their number. The answer's question has `question` bytes.
 type Records = fn(question: usize, bytes: usize) -> (Vec<u8>, usize);
 
-/// Starts a server that tells by UDP to ask by TCP, and there answers each question with the same `records`.
+/// Starts a server that truncates its answers by UDP. By TCP, it answers each question with the same `records`.
 fn start(records: Records, bytes: usize) -> SocketAddr {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = tcp.local_addr().unwrap();
@@ -60,7 +61,7 @@ fn start(records: Records, bytes: usize) -> SocketAddr {
     at
 }
 
-/// Repeats what `record` makes of its number and its place in the answer.
+/// Fills `bytes` with records. `record` receives the number of a record and its offset in the answer.
 fn filled(question: usize, bytes: usize, record: impl Fn(usize, usize) -> Vec<u8>) -> (Vec<u8>, usize) {
     let (mut records, mut count) = (Vec::new(), 0);
     loop {
@@ -73,18 +74,18 @@ fn filled(question: usize, bytes: usize, record: impl Fn(usize, usize) -> Vec<u8
     }
 }
 
-/// A record for the name at `owner` of the answer.
+/// Returns a record whose owner name is at offset `owner` of the answer.
 fn record(owner: usize, kind: u8, data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u16).to_be_bytes();
     [&pointer(owner)[..], &[0, kind, 0, 1, 0, 0, 0, 60], &length, data].concat()
 }
 
-/// RFC 1035 §4.1.4.
+/// Returns a compression pointer to offset `to` (RFC 1035 §4.1.4).
 fn pointer(to: usize) -> [u8; 2] {
     (0xc000 | (to as u16 & 0x3fff)).to_be_bytes()
 }
 
-/// Bytes of a record before its data.
+/// Bytes of a record before its data, with a compressed name.
 const RECORD_BYTES: usize = 12;
 const A: u8 = 1;
 const CNAME: u8 = 5;
@@ -93,12 +94,12 @@ fn addresses(question: usize, bytes: usize) -> (Vec<u8>, usize) {
     filled(question, bytes, |number, _| record(HEADER_BYTES, A, &(number as u32).to_be_bytes()))
 }
 
-/// Each name leads to the next one, whose owner is the data of the record before.
+/// Returns a chain of aliases: the owner of each record is the data of the record before.
 fn chain(question: usize, bytes: usize) -> (Vec<u8>, usize) {
     filled(question, bytes, |number, at| {
         let label = format!("{number:05}");
         let data = [&[5][..], label.as_bytes(), &[0]].concat();
-        // Pointers reach 16 KiB: behind that names begin from the front again.
+        // Pointers reach 16 KiB. Records beyond have the name in the question as their owner.
         let before =
             at - RECORD_BYTES * usize::from(number > 0) - (data.len() * usize::from(number > 0)) + RECORD_BYTES;
         let owner = if number == 0 || before > 0x3fff { HEADER_BYTES } else { before };
@@ -106,7 +107,7 @@ fn chain(question: usize, bytes: usize) -> (Vec<u8>, usize) {
     })
 }
 
-/// All names are the longest one that the answer holds.
+/// Returns aliases whose names all point to the longest name, which the first record contains.
 fn longest_names(question: usize, bytes: usize) -> (Vec<u8>, usize) {
     let longest: Vec<u8> = [1, b'a'].repeat(120).into_iter().chain([0]).collect();
     let first = record(HEADER_BYTES, CNAME, &longest);
@@ -123,7 +124,7 @@ fn largest_answer_is_read_in_linear_time() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let server = |bytes| start(records, bytes);
         assert_linear(case, LARGEST_BYTES, server, |server| {
-            // A resolver of its own each time has nothing in its cache.
+            // A new resolver has an empty cache.
             let servers = Servers::new(ServerSettings::of(&[*server]), Duration::from_secs(20));
             let outcome = runtime.block_on(servers.resolve("api.example"));
             match (case, outcome) {

@@ -1,4 +1,4 @@
-//! A name server that says what a test wants it to say.
+//! Name server whose answers a test chooses.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -10,17 +10,17 @@ use parking_lot::Mutex;
 use tokio::{net::UdpSocket, task::JoinHandle};
 
 pub(super) enum NameAnswer {
-    /// These, each for so many seconds; those of the kind that was asked for.
+    /// TTL in seconds, and addresses: the answer contains those of the requested kind.
     Addresses(u32, Vec<IpAddr>),
     NoSuchName,
     Failure,
     FormatError,
     Silence,
-    /// FORMERR to a query with an OPT record (RFC 6891 §7), and the other answer to one without.
+    /// FORMERR to a query with an OPT record (RFC 6891 §7), and the contained answer to one without.
     WithoutEdns(Box<NameAnswer>),
-    /// Silence to a query with an OPT record, and the other answer to one without.
+    /// Silence to a query with an OPT record, and the contained answer to one without.
     SilentToEdns(Box<NameAnswer>),
-    /// The answer to the other query, after a delay.
+    /// Delay before the contained answer is sent.
     After(Duration, Box<NameAnswer>),
 }
 
@@ -47,7 +47,7 @@ impl NameServer {
                 let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
                 let (name, kind, question) = question(&buffer[12..length]);
                 log.lock().push((name.clone(), kind));
-                // ARCOUNT: the OPT record is all that is ever there.
+                // ARCOUNT is 1 if the query has an OPT record; queries contain no other additional record.
                 let (answer, delay) = plain(answer(&name, kind), buffer[11] > 0);
                 let (message, socket) = (message(&buffer[..2], question, kind, answer), socket.clone());
                 tokio::spawn(async move {
@@ -61,12 +61,12 @@ impl NameServer {
         Self { address, asked, task }
     }
 
-    /// How often `name` was asked for.
+    /// Number of queries of `kind` for `name`.
     pub(super) fn asked(&self, name: &str, kind: Kind) -> usize {
         self.asked.lock().iter().filter(|(asked, of)| asked == name && *of == kind).count()
     }
 
-    /// How often anything was.
+    /// Number of all queries.
     pub(super) fn asked_anything(&self) -> usize {
         self.asked.lock().len()
     }
@@ -78,7 +78,7 @@ impl Drop for NameServer {
     }
 }
 
-/// Name, kind and bytes of a question (RFC 1035 §4.1.2).
+/// Parses the name, kind and bytes of a question (RFC 1035 §4.1.2).
 pub(super) fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
     let (mut labels, mut at) = (Vec::new(), 0);
     while bytes[at] != 0 {
@@ -90,7 +90,7 @@ pub(super) fn question(bytes: &[u8]) -> (String, Kind, &[u8]) {
     (labels.join("."), kind, &bytes[..at + 5])
 }
 
-/// The answer to a query with or without EDNS, and the delay before it is sent.
+/// Resolves `answer` for a query with or without EDNS. Returns the answer to send, and the delay before.
 fn plain(answer: NameAnswer, edns: bool) -> (NameAnswer, Duration) {
     match answer {
         NameAnswer::WithoutEdns(_) if edns => (NameAnswer::FormatError, Duration::ZERO),

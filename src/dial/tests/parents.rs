@@ -9,11 +9,11 @@ fn via(protocol: ParentProtocol, port: u16, login: bool) -> Egress {
 }
 
 fn dialer() -> Dialer {
-    // A parent proxy is asked for names: no name server is.
+    // The parent proxy resolves names, so no name server is needed.
     Dialer::new(SECOND, true, Vec::new(), Dns::Servers(Vec::new()))
 }
 
-/// Everything that is said about `error`.
+/// Returns all texts of `error`, its cause and its debug form. Fails if they contain the password.
 fn words(error: &Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     let text = format!("{error}: {cause} {error:?}");
@@ -21,7 +21,7 @@ fn words(error: &Error) -> String {
     text
 }
 
-/// Reads a head, to its empty line.
+/// Reads a head up to its empty line.
 async fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -30,7 +30,7 @@ async fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Connects to `target` through somebody who answers a CONNECT with `answer`. What comes of it, and what was asked.
+/// Connects to `target` through a parent that answers CONNECT with `answer`. Returns the outcome and the request.
 async fn through_http(target: &Origin, login: bool, answer: &'static [u8]) -> (Result<TcpStream, Error>, String) {
     let (listener, port) = upstream().await;
     let serve = async {
@@ -113,7 +113,7 @@ async fn socks_is_asked_for_the_name_after_logging_in() {
         let mut request = [0; 22];
         stream.read_exact(&mut request).await.unwrap();
         assert_eq!(&request, b"\x05\x01\x00\x03\x0fapi.example.com\x01\xbb");
-        // From a name, which some give, and with the upstream's first words right behind.
+        // The bound address is a name, as some proxies send it. The upstream's first bytes follow in the same write.
         stream.write_all(b"\x05\x00\x00\x03\x03abc\x12\x34220 hello").await.unwrap();
         stream
     };

@@ -2,7 +2,7 @@ use std::net::TcpListener as BlockingListener;
 
 use super::*;
 
-/// A listener with a queue of one that nobody accepts from.
+/// Returns a listener that never accepts, with a backlog of one connection.
 fn unaccepting(address: [u8; 4], port: u16) -> BlockingListener {
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddr::from((address, port))).unwrap();
@@ -10,7 +10,7 @@ fn unaccepting(address: [u8; 4], port: u16) -> BlockingListener {
     socket.into()
 }
 
-/// An address whose queue of connections is full, with what fills it: the system drops further SYNs.
+/// Returns a listener with a full backlog, and the connections that fill it. The system drops further SYNs.
 async fn filled(address: [u8; 4], port: u16) -> (BlockingListener, Vec<TcpStream>) {
     let (listener, mut held) = (unaccepting(address, port), Vec::new());
     while let Ok(Ok(stream)) =

@@ -21,7 +21,7 @@ async fn an_answer_is_kept_for_as_long_as_it_says_and_no_longer() {
     assert_eq!(resolved(names.resolve("api.example").await), [LOCAL]);
     assert_eq!(resolved(names.resolve("api.example").await), [LOCAL]);
     assert_eq!(server.asked("api.example", Kind::V4), 1);
-    // hickory keeps answers by the system's clock.
+    // hickory's cache reads the system's clock, so the test sleeps.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(resolved(names.resolve("api.example").await), [LOCAL]);
     assert_eq!(server.asked("api.example", Kind::V4), 2);
@@ -148,12 +148,12 @@ async fn short_names_are_searched_for_as_resolv_conf_says() {
     let servers = Servers::new(ServerSettings { servers: vec![server.address], ..settings }, SECOND);
     assert_eq!(resolved(servers.resolve("api").await), [LOCAL]);
     assert_eq!(server.asked("api.test.example", Kind::V4), 1);
-    // Two dots are enough for a name of its own.
+    // A name with two dots is tried unchanged first.
     assert!(servers.resolve("www.api.example").await.is_err());
     assert_eq!(server.asked("www.api.example", Kind::V4), 1);
 }
 
-/// Servers as a pod's resolv.conf has them: each short name is asked for in three domains first.
+/// Returns servers with the `resolv.conf` of a pod: each short name is tried in three domains first.
 fn pod(server: &NameServer) -> Servers {
     let conf = b"nameserver 192.0.2.53\nsearch ns.svc.example svc.example example\noptions ndots:5\n";
     let settings = ServerSettings::parse(conf).unwrap();
@@ -185,7 +185,7 @@ async fn nxdomain_for_ipv4_does_not_hide_the_ipv6_address() {
 
 #[tokio::test]
 async fn a_cached_nxdomain_for_ipv6_does_not_decide_when_the_ipv4_address_has_expired() {
-    // hickory keeps a negative answer only with an SOA record: the same is asked through an answer that is kept longer.
+    // hickory caches a negative answer only with an SOA record. The server sends none, so each look-up asks for IPv6.
     let server = NameServer::start(|name, kind| match (name, kind) {
         ("api.ns.svc.example", Kind::V4) => NameAnswer::Addresses(1, vec![LOCAL]),
         ("api.ns.svc.example", Kind::V6) => NameAnswer::Addresses(60, Vec::new()),
@@ -207,7 +207,7 @@ async fn both_types_of_address_are_of_the_same_candidate() {
     let server = NameServer::start(move |name, kind| match (name, kind) {
         ("api.ns.svc.example", Kind::V4) => NameAnswer::Addresses(60, vec![LOCAL]),
         ("api.ns.svc.example", Kind::V6) => NameAnswer::Addresses(60, Vec::new()),
-        // Another host of the same short name.
+        // A different host with the same short name.
         ("api.example", Kind::V6) => NameAnswer::Addresses(60, vec![other]),
         _ => NameAnswer::NoSuchName,
     });
@@ -246,7 +246,7 @@ async fn a_server_without_edns_is_asked_without_it_and_remembered() {
     for server in [format_error, silent] {
         let names = NameResolver::new(Dns::Servers(vec![server.address]), Duration::from_secs(10));
         assert_eq!(resolved(names.resolve("a.example").await), [LOCAL]);
-        // hickory repeats a query that nobody answers.
+        // hickory repeats an unanswered query.
         assert!(server.asked("a.example", Kind::V4) >= 2);
         assert_eq!(resolved(names.resolve("b.example").await), [LOCAL]);
         assert_eq!(server.asked("b.example", Kind::V4), 1, "it is known to understand no EDNS");
@@ -297,7 +297,7 @@ fn look_ups_go_on_when_another_thread_has_ended() {
 
 #[test]
 fn names_that_nobody_answers_for_hold_no_thread() {
-    // With a single blocking thread one unanswered look-up by the system would hold up all others.
+    // With one blocking thread, an unanswered look-up by the system would block all others.
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let server = NameServer::start(|name, _| match name {

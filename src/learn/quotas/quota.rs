@@ -89,9 +89,9 @@ pub(super) struct Born {
     pub(super) id: u8,
     /// Last request that was dispatched.
     pub(super) newest: Seq,
-    /// Requests in flight, each of which may draw on the quota.
+    /// Number of requests in flight; each may draw on the quota.
     pub(super) unanswered: u32,
-    /// Send times of all requests, each of which may have drawn on the quota.
+    /// Send times of all requests; each may have drawn on the quota.
     pub(super) ledger: SentLog,
     /// Known window of another quota of this name.
     pub(super) window_estimator: WindowEstimator,

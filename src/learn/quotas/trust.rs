@@ -84,7 +84,7 @@ const SERVED_EMPTY: u32 = 4;
 const ENDS: Duration = Duration::from_millis(2300);
 /// Window that is assumed if it is unknown, and longest time for which a refusal shows that a quota is enforced.
 const LONG: Duration = Duration::from_secs(60);
-/// Usage up to which a window counts as just begun.
+/// Maximum usage of a window that counts as just begun.
 const FEW: f64 = 2.0;
 /// Share of the limit that marks a rise as a new window. A fall is impossible if it exceeds what was sent by more than
 /// the share `FALL`.

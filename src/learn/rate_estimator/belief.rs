@@ -25,7 +25,7 @@ pub(super) struct Belief {
     episode: Option<(f64, f64)>,
 }
 
-/// Refusals in short succession, each of which has lowered the rate.
+/// Refusals in short succession; each has lowered the rate.
 #[derive(Clone, Debug)]
 struct Series {
     /// Rate at the first refusal, and number of requests served until the second.

@@ -11,7 +11,7 @@ pub(super) fn is_raised(before: Option<f64>, now: Option<f64>) -> bool {
 
 impl RateEstimator {
     /// Applies another configured rate. If it is raised, the operator knows that the API allows more than refusals have
-    /// taught, and the estimate begins anew. Otherwise only the former configured rate is dropped.
+    /// taught, and the estimate restarts. Otherwise only the former configured rate is dropped.
     pub(crate) fn reconfigure(&mut self, configured: Option<f64>) {
         if self.configured == configured {
             return;

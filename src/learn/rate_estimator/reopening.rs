@@ -77,7 +77,7 @@ const ALIKE: f64 = 0.25;
 const OF_WINDOW: f64 = 0.3;
 /// Shortest pause that may be the rest of a window.
 const LONG_ENOUGH: f64 = 2.0;
-/// Relative difference up to which two values count as equal.
+/// Maximum relative difference of values that count as equal.
 const AS_BEFORE: f64 = 0.1;
 /// Reduction below the configured rate, and its time in seconds, after one request that came too soon after another.
 /// The added distance exceeds the jitter of most paths, so requests are not refused again and again. Delays of timers

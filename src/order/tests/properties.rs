@@ -73,7 +73,7 @@ fn one_that_is_remembered_for_long_does_not_hold_up_the_forgetting_of_others() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Clients that are not admitted for a while lose no ticket and no order, and hold up nobody.
+    /// Clients that are not admitted for a while keep their tickets and order, and block no other client.
     #[test]
     fn those_that_are_admitted_leave_and_all_do_in_the_end(
         steps in proptest::collection::vec((0u8..4, 0u64..3, 0u8..3, 0u8..8), 1..200),

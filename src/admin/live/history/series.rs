@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(percentiles(&before, &before, HOUR), None);
         // 100 new waits, spread over 1 to 10 s: the median lies at 5.5 s.
         assert_eq!(percentiles(&buckets([1000, 0, 100, 0]), &before, HOUR), Some([5.5, 9.55, 9.91]));
-        // Half below 0.1 s, half above the last bound, of which only the bound is known.
+        // Half lie below 0.1 s, half above the last bound, where only the bound is known.
         assert_eq!(percentiles(&buckets([1001, 0, 0, 1]), &before, HOUR), Some([0.1, 10.0, 10.0]));
     }
 

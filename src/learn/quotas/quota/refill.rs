@@ -88,7 +88,7 @@ pub(super) const ROUNDED: Duration = Duration::from_secs(3);
 /// Number of windows and answers for which a bucket must have looked full.
 const WINDOWS: f64 = 2.2;
 const ANSWERS: u32 = 8;
-/// Usage up to which a bucket counts as full.
+/// Maximum usage of a bucket that counts as full.
 const FULL: f64 = 1.5;
 /// Increase of the usage that shows draining; deep buckets need a larger one, which is more precise.
 const DRAINED: f64 = 2.0;
