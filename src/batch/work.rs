@@ -379,18 +379,17 @@ impl AnswerMeaning {
         let Some(code) = send::own_error(&received.headers) else {
             return Self::Came(Came::Outcome(ItemOutcome::Answered(received)));
         };
+        // The upstream may have executed the request (RFC 9209 §2.3).
+        if matches!(code.as_str(), "connection_terminated" | "http_response_timeout") && !item.is_repeatable() {
+            return Self::Came(Came::Unknown);
+        }
         // Refusals of a request that was not sent: full queue, too long a wait, Idempotency-Key in use, drain, or lack
-        // of resources. Exceptions with 503 in spite of a sent request: a drain that cuts it off, and an answer whose
-        // head exceeds the memory.
+        // of resources. An answer that exceeds the memory is also a 503, although the request was sent.
         let waits = [StatusCode::TOO_MANY_REQUESTS, StatusCode::CONFLICT].contains(&received.status);
         let refused = (waits && code == "http_request_denied") || received.status == StatusCode::SERVICE_UNAVAILABLE;
         if refused {
             let asked = received.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
             return Self::Resend(Duration::from_secs(asked.unwrap_or(1)));
-        }
-        // The upstream may have executed the request (RFC 9209 §2.3).
-        if matches!(code.as_str(), "connection_terminated" | "http_response_timeout") && !item.is_repeatable() {
-            return Self::Came(Came::Unknown);
         }
         let ProblemDetails { detail, hint } = serde_json::from_slice(&received.body).unwrap_or_default();
         let message = hint.map(|hint| format!("{detail}: {hint}")).unwrap_or(detail);
@@ -401,5 +400,11 @@ impl AnswerMeaning {
 }
 
 /// Error types after which it is certain that nothing was sent, because no connection was established (RFC 9209 §2.3).
-const UNREACHED: [&str; 5] =
-    ["connection_refused", "connection_timeout", "dns_error", "dns_timeout", "destination_unavailable"];
+const UNREACHED: [&str; 6] = [
+    "connection_refused",
+    "connection_timeout",
+    "destination_ip_unroutable",
+    "destination_unavailable",
+    "dns_error",
+    "dns_timeout",
+];

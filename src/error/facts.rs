@@ -163,6 +163,9 @@ fn facts(error: &Error) -> ErrorFacts {
             "ask the operator of this proxy before you send it again"),
         Error::Draining { retry_after } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_response", Us, Never, Close,
             "try again: another instance may be up").wait(*retry_after).problem(ProblemType::ReducedCapacity),
+        Error::CutOff { .. } => row(S::SERVICE_UNAVAILABLE, "connection_terminated", Us, Never, Close,
+            "find out whether it was executed before you send it again, unless it may be executed twice")
+            .wait(SOON).problem(ProblemType::ReducedCapacity),
         Error::Dns { .. } => row(S::BAD_GATEWAY, "dns_error", Upstream, Unreached, KeepAlive,
             "check the host's spelling and this machine's resolver").without_upstream(),
         Error::DnsTimeout { .. } => row(S::GATEWAY_TIMEOUT, "dns_timeout", Upstream, Unreached, KeepAlive,

@@ -180,6 +180,12 @@ pub enum Error {
         /// Time after which to try again.
         retry_after: Duration,
     },
+    /// The process ends before the upstream has answered.
+    #[error("the proxy is shutting down before {origin} has answered: the request may have been executed")]
+    CutOff {
+        /// The upstream.
+        origin: String,
+    },
     /// The name could not be resolved.
     #[error("could not resolve {host}")]
     Dns {

@@ -56,8 +56,10 @@ pub(crate) enum Phase {
     LateWaiting,
     LateUpload,
     LateAnswer,
-    /// The process ends.
+    /// The process ends, and the request was not sent.
     CutOff,
+    /// The process ends, and the upstream has the request, or a part of it.
+    CutOffInFlight,
 }
 
 /// The clock was not read in this turn yet.
@@ -232,7 +234,8 @@ impl Progress {
     /// instead.
     pub(crate) fn give_up(&self, drained: bool) -> bool {
         let late = match self.phase() {
-            Phase::Waiting | Phase::Upload | Phase::Answer if drained => Phase::CutOff,
+            Phase::Waiting if drained => Phase::CutOff,
+            Phase::Upload | Phase::Answer if drained => Phase::CutOffInFlight,
             Phase::Waiting => Phase::LateWaiting,
             Phase::Upload => Phase::LateUpload,
             Phase::Answer => Phase::LateAnswer,
@@ -248,7 +251,7 @@ impl Progress {
 
 impl Phase {
     fn from_u8(phase: u8) -> Self {
-        const ALL: [Phase; 10] = [
+        const ALL: [Phase; 11] = [
             Phase::Idle,
             Phase::Head,
             Phase::Waiting,
@@ -259,6 +262,7 @@ impl Phase {
             Phase::LateUpload,
             Phase::LateAnswer,
             Phase::CutOff,
+            Phase::CutOffInFlight,
         ];
         ALL[usize::from(phase)]
     }

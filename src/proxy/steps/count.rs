@@ -63,6 +63,7 @@ pub(super) fn late(exchange: &Exchange, route: &Route) -> Option<Error> {
         Phase::LateUpload => Some(Error::Stalled { after: limits.idle() }),
         Phase::LateAnswer => Some(Error::AnswerTimeout { origin: origin(), after: limits.answer() }),
         Phase::CutOff => Some(Error::Draining { retry_after: Duration::from_secs(1) }),
+        Phase::CutOffInFlight => Some(Error::CutOff { origin: origin() }),
         _ => None,
     }
 }

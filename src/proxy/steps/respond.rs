@@ -111,7 +111,7 @@ fn report(exchange: &Exchange, error: &Error, text: &str) {
         Blame::Us if matches!(error, Error::Refused { .. }) => debug!(error = text, "refused a request"),
         Blame::Us | Blame::Client => debug!(error = text, "rejected a request"),
     }
-    if !matches!(error, Error::Draining { .. }) {
+    if !matches!(error, Error::Draining { .. } | Error::CutOff { .. }) {
         proxy.reports.incidents.failed(error, text, proxy.clock.now());
     }
 }
