@@ -1,11 +1,12 @@
-//! What an API counts, and when it refuses. Pure: told the time, which must never go backwards.
+//! Counters that decide, for each kind of window, whether an API accepts a request.
+//! Pure: told the time, which must never go backwards.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
 use andante_clock::{Instant, nanos};
 use andante_limit::Rate;
 
-/// How an API counts what it accepted.
+/// Method by which an API counts accepted requests against a rate of N per window W.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum CountingWindow {
     /// At most N in any window that ends now: exact, and the strictest.
@@ -24,20 +25,20 @@ pub enum CountingWindow {
     Concurrency,
 }
 
-/// The reset of a concurrency limit, which cannot be known: it depends on when the next answer is done.
+/// Wait that a concurrency limit reports: a guess, since a slot is freed whenever some request in flight ends.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What becomes of one request.
+/// Decision about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterDecision {
-    /// It was counted.
+    /// The request was counted.
     Accept {
-        /// How many more would be accepted at this instant.
+        /// Number of further requests that would be accepted at this instant.
         remaining: u32,
         /// See [`CounterDecision::reset`].
         reset: Duration,
     },
-    /// It was not counted.
+    /// The request was not counted.
     Refuse {
         /// See [`CounterDecision::retry_after`].
         retry_after: Duration,
@@ -48,8 +49,8 @@ pub enum CounterDecision {
 
 /// Enforces one rate, exactly to the nanosecond.
 ///
-/// Refused requests do not count. A sliding window keeps eight bytes for each of the up to N requests in it.
-/// Concurrency has to be told when a request is [done](Counter::done).
+/// Refused requests do not count. A sliding window stores eight bytes for each request in it. A concurrency limit frees
+/// a slot only when [`Counter::done`] is called.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     rate: Rate,
@@ -58,29 +59,29 @@ pub(super) struct Counter {
 
 #[derive(Clone, Debug)]
 enum CounterState {
-    /// When the requests of the last window were accepted, oldest first.
+    /// Instants at which the requests of the last window were accepted, oldest first.
     Sliding(VecDeque<Instant>),
     Fixed {
-        /// When the present window began; `None` before the first request.
+        /// Start of the current window; `None` before the first request.
         began: Option<Instant>,
         used: u32,
     },
     Bucket {
-        /// How many tokens it holds; as many as the limit's N if that is not said.
+        /// Capacity in tokens; `None` means the limit's N.
         size: Option<u32>,
-        /// Tokens × W in nanoseconds: in this unit each nanosecond adds N, a request takes W, and nothing is rounded.
+        /// Tokens × W in nanoseconds. In this unit a nanosecond adds N and a request takes W: nothing is rounded.
         level: u128,
         at: Instant,
     },
     SlidingCounter {
-        /// When the present window began; `None` before the first request.
+        /// Start of the current window; `None` before the first request.
         began: Option<Instant>,
         used: u32,
-        /// How many the window before it accepted.
+        /// Requests accepted in the previous window.
         before: u32,
     },
     Concurrency {
-        /// How many are under way.
+        /// Requests in flight.
         open: u32,
     },
 }
@@ -103,16 +104,18 @@ impl fmt::Display for CountingWindow {
 // === impl CounterDecision ===
 
 impl CounterDecision {
-    /// Until the API says its allowance is there again, which means three things, as it does among real ones:
-    /// until the first slot comes free (sliding), until the next window (fixed, sliding-counter), until the bucket is
-    /// full (bucket, gcra). A concurrency limit says a second.
+    /// Time until the reset that the API reports. As among real APIs, its meaning depends on the window.
+    ///
+    /// A sliding window resets when a slot is free. Fixed windows and sliding counters reset when the next window
+    /// begins. Buckets, GCRA included, reset when they are full. A concurrency limit reports one second.
     pub fn reset(&self) -> Duration {
         match self {
             Self::Accept { reset, .. } | Self::Refuse { reset, .. } => *reset,
         }
     }
 
-    /// Until exactly when the next request would be accepted; zero for one that was. A concurrency limit says a second.
+    /// Exact time until the next request would be accepted; zero for an accepted request. A concurrency limit, which
+    /// cannot know it, reports one second.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Accept { .. } => Duration::ZERO,
@@ -120,7 +123,7 @@ impl CounterDecision {
         }
     }
 
-    /// How many more would be accepted at this instant.
+    /// Number of further requests that would be accepted at this instant.
     pub fn remaining(&self) -> u32 {
         match self {
             Self::Accept { remaining, .. } => *remaining,
@@ -132,7 +135,7 @@ impl CounterDecision {
 // === impl Counter ===
 
 impl Counter {
-    /// A counter that nobody has asked yet: the whole allowance is there.
+    /// Creates a counter that has accepted no request yet.
     pub(super) fn new(rate: Rate, window: CountingWindow) -> Self {
         let state = match window {
             CountingWindow::Sliding => CounterState::Sliding(VecDeque::new()),
@@ -145,19 +148,20 @@ impl Counter {
         Self { rate, state }
     }
 
-    /// Enforces `rate` from `now` on. What was counted stays counted, as far back as the window before reached.
+    /// Enforces `rate` from `now` on. Requests counted so far stay counted, as far back as the previous rate's window
+    /// reached.
     pub(super) fn retune(&mut self, rate: Rate, now: Instant) {
         if let CounterState::Bucket { size, level, at } = &mut self.state {
             let full = capacity(*size, self.rate);
             refill(level, at, full, self.rate, now);
-            // Whole tokens × W of what is missing, in the new unit; less than a nanosecond of refill is rounded away.
+            // Missing tokens × W, converted to the new W. The division discards less than a nanosecond of refill.
             let missing = (full - *level) * u128::from(nanos(rate.per)) / u128::from(nanos(self.rate.per));
             *level = capacity(*size, rate).saturating_sub(missing);
         }
         self.rate = rate;
     }
 
-    /// One request arrives.
+    /// Decides about one request that arrives at `now`, and counts it if it is accepted.
     pub(super) fn ask(&mut self, now: Instant) -> CounterDecision {
         let Rate { count, per } = self.rate;
         match &mut self.state {
@@ -198,7 +202,7 @@ impl Counter {
         }
     }
 
-    /// A request that was accepted is answered, or given up.
+    /// Frees the slot of an accepted request that was answered or abandoned. Only a concurrency limit has slots.
     pub(super) fn done(&mut self) {
         if let CounterState::Concurrency { open } = &mut self.state {
             *open = open.saturating_sub(1);
@@ -214,14 +218,15 @@ impl CounterState {
     }
 }
 
-/// Moves the beginning of a window to that of the window that `now` is in; says by how many windows.
+/// Moves `began` to the start of the window that contains `now`, and returns by how many windows it was moved.
 fn turn(began: &mut Instant, per: Duration, now: Instant) -> u64 {
     let windows = nanos(now.since(*began)) / nanos(per);
     *began = Instant::from_nanos(began.as_nanos() + windows * nanos(per));
     windows
 }
 
-/// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>, exactly: all terms are requests × W.
+/// Decides by the estimate of <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>. All terms are
+/// requests × W in nanoseconds, so that nothing is rounded.
 fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> CounterDecision {
     let (count, per) = (u128::from(rate.count.get()), u128::from(nanos(rate.per)));
     let (elapsed, reset) = (u128::from(nanos(elapsed)), rate.per.saturating_sub(elapsed));
@@ -230,7 +235,8 @@ fn estimated(before: u32, used: &mut u32, rate: Rate, elapsed: Duration) -> Coun
         *used += 1;
         return CounterDecision::Accept { remaining: (room / per) as u32, reset };
     }
-    // How far a window must have come for one more, if the last one accepted `before` and this one has `used`.
+    // Offset into the window, in nanoseconds, at which one more request fits; `None` if none fits in this window.
+    // `before` requests were accepted in the previous window, and `used` in this one.
     let fits = |before: u32, used: u32| {
         let room = count.checked_sub(u128::from(used) + 1)? * per;
         Some(per - room.checked_div(u128::from(before)).unwrap_or(per).min(per))
@@ -247,7 +253,7 @@ fn sliding(accepted: &mut VecDeque<Instant>, count: u32, per: Duration, now: Ins
         accepted.pop_front();
     }
     let used = accepted.len();
-    // There are more than the limit when it was lowered: then as many more have to leave.
+    // A lowered limit leaves a surplus in the window, which has to leave before a slot is free.
     if let Some(leaves) = used.checked_sub(count as usize).and_then(|surplus| accepted.get(surplus)) {
         let free = (*leaves + per).since(now);
         return CounterDecision::Refuse { retry_after: free, reset: free };

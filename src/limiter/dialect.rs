@@ -1,8 +1,8 @@
-//! How real APIs tell about their limits: the same verdict in the words of many providers. Pure.
+//! Dialects of rate limiting: the ways in which real APIs report one and the same decision. Pure.
 //!
-//! A dialect is a row of a table ([`DialectRow`]), whose values are templates; [`Facts`] fills them in. The rows are in
-//! one file per family, as they were recorded from real answers or from the providers' pages. Some also say how the
-//! limiter counts, since that is what they are known for.
+//! A dialect is a row of a table ([`DialectRow`]), whose values are templates that [`Facts`] fills in. Each family of
+//! APIs has a file. Rows were recorded from real answers, or taken from the providers' pages. Rows of APIs that are
+//! known for how they count also set the counting window or the layout of limits.
 
 mod clouds;
 mod facts;
@@ -23,7 +23,7 @@ pub use self::facts::Facts;
 use self::words::DialectRow;
 use super::{counter::CountingWindow, limiter::Limiter};
 
-/// In whose words an API tells about its limit.
+/// Provider-specific way to report a limit: status, header fields and bodies.
 #[derive(Clone, Copy)]
 pub struct MockDialect(&'static DialectRow);
 
@@ -35,32 +35,33 @@ static ALL: LazyLock<Vec<MockDialect>> = LazyLock::new(|| {
 // === impl MockDialect ===
 
 impl MockDialect {
-    /// How its API counts by default.
+    /// Counting window of the dialect's API by default.
     pub fn window(self) -> CountingWindow {
         self.0.window
     }
 
-    /// Its API's limits, made from `rate` and counted by `window`.
+    /// Creates the limits of the dialect's API, derived from `rate` and counted by `window`.
     pub fn limiter(self, rate: Rate, window: CountingWindow) -> Limiter {
         Limiter::new(rate, window, self.0.layout)
     }
 
-    /// The status that says "too many"; some APIs hide it behind 200 or 400.
+    /// Status of a refusal; some APIs refuse with 200 or 400 instead of 429.
     pub fn refusal(self) -> StatusCode {
         StatusCode::from_u16(self.0.status).expect("the tables hold statuses")
     }
 
-    /// The body of a refusal.
+    /// Body of a refusal.
     pub fn complaint(self, facts: &Facts) -> String {
         facts.fill(self.0.complaint).unwrap_or_default()
     }
 
-    /// What an accepted request's JSON object says besides: nothing, or `,"name":…`.
+    /// Further members of an accepted request's JSON object: empty, or `,"name":…`.
     pub fn members(self, facts: &Facts) -> String {
         facts.fill(self.0.members).unwrap_or_default()
     }
 
-    /// Adds the fields that this dialect sends. What cannot be said, such as half a second in whole ones, is left out.
+    /// Adds the dialect's header fields. A field whose value cannot be expressed is left out, such as a window of half
+    /// a second in whole seconds.
     pub fn describe(self, facts: &Facts, headers: &mut HeaderMap) {
         let refused = if facts.refused() { self.0.refused } else { &[] };
         for (name, value) in self.0.always.iter().chain(refused) {

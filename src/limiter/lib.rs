@@ -1,5 +1,5 @@
-//! Limiters of APIs, as their providers document them: each counts by one kind of window and refuses in one dialect.
-//! Pure: told the time. `andante mock` serves them over HTTP, and tests of learning ask them directly.
+//! Simulated rate limiters, as API providers document theirs: each counts by one kind of window and refuses in one
+//! dialect. Pure: told the time. `andante mock` serves them over HTTP, and the tests of learning call them directly.
 
 mod counter;
 mod dialect;

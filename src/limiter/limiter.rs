@@ -1,4 +1,4 @@
-//! All limits of one API, and which requests count against which. Pure: told the time.
+//! All limits of one API, and the choice of limits that count a request. Pure: told the time.
 
 use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
@@ -8,28 +8,28 @@ use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 
 use super::counter::{Counter, CounterDecision, CountingWindow};
 
-/// Which limits an API has, made from one rate: N per W.
+/// Limits of an API, all derived from one rate of N per W.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// One for all requests.
+    /// A single limit for all requests.
     #[default]
     Single,
-    /// Two for all requests: N per W, then five times that rate by the second.
+    /// Two limits for all requests: N per W, then five times that rate with a window of one second.
     Stacked,
-    /// One for POST, a fifth of N per W, and one for all others.
+    /// A fifth of N per W for POST requests, and N per W for all others.
     PerRoute,
-    /// One for each key in `Authorization` or `X-Api-Key`, and one for requests without.
+    /// N per W for each key in `Authorization` or `X-Api-Key`, and N per W for all requests without a key.
     PerKey,
 }
 
-/// What decides which limits a request counts against.
+/// Properties of a request that decide which limits count it.
 #[derive(Clone, Debug, Default)]
 pub struct MockCaller {
     method: Method,
     key: Option<HeaderValue>,
 }
 
-/// Enforces the limits of a layout, each by a counter of its own. Keeps one for each key that it has seen.
+/// Enforces the limits of a layout with one counter each. With a layout per key, each key ever seen has a counter.
 #[derive(Debug)]
 pub struct Limiter {
     rate: Rate,
@@ -38,7 +38,7 @@ pub struct Limiter {
     counters: HashMap<CallerScope, Counter>,
 }
 
-/// The requests that one limit is for.
+/// Set of requests that one limit counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CallerScope {
     All,
@@ -50,7 +50,8 @@ enum CallerScope {
 // === impl MockCaller ===
 
 impl MockCaller {
-    /// Who sends a request with this method and these fields.
+    /// Returns the caller of a request with this method and these header fields. `Authorization` takes precedence over
+    /// `X-Api-Key`.
     pub fn new(method: Method, headers: &HeaderMap) -> Self {
         Self { method, key: headers.get(AUTHORIZATION).or_else(|| headers.get("x-api-key")).cloned() }
     }
@@ -59,18 +60,18 @@ impl MockCaller {
 // === impl Limiter ===
 
 impl Limiter {
-    /// A limiter that nobody has asked yet.
+    /// Creates a limiter that has counted no request yet.
     pub fn new(rate: Rate, window: CountingWindow, layout: Layout) -> Self {
         Self { rate, window, layout, counters: HashMap::new() }
     }
 
-    /// What its limits are made from.
+    /// Rate from which all limits are derived.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Makes its limits from `rate` from `now` on. What was counted stays counted, as far back as the window before
-    /// reached.
+    /// Derives all limits from `rate` from `now` on. Requests counted so far stay counted, as far back as the previous
+    /// rate's window reached.
     pub fn retune(&mut self, rate: Rate, now: Instant) {
         self.rate = rate;
         for (scope, counter) in &mut self.counters {
@@ -78,10 +79,10 @@ impl Limiter {
         }
     }
 
-    /// One request arrives. Says what the limit that was asked last made of it, and which one that is.
+    /// Decides about one request that arrives at `now`. Returns the decision and the rate of the last limit asked.
     ///
-    /// Limits are asked one after the other until one refuses. Those before it have counted the request, as stacked
-    /// middlewares do.
+    /// Limits are asked in order until one refuses. Earlier limits have then counted the request, as stacked
+    /// middlewares do; only their concurrency slots are freed again.
     pub fn ask(&mut self, caller: &MockCaller, now: Instant) -> (CounterDecision, Rate) {
         let (window, rate) = (self.window, self.rate);
         let mut last = None;
@@ -99,7 +100,7 @@ impl Limiter {
         last.expect("every layout has a limit for every request")
     }
 
-    /// A request that was accepted is answered, or given up.
+    /// Frees the concurrency slots of an accepted request that was answered or abandoned.
     pub fn done(&mut self, caller: &MockCaller) {
         self.release(&self.layout.scopes(caller));
     }
@@ -116,7 +117,7 @@ impl Limiter {
 // === impl Layout ===
 
 impl Layout {
-    /// The limits of a request, in the order in which they are asked.
+    /// Returns the scopes whose limits count a request, in the order in which they are asked.
     fn scopes(self, caller: &MockCaller) -> Vec<CallerScope> {
         match self {
             Self::Stacked => vec![CallerScope::All, CallerScope::AllBySecond],
@@ -130,7 +131,7 @@ impl Layout {
 // === impl CallerScope ===
 
 impl CallerScope {
-    /// Its limit, at least one request.
+    /// Returns the scope's limit, at least one request per window.
     fn rate(&self, rate: Rate) -> Rate {
         let some = |count: u64| NonZeroU32::new(u32::try_from(count).unwrap_or(u32::MAX)).unwrap_or(NonZeroU32::MIN);
         let count = u64::from(rate.count.get());

@@ -1,4 +1,4 @@
-//! Serves a [`Counter`]'s verdicts over HTTP/1.1.
+//! Serves the decisions of a [`Limiter`] over HTTP/1.1.
 
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
@@ -17,7 +17,7 @@ use crate::{
     limit::Rate,
 };
 
-/// A running API; it stops, and its connections close, when this is dropped.
+/// Running API. Dropping it closes the listener and all connections.
 #[derive(Debug)]
 pub struct Api {
     addr: SocketAddr,
@@ -28,10 +28,10 @@ pub struct Api {
 // === impl Api ===
 
 impl Api {
-    /// Serves on `listener` (see [`super::listen`]) in the present runtime.
+    /// Serves on `listener` (see [`super::listen`]) in the current runtime.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics if called outside a tokio runtime.
     pub fn start(options: Options, listener: TcpListener, clock: Clock) -> Self {
         let addr = listener.local_addr().expect("a listening socket has an address");
         let books = LimiterBooks {
@@ -53,17 +53,17 @@ impl Api {
         Self { addr, shared, accepting }
     }
 
-    /// Where it listens.
+    /// Address of the listener.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// What it saw so far.
+    /// Statistics since the start.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
-    /// What it enforces now.
+    /// Rate that the API enforces now; `None` if it accepts everything.
     pub fn limit(&self) -> Option<Rate> {
         self.shared.books.lock().limiter.as_ref().map(Limiter::rate)
     }
@@ -93,7 +93,7 @@ mod tests {
         Api::start(options, listener, Clock::start())
     }
 
-    /// Sends `requests` on one connection, the last of which must ask to close it, and returns all that comes back.
+    /// Sends `requests` on one connection and returns everything received. The last request must close the connection.
     async fn talk(api: &Api, requests: &str) -> String {
         let mut stream = TcpStream::connect(api.addr()).await.unwrap();
         stream.write_all(requests.as_bytes()).await.unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let clock = Clock::start();
         talk(&api, LAST).await;
         let took = clock.now().since(Instant::START);
-        // Tokio's timers are a millisecond late.
+        // Tokio's timers fire up to a millisecond late.
         assert!(took >= latency && took <= latency + jitter + Duration::from_millis(2), "{took:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the control pages may ask for: answers laid down in advance, and an API that is down. Pure.
+//! Behaviour that the control pages can request: scripted answers, and an outage of the API. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,29 +8,29 @@ use serde::Deserialize;
 
 use crate::{clock::Instant, config::duration};
 
-/// An answer that the next requests get, whatever they ask.
+/// Answer that the next requests receive, regardless of their contents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Script {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// How many more requests get it.
+    /// Number of further requests that receive the answer.
     pub(super) count: u32,
 }
 
-/// An API in trouble.
+/// Outage of the API.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Down {
     pub(super) how: How,
-    /// When it is over; [`Instant::FAR`] if a request to the control page ends it.
+    /// End of the outage; [`Instant::FAR`] if only a request to the control page ends it.
     pub(super) until: Instant,
 }
 
-/// How an API may be down.
+/// Kind of outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum How {
-    /// As if its process were away: nobody listens, and open connections are cut.
+    /// Simulates a stopped process: new connections are refused, and open ones are cut.
     Refuse,
     /// Every request is answered 502.
     #[serde(rename = "502")]
@@ -38,9 +38,9 @@ pub(super) enum How {
     /// Every request is answered 503.
     #[serde(rename = "503")]
     Unavailable,
-    /// Every connection is reset as soon as a request has come.
+    /// Every connection is reset as soon as a request arrives.
     Reset,
-    /// Requests get no answer; their connections are cut when it is over.
+    /// Requests get no answer; their connections are cut when the outage ends.
     Hang,
 }
 
@@ -56,7 +56,7 @@ struct WrittenScript {
     count: u32,
 }
 
-/// The lines of a field.
+/// Lines of a header field: a string, or a list of strings.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrSeveral {
@@ -79,7 +79,7 @@ fn once() -> u32 {
 // === impl Script ===
 
 impl Script {
-    /// Reads `{"status":503,"headers":{"retry-after":"5"},"body":"…","count":1}`.
+    /// Parses `{"status":503,"headers":{"retry-after":"5"},"body":"…","count":1}`.
     pub(super) fn parse(json: &[u8]) -> Result<Self, String> {
         const LIKE: &str = r#"write {"status":503,"headers":{"retry-after":"5"},"body":"","count":1}"#;
         let written: WrittenScript = serde_json::from_slice(json).map_err(|error| format!("{error}; {LIKE}"))?;
@@ -108,7 +108,7 @@ impl Script {
 // === impl Down ===
 
 impl Down {
-    /// Reads `{"how":"503","for":"30s"}`; what it asks for begins at `now`.
+    /// Parses `{"how":"503","for":"30s"}`. The outage begins at `now`.
     pub(super) fn parse(json: &[u8], now: Instant) -> Result<Self, String> {
         const LIKE: &str = r#"write {"how":"503","for":"30s"}, how being refuse, 502, 503, reset or hang"#;
         let written: WrittenDown = serde_json::from_slice(json).map_err(|error| format!("{error}; {LIKE}"))?;
@@ -122,12 +122,12 @@ impl Down {
         Ok(Self { how: written.how, until: lasts.map_or(Instant::FAR, |lasts| now + lasts) })
     }
 
-    /// Whether it is so at `now`.
+    /// Returns true if the outage lasts at `now`.
     pub(super) fn holds(&self, now: Instant) -> bool {
         now < self.until
     }
 
-    /// Whether nobody listens at `now`.
+    /// Returns true if the API refuses connections at `now`.
     pub(super) fn refuses(&self, now: Instant) -> bool {
         self.how == How::Refuse && self.holds(now)
     }

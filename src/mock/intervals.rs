@@ -1,15 +1,15 @@
-//! How far apart requests arrived: a histogram of fixed size.
+//! Gaps between arrivals of requests: a histogram of fixed size.
 
 use std::time::Duration;
 
 use crate::clock::nanos;
 
-/// Each power of two is split into this many buckets: a quantile is at most 1/32, about 3%, too high.
+/// Buckets per power of two: with 32, a quantile is at most 1/32 (about 3%) too high.
 const SPLIT: u32 = 32;
-/// 64 powers of two.
+/// Enough buckets for every `u64`, which spans 64 powers of two.
 const BUCKETS: usize = 64 * SPLIT as usize;
 
-/// Counts gaps in 16 KiB, whatever their number.
+/// Histogram of gaps, which takes 16 KiB for any number of them.
 #[derive(Clone, Debug)]
 pub struct Intervals {
     counts: Box<[u64]>,
@@ -31,7 +31,8 @@ impl Intervals {
         self.longest = self.longest.max(gap);
     }
 
-    /// The gap that a share `fraction` (0 to 1) of all gaps does not exceed; zero if there were none.
+    /// Smallest bucket edge that a share `fraction` (0 to 1) of all gaps does not exceed, but at most the longest gap.
+    /// Zero if no gap was recorded.
     pub fn quantile(&self, fraction: f64) -> Duration {
         let wanted = (self.total as f64 * fraction).ceil() as u64;
         let mut seen = 0;
@@ -44,13 +45,14 @@ impl Intervals {
         Duration::ZERO
     }
 
-    /// The longest gap, exactly.
+    /// Longest gap, exactly.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 }
 
-/// Values below `SPLIT` have a bucket each; above, the highest bit picks the row and the next five the column.
+/// Index of the bucket for `value`. Values below `SPLIT` have a bucket each; above, the highest bit selects the row and
+/// the next five bits the column.
 fn bucket(value: u64) -> usize {
     let split = u64::from(SPLIT);
     if value < split {
@@ -60,7 +62,7 @@ fn bucket(value: u64) -> usize {
     ((u64::from(row) + 1) * split + (value >> row) - split) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Largest value that falls into the bucket `index`.
 fn upper_edge(index: usize) -> u64 {
     let (index, split) = (index as u64, u64::from(SPLIT));
     if index < split {

@@ -1,30 +1,30 @@
-//! How the API behaves: what a command line can say of it.
+//! Options of the API, as the command line sets them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use super::{CountingWindow, Limiter, MockDialect};
 use crate::limit::Rate;
 
-/// How an [`Api`](super::Api) behaves.
+/// Behaviour of an [`Api`](super::Api).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it enforces; `None` accepts everything.
+    /// Rate that the API enforces; `None` accepts everything.
     pub limit: Option<Rate>,
-    /// How it counts; `None` leaves that to the dialect.
+    /// Counting window; `None` leaves the choice to the dialect.
     pub window: Option<CountingWindow>,
-    /// How it tells about its limit, and which limits it makes of it.
+    /// Dialect that reports the limit. Also decides which limits are derived from the rate.
     pub dialect: MockDialect,
-    /// How long every answer takes, counted from the arrival.
+    /// Shortest time from the arrival of a request until its answer.
     pub latency: Duration,
-    /// Uniformly up to this much comes on top of the latency. Delays the answer, never the counting.
+    /// Largest random addition to the latency, distributed uniformly. Delays the answer, never the counting.
     pub jitter: Duration,
-    /// How many of the accepted requests are answered with 500; they count against the limit all the same.
+    /// Share of accepted requests that are answered with 500. Failed requests count against the limit too.
     pub fail: Percent,
-    /// Makes jitter and failures repeatable.
+    /// Seed of the random numbers, so that jitter and failures are repeatable.
     pub seed: u64,
 }
 
-/// A share between nothing and all, written `1%`.
+/// Percentage from 0 to 100, written `1%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percent(f64);
 
@@ -45,12 +45,12 @@ impl Default for Options {
 // === impl Options ===
 
 impl Options {
-    /// How it counts.
+    /// Counting window in use: the configured one, else the dialect's.
     pub fn counting(&self) -> CountingWindow {
         self.window.unwrap_or(self.dialect.window())
     }
 
-    /// What enforces `rate`.
+    /// Creates a limiter that enforces `rate`.
     pub(super) fn limiter(&self, rate: Rate) -> Limiter {
         self.dialect.limiter(rate, self.counting())
     }
@@ -59,7 +59,7 @@ impl Options {
 // === impl Percent ===
 
 impl Percent {
-    /// The share as a fraction of one.
+    /// Percentage as a fraction of one.
     pub fn fraction(self) -> f64 {
         self.0 / 100.0
     }

@@ -1,4 +1,5 @@
-//! The control pages, below `/__mock/`: what a test asks the API, and what it tells it. None of it counts as a request.
+//! Control pages below `/__mock/`, through which a test reads the API's statistics and changes its behaviour.
+//! Requests for them are not counted.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::ALLOW};
@@ -15,9 +16,9 @@ use crate::{
     limit::{Rate, SpecError},
 };
 
-/// Where the control pages are.
+/// Path prefix of the control pages.
 pub(super) const BELOW: &str = "/__mock/";
-/// The longest that a page takes.
+/// Largest request body in bytes that a page accepts: 1 MiB bounds the memory of a request.
 const LONGEST: usize = 1 << 20;
 
 /// Answers a request for a control page.
@@ -44,7 +45,7 @@ pub(super) async fn answer(shared: &ApiState, request: Request<Incoming>) -> Res
     };
     let delete = method == Method::DELETE;
     let done = match page.as_str() {
-        // As it stands: a `Value` would sort the members.
+        // Serialised directly, since a `Value` would sort the members.
         "stats" => serde_json::to_string(&shared.stats()).map_err(|error| error.to_string()),
         "limit" => limit(shared, &body),
         "next" if delete => Ok(next(shared, None)),
@@ -58,7 +59,7 @@ pub(super) async fn answer(shared: &ApiState, request: Request<Incoming>) -> Res
     }
 }
 
-/// Sets the limit. Where there was none, or is none from now on, nothing was counted that could stay so.
+/// Sets or removes the limit. Counts are kept only from one rate to another.
 fn limit(shared: &ApiState, body: &[u8]) -> Result<String, String> {
     let text = str::from_utf8(body).map_err(|error| format!("{error}; write 50/s, or none"))?.trim();
     let rate: Option<Rate> = match text {

@@ -1,4 +1,4 @@
-//! A request to the API: counted at its arrival, answered when its latency is over.
+//! Requests to the API: counted on arrival, answered after the latency.
 
 use std::sync::atomic::Ordering;
 
@@ -15,23 +15,23 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// What was decided about a request when it arrived.
+/// Decision about a request, made on its arrival.
 struct PlannedReply<'a> {
-    /// When its answer is due.
+    /// Instant at which the answer is due.
     due: Instant,
     arrived: Instant,
-    /// What there is to tell about it; nothing without a limit.
+    /// Facts for the dialect to report; `None` without a limit, and for a scripted answer or an outage.
     facts: Option<Facts>,
     outcome: MockReply,
-    /// Held by what was accepted, until the answer is ready or the client is gone.
+    /// Slot of a request that a limit accepted, held until the answer is ready or the client disconnects.
     _under_way: Option<UnderWay<'a>>,
 }
 
-/// An accepted request: tells the limiter when it is done.
+/// Accepted request in flight. Dropping it frees its slot in the limiter.
 struct UnderWay<'a> {
     shared: &'a ApiState,
     caller: MockCaller,
-    /// Which limiter has accepted it.
+    /// Generation of the limiter that accepted the request; a later limiter has no slot to free.
     limiter: u64,
 }
 
@@ -116,7 +116,7 @@ impl ApiState {
         }
     }
 
-    /// Counts a request that arrives now.
+    /// Decides about a request that arrives now, and counts it.
     fn decide(&self, caller: MockCaller) -> PlannedReply<'_> {
         let mut books = self.books.lock();
         let arrived = self.clock.now();
@@ -151,7 +151,7 @@ impl ApiState {
         PlannedReply { due, arrived, facts, outcome, _under_way: under_way }
     }
 
-    /// What the control pages asked for, if they did; being down comes before the answers laid down.
+    /// Reply that the control pages asked for, if any. An outage takes precedence over a scripted answer.
     fn scripted(&self, books: &mut LimiterBooks, now: Instant) -> Option<MockReply> {
         if let Some(down) = self.down.borrow().filter(|down| down.holds(now)) {
             return Some(MockReply::Down(down));
@@ -161,7 +161,7 @@ impl ApiState {
         Some(MockReply::Scripted { status: script.status, headers: script.headers.clone(), body: script.body.clone() })
     }
 
-    /// Waits until no request hangs any more.
+    /// Waits until no outage of the kind [`How::Hang`] lasts; returns at once if there is none.
     async fn hang(&self) {
         let mut down = self.down.subscribe();
         loop {
@@ -178,7 +178,7 @@ impl ApiState {
     }
 }
 
-/// Reads a body to its end and keeps nothing of it but its length.
+/// Reads a body to its end and returns its length in bytes.
 async fn discard(mut body: Incoming) -> Result<u64, hyper::Error> {
     let mut received = 0;
     while let Some(frame) = body.frame().await {

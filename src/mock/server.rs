@@ -1,4 +1,4 @@
-//! The API's connections: accepts and serves them, and cuts them during an outage.
+//! Connections of the API: accepts and serves them, and cuts them during an outage.
 
 use std::{
     convert::Infallible,
@@ -23,7 +23,8 @@ use super::{
 };
 use crate::clock::{Clock, Instant};
 
-/// How long accepting rests when the system has no descriptor or memory left for one more connection.
+/// Pause after a failed accept, bind or listen. Without it, the loop would spin while the system has no descriptor or
+/// memory left.
 const REST: Duration = Duration::from_millis(20);
 
 pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, shared: Arc<ApiState>) {
@@ -39,7 +40,7 @@ pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, share
             Some(Ok((stream, _))) => {
                 connections.spawn(serve(stream, shared.clone()));
             }
-            // The client is gone already, or no descriptor is left: neither ends the API.
+            // The client has disconnected, or no descriptor is left. Neither error ends the API.
             Some(Err(_)) => tokio::time::sleep(REST).await,
             None => {
                 drop(listener);
@@ -49,10 +50,11 @@ pub(super) async fn accept(mut listener: TcpListener, address: SocketAddr, share
     }
 }
 
-/// Does not listen until the outage is over: the system refuses connections.
+/// Stays bound without listening until the outage ends, so that the system refuses connections. Returns the next
+/// listener.
 async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clock: Clock) -> TcpListener {
     loop {
-        // Bound but not listening: no other process can take the port meanwhile.
+        // A bound socket keeps the port from other processes, unless they set `SO_REUSEADDR` as well.
         if let Ok(socket) = socket::bind(address) {
             while let Some(trouble) = { *down.borrow_and_update() }.filter(|trouble| trouble.refuses(clock.now())) {
                 tokio::select! {
@@ -68,17 +70,17 @@ async fn away(address: SocketAddr, down: &mut watch::Receiver<Option<Down>>, clo
     }
 }
 
-/// Ends when an outage begins in which the API refuses connections.
+/// Completes as soon as an outage lasts in which the API refuses connections.
 async fn refusing(down: &mut watch::Receiver<Option<Down>>, clock: Clock) {
     let refuses = |down: &Option<Down>| down.is_some_and(|down| down.refuses(clock.now()));
     if down.wait_for(refuses).await.is_err() {
-        // The sender is gone: no outage can begin any more.
+        // Without a sender no outage can begin any more.
         clock.sleep_until(Instant::FAR).await;
     }
 }
 
 async fn serve(stream: TcpStream, shared: Arc<ApiState>) {
-    // Small answers must not wait for the client's delayed acknowledgement; a socket without the option still works.
+    // Small answers must not wait for the client's delayed acknowledgement. A socket without the option still works.
     let _ = stream.set_nodelay(true);
     let state = Arc::new(ConnectionState::default());
     let (mut down, clock) = (shared.down.subscribe(), shared.clock);
@@ -90,7 +92,7 @@ async fn serve(stream: TcpStream, shared: Arc<ApiState>) {
     let mut leaving = false;
     loop {
         tokio::select! {
-            // An error means that this client broke off, which is its business.
+            // An error means that the client broke off: nothing is left to serve.
             _ = &mut connection => return,
             () = state.cut.notified() => break,
             () = refusing(&mut down, clock), if !leaving => {}
@@ -101,6 +103,6 @@ async fn serve(stream: TcpStream, shared: Arc<ApiState>) {
         leaving = true;
         Pin::new(&mut connection).graceful_shutdown();
     }
-    // With no time to linger, closing is a reset.
+    // Closing a socket with a linger time of zero resets the connection.
     let _ = connection.into_parts().io.into_inner().set_zero_linger();
 }

@@ -1,4 +1,4 @@
-//! What the API's parts share: its options, its books under one lock, and how it answers.
+//! State that the parts of the API share, and the form of its answers.
 
 use std::{fmt, sync::atomic::AtomicBool, time::SystemTime};
 
@@ -16,41 +16,43 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// What the connections, the requests and the control pages have in common.
+/// State shared by the connections, the requests and the control pages.
 pub(super) struct ApiState {
-    /// As they were at the start: the limit may have changed since.
+    /// Options at the start. A control page may have changed the limit since.
     pub(super) options: Options,
     pub(super) clock: Clock,
-    /// The time of day at the clock's start: virtual time moves the time of day along.
+    /// Time of day at the clock's start. Later times of day are derived from it, so that virtual time moves them too.
     pub(super) wall_at_start: SystemTime,
     pub(super) books: Mutex<LimiterBooks>,
     pub(super) down: watch::Sender<Option<Down>>,
 }
 
-/// What is kept in step under one lock; time is read inside it, so that it never goes backwards here.
+/// State that changes together under one lock. The clock is read while the lock is held, so that time never goes
+/// backwards for it.
 pub(super) struct LimiterBooks {
     pub(super) limiter: Option<Limiter>,
-    /// How many limiters there were before this one.
+    /// Generation of `limiter`: grows whenever a limiter is added or removed.
     pub(super) limiters: u64,
     pub(super) recorder: StatsRecorder,
-    /// What the next requests are answered.
+    /// Answer to the next requests.
     pub(super) script: Option<Script>,
     pub(super) dice: fastrand::Rng,
 }
 
-/// What a connection and the requests on it tell each other.
+/// Signals between a connection and the requests on it.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionState {
-    /// It is to be reset.
+    /// Signal to reset the connection.
     pub(super) cut: Notify,
-    /// It is used for the control pages: their answers must get out whatever they were about.
+    /// True once the connection was used for a control page. An outage that refuses connections then lets the page's
+    /// answer through.
     pub(super) controls: AtomicBool,
 }
 
 // === impl ApiState ===
 
 impl ApiState {
-    /// What it saw so far.
+    /// Statistics since the start.
     pub(super) fn stats(&self) -> Stats {
         self.books.lock().recorder.stats(self.clock.now())
     }
@@ -62,7 +64,7 @@ impl fmt::Debug for ApiState {
     }
 }
 
-/// An answer of JSON, unless `headers` say otherwise.
+/// Builds an answer, of type JSON unless `headers` has another content type.
 pub(super) fn respond(status: StatusCode, mut headers: HeaderMap, body: String) -> Response<Full<Bytes>> {
     headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let mut response = Response::new(Full::new(Bytes::from(body)));

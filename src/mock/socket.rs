@@ -1,22 +1,22 @@
-//! The API's listening socket.
+//! Listening socket of the API.
 
 use std::{io, net::SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that wait to be accepted.
+/// Connections that may wait to be accepted: enough for thousands of workers that connect at once.
 pub(super) const BACKLOG: u32 = 4096;
 
-/// A listener whose backlog takes a burst: thousands of workers connect at once, and a full backlog costs each of
-/// those left out a second or more until its SYN is sent again.
+/// Returns a listener whose backlog absorbs a burst of thousands of connections. A full backlog would delay each
+/// further connection by a second or more, until its SYN is sent again.
 ///
 /// # Errors
-/// What the system says, e.g. that the address is in use.
+/// Returns the error of the system, such as an address in use.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     bind(address)?.listen(BACKLOG)
 }
 
-/// A socket that has the address, and does not listen yet.
+/// Returns a socket that is bound to `address` and does not listen yet.
 pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;

@@ -1,4 +1,4 @@
-//! What an API saw: how many it accepted and refused, how close together they came. Pure: told the time.
+//! Statistics of an API: requests accepted and refused, and the gaps between them. Pure: told the time.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,23 +10,23 @@ use super::{
 };
 use crate::{clock::Instant, limit::Rate};
 
-/// Arrivals remembered for the worst window, at eight bytes each; a window with more is reported as this many.
+/// Arrivals stored for the worst window: bounds the memory to 8 MB. Larger windows are reported as this many arrivals.
 const REMEMBERED: usize = 1_000_000;
 
-/// Everything that [`Stats`] is made from.
+/// Recorder of the events from which [`Stats`] are computed.
 #[derive(Debug)]
 pub(super) struct StatsRecorder {
     limit: Option<Rate>,
-    /// The length of the windows that arrivals are counted in: the limit's, else one second.
+    /// Length of the windows in which arrivals are counted: the limit's, or one second without a limit.
     window: Duration,
     accepted: u64,
     refused: u64,
     failed: u64,
     scripted: u64,
-    /// First and last arrival, accepted or refused.
+    /// Instants of the first and the last arrival, accepted or refused.
     seen: Option<(Instant, Instant)>,
     refused_after_first_window: u64,
-    /// First and last accepted.
+    /// Instants of the first and the last accepted request.
     span: Option<(Instant, Instant)>,
     share: UsedShare,
     timeline: Timeline,
@@ -35,54 +35,55 @@ pub(super) struct StatsRecorder {
     intervals: Intervals,
 }
 
-/// What the used share is made from: it begins anew when a limit comes or goes, and goes on when one is changed.
+/// Basis of [`Stats::used_share`]. Restarts when a limit is added or removed, and continues when the limit changes.
 #[derive(Debug, Default)]
 struct UsedShare {
-    /// The first accepted and the last, since there is a limit.
+    /// Instants of the first and the last accepted request since the restart.
     span: Option<(Instant, Instant)>,
     accepted: u64,
-    /// What the limits before the present one allowed, until it came.
+    /// Requests that earlier limits allowed, up to `since`.
     allowed: f64,
-    /// When the present limit came, if another one was before.
+    /// Instant of the last change of the limit; the clock's start if it never changed.
     since: Instant,
 }
 
-/// What an API saw so far; the answer of `/__mock/stats`.
+/// Statistics of an API since its start; the answer of `/__mock/stats`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// Counted against the limit, and answered 200 or 500.
+    /// Requests that were accepted and counted against the limit, including those answered with 500.
     pub accepted: u64,
-    /// Refused, in the way of the dialect.
+    /// Requests that were refused in the dialect's way.
     pub refused: u64,
-    /// Those among the refused that came when more than one window had passed since the first request.
+    /// Refused requests that arrived at least one window after the first request.
     pub refused_after_first_window: u64,
-    /// Those among the accepted that were answered with 500.
+    /// Accepted requests that were answered with 500.
     pub failed: u64,
-    /// Answered, cut or left hanging as the control pages had asked; in none of the figures but this and the timeline.
+    /// Requests that were answered, cut or left hanging as a control page had asked. No other figure but the timeline
+    /// includes them.
     pub scripted: u64,
-    /// The most requests, refused ones included, that arrived in any one window of the limit's length (of one second
-    /// without a limit), since the limit was last set; never more than 1,000,000.
+    /// Largest number of requests, accepted or refused, that arrived in any window since the limit was last set. The
+    /// window has the limit's length, or one second without a limit. The number is at most 1,000,000.
     pub worst_window: u64,
-    /// Which share of the allowance between the first and the last accepted request was used: 1 is an even pace at the
-    /// limit, more is a burst. Absent without a limit, or before two requests were accepted at different instants.
-    /// Limits that were changed in mid-run count for as long as they held.
+    /// Used share of the requests that the limit allowed between the first and the last accepted request. An even pace
+    /// at the limit has a share of 1, and a burst has more. Absent without a limit, or before two requests were
+    /// accepted at different instants. Each limit counts only for the time in which it held.
     pub used_share: Option<f64>,
     /// Seconds between the first and the last accepted request.
     pub span_seconds: f64,
-    /// How far apart requests arrived, refused ones included, in milliseconds.
+    /// Gaps in milliseconds between requests, accepted or refused.
     pub gaps_ms: GapsMs,
-    /// Each of the last 600 seconds in which anything came.
+    /// Seconds in which a request arrived, among the last 600.
     pub timeline: Vec<Second>,
 }
 
-/// How far apart requests arrived, in milliseconds.
+/// Gaps in milliseconds between arrivals of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GapsMs {
-    /// The median, at most 3% too high.
+    /// Median gap, at most 1/32 (about 3%) too high.
     pub p50: f64,
-    /// Only one in a hundred gaps is longer; at most 3% too high.
+    /// Gap that only one in a hundred exceeds, at most 1/32 (about 3%) too high.
     pub p99: f64,
-    /// The longest, exactly.
+    /// Longest gap, exactly.
     pub max: f64,
 }
 
@@ -125,30 +126,30 @@ impl StatsRecorder {
         self.timeline.refuse(now);
     }
 
-    /// One was treated as the control pages had asked.
+    /// Records a request that was treated as a control page had asked.
     pub(super) fn script(&mut self, now: Instant) {
         self.scripted += 1;
         self.timeline.script(now);
     }
 
-    /// The limit is `limit` from `now` on.
+    /// Records that `limit` holds from `now` on.
     pub(super) fn retune(&mut self, limit: Option<Rate>, now: Instant) {
         match (self.limit, limit) {
             (Some(before), Some(_)) => self.share.retune(before, now),
             _ => self.share = UsedShare::default(),
         }
         (self.limit, self.window) = (limit, window(limit));
-        // What arrived before was within another limit.
+        // Earlier arrivals belong to the previous limit.
         self.worst_window = 0;
         self.arrivals.clear();
     }
 
-    /// One of the accepted is answered with 500.
+    /// Records that an accepted request is answered with 500.
     pub(super) fn fail(&mut self) {
         self.failed += 1;
     }
 
-    /// How many were accepted so far.
+    /// Number of requests accepted so far.
     pub(super) fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -211,7 +212,7 @@ impl UsedShare {
     }
 }
 
-/// The windows that arrivals are counted in.
+/// Length of the windows in which arrivals are counted.
 fn window(limit: Option<Rate>) -> Duration {
     limit.map_or(Duration::from_secs(1), |rate| rate.per)
 }

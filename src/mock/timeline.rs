@@ -1,4 +1,4 @@
-//! What an API saw in each of the last seconds. Pure: told the time.
+//! Requests in each of the last seconds of an API. Pure: told the time.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use serde::Serialize;
 
 use crate::clock::Instant;
 
-/// How many seconds are remembered.
+/// Seconds that the timeline covers: ten minutes.
 const REMEMBERED: u64 = 600;
 
-/// One second in which a request arrived; seconds are counted from the API's start.
+/// Record of a second in which a request arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Second {
-    /// Which one: 0 is the first after the start.
+    /// Index of the second, counted from the API's start: 0 is the first.
     pub second: u64,
     /// Requests accepted.
     pub accepted: u64,
     /// Requests refused.
     pub refused: u64,
-    /// Requests that were answered, cut or left hanging as the control pages had asked.
+    /// Requests that were answered, cut or left hanging as a control page had asked.
     pub scripted: u64,
-    /// The shortest time in milliseconds between two accepted requests, the second of which came in this second.
+    /// Shortest gap in milliseconds between an accepted request of this second and the one accepted before it.
     pub shortest_gap_ms: Option<f64>,
-    /// The longest one.
+    /// Longest gap in milliseconds between an accepted request of this second and the one accepted before it.
     pub longest_gap_ms: Option<f64>,
 }
 
-/// The last ten minutes, a second at a time; quiet seconds take no place.
+/// Records of the last ten minutes by second. Seconds without a request take no memory.
 #[derive(Debug)]
 pub(super) struct Timeline {
     start: Instant,
@@ -59,13 +59,13 @@ impl Timeline {
         self.second(now).scripted += 1;
     }
 
-    /// The seconds up to `now` that are remembered, the oldest first.
+    /// Recorded seconds among the last [`REMEMBERED`] up to `now`, oldest first.
     pub(super) fn seconds(&self, now: Instant) -> Vec<Second> {
         let oldest = self.index(now).saturating_sub(REMEMBERED - 1);
         self.seconds.iter().filter(|second| second.second >= oldest).cloned().collect()
     }
 
-    /// The second that `now` is in, made if it is new.
+    /// Record of the second that contains `now`, created if missing.
     fn second(&mut self, now: Instant) -> &mut Second {
         let index = self.index(now);
         while self.seconds.front().is_some_and(|oldest| oldest.second + REMEMBERED <= index) {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(timeline.seconds.len(), 600);
         let seconds = timeline.seconds(at(999_000));
         assert_eq!((seconds.len(), seconds[0].second, seconds[599].second), (600, 400, 999));
-        // What is quiet now still ages.
+        // Records age even while no request arrives.
         assert_eq!(timeline.seconds(at(1_100_000)).len(), 499);
     }
 }

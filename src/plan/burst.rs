@@ -1,4 +1,4 @@
-//! Forecast of a burst: the time at which it has left, its bottleneck, and limits under which it would leave sooner.
+//! Forecast of a burst: the time until its last request leaves, its bottleneck, and limits that would shorten the time.
 
 use std::{
     num::NonZeroU32,
@@ -10,18 +10,18 @@ use serde_json::json;
 use super::forecast::{self, Brake, BurstForecast, PlannedBurst};
 use crate::limit::{Amount, InFlightLimit, LimitSpec, Limits};
 
-/// An alternative that gains less than this share of the time is not worth a line.
+/// Smallest share of the time that an alternative has to save: a smaller gain is not worth a line.
 const WORTH_TELLING: f64 = 0.05;
 
-/// A burst, what becomes of it, and what would become of it under other limits.
+/// Burst with its forecast, under its own limits and under alternative limits.
 pub struct BurstPlan {
-    /// The limits, all of which hold.
+    /// Limits of the plan, all enforced at once.
     pub limits: Limits,
-    /// The requests.
+    /// Requests of the plan.
     pub burst: PlannedBurst,
     /// Forecast of the burst.
     pub forecast: BurstForecast,
-    /// Other limits under which they would leave sooner, and after how long their last one would, the soonest first.
+    /// Alternative limits, each with the time until the last request would leave, the fastest first.
     pub faster: Vec<(Limits, Duration)>,
 }
 
@@ -42,7 +42,7 @@ impl BurstPlan {
         Self { limits, burst, forecast, faster }
     }
 
-    /// The limit that holds requests back, as it was written; `None` if all leave at once.
+    /// Text of the limit that delays requests; `None` if all leave at once.
     pub fn brake(&self) -> Option<String> {
         Some(match self.forecast.binds? {
             Brake::Limit(index) => self.limits.limits[index].to_string(),
@@ -56,12 +56,12 @@ impl BurstPlan {
         self.forecast.last_leaves == BurstForecast::NEVER
     }
 
-    /// Waiting requests over time as pairs of second and count, in at most `steps` steps from arrival to last departure.
+    /// Waiting requests as pairs of second and count, in at most `steps` steps from the first to the last departure.
     pub fn queue(&self, steps: u32) -> Vec<(f64, u32)> {
         forecast::queue(&self.limits, &self.burst, steps)
     }
 
-    /// The plan for scripts: seconds, and times as RFC 3339.
+    /// JSON of the plan for scripts, with durations in seconds and times in RFC 3339.
     pub fn json(&self, now: SystemTime) -> serde_json::Value {
         let last_leaves = self.forecast.last_leaves;
         let faster: Vec<_> = self
@@ -83,7 +83,7 @@ impl BurstPlan {
     }
 }
 
-/// Other limits under which the burst might leave sooner; each changes one thing about what holds it back.
+/// Alternative limits under which the burst might leave sooner. Each differs in one property of the bottleneck.
 fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst) -> Vec<Limits> {
     let &PlannedBurst { requests, cost, latency, .. } = burst;
     match forecast.binds {
@@ -112,7 +112,7 @@ fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst)
         }
         Some(Brake::InFlight) => {
             let per_second = limits.limits.iter().map(|limit| limit.rate.per_second()).fold(f64::INFINITY, f64::min);
-            // Little's law: what is on its way is the pace times how long each takes.
+            // Little's law: requests in flight are the rate times the response time.
             let enough = if per_second.is_finite() {
                 NonZeroU32::new((per_second * latency.as_secs_f64()).ceil() as u32)
             } else {
@@ -123,7 +123,7 @@ fn alternatives(limits: &Limits, forecast: &BurstForecast, burst: &PlannedBurst)
     }
 }
 
-/// The time `after` so long from `now`, as RFC 3339 writes it.
+/// Formats the time of day at `after` from `now` as RFC 3339.
 fn rfc3339(now: SystemTime, after: Duration) -> String {
     humantime::format_rfc3339_seconds(now + after).to_string()
 }
@@ -152,7 +152,7 @@ mod tests {
         // 101 requests at 10/s: the first leaves at once, the last after 10 s.
         let queue = plan("10/s", 101).queue(4);
         assert_eq!(queue, [(0.0, 100), (2.5, 75), (5.0, 50), (7.5, 25), (10.0, 0)]);
-        // Fewer requests than steps: a point each.
+        // Fewer requests than steps get one point each.
         assert_eq!(plan("10/s", 3).queue(50), [(0.0, 2), (0.1, 1), (0.2, 0)]);
     }
 
@@ -162,7 +162,7 @@ mod tests {
             plan(limits, count).faster.into_iter().map(|(limits, _)| limits.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(told("10/s, 500/min", 400), ["10/s, 1000/min", "10/s, 500/min burst 400"]);
-        // The window binds, not the spacing inside of it.
+        // The window is the bottleneck, not the spacing inside of it.
         assert_eq!(told("10/s, 500/min burst 500", 30_000), ["10/s, 1000/min burst 500"]);
         assert_eq!(told("2/s strict", 100), ["4/s strict", "2/s"]);
         assert_eq!(told("50/s, in-flight 2", 100), ["50/s, in-flight 10"]);

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use super::error::PlanError;
 use crate::limit::{Cost, Limits};
 
-/// Cost of a request under `limits`: an amount of each counted unit, and nothing else.
+/// Cost of a request under `limits`: an amount of each unit that a limit counts, and of no other unit. A cost that
+/// names none of these units is 1 of each.
 ///
 /// # Errors
-/// If `cost` says something of a unit that none counts, or nothing of one that one counts, or more than fits one.
+/// Fails if `cost` names a unit that no limit counts, names only some of the counted units, or exceeds a limit's
+/// window.
 pub fn costs(limits: &Limits, cost: Cost) -> Result<Cost, PlanError> {
     if let Some((unit, amount)) = cost.others().find(|(unit, _)| limits.units().all(|counted| counted != *unit)) {
         let counted = limits.units().map(|unit| unit.to_string()).collect::<BTreeSet<_>>();

@@ -1,10 +1,10 @@
-//! Why there is no plan.
+//! Error of a plan that cannot be computed.
 
 use std::fmt;
 
 use crate::limit::Limits;
 
-/// A mistake in what was asked, and what to write instead.
+/// Mistake in the description of a plan, and the text to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
     what: String,
@@ -18,7 +18,7 @@ impl PlanError {
         Self { what: what.into(), hint: hint.into() }
     }
 
-    /// The refusal of `what`, which would take centuries to leave under `limits`.
+    /// Error for `what`, which would take centuries to leave under `limits`.
     pub fn too_slow(what: impl fmt::Display, limits: &Limits) -> Self {
         Self::new(
             format!("{what} would leave at {limits} for centuries"),

@@ -1,4 +1,4 @@
-//! Waits of several flows that share limits. Not computed by a formula: the lane itself runs ahead of time, with its
+//! Waits of several flows that share limits. No formula computes them: the lane itself runs ahead of time, with its
 //! order and its limits.
 
 use std::{num::NonZeroU16, str::FromStr, time::Duration};
@@ -24,25 +24,25 @@ use crate::{
 /// A flow whose requests all arrive at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedFlow {
-    /// The name, which tells it from the others.
+    /// Name, unique among the flows of a plan.
     pub name: String,
-    /// Number of its requests.
+    /// Number of requests.
     pub requests: u32,
-    /// Its weight beside the others of its urgency.
+    /// Weight relative to the other flows of the same urgency.
     pub weight: NonZeroU16,
-    /// Its urgency.
+    /// Urgency (RFC 9218), from 0, the most urgent, to 7.
     pub urgency: Urgency,
 }
 
 /// Forecast of several flows.
 pub struct FlowsPlan<'a> {
-    /// The limits, all of which hold.
+    /// Limits of the plan, all enforced at once.
     pub limits: &'a Limits,
     latency: Duration,
     flows: Vec<(PlannedFlow, Vec<Duration>)>,
 }
 
-/// Longest wait that a plan accepts.
+/// Longest wait that a plan accepts: 100 years, beyond which a request counts as never sent.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl FromStr for PlannedFlow {
@@ -71,10 +71,10 @@ impl FromStr for PlannedFlow {
 // === impl FlowsPlan ===
 
 impl<'a> FlowsPlan<'a> {
-    /// Plan for flows of one client whose requests have this `cost`, and arrive at `arrives` since 1970.
+    /// Simulates flows of one client whose requests have this `cost`, and all arrive at `arrives` since 1970.
     ///
     /// # Errors
-    /// If they are too many, or if a flow is there twice.
+    /// Fails if the flows have more than [`MOST_FLOW_REQUESTS`] requests, or if two flows have the same name.
     pub fn new(
         limits: &'a Limits,
         flows: Vec<PlannedFlow>,
@@ -113,12 +113,12 @@ impl<'a> FlowsPlan<'a> {
         Ok(Self { limits, latency, flows })
     }
 
-    /// Returns true if some requests would wait for centuries.
+    /// Returns true if some requests would wait for more than 100 years.
     pub fn never_ends(&self) -> bool {
         self.flows.iter().any(|(_, waits)| waits.last().is_some_and(|longest| *longest > FOREVER))
     }
 
-    /// Each flow, and how long its requests wait: the median, the 95th percentile, and the longest wait.
+    /// Flows with the median, the 95th percentile and the maximum of their requests' waits.
     pub fn flows(&self) -> impl Iterator<Item = (&PlannedFlow, [Duration; 3])> {
         self.flows.iter().map(|(flow, waits)| (flow, [0.5, 0.95, 1.0].map(|share| at(share, waits))))
     }
@@ -128,7 +128,7 @@ impl<'a> FlowsPlan<'a> {
         self.flows.iter().map(|(_, waits)| queue_of(waits, steps)).collect()
     }
 
-    /// For scripts: seconds.
+    /// JSON of the plan for scripts, with durations in seconds.
     pub fn json(&self) -> Value {
         let flow = |(flow, waits): (&PlannedFlow, [Duration; 3])| {
             let [median, p95, longest] = waits.map(|wait| wait.as_secs_f64());
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn flows_share_by_their_weights() {
-        // Ten of eleven slots are those of live: its 100 are through after 110, or 10.9 s. The rest belongs to the
-        // other flow.
+        // The flow `live` gets ten of eleven slots: its 100 requests leave within 110 slots, or 10.9 s. All other slots
+        // belong to the flow `batch`.
         let [batch, live] = last("10/s", &["batch=1000", "live=100@10"])[..] else { panic!("two flows") };
         assert!((live - 10.9).abs() <= 0.2 && (batch - 109.9).abs() < 1e-3, "{live} {batch}");
         let equal = last("10/s", &["a=100", "b=100", "c=100"]);
@@ -197,7 +197,7 @@ mod tests {
     fn the_urgent_go_first_and_the_least_urgent_get_their_share() {
         let [batch, alarm] = plan("10/s", &["batch=2100", "alarm=5,u=0"])[..] else { panic!("two flows") };
         assert!(alarm[2] <= 0.5 && (batch[2] - 210.4).abs() < 1e-3, "{alarm:?} {batch:?}");
-        // The lower urgency gets one of 21 slots: the first of its 50 leave meanwhile.
+        // The less urgent flow gets one of 21 slots, so that its first requests leave before the other flow has ended.
         let [low, high] = plan("10/s", &["low=50,u=7", "high=2000,u=3"])[..] else { panic!("two flows") };
         assert!(low[2] <= 106.0 && low[0] >= 45.0, "{low:?} {high:?}");
     }
@@ -220,7 +220,7 @@ mod tests {
         let flows = vec!["a=100".parse().unwrap(), "b=100".parse().unwrap()];
         let plan = FlowsPlan::new(&limits, flows, Cost::MIN, LATENCY, Duration::ZERO).unwrap();
         for queue in plan.queues(10) {
-            // Two equal flows share the pace: 10 of each leave every 2 s.
+            // Two equal flows share the rate: ten requests of each leave every 2 s.
             let left: Vec<_> = queue.iter().map(|(_, left)| *left).collect();
             assert_eq!(left, [99, 90, 80, 70, 60, 50, 40, 30, 20, 10, 0]);
             assert!(queue.iter().skip(1).zip(1..).all(|((at, _), n)| (at - f64::from(2 * n)).abs() < 0.5), "{queue:?}");

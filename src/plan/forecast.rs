@@ -1,4 +1,4 @@
-//! Departures of a burst's requests. Pure: the same arithmetic as the pacing, run ahead of time.
+//! Departures of a burst's requests. Pure: the arithmetic of the pacing, run ahead of time.
 
 use std::{cmp::Reverse, collections::VecDeque, iter, num::NonZeroU32, time::Duration};
 
@@ -24,27 +24,27 @@ pub struct PlannedBurst {
 /// Forecast for a burst that arrives at once, at lanes that were idle before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BurstForecast {
-    /// From the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if it is too far away to
-    /// matter.
+    /// Time from the burst's arrival until its last request leaves; [`BurstForecast::NEVER`] if the clock does not
+    /// reach that far.
     pub last_leaves: Duration,
-    /// Requests per second in the long run, at most: the pace of the slowest limit; infinite without a limit.
+    /// Upper bound of the requests per second in the long run: the rate of the slowest limit; infinite without a limit.
     pub per_second: f64,
-    /// The one without which the last request would leave soonest; `None` if all leave at once.
+    /// Bottleneck: the limit without which the last request would leave soonest; `None` if all leave at once.
     pub binds: Option<Brake>,
 }
 
 /// Cause that delays requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brake {
-    /// The limit at this place of the list.
+    /// Limit at this index of [`Limits::limits`].
     Limit(usize),
-    /// The calendar limit at this place of the list.
+    /// Calendar limit at this index of [`Limits::calendar`].
     Calendar(usize),
-    /// The limit on requests in flight.
+    /// Limit on requests in flight.
     InFlight,
 }
 
-/// Spacing of one limit: GCRA. Times are multiplied by N, so that W/N is never rounded.
+/// Spacing of requests under one limit of N per W (GCRA). Times are nanoseconds × N, so that W/N is never rounded.
 #[derive(Clone)]
 struct Spacing {
     count: u128,
@@ -54,7 +54,8 @@ struct Spacing {
     due: u128,
 }
 
-/// "Request k not before request k − `back` is `apart` old": expresses a window, and an in-flight limit.
+/// Rule that request k leaves at least `apart` nanoseconds after request k − `back`. Expresses both a window and an
+/// in-flight limit.
 #[derive(Clone, Copy)]
 struct Echo {
     back: usize,
@@ -73,14 +74,14 @@ struct Constraint {
 }
 
 impl BurstForecast {
-    /// As far as andante's clock reaches: 584 years.
+    /// Reach of andante's clock, which counts nanoseconds in a `u64`: 584 years.
     pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
-    /// Runs the requests through all limits at once: the next request leaves at the latest time of all limits.
+    /// Runs the requests through all limits at once. Each request leaves at the latest time that a limit demands.
     ///
     /// With one limit, request k (from 0) of N per W with a burst of b leaves at ⌊k/N⌋·W + max(0, k mod N + 1 − b)·W/N.
-    /// Several limits can add up to more than the slowest of them, hence the simulation: a step per request, and eight
-    /// bytes for each that a window looks back.
+    /// Several limits together can take longer than the slowest of them, hence the simulation. The cost is a step per
+    /// request, and eight bytes for each request that the longest window looks back.
     pub fn new(limits: &Limits, burst: &PlannedBurst) -> Self {
         let (constraints, requests) = (constraints(limits, burst), burst.requests);
         let (last_leaves, held) = departures(constraints.clone(), at_once(requests), |_| ());
@@ -92,7 +93,7 @@ impl BurstForecast {
         };
         let binds = match held_back[..] {
             [only] => Some(only),
-            // If two gain the same time when removed, the one that delayed longer is named.
+            // Of two limits whose removal saves the same time, the limit that delayed longer is named.
             _ => held_back.into_iter().min_by_key(|index| (without(*index), Reverse(held[*index]))),
         };
         Self {
@@ -102,13 +103,13 @@ impl BurstForecast {
         }
     }
 
-    /// [`BurstForecast::last_leaves`] alone.
+    /// Computes only [`BurstForecast::last_leaves`], which is faster than a full forecast.
     pub fn last_leaves(limits: &Limits, burst: &PlannedBurst) -> Duration {
         Duration::from_nanos(departures(constraints(limits, burst), at_once(burst.requests), |_| ()).0)
     }
 }
 
-/// Departure times of requests that arrive at these offsets after the first one, in order of arrival.
+/// Departure times of requests whose `arrivals` are offsets from the first one, in ascending order.
 pub fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> Vec<Duration> {
     let mut leaving = Vec::with_capacity(arrivals.len());
     let arrivals = arrivals.iter().map(|arrival| nanos(*arrival));
@@ -116,7 +117,7 @@ pub fn leaving(limits: &Limits, burst: &PlannedBurst, arrivals: &[Duration]) -> 
     leaving
 }
 
-/// Waiting requests of `burst` over time: after the first departure, and then in at most `steps` steps.
+/// Waiting requests of `burst` as pairs of second and count: after the first departure, then in at most `steps` steps.
 pub(super) fn queue(limits: &Limits, burst: &PlannedBurst, steps: u32) -> Vec<(f64, u32)> {
     let all = burst.requests.get();
     let (mut milestones, mut left, mut queue) = (milestones(all, steps).peekable(), 0, Vec::new());
@@ -133,8 +134,8 @@ fn at_once(requests: NonZeroU32) -> impl Iterator<Item = u64> {
     iter::repeat_n(0, requests.get() as usize)
 }
 
-/// Calls `leaves` with the departure of each request that arrives at these times. Returns the last departure, and for
-/// each constraint the time for which it alone delayed requests. In nanoseconds.
+/// Calls `leaves` with the departure of each request. Returns the last departure, and the delay due to each constraint.
+/// The delay of a request is due to the constraint that demands the latest departure. All times are in nanoseconds.
 fn departures(
     mut constraints: Vec<Constraint>,
     arrivals: impl Iterator<Item = u64>,
@@ -168,8 +169,8 @@ fn departures(
 // === impl Constraint ===
 
 impl Constraint {
-    /// The earliest instant for the next request, in nanoseconds. `recent` holds earlier departures, the last one
-    /// first. The constraints asked so far allow `so_far` at the earliest.
+    /// Returns the earliest departure of the next request, in nanoseconds. `recent` holds earlier departures, the
+    /// latest first. The constraints asked before allow `so_far` at the earliest.
     fn earliest(&mut self, recent: &VecDeque<u64>, so_far: u64) -> u64 {
         if let Some(calendar) = &mut self.calendar {
             let so_far = Instant::from_nanos(so_far);
@@ -208,7 +209,7 @@ fn constraints(limits: &Limits, burst: &PlannedBurst) -> Vec<Constraint> {
             per_second: f64::from(count.get()) / latency.as_secs_f64(),
         });
     }
-    // Calendars come last: they need the time on which the others agree.
+    // Calendar limits come last, since they need the time that all other limits allow.
     constraints.extend(limits.calendar.iter().enumerate().filter_map(|(index, limit)| {
         let amount = cost.of(limit.unit)?;
         let mut count = CalendarCount::new(limit.clone(), arrives);
@@ -221,9 +222,9 @@ fn constraints(limits: &Limits, burst: &PlannedBurst) -> Vec<Constraint> {
 
 fn limit_constraint(index: usize, limit: &LimitSpec, amount: Amount, latency: Duration) -> Constraint {
     let (count, per) = (limit.rate.count.get(), nanos(limit.rate.per));
-    // A strict limit counts from the answer: the window is longer by the time to answer.
+    // A strict limit counts from the answer, so that its window is longer by the response time.
     let apart = if limit.strict { per.saturating_add(nanos(latency)) } else { per };
-    // Evenly spaced requests keep the window by themselves, if it holds a whole number of them.
+    // Even spacing alone enforces the window, if the window holds a whole number of requests.
     let needed = limit.burst().get() > 1 || apart > per || count % amount != 0;
     Constraint {
         brake: Brake::Limit(index),
@@ -244,7 +245,7 @@ fn limit_constraint(index: usize, limit: &LimitSpec, amount: Amount, latency: Du
 
 impl Spacing {
     fn earliest(&self) -> u64 {
-        // Rounded down: rounding up would delay every later request by a nanosecond each.
+        // Rounded down, since rounding up would add up to a nanosecond per request to all later departures.
         u64::try_from(self.due.saturating_sub(self.tolerance) / self.count).unwrap_or(u64::MAX)
     }
 
@@ -277,7 +278,7 @@ mod tests {
         let plan = forecast("500/min, 90000 tokens/min", 6000, 16);
         assert_eq!((plan.last_leaves, plan.binds), (Duration::from_secs(60), Some(Brake::Limit(1))));
         assert_eq!(forecast("500/min, 90000 tokens/min", 0, 501).last_leaves, Duration::from_secs(60));
-        // Only three requests of 3 fit 10.
+        // Three requests of 3 tokens fit into 10, and the fourth waits.
         assert_eq!(forecast("10 tokens/s burst 10", 3, 4).last_leaves, Duration::from_secs(1));
         assert_eq!(forecast("10 tokens/day in UTC", 5, 3).binds, Some(Brake::Calendar(0)));
     }
@@ -288,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_a_calendar_limit_does_not_hold_leaves_after_its_renewal() {
-        // 15 h 28 min 48 s are left of that day, and clocks may differ by two seconds.
+        // From 08:31:12, the day lasts another 15 h 28 min 48 s, and clocks may differ by two seconds.
         let midnight = Duration::from_secs(15 * 3600 + 28 * 60 + 48 + 2);
         let plan = forecast("10/s, 100/day in UTC", 101);
         assert_eq!((plan.last_leaves, plan.binds), (midnight, Some(Brake::Calendar(0))));
@@ -305,7 +306,7 @@ mod tests {
     fn even_spacing_is_one_interval_apart_from_the_first_on() {
         assert_eq!(burst_leaving("10/s", 4), [0, 100, 200, 300]);
         assert_eq!(forecast("500/min", 30_000).last_leaves, Duration::from_millis(29_999 * 120));
-        // No rounding adds up: 7/s is no whole number of nanoseconds.
+        // Rounding errors do not add up, although 1/7 s is no whole number of nanoseconds.
         assert_eq!(forecast("7/s", 7001).last_leaves, Duration::from_secs(1000));
     }
 

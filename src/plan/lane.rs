@@ -1,4 +1,4 @@
-//! The lane in which plans run ahead of time.
+//! Lane in which plans run ahead of time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{
     policy::{Policy, Trust},
 };
 
-/// The policy of a lane that keeps `limits` exactly and nothing else.
+/// Policy of a lane that enforces `limits` exactly: without a margin, bounds on the queue, or learned concurrency.
 pub fn policy(limits: &Limits) -> Policy {
     let mut policy = Policy::new("plan", Vec::new());
     (policy.limits, policy.calendar) = (limits.limits.clone(), limits.calendar.clone());

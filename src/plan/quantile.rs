@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// The durations in `of`, the shortest first.
+/// Durations in `of`, the shortest first.
 pub fn sorted(of: impl Iterator<Item = Duration>) -> Vec<Duration> {
     let mut sorted: Vec<_> = of.collect();
     sorted.sort_unstable();
     sorted
 }
 
-/// The duration that this share of `sorted`, which is not empty, does not exceed.
+/// Returns the duration that a share (0 to 1) of `sorted` does not exceed. Panics if `sorted` is empty.
 pub fn at(share: f64, sorted: &[Duration]) -> Duration {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// Waiting requests over time, from their `waits` in ascending order: pairs of second and count after the first
-/// departure, then in at most `steps` steps of about equal size.
+/// Waiting requests over time as pairs of second and count, computed from their `waits` in ascending order. The first
+/// pair is that of the first departure; at most `steps` steps of about equal size follow.
 pub(super) fn queue_of(waits: &[Duration], steps: u32) -> Vec<(f64, u32)> {
     let all = u32::try_from(waits.len()).unwrap_or(u32::MAX);
     milestones(all, steps).map(|left| (waits[(left - 1) as usize].as_secs_f64(), all - left)).collect()

@@ -8,7 +8,7 @@ use crate::limit::{Cost, InFlightLimit, Limits, SpecError};
 /// Parses a cost: `5`, or `input-tokens=1200,output-tokens=500`.
 ///
 /// # Errors
-/// If it is none; says what to write.
+/// Returns what to write instead if `text` is no cost.
 pub fn cost(text: &str) -> Result<Cost, String> {
     text.parse().map_err(|wrong: SpecError| format!("{wrong}; {}", wrong.hint()))
 }
@@ -16,9 +16,9 @@ pub fn cost(text: &str) -> Result<Cost, String> {
 /// Parses limits, with or without a host before them.
 ///
 /// # Errors
-/// If they are none, or if the API decides on one of them; says what to write.
+/// Returns what to write instead if `text` holds no limits, or an `in-flight auto`, whose value depends on the API.
 pub fn limits(text: &str) -> Result<Limits, String> {
-    // As `serve` takes it. A plan is the same for every host.
+    // `serve` accepts a host before the limits. A plan ignores it, since the result is the same for every host.
     let text =
         text.split_once('=').filter(|(host, _)| !host.contains(['/', ',', ' '])).map_or(text, |(_, limits)| limits);
     let limits: Limits = text.parse().map_err(|error: SpecError| format!("{error}; {}", error.hint()))?;
@@ -33,7 +33,7 @@ pub fn limits(text: &str) -> Result<Limits, String> {
 /// Parses a number of requests: `30000`, `30_000`, `30k`.
 ///
 /// # Errors
-/// If it is none, or too large.
+/// Returns what to write instead if `text` is no number from 1 to [`MOST_BURST_REQUESTS`].
 pub fn requests(text: &str) -> Result<NonZeroU32, String> {
     let digits: String = text.trim().chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
     match digits.replace(['k', 'K'], "000").parse::<NonZeroU32>() {

@@ -1,10 +1,10 @@
-//! What each way of counting accepts, and that it keeps what it says.
+//! Decisions of each counting window, and whether its announced remaining counts and waits are kept.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Those that know when they accept the next one.
+/// Counting windows that know when they accept the next request: all but concurrency.
 const ALL: [CountingWindow; 5] = [
     CountingWindow::Sliding,
     CountingWindow::Fixed,
@@ -51,7 +51,7 @@ fn fixed_windows_are_aligned_to_the_first_request() {
     assert_eq!(counter.ask(at(1699)), accept(1, 1));
     assert_eq!(counter.ask(at(1699)), accept(0, 1));
     assert_eq!(counter.ask(at(1699)), refuse(1, 1));
-    // Two windows' worth within a millisecond: legal here, and a refusal in a sliding window.
+    // Three more fit a millisecond after the last two, where a sliding window has room for only one.
     assert_eq!(counter.ask(at(1700)), accept(2, 1000));
     assert_eq!(counter.ask(at(4800)), accept(2, 900));
 }
@@ -75,21 +75,21 @@ fn without_burst_requests_must_be_a_slot_apart() {
     assert_eq!(counter.ask(at(0)), refuse(250, 250));
     assert_eq!(counter.ask(at(249)), refuse(1, 1));
     assert_eq!(counter.ask(at(250)), accept(0, 250));
-    // What was not used is lost: a minute later one fits, and no more.
+    // Unused slots are lost: a minute later one request fits, and no more.
     assert_eq!(counter.ask(at(60_000)), accept(0, 250));
     assert_eq!(counter.ask(at(60_001)), refuse(249, 249));
 }
 
-/// 50 a minute. 42 came in the last window and 18 in this one, a quarter of which is over: 42 × 0.75 + 18 = 49.5.
-/// <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>
+/// Example of <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/> with a limit of 50 per minute:
+/// 42 requests in the previous window, 18 in the current one. After a quarter of the window, 42 × 0.75 + 18 = 49.5.
 #[test]
 fn a_sliding_counter_weighs_the_last_window_by_what_it_still_covers() {
     let mut counter = Counter::new("50/min".parse().unwrap(), CountingWindow::SlidingCounter);
     (0..42).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterDecision::Accept { .. })));
     let left: Vec<_> = (0..18).map(|_| counter.ask(at(75_000)).remaining()).collect();
-    // Before the first of them: 50 - 31.5 = 18.5, so that 18 fit.
+    // Room before the first of the 18: 50 - 31.5 = 18.5.
     assert_eq!(left, (0..18).rev().collect::<Vec<_>>());
-    // Half a request must leave, and 42 leave in a minute: 60 s / 84.
+    // The estimate must fall by half a request, and 42 requests fade out in a minute: 60 s / 84.
     let free = Duration::from_nanos(714_285_715);
     assert_eq!(counter.ask(at(75_000)), CounterDecision::Refuse { retry_after: free, reset: millis(45_000) });
     assert_eq!(counter.ask(at(75_000) + free).remaining(), 0);
@@ -99,7 +99,7 @@ fn a_sliding_counter_weighs_the_last_window_by_what_it_still_covers() {
 fn a_sliding_counter_forgets_what_is_two_windows_old() {
     let mut counter = counter(CountingWindow::SlidingCounter);
     (0..3).for_each(|_| assert!(matches!(counter.ask(at(0)), CounterDecision::Accept { .. })));
-    // Full until a third of the three has left: a third of the next window must be over.
+    // The estimate must fall from three to two, which takes a third of the next window.
     let free = Duration::from_nanos(1_333_333_334);
     assert_eq!(counter.ask(at(0)), CounterDecision::Refuse { retry_after: free, reset: millis(1000) });
     assert_eq!(counter.ask(at(2000)), accept(2, 1000));
@@ -124,14 +124,14 @@ fn a_concurrency_limit_counts_what_is_under_way() {
 #[test]
 fn a_limit_lowered_in_mid_run_keeps_what_was_counted() {
     for (window, decision) in [
-        // Two of the three have to leave before one fits again.
+        // All three have to leave before one fits again: the last one was accepted at 100 ms.
         (CountingWindow::Sliding, refuse(900, 900)),
         (CountingWindow::Fixed, refuse(800, 800)),
-        // Three of one are missing, less a fifth of three regained: empty.
+        // Three tokens were taken and 0.6 regained: 2.4 are missing from a bucket that now holds one.
         (CountingWindow::Bucket, refuse(1000, 1000)),
-        // The first alone was accepted, and 200 ms at 3/s gave back 0.6 of its token: 0.4 are missing, at 1/s.
+        // Only the first request was accepted. 200 ms at 3/s regained 0.6 of its token; 0.4 take 400 ms at 1/s.
         (CountingWindow::Gcra, refuse(400, 400)),
-        // Three of one in this window, so that all of the next one is theirs.
+        // Three requests in this window against a limit of one: their weight fills the next window to its end.
         (CountingWindow::SlidingCounter, refuse(1800, 800)),
     ] {
         let mut counter = counter(window);
@@ -157,7 +157,7 @@ fn a_limit_raised_in_mid_run_gives_what_is_more() {
     }
 }
 
-/// The instants of the requests that were accepted, out of requests `gaps` nanoseconds apart.
+/// Returns the instants of the accepted requests in nanoseconds, where requests arrive `gaps` nanoseconds apart.
 fn accepted(counter: &mut Counter, gaps: &[u64]) -> Vec<u64> {
     let mut now = 0;
     let mut accepted = Vec::new();

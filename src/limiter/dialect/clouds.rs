@@ -1,4 +1,4 @@
-//! Clouds, which say most in the body, and refuse in every status.
+//! Cloud providers, which report most in the body, and refuse with various statuses.
 
 use super::words::{BARE, DialectRow};
 

@@ -1,4 +1,4 @@
-//! What a dialect can tell about one verdict, and the templates that it is filled into. Pure.
+//! Facts that a dialect can report about one decision, and the templates that they fill in. Pure.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,18 +6,18 @@ use andante_limit::Rate;
 
 use super::super::counter::CounterDecision;
 
-/// All that there is to tell about one request.
+/// Facts that a dialect can report about one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// What became of it.
+    /// Decision about the request.
     pub decision: CounterDecision,
-    /// Under which limit.
+    /// Limit that made the decision.
     pub limit: Rate,
-    /// The time of day at its arrival.
+    /// Time of day at the request's arrival.
     pub wall: SystemTime,
 }
 
-/// The units that some APIs put into the names of their fields.
+/// Time units that some APIs put into the names of their fields: name, short form, and length in seconds.
 const UNITS: [(&str, &str, u64); 5] = [
     ("second", "1s", 1),
     ("minute", "1m", 60),
@@ -26,31 +26,36 @@ const UNITS: [(&str, &str, u64); 5] = [
     ("month", "30d", 2_592_000),
 ];
 
-/// What slowapi adds to every reset.
+/// Time that slowapi adds to every reset.
 const LATE: Duration = Duration::from_secs(1);
 
 // === impl Facts ===
 
 impl Facts {
-    /// Whether the request was refused.
+    /// Returns true if the request was refused.
     pub fn refused(&self) -> bool {
         matches!(self.decision, CounterDecision::Refuse { .. })
     }
 
-    /// Puts facts in the place of `$words`; `None` if one of them cannot be said.
+    /// Replaces each `$word` of a template by a fact; returns `None` if a fact cannot be expressed.
     ///
-    /// `$limit`, `$remaining`, `$used`: counts. `$window`, `$w`, `$interval`, `$unit`, `$window_ms`: the window, as
-    /// `60`, `;w=60`, `1m`, `minute`, `60000`. `$rate`: per second. `$burst`: what a second may hold besides, by the
-    /// word of an API that does not insist on it. `$near`: whether less than a fifth is left. `$hour`: the next full
-    /// hour, in epoch seconds. `$reset.FORM` and `$wait.FORM`: until the allowance is there again ([`CounterDecision::reset`]),
-    /// and until the next request would be accepted; see [`Facts::time`].
+    /// | word | fact |
+    /// |---|---|
+    /// | `$limit`, `$remaining`, `$used` | counts of requests |
+    /// | `$window`, `$w`, `$interval`, `$unit`, `$window_ms` | window as `60`, `;w=60`, `1m`, `minute`, `60000` |
+    /// | `$rate` | requests per second |
+    /// | `$burst` | requests that one second may hold, as announced by an API that does not enforce it |
+    /// | `$near` | `true` if less than a fifth of the limit is left |
+    /// | `$hour` | next full hour in epoch seconds |
+    /// | `$reset.FORM` | time of the reset ([`CounterDecision::reset`]) in a form of [`Facts::time`] |
+    /// | `$wait.FORM` | time at which the next request would be accepted ([`CounterDecision::retry_after`]) |
     pub(super) fn fill(&self, template: &str) -> Option<String> {
         let mut pieces = template.split('$');
         let mut filled = pieces.next().unwrap_or_default().to_owned();
         for piece in pieces {
             let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             let mut end = piece.find(|c| !word(c)).unwrap_or(piece.len());
-            // The dot belongs to the word only where a form follows: `$limit.0` is a number with a decimal.
+            // Only `reset` and `wait` have a form after a dot: `$limit.0` is a number with a decimal.
             let form = match &piece[..end] {
                 "reset" | "wait" => piece[end..].strip_prefix('.'),
                 _ => None,
@@ -74,7 +79,7 @@ impl Facts {
             "remaining" => remaining.to_string(),
             "used" => limit.saturating_sub(remaining).to_string(),
             "window" => seconds?.to_string(),
-            // A parameter may be left out where the whole field may not.
+            // A window that is no whole number of seconds omits only the parameter, not the field.
             "w" => seconds.map(|seconds| format!(";w={seconds}")).unwrap_or_default(),
             "window_ms" => per.as_millis().to_string(),
             "unit" => unit?.0.to_owned(),
@@ -91,12 +96,12 @@ impl Facts {
         })
     }
 
-    /// `wait` from now in one of the forms that APIs write times in. All but `_down` and `s_late` round up; obeying any but
-    /// `_down` is enough.
+    /// Formats `wait`, or the time of day after it, in one of the forms that APIs use. `s_late` and the `_down` forms
+    /// round down, all others up. A client that obeys any form but a `_down` form waits long enough.
     fn time(&self, wait: Duration, form: &str) -> Option<String> {
         let at = self.wall + wait;
         let since_1970 = at.duration_since(UNIX_EPOCH).ok()?;
-        // The dates of HTTP and of most others are in whole seconds.
+        // HTTP dates, and most other dates, are written in whole seconds.
         let second = UNIX_EPOCH + Duration::from_secs(up(since_1970, Duration::from_secs(1)));
         let millis = up(wait, Duration::from_millis(1));
         let epoch_millis = up(since_1970, Duration::from_millis(1));
@@ -122,7 +127,7 @@ impl Facts {
                 let micros = up(since_1970, Duration::from_micros(1));
                 humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(micros)).to_string()
             }
-            // .NET's ticks are a tenth of a microsecond.
+            // .NET has ticks of 100 ns.
             "rfc3339_7" => {
                 let ticks = up(since_1970, Duration::from_nanos(100));
                 let nanos = humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ticks * 100)).to_string();
@@ -135,19 +140,19 @@ impl Facts {
     }
 }
 
-/// How many `unit`s hold `duration`.
+/// Number of `unit`s in `duration`, rounded up.
 fn up(duration: Duration, unit: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(unit.as_nanos())).unwrap_or(u64::MAX)
 }
 
-/// At least one decimal, at most four: `50.0`, `0.0167`.
+/// Formats a number with one to four decimals: `50.0`, `0.0167`.
 fn decimal(number: f64) -> String {
     let text = format!("{number:.4}");
     let short = text.trim_end_matches('0');
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
-/// As Go's `Duration.String` writes it: `0s`, `20ms`, `7.66s`, `6m0s`, `1h0m2.5s`.
+/// Formats a duration as Go's `Duration.String` does: `0s`, `20ms`, `7.66s`, `6m0s`, `1h0m2.5s`.
 fn go(millis: u64) -> String {
     let (minutes, rest) = (millis / 60_000, millis % 60_000);
     match (minutes / 60, minutes % 60) {

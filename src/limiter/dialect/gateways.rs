@@ -1,4 +1,4 @@
-//! Gateways and registries, which write their own variants of the IETF's drafts.
+//! Gateways and registries, which send their own variants of the fields in the IETF's drafts.
 
 use super::{
     ietf::{REMAINING, RESET, SECONDS},

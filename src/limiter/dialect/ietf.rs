@@ -2,14 +2,15 @@
 
 use super::words::{BARE, DialectRow};
 
-/// RFC 9110 §10.2.3, in whole seconds.
+/// `Retry-After` in whole seconds (RFC 9110 §10.2.3).
 pub(super) const SECONDS: (&str, &str) = ("retry-after", "$wait.s");
-/// The three fields of draft-03 to draft-06, which many others use as well.
+/// Remaining requests, in the field of draft-00 to draft-06, which many other APIs use as well.
 pub(super) const REMAINING: (&str, &str) = ("ratelimit-remaining", "$remaining");
+/// Seconds until the reset, in the field of draft-00 to draft-06.
 pub(super) const RESET: (&str, &str) = ("ratelimit-reset", "$reset.s");
 
 pub(super) const ROWS: &[DialectRow] = &[
-    // The first one is the default.
+    // The first row is the default dialect.
     DialectRow {
         name: "retry-after",
         help: "429 with Retry-After in seconds, nothing before that (RFC 9110)",

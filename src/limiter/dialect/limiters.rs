@@ -1,4 +1,4 @@
-//! Limiters that people put in front of their own APIs. Most say nothing, and are known by how they count.
+//! Limiters that operators put in front of their own APIs. Most report nothing, and are known by how they count.
 
 use super::{
     ietf::SECONDS,
@@ -10,7 +10,7 @@ const LIMIT: (&str, &str) = ("x-ratelimit-limit", "$limit");
 const REMAINING: (&str, &str) = ("x-ratelimit-remaining", "$remaining");
 
 pub(super) const ROWS: &[DialectRow] = &[
-    // === what they say ===
+    // === known by their answers ===
     DialectRow { name: "503", help: "a bare 503, as nginx and HAProxy refuse", status: 503, ..BARE },
     DialectRow {
         name: "503-retry-after",
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[DialectRow] = &[
         status: 503,
         ..BARE
     },
-    // <https://github.com/laurentS/slowapi>, headers_enabled: a reset and a wait on every answer.
+    // slowapi with `headers_enabled` sends a reset and a wait with every answer: <https://github.com/laurentS/slowapi>.
     DialectRow {
         name: "late-reset",
         help: "slowapi: X-RateLimit-Reset in epoch seconds with decimals, a second late; Retry-After always; fixed windows",
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[DialectRow] = &[
         window: CountingWindow::Fixed,
         ..BARE
     },
-    // === how they count ===
+    // === known by their counting window ===
     DialectRow {
         name: "no-burst",
         help: "a bare 429; requests must be W/N apart (GCRA of burst 1, nginx's limit_req without burst)",
@@ -53,7 +53,7 @@ pub(super) const ROWS: &[DialectRow] = &[
         window: CountingWindow::Concurrency,
         ..BARE
     },
-    // === whom they count ===
+    // === known by their layout of limits ===
     DialectRow {
         name: "two-limits",
         help: concat!(

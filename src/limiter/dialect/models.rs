@@ -1,4 +1,4 @@
-//! APIs of language models: a bucket by its dimension, and resets that mean "full again".
+//! APIs of language models: one bucket per dimension (requests, tokens); a reset means that its bucket is full again.
 
 use super::{
     ietf::SECONDS,
@@ -21,7 +21,7 @@ pub(super) const ROWS: &[DialectRow] = &[
             RESET,
             ("x-ratelimit-limit-tokens", "4000000"),
             ("x-ratelimit-remaining-tokens", "4000000"),
-            // Full, and therefore zero: no reason to go on where the requests are used up.
+            // The bucket of tokens is full, hence zero. Clients must still wait for the bucket of requests.
             ("x-ratelimit-reset-tokens", "0s"),
         ],
         refused: &[("retry-after-ms", "$wait.ms"), SECONDS],

@@ -1,4 +1,4 @@
-//! Services with an API of their own, by the way in which they write the reset.
+//! Services with their own APIs, grouped by the format of the reset.
 
 use super::{
     ietf::SECONDS,
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[DialectRow] = &[
         name: "github",
         help: "x-ratelimit-reset in epoch seconds; refuses with 403 and no Retry-After",
         always: &[LIMIT, REMAINING, USED, ("x-ratelimit-reset", "$reset.epoch"), ("x-ratelimit-resource", "core")],
-        // "403 or 429", by the documentation: 403 is what trips the clients that only know 429.
+        // GitHub documents "403 or 429"; 403 reveals clients that only recognise 429.
         status: 403,
         complaint: r#"{"message":"API rate limit exceeded for user ID 1."}"#,
         ..BARE

@@ -1,4 +1,4 @@
-//! Every dialect against what was recorded from the real API, or stands on its pages.
+//! Comparison of every dialect with recordings of the real API, or with its provider's pages.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use crate::counter::CounterDecision;
 
 mod recorded;
 
-/// What recorded bodies of refusals hold, and those of the dialects say for a wait of 1.4001 s.
+/// Text of recorded refusal bodies that the dialect's body must contain for a wait of 1.4001 s.
 const BODIES: &[(&str, &str)] = &[
     ("github", r#"{"message":"API rate limit exceeded for user ID"#),
     ("github-secondary", "exceeded a secondary rate limit"),
@@ -56,10 +56,10 @@ fn said(dialect: MockDialect, facts: &Facts) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
 }
 
-/// The syntax of a value: each number is a 9, except that the length of a time since 1970 and the number of decimals
-/// count; each word is an a.
+/// Returns the syntax of a value: a number becomes `9`, and a word of several letters becomes `a`. The number of
+/// decimals, and of digits from ten on (times since 1970), are kept. A Go duration becomes `go`.
 fn shape(value: &str) -> String {
-    // A Go duration may lack any of its parts.
+    // A Go duration may lack any of its units.
     let go = value.len() > 1 && value.split(|c: char| c.is_ascii_digit() || c == '.').all(|unit| "hms".contains(unit));
     if go && value.ends_with('s') {
         return "go".to_owned();
@@ -150,7 +150,7 @@ fn counts_and_resets_are_the_verdicts() {
         ("shopify", "x-shopify-shop-api-call-limit", "6/10", "10/10"),
         ("klaviyo", "ratelimit-limit", "1, 1;w=1, 10;w=60", "1, 1;w=1, 10;w=60"),
         ("spotify", "retry-after", "", "1"),
-        // 1700000000.25, 1.5 or 61.5 s, and a second.
+        // Sum of the arrival at 1700000000.25, the reset after 1.5 or 61.5 s, and slowapi's extra second.
         ("late-reset", "x-ratelimit-reset", "1700000002.750000", "1700000062.750000"),
         ("late-reset", "retry-after", "2", "62"),
         ("503-retry-after", "retry-after", "", "1"),
@@ -162,7 +162,7 @@ fn counts_and_resets_are_the_verdicts() {
 
 #[test]
 fn templates_name_facts_that_there_are() {
-    // Ten per minute can be said by all: what a template asks for besides is a slip of the pen.
+    // Every fact can be expressed for ten per minute, so that a failure means a misspelt word in a template.
     for dialect in MockDialect::value_variants() {
         let DialectRow { always, refused: besides, complaint, members, .. } = dialect.0;
         for template in

@@ -1,31 +1,31 @@
-//! A row of the table of dialects.
+//! Row type of the dialect tables.
 
 use crate::{counter::CountingWindow, limiter::Layout};
 
-/// One row: what is sent under which names. Values, names of fields and bodies are templates, see
+/// Row of a dialect table. Names and values of header fields, `complaint` and `members` are templates, see
 /// [`Facts::fill`](super::Facts::fill).
 pub(super) struct DialectRow {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub(super) name: &'static str,
-    /// One line for `--help`: how it tells, and how it refuses.
+    /// Line for `--help`: how the API reports its limit, and how it refuses.
     pub(super) help: &'static str,
-    /// Sent with every answer.
+    /// Header fields of every answer.
     pub(super) always: &'static [(&'static str, &'static str)],
-    /// Sent with a refusal besides.
+    /// Further header fields of a refusal.
     pub(super) refused: &'static [(&'static str, &'static str)],
-    /// The status of a refusal.
+    /// Status of a refusal.
     pub(super) status: u16,
-    /// The body of a refusal.
+    /// Body of a refusal.
     pub(super) complaint: &'static str,
     /// Further members of an accepted request's JSON object, each with a comma before it.
     pub(super) members: &'static str,
-    /// How it counts by default.
+    /// Counting window by default.
     pub(super) window: CountingWindow,
-    /// Which limits there are.
+    /// Limits that the API derives from its rate.
     pub(super) layout: Layout,
 }
 
-/// A bare 429: what rows differ from.
+/// Row of a bare 429: the other rows override parts of it.
 pub(super) const BARE: DialectRow = DialectRow {
     name: "",
     help: "",

@@ -1,4 +1,4 @@
-//! What the dialects that are known by how they count accept, by their definitions.
+//! Decisions of the dialects that are known by how they count, compared with their definitions.
 
 use super::*;
 use crate::MockDialect;
@@ -23,7 +23,7 @@ fn limiter(dialect: &str, limit: &str) -> Limiter {
     dialect.limiter(limit.parse().unwrap(), dialect.window())
 }
 
-/// Which of these requests are accepted: `+`, or `-` for those that are refused.
+/// Returns the decision about each request: `+` if it is accepted, `-` if it is refused.
 fn accepted(limiter: &mut Limiter, requests: impl IntoIterator<Item = (u64, MockCaller)>) -> String {
     let asked = requests.into_iter().map(|(ms, caller)| limiter.ask(&caller, at(ms)).0);
     asked.map(|decision| if let CounterDecision::Accept { .. } = decision { '+' } else { '-' }).collect()
@@ -32,18 +32,18 @@ fn accepted(limiter: &mut Limiter, requests: impl IntoIterator<Item = (u64, Mock
 #[test]
 fn each_dialect_counts_as_its_limiter_does() {
     for (dialect, limit, times, expected) in [
-        // Any second holds two.
+        // Any second holds at most two requests.
         ("503", "2/s", &[0, 0, 0, 999, 1000][..], "++--+"),
         ("503-retry-after", "2/s", &[0, 500, 999, 1000, 1499, 1500], "++-+-+"),
-        // Seconds begin with the first request: two at the end of one, two at the beginning of the next.
+        // Windows begin with the first request: two at the end of one window, two at the beginning of the next.
         ("late-reset", "2/s", &[700, 1699, 1699, 1700, 1700, 1700], "++-++-"),
         // A token every half second, and never more than one.
         ("no-burst", "2/s", &[0, 499, 500, 999, 10_000, 10_000], "+-+-+-"),
         // A token every half second, and never more than two.
         ("token-bucket", "2/s", &[0, 0, 0, 499, 500, 500, 10_000, 10_000, 10_000], "++--+-++-"),
-        // Two of the last second: half of it must be over before one fits, and all of it before another does.
+        // Two requests in the previous window: one fits after half of the current window, another after all of it.
         ("sliding-counter", "2/s", &[0, 0, 0, 1000, 1499, 1500, 1999, 2000], "++---+-+"),
-        // Whatever the time is.
+        // Time frees no slot, and none of these requests ends.
         ("concurrency-503", "2/s", &[0, 0, 0, 10_000], "++--"),
         ("per-route", "2/s", &[0, 0, 0, 1000], "++-+"),
         ("per-key", "2/s", &[0, 0, 0, 1000], "++-+"),
@@ -63,7 +63,7 @@ fn what_is_done_makes_room_for_one() {
     assert_eq!(accepted(&mut limiter, [(0, get()), (0, get())]), "+-");
 }
 
-/// 100 per 10 s is 10 a second, five times of which is 50.
+/// 100 per 10 s is 10 per second, and five times that rate is 50 per second.
 #[test]
 fn of_two_limits_the_last_one_that_was_asked_is_told() {
     let mut limiter = limiter("two-limits", "100/10s");
@@ -84,7 +84,7 @@ fn of_two_limits_the_last_one_that_was_asked_is_told() {
 
 #[test]
 fn what_the_second_limit_refuses_holds_no_place_of_the_first() {
-    // Ten at once, and five times a tenth of one, which is one.
+    // Ten in flight by the first limit; 5 × 0.1 by the second one, rounded up to one in flight.
     let mut limiter = Limiter::new("10/100s".parse().unwrap(), CountingWindow::Concurrency, Layout::Stacked);
     assert_eq!(accepted(&mut limiter, vec![(0, get()); 20]), "+-------------------");
     limiter.done(&get());
@@ -96,10 +96,10 @@ fn post_has_a_fifth_of_its_own() {
     let mut limiter = limiter("per-route", "10/s");
     let post = (0, caller(Method::POST, &[]));
     assert_eq!(accepted(&mut limiter, [post.clone(), post.clone(), post.clone()]), "++-");
-    // None of them counts against the others' ten.
+    // POST requests do not count against the ten of the other methods.
     assert_eq!(accepted(&mut limiter, vec![(0, get()); 11]), "++++++++++-");
     assert_eq!(limiter.ask(&post.1, at(0)).1.to_string(), "2/s");
-    // A fifth of four is less than one.
+    // A fifth of four is less than one request, which is the minimum.
     limiter.retune("4/s".parse().unwrap(), at(5000));
     assert_eq!(accepted(&mut limiter, [(5000, post.1.clone()), (5000, post.1)]), "+-");
 }

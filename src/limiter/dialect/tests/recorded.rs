@@ -1,9 +1,9 @@
-//! Fields of real answers, as they were recorded or stand on the providers' pages.
+//! Header fields of real answers, as recorded or as shown on the providers' pages.
 
-/// One dialect: its name, the status of a refusal, and its fields.
+/// Recording of one dialect: name, status of a refusal, and header fields.
 pub(super) type Recorded = (&'static str, u16, &'static [(&'static str, &'static str)]);
 
-/// Dialect, status of a refusal, and what real answers of both kinds hold, with `*` for what only refusals do.
+/// Header fields of real answers, accepted and refused; `*` marks a field that only refusals have.
 pub(super) const RECORDED: &[Recorded] = &[
     ("retry-after", 429, &[("*retry-after", "3600")]),
     ("retry-after-date", 429, &[("*retry-after", "Mon, 05 Aug 2019 09:27:05 GMT")]),
