@@ -101,6 +101,7 @@ pub(crate) async fn relay(exchange: Arc<Exchange>, client: Socket, upstream: Tcp
         }
         () = relay.answers_end() => unreachable!("it watches for as long as the tunnel is open"),
     }
+    relay.state.lock().end_turn();
     drop((open, relay));
     exchange.session.client.linger().await;
 }
@@ -114,7 +115,7 @@ impl TurnRelay<'_> {
         let since = clock.now();
         {
             let mut state = self.state.lock();
-            state.permits.clear();
+            state.end_turn();
             (state.waits, state.answered) = (true, false);
         }
         self.waits.notify_one();
@@ -158,7 +159,9 @@ impl TurnRelay<'_> {
         state.heard = Some(now);
         if !state.answered {
             state.answered = true;
-            state.permits.iter_mut().for_each(|permit| permit.answered(&AnswerReport::SERVED, now));
+            if state.begun > 1 {
+                state.on_answered(now);
+            }
             self.answered.notify_one();
         }
     }
@@ -173,7 +176,7 @@ impl TurnRelay<'_> {
                 let until = state.heard.filter(|_| state.answered && !state.permits.is_empty());
                 let until = until.map(|heard| heard + silence);
                 if until.is_some_and(|until| until <= clock.now()) {
-                    state.permits.clear();
+                    state.end_turn();
                 }
                 until.filter(|_| !state.permits.is_empty())
             };
@@ -242,7 +245,7 @@ impl Gate for TurnRelay<'_> {
             state.ended = true;
             state.server_ended = Some(self.exchange.proxy.clock.now());
             // The answer in flight ends with the connection.
-            state.permits.clear();
+            state.end_turn();
         }
         self.server_ended.notify_one();
     }
@@ -255,6 +258,22 @@ impl Gate for TurnRelay<'_> {
 // === impl TurnState ===
 
 impl TurnState {
+    /// Ends the turn in flight. In the first turn of a connection the server's first bytes may be session tickets, which a
+    /// TLS 1.3 server sends before it reads the request (RFC 8446 §4.6.1). So that answer counts by its last bytes.
+    fn end_turn(&mut self) {
+        if let Some(heard) = self.heard {
+            self.on_answered(heard);
+        }
+        self.permits.clear();
+    }
+
+    /// Records the answer to the turn in flight, unless one is recorded.
+    fn on_answered(&mut self, at: Instant) {
+        for permit in &mut self.permits {
+            permit.answered_at(at, &AnswerReport::SERVED, Instant::START);
+        }
+    }
+
     /// Returns whether the API has closed the connection as idle while the turn waited that has begun at `since`.
     /// Otherwise the API had closed it before, or closed it with an answer: then the turn may be the rest of an upload.
     fn was_idle(&self, since: Instant) -> bool {

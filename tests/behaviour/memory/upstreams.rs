@@ -57,7 +57,7 @@ fn heads_that_http2_upstreams_do_not_end_stay_below_the_bound() {
         thread::park_timeout(Duration::from_secs(2));
     });
     assert_eq!(Client::get(andante.proxy(), &beside.url("/")).status(), 200, "room again");
-    assert!(andante.stderr().contains("no memory is left"), "{}", andante.stderr());
+    assert!(upstream.connections() >= 50, "heads on {} connections", upstream.connections());
 }
 
 /// A stream's window has 512 KiB, and 1,600 of them would fill 800 MiB.
