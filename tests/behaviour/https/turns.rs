@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, SystemTime},
 };
@@ -84,6 +87,37 @@ fn turns(andante: &Andante, outcome: &str) -> u64 {
     let (metrics, label) = (andante.metrics(), format!("outcome=\"{outcome}\""));
     let lines = metrics.lines().filter(|line| line.starts_with("andante_turns_total{") && line.contains(&label));
     lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+/// A TLS 1.3 server sends session tickets before it reads the first request of a connection (RFC 8446 §4.6.1).
+#[test]
+fn session_tickets_are_no_answer_that_waives_the_margin() {
+    const LATE: Duration = Duration::from_millis(100);
+    let (seen, late) = (Arc::new(Mutex::new(Seen::default())), AtomicBool::new(true));
+    let of_api = seen.clone();
+    let api = Upstream::secure(server(&["http/1.1"]), move |mut connection| {
+        while connection.request().is_some() {
+            // The first request of each pair counts late.
+            if late.fetch_not(Ordering::Relaxed) {
+                pause(LATE);
+            }
+            let status = if of_api.lock().admits(1) { "200 OK" } else { "429 Too Many Requests" };
+            connection.send(format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok"));
+        }
+    });
+    let target = localhost(&api);
+    let andante =
+        Andante::with_config("[[rule]]\nhost = \"localhost\"\nlimits = \"1/s burst 1\"\nmargin = \"250ms\"\n");
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let mut client = connect(&andante, &target);
+                client.send(get(&target));
+                assert_eq!(client.answer().status(), 200);
+            });
+        }
+    });
+    assert_eq!(seen.lock().refused, 0);
 }
 
 #[test]
