@@ -270,7 +270,7 @@ fn what_andante_cannot_finish_before_it_ends_is_503_and_the_connection_closed() 
     upstream.wait_for(1);
     andante.signal(Signal::TERM);
     let answer = client.answer();
-    rejected(&answer, 503, "proxy_internal_response", "a drain");
+    rejected(&answer, 503, "connection_terminated", "a drain");
     assert!(answer.has("retry-after"));
     client.closed();
     assert_eq!(andante.ended().code(), Some(0));

@@ -103,7 +103,7 @@ fn what_does_not_finish_in_the_drain_is_told_to_come_back() {
     upstream.wait_for(1);
     andante.signal(Signal::TERM);
     let answer = running.answer();
-    rejected2(&answer, 503, "proxy_internal_response", "cut off");
+    rejected2(&answer, 503, "connection_terminated", "cut off");
     assert_eq!(answer.field("retry-after").as_deref(), Some("1"));
     assert!(andante.ended().success());
 }

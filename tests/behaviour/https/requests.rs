@@ -276,7 +276,7 @@ fn what_an_intercepted_worker_cannot_be_given_before_the_end_is_503() {
     upstream.wait_for(1);
     let mut silent = interceptor.tunnel(&target);
     interceptor.andante.signal(Signal::TERM);
-    rejected(&worker.answer(), 503, "proxy_internal_response", "a drain");
+    rejected(&worker.answer(), 503, "connection_terminated", "a drain");
     worker.closed();
     silent.closed();
     assert_eq!(interceptor.andante.ended().code(), Some(0));
