@@ -116,7 +116,7 @@ fn incidents(andante: &Andante) -> Vec<(String, String, u64)> {
 #[test]
 fn turns_whose_clients_leave_are_departures_of_the_lane() {
     let api = Upstream::secure_ok(server(&["http/1.1"]));
-    let (andante, target) = (Andante::serve(&["--limit", "localhost=1/h"]), localhost(&api));
+    let (andante, target) = (Andante::serve(&["--limit", "localhost=1/1800s"]), localhost(&api));
     let _first = served(&andante, &target);
     let mut waiting: Vec<Client> = (0..2).map(|_| secured(&andante, &target)).collect();
     waiting.iter_mut().for_each(|client| client.send(get(&target)));
