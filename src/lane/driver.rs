@@ -145,15 +145,18 @@ impl Lane {
         self
     }
 
-    /// Forgets sub-limits that remember nothing.
+    /// Forgets returns that are over, and sub-limits that remember nothing.
     pub(super) fn forget_idle(&self) {
         let mut looks = self.shared.state.lock().sub_limits();
-        while looks > 0 {
+        loop {
             // Between the calls, other tasks may take the lock.
             let some = looks.min(SOME);
             let now = self.clock.now();
             self.shared.state.lock().forget_idle(now, some);
             looks -= some;
+            if looks == 0 {
+                return;
+            }
         }
     }
 
@@ -176,7 +179,7 @@ impl Lane {
     /// Asks for a slot at `now`.
     pub fn admit_at(self: &Arc<Self>, now: Instant, ask: AdmitRequest) -> Admission {
         let mut state = self.shared.state.lock();
-        // Behind the lock: a lane is emptied under it once it has a successor.
+        // Under the lock, as it is set: whatever was asked before has been absorbed.
         if let Some(successor) = self.shared.successor.get() {
             drop(state);
             return self.on_state(successor).admit_at(now, ask);

@@ -100,7 +100,7 @@ pub enum Refusal {
     },
     /// All places are taken: it was evicted for another request.
     #[error(
-        "{}, and the queue is full: this one made room for another flow",
+        "{}, and the queue is full: this one made room for another request",
         requests_wait(*waiting, rule.as_deref())
     )]
     GaveWay {

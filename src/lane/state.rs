@@ -207,7 +207,7 @@ impl<T> State<T> {
         self.sub_limits.end()
     }
 
-    /// Forgets sub-limits that remember nothing, among the next `looks` of them.
+    /// Forgets returns that are over, and those of the next `looks` sub-limits that remember nothing.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
         self.returns.forget_past(now);
         self.sub_limits.forget_idle(looks, now, |_| false);

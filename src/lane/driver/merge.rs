@@ -12,10 +12,15 @@ impl Lane {
     /// Takes over from `other`: requests sent there count here, its pauses hold here, and its waiting requests wait
     /// here. Must be called on a tokio runtime, which drives the lane while requests wait.
     pub(crate) fn join(self: &Arc<Self>, other: &Arc<Self>) {
-        let _ = other.shared.successor.set(self.shared.clone());
         // Before the states are joined: two queues would send at twice the pace.
-        let departing = other.depart(|_| true);
-        self.tell(|state, now| state.join(now, &mut other.shared.state.lock()));
+        let mut departing = other.depart(|_| true);
+        self.tell(|state, now| {
+            let mut absorbed = other.shared.state.lock();
+            state.join(now, &mut absorbed);
+            // Under the lock: a request asks either before, and counts, or here.
+            let _ = other.shared.successor.set(self.shared.clone());
+        });
+        departing.extend(other.depart(|_| true));
         departing.into_iter().for_each(|moving| self.adopt(moving));
     }
 

@@ -219,7 +219,8 @@ impl Drop for Permit {
 // === impl Waiting ===
 
 impl Waiting {
-    /// Leaves the queue because the deadline has passed. `None` if it has its slot by now.
+    /// Leaves the queue because the deadline has passed. `None` if it has its slot by now, or
+    /// waits in another lane.
     pub fn give_up(&mut self) -> Option<Refusal> {
         let refusal = self.lane.gave_up(self.place)?;
         self.answered = true;

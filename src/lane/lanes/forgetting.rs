@@ -26,11 +26,7 @@ impl Lanes {
         if own || added {
             self.all().iter().filter(|lane| added || !lane.policy().calendar.is_empty()).for_each(Lane::read_clock);
         }
-        // Sub-limits of rules that are gone are remembered for a while.
-        let before = self.table.read().before.clone();
-        if before.iter().chain([&rules]).any(|rules| rules.iter().any(|rule| rule.added.is_some())) {
-            self.all().iter().for_each(|lane| lane.forget_idle());
-        }
+        self.all().iter().for_each(|lane| lane.forget_idle());
         for rule_lanes in &self.table.read().rules_lanes {
             let mut lanes = rule_lanes.lanes.write();
             if lanes.len() > FEW {

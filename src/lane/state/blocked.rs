@@ -16,8 +16,8 @@ pub(super) enum Assume {
 /// the part of the error that blocked requests take of all slots: of nine tenths, 32 rounds leave 3%.
 const MAX_ROUNDS: usize = 32;
 
-/// Returns when a request leaves. `leaves` computes it from the fractions of blocked requests admitted until then, and
-/// `passing` computes these from the seconds after `from`: before, nothing leaves.
+/// Returns when a request leaves, which is not before `from`. `passing` returns the fractions of blocked requests that are
+/// admitted within a number of seconds after `from`, and `leaves` the instant at which the request leaves then.
 pub(super) fn until_settled(
     from: Instant,
     assume: Assume,

@@ -62,7 +62,12 @@ impl<T> State<T> {
         let unsaid = |unit| unsaid_mean(policy, usual, unit);
         // Classes that pause precede no others until their pause is over.
         let pauses = |line: &LineKey| line.paused.and_then(|kind| learned.pause(&kind)).is_some_and(|at| at > now);
-        let of_units = if cost.is_metered() { queue.units_ahead(&ask.claim, &ask.cost, own) } else { Part::NONE };
+        let of_units = if cost.is_metered() {
+            let budgets = if assume == Assume::Best { 0.0 } else { 1.0 };
+            queue.units_ahead(&ask.claim, &ask.cost, own, Passing { units: 1.0, budgets })
+        } else {
+            Part::NONE
+        };
         // Of each unit, the fraction of the waiting amount that may leave at once, and the fraction that its limits
         // admit per second.
         let admitted = policy.units().filter_map(|unit| {

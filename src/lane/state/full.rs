@@ -22,18 +22,21 @@ const OF_OTHERS: usize = 4;
 const SOON: Duration = Duration::from_secs(1);
 
 impl<T> State<T> {
-    /// Returns whether all places are taken, or reserved for clients that were told to return by now. Up to a quarter of
-    /// the places is reserved, so that few slots are lost for clients that never return.
+    /// Returns whether all places are taken, or reserved for clients that were told to return to this room by now, with
+    /// the same or a higher urgency. Up to a quarter of the places is reserved, so that few slots are lost for clients
+    /// that never return.
     fn is_full_for(&mut self, now: Instant, asking: Asking<'_>, room: WaitingRoom) -> bool {
         let (waiting, most) = self.places(room);
         let (free, reservable) = (most.saturating_sub(waiting), most / 4);
         if free > reservable || asking.ask.turn == Turn::Resent {
             return free == 0;
         }
-        let own = asking.returns_to();
-        let counts = |to: &ReturnTo| {
-            to.urgency <= own.urgency && (matches!(room, WaitingRoom::Lane) || to.budgets == own.budgets)
-        };
+        let budget = asking.drawn.and_then(|drawn| {
+            let numbers = drawn.numbers().iter().zip(&*drawn.draws);
+            numbers.into_iter().find(|(number, _)| room == WaitingRoom::Budget(**number)).map(|(_, draw)| draw.budget)
+        });
+        let urgency = asking.ask.claim.urgency;
+        let counts = |to: &ReturnTo| to.urgency <= urgency && budget.is_none_or(|budget| to.budgets.contains(&budget));
         free <= self.returns.reserved(now, asking.ask.claim.client, counts).min(reservable)
     }
 

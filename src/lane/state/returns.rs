@@ -60,11 +60,12 @@ impl ReturnSchedule {
         if self.last.len() >= MOST || self.due.len() >= MOST {
             self.forget_past(now);
         }
-        // Where slots are farther apart than that, all get the next one.
-        let last = self.last.get(&to).filter(|_| spacing <= FARTHEST);
+        // If slots are more than `FARTHEST` apart, every refusal gets the next slot.
+        let in_turn = spacing <= FARTHEST;
+        let last = self.last.get(&to).filter(|_| in_turn);
         let behind = last.map_or(next, |last| *last + spacing);
         let due = behind.clamp(next, next + FARTHEST);
-        if self.last.len() < MOST || self.last.contains_key(&to) {
+        if in_turn && (self.last.len() < MOST || self.last.contains_key(&to)) {
             self.last.insert(to.clone(), due);
         }
         let is_first = self.due.get(&client).is_none_or(|(first, _)| *first <= now || due < *first);
@@ -95,6 +96,9 @@ impl ReturnSchedule {
             self.swept = Some(now);
             self.last.retain(|_, last| *last > now);
             self.due.retain(|_, (due, _)| now < *due + RESERVED);
+            if self.last.is_empty() && self.due.is_empty() {
+                (self.last, self.due) = Default::default();
+            }
         }
     }
 }

@@ -134,13 +134,11 @@ impl Waiting {
         let size = |waits: &Waits| {
             let Amounts { share, units } = &self.0[*waits as usize];
             let size = if contest == Contest::Slots { units.of(Unit::REQUESTS) } else { *share };
-            // Where units are shared out, nothing else holds them up.
-            let units = if contest == Contest::Slots { passing.units } else { 1.0 };
             let part = match waits {
                 Waits::ForAll => 1.0,
-                Waits::ForUnits => units,
+                Waits::ForUnits => passing.units,
                 Waits::ForBudget => passing.budgets,
-                Waits::ForBoth => passing.budgets.min(units),
+                Waits::ForBoth => passing.budgets.min(passing.units),
             };
             size as f64 * part
         };

@@ -40,11 +40,11 @@ impl<K: Copy + Eq + Hash, T> Queue<K, T> {
         self.backlog.ahead(&self.backlog.resolve(*claim), cost, contest, Some(&self.front), inflow)
     }
 
-    /// The part of other units that precedes a request arriving in this class.
-    pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K) -> Part {
+    /// The part of other units that precedes a request arriving in this class, if blocked requests are `passing`.
+    pub fn units_ahead(&self, claim: &Claim, cost: &Cost, line: &K, passing: Passing) -> Part {
         let wait_point = self.line_ids.get(line).map(|line| self.lines[*line].wait_point);
         let ranking = wait_point.and_then(|wait_point| self.ranking_at(wait_point));
-        self.backlog.ahead(&self.backlog.resolve(*claim), cost, (Contest::Units, Passing::ALL), ranking, 0.0)
+        self.backlog.ahead(&self.backlog.resolve(*claim), cost, (Contest::Units, passing), ranking, 0.0)
     }
 
     /// The part of the queue of this budget, which is `backlog`, that precedes an arriving request.
