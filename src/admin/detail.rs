@@ -13,7 +13,7 @@ use super::status::{LaneStatus, Requests};
 use crate::lane::LaneActivity;
 
 /// Name of a lane: a rule's name and a host. Written with a space between them, which no host has.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneName {
     /// The rule's name, as in [`LaneStatus::rule`].
     pub rule: Arc<str>,

@@ -384,7 +384,7 @@ impl AnswerMeaning {
             return Self::Came(Came::Unknown);
         }
         // Refusals of a request that was not sent: full queue, too long a wait, Idempotency-Key in use, drain, or lack
-        // of resources. An answer that exceeds the memory is also a 503, although the request was sent.
+        // of resources.
         let waits = [StatusCode::TOO_MANY_REQUESTS, StatusCode::CONFLICT].contains(&received.status);
         let refused = (waits && code == "http_request_denied") || received.status == StatusCode::SERVICE_UNAVAILABLE;
         if refused {

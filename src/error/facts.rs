@@ -184,7 +184,8 @@ fn facts(error: &Error) -> ErrorFacts {
             "check that the upstream speaks TLS on this port, and that it is not overloaded"),
         Error::NoDescriptor { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
             MORE_DESCRIPTORS).wait(SOON).problem(ProblemType::ReducedCapacity),
-        Error::MemoryFull { .. } => row(S::SERVICE_UNAVAILABLE, "proxy_internal_error", Us, Never, KeepAlive,
+        Error::MemoryFull { is_sent, .. } => row(S::SERVICE_UNAVAILABLE,
+            if *is_sent { "connection_terminated" } else { "proxy_internal_error" }, Us, Never, KeepAlive,
             "let fewer requests wait at once, with shorter heads, read answers as they come, or raise `max-memory`").wait(SOON)
             .problem(ProblemType::ReducedCapacity),
         Error::Connect { source, .. } => row(S::BAD_GATEWAY, unreachable(source), Upstream, Unreached, KeepAlive,

@@ -261,6 +261,8 @@ pub enum Error {
         bytes: u64,
         /// Address of the client, or its network.
         client: String,
+        /// True if the request was sent: the upstream may have executed it.
+        is_sent: bool,
     },
     /// The process, or the whole machine, has no file descriptor left. The upstream is not to blame.
     #[error("no file descriptor is left for a connection to {origin}")]

@@ -174,9 +174,9 @@ impl Hint {
         (self.hopeless, self.done) = (None, false);
     }
 
-    /// Ignores resets that are times of day in whole seconds and far ahead, in an answer without `Date`. A server with a clock must send `Date`
-    /// (RFC 9110 §6.6.1). Without it, nothing shows how far ahead the clock is that wrote such a time. A quota with a
-    /// reported window keeps its reset, which the window bounds.
+    /// Ignores resets that are times of day in whole seconds and far ahead, in an answer without `Date`. A server with
+    /// a clock must send `Date` (RFC 9110 §6.6.1). Without it, nothing shows how far ahead the clock is that wrote such
+    /// a time. A quota with a reported window keeps its reset, which the window bounds.
     pub fn distrust_clock(&mut self) {
         let is_far = |bucket: &&mut Bucket| {
             bucket.coarse && bucket.window.is_none() && bucket.reset.is_some_and(|reset| reset > NEAR_RESET)

@@ -11,13 +11,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::Request;
 use http_body::Body;
 use parking_lot::Mutex;
 
 use crate::{
     memory::Charge,
-    proxy::{protocol::MAX_HEAD, session::Session},
+    proxy::{message::fields::fields_bytes, protocol::MAX_HEAD, session::Session},
 };
 
 /// Memory of a waiting stream beside its head, as measured in docs/performance.md.
@@ -227,11 +227,6 @@ impl HeldMemory {
 fn head_bytes<B>(request: &Request<B>) -> usize {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     target + fields_bytes(request.headers())
-}
-
-/// Memory of the fields of a head.
-pub(crate) fn fields_bytes(fields: &HeaderMap) -> usize {
-    fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 #[cfg(test)]

@@ -498,7 +498,7 @@ fn in_a_full_queue_the_newest_of_the_longest_flow_gives_way() {
     let mut answers: Vec<_> = flood.iter_mut().map(Client::answer).collect();
     answers.retain(|answer| answer.status() == 429);
     let displaced: Vec<_> =
-        answers.iter().filter(|answer| answer.text().contains("made room for another flow")).collect();
+        answers.iter().filter(|answer| answer.text().contains("made room for another request")).collect();
     assert_eq!(displaced.len(), 1, "{answers:?}");
     assert!((4..=5).contains(&answers.len()), "{answers:?}");
     // Behind four that were refused before, which have a place each half second; fewer if one has left meanwhile.

@@ -4,7 +4,6 @@
 mod series;
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
@@ -119,8 +118,8 @@ impl History {
         self.before = Counted { lanes, waits, requests };
     }
 
-    /// Forgets all but the [`MOST_LANES`] lanes with the busiest sample. A sum over the samples would shut out a lane that
-    /// has just become busy. Of lanes that are equally busy, the ones with the most samples stay.
+    /// Forgets all but the [`MOST_LANES`] lanes with the busiest sample. A sum over the samples would shut out a lane
+    /// that has just become busy. Of lanes that are equally busy, the ones with the most samples stay.
     fn keep_busiest(&mut self) {
         let extra = self.lanes.len().saturating_sub(MOST_LANES);
         if extra == 0 {
@@ -128,9 +127,9 @@ impl History {
         }
         let peak = |samples: &VecDeque<LanePoint>| samples.iter().map(|point| point.counts.sum()).max();
         let mut ranks: Vec<_> =
-            self.lanes.iter().map(|(name, samples)| (peak(samples), samples.len(), Reverse(name.clone()))).collect();
-        ranks.select_nth_unstable(extra);
-        for (_, _, Reverse(name)) in &ranks[..extra] {
+            self.lanes.iter().map(|(name, samples)| (peak(samples), samples.len(), name.clone())).collect();
+        ranks.select_nth_unstable_by_key(extra, |(peak, length, _)| (*peak, *length));
+        for (_, _, name) in &ranks[..extra] {
             self.lanes.remove(name);
         }
     }

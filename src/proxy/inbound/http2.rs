@@ -36,6 +36,7 @@ use crate::{
             watchdog::{self, NextLook, Watchdog},
         },
         message::{
+            fields::fields_bytes,
             frame_filter::{FrameFilter, Received},
             progress::Phase,
             request_body::RequestBody,
@@ -43,9 +44,7 @@ use crate::{
         },
         outbound::response_body::ResponseBody,
         protocol::MAX_HEAD,
-        request_memory::{
-            AnswerMemory, HeldRequest, NoMemory, RequestMemory, STREAM_BYTES, USUAL_HEAD_BYTES, fields_bytes,
-        },
+        request_memory::{AnswerMemory, HeldRequest, NoMemory, RequestMemory, STREAM_BYTES, USUAL_HEAD_BYTES},
         session::Session,
         stack::stack,
         steps::respond,
@@ -228,14 +227,15 @@ async fn answer(
     Ok(answer.map(|body| Watched { body, watch, memory }))
 }
 
-/// Reads and drops the rest of an upload that was answered before its end. If its stream were reset at once, which
-/// RFC 9113 §8.1 allows, curl 7.88 would lose the answer, and httpx would wait for its timeout. The stream stays charged.
+/// Reads and drops the rest of an upload that nothing reads any more, as its answer came before its end. If its stream
+/// were reset at once, which RFC 9113 §8.1 allows, curl 7.88 would lose the answer, and httpx would wait for its timeout.
+/// The stream stays charged.
 async fn read_rest(mut upload: Incoming, proxy: Arc<Proxy>, _charge: Charge) {
     let mut linger = Linger::begin(&proxy);
     loop {
         tokio::select! {
             frame = poll_fn(|cx| Pin::new(&mut upload).poll_frame(cx)) => {
-                if !matches!(frame, Some(Ok(_))) || linger.is_over_after_read(&proxy) {
+                if !matches!(frame, Some(Ok(_))) || linger.extend(&proxy) {
                     return;
                 }
             }

@@ -98,12 +98,12 @@ impl Linger {
     pub(super) fn begin(proxy: &Proxy) -> Self {
         let begun = proxy.clock.now();
         let mut linger = Self { begun, silent_until: begun };
-        linger.is_over_after_read(proxy);
+        linger.extend(proxy);
         linger
     }
 
-    /// Continues after a read. Returns whether the time is over, even if the client keeps sending.
-    pub(super) fn is_over_after_read(&mut self, proxy: &Proxy) -> bool {
+    /// Extends the time after a read. Returns whether it is over all the same.
+    pub(super) fn extend(&mut self, proxy: &Proxy) -> bool {
         let now = proxy.clock.now();
         let ends_at = self.begun + if proxy.is_draining() { LINGER_IN_DRAIN } else { proxy.timeouts().idle };
         self.silent_until = ends_at.min(now + LINGER);
@@ -151,7 +151,7 @@ impl ClientConnection {
             tokio::select! {
                 ready = self.stream.readable() => {
                     let discarded = self.stream.try_io(Interest::READABLE, || discard(&self.stream));
-                    over = ready.is_err() || discarded.unwrap_or(false) || linger.is_over_after_read(&self.proxy);
+                    over = ready.is_err() || discarded.unwrap_or(false) || linger.extend(&self.proxy);
                 }
                 () = clock.sleep_until(linger.silent_until) => return,
             }

@@ -245,7 +245,7 @@ fn is_unlimited(route: &Route, pace: &TunnelPace) -> bool {
     !route.lane.policy().is_limited() && !matches!(pace, TunnelPace::Turns(_))
 }
 
-/// Returns whether the request that begins with `head` is for `origin`, as far as whole lines show.
+/// Returns whether the request that begins with `head` is for `origin`, as far as its target and its whole lines show.
 fn is_for(head: &[u8], origin: &Origin) -> bool {
     let head = String::from_utf8_lossy(head);
     let (whole, _) = head.rsplit_once('\n').unwrap_or_default();
@@ -268,9 +268,9 @@ fn settle_unlimited(exchange: &Exchange, route: &Route, pace: &mut TunnelPace) {
     }
     spend(exchange, route, pace);
     let host = &route.origin.host;
-    // A drain may have begun before the first bytes.
-    let is_seen = !exchange.proxy.is_draining();
-    if is_seen && policy.https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
+    // A drain ends the wait for the first bytes: whether they are blind is unknown then.
+    let is_blind = !exchange.proxy.is_draining();
+    if is_blind && policy.https.is_none() && exchange.proxy.reports.throttle.is_newly_unseen(host) {
         info!(
             %host,
             "a blind tunnel: requests inside are neither paced nor sent again after a 429; to change that, start with \

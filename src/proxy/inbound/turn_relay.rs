@@ -57,6 +57,8 @@ struct TurnState {
     answered: bool,
     /// When the server has last sent application data in the current turn.
     heard: Option<Instant>,
+    /// When the client's last bytes of the current turn were passed on.
+    written: Option<Instant>,
     /// A turn waits for its slots.
     waits: bool,
     ended: bool,
@@ -139,7 +141,7 @@ impl TurnRelay<'_> {
         state.waits = false;
         state.permits = taken?;
         state.permits.iter_mut().for_each(|permit| permit.sent_at(now));
-        (state.begun, state.heard) = (state.begun + 1, None);
+        (state.begun, state.heard, state.written) = (state.begun + 1, None, Some(now));
         drop(state);
         self.moved();
         Ok(())
@@ -224,7 +226,12 @@ impl Gate for TurnRelay<'_> {
     type Closed = Unsent;
 
     fn next_turn(&self, bytes: &[u8], looked: &mut usize) -> Option<usize> {
-        self.state.lock().turns.on_client(bytes, looked)
+        let mut state = self.state.lock();
+        let begins = state.turns.on_client(bytes, looked);
+        if begins.is_none() && !state.answered {
+            state.written = Some(self.exchange.proxy.clock.now());
+        }
+        begins
     }
 
     async fn pass(&self) -> Result<(), Unsent> {
@@ -258,8 +265,9 @@ impl Gate for TurnRelay<'_> {
 // === impl TurnState ===
 
 impl TurnState {
-    /// Ends the turn in flight. In the first turn of a connection the server's first bytes may be session tickets, which a
-    /// TLS 1.3 server sends before it reads the request (RFC 8446 §4.6.1). So that answer counts by its last bytes.
+    /// Ends the turn in flight. In the first turn of a connection the server's first bytes may be session tickets,
+    /// which a TLS 1.3 server sends before it reads the request (RFC 8446 §4.6.1). So that answer counts by its last
+    /// bytes.
     fn end_turn(&mut self) {
         if let Some(heard) = self.heard {
             self.on_answered(heard);
@@ -269,8 +277,9 @@ impl TurnState {
 
     /// Records the answer to the turn in flight, unless one is recorded.
     fn on_answered(&mut self, at: Instant) {
+        let Some(written) = self.written else { return };
         for permit in &mut self.permits {
-            permit.answered_at(at, &AnswerReport::SERVED, Instant::START);
+            permit.answered_at(at, &AnswerReport::SERVED, written);
         }
     }
 

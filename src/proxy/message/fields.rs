@@ -352,3 +352,8 @@ pub(crate) fn is_loop(fields: &HeaderMap, via: &[HeaderValue; 3]) -> bool {
     let ours = name(&via[0]);
     tokens(fields, &VIA).any(|hop| hop.split_whitespace().nth(1).is_some_and(|by| by.as_bytes() == ours))
 }
+
+/// Memory of the fields of a head, or of trailers.
+pub(crate) fn fields_bytes(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}

@@ -18,8 +18,9 @@ const STEP_BYTES: usize = 8 * 1024;
 #[derive(Default)]
 pub(crate) struct HeadMemory(Mutex<Head>);
 
+/// A head that is being read.
 #[derive(Default)]
-struct Head {
+pub(crate) struct Head {
     charge: Option<Charge>,
     bytes: usize,
     /// True if all of the head has come.
@@ -36,7 +37,7 @@ pub(crate) fn error() -> io::Error {
 impl HeadMemory {
     /// Charges the next head to the holder of `charge`.
     pub(crate) fn begin(&self, charge: Charge) {
-        *self.0.lock() = Head { charge: Some(charge), bytes: 0, whole: false };
+        *self.0.lock() = Head::of(charge);
     }
 
     /// Adds `bytes` to the head that is being read. Returns `false` if there is no memory for them.
@@ -46,7 +47,8 @@ impl HeadMemory {
         head.whole || head.resize(bytes)
     }
 
-    /// Records that all of the head has come. It stays charged, because the connection keeps the buffer that it came in.
+    /// Records that all of the head has come. It stays charged, because the connection keeps the buffer that it came
+    /// in.
     pub(crate) fn on_whole(&self) {
         self.0.lock().whole = true;
     }
@@ -60,7 +62,13 @@ impl HeadMemory {
 // === impl Head ===
 
 impl Head {
-    fn resize(&mut self, bytes: usize) -> bool {
+    /// A head that is charged to the holder of `charge`.
+    pub(crate) fn of(charge: Charge) -> Self {
+        Self { charge: Some(charge), bytes: 0, whole: false }
+    }
+
+    /// Sets the length of the part that has come. Returns `false` if there is no memory for it.
+    pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         self.bytes = bytes;
         let charged = if bytes <= UNCHARGED_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) };
         self.charge.as_mut().is_none_or(|charge| charge.resize(charged as u64))

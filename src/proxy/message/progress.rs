@@ -58,7 +58,7 @@ pub(crate) enum Phase {
     LateAnswer,
     /// The process ends, and the request was not sent.
     CutOff,
-    /// The process ends, and the upstream has the request, or a part of it.
+    /// The process ends, and the upstream may have the request, or a part of it.
     CutOffInFlight,
 }
 

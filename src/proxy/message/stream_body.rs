@@ -19,6 +19,7 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
 use super::{
+    fields::fields_bytes,
     receive_window::{FIRST_WINDOW_BYTES, ReadSpeed, ReceiveWindow},
     stream_reader::StreamReader,
 };
@@ -65,7 +66,7 @@ struct Buffer {
     ahead: usize,
     /// Bytes still to be taken, as far as known.
     expected: SizeHint,
-    /// The task that waits for data, and the task that waits for room.
+    /// The task that takes data, and the task that fills the buffer.
     reader: Option<Waker>,
     filler: Option<Waker>,
 }
@@ -73,8 +74,9 @@ struct Buffer {
 // === impl StreamBody ===
 
 impl StreamBody {
-    /// Starts to read `incoming`, a stream with this `window`, and charges the unread part to the holder of `charge`. If
-    /// there is no memory for it, the stream is reset. Once this has returned, `on_cut` reports that.
+    /// Starts to read `incoming`, a stream with this `window`, and charges the unread part to the holder of `charge`.
+    /// If there is no memory for it, the stream is reset. `on_cut` reports that; a reset before this returns fails the
+    /// first read instead.
     pub(crate) fn new(
         incoming: StreamReader,
         window: Arc<ReceiveWindow>,
@@ -201,9 +203,7 @@ impl Buffer {
 
     /// Charges the buffer in whole steps. Returns `false` if there is no memory for it.
     fn reserve(&mut self) -> bool {
-        let trailers: usize =
-            self.trailers.iter().flatten().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        let held = self.ahead + trailers;
+        let held = self.ahead + self.trailers.as_ref().map_or(0, fields_bytes);
         self.charge.resize((held - held % STEP_BYTES) as u64)
     }
 

@@ -28,9 +28,6 @@ use crate::{
     },
 };
 
-/// Maximum size of an answer's head in bytes.
-pub(crate) const MAX_HEAD: usize = MAX_HEAD_BYTES;
-
 /// Maximum time until a connection without a sender ends. At first, hyper finishes the writes that it has begun, but an
 /// upstream that does not read would never let it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -48,7 +45,7 @@ where
 {
     let waker = Waker::from(writes.clone());
     let (requests, connection) = http1::Builder::new()
-        .max_buf_size(MAX_HEAD)
+        .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_FIELDS)
         // Old clients and devices compare names byte by byte.
         .preserve_header_case(true)

@@ -10,7 +10,6 @@ use tokio::{
 
 use super::{
     Outbound,
-    h1::MAX_HEAD,
     h2::{ConnectionState, SharedConnection, Stream},
     h2_driver::{Driver, UNTOLD},
     lifespan::Lifespan,
@@ -22,7 +21,7 @@ use crate::{
     policy::Origin,
     proxy::message::{
         frame_filter::FrameFilter,
-        head_memory::{self, UNCHARGED_BYTES},
+        head_memory::{self, Head, MAX_HEAD_BYTES},
         receive_window::{FIRST_WINDOW_BYTES, ReceiveWindow},
         stream_body::{CONNECTION_WINDOW, MOST_STREAMS},
         stream_reader::unwrapped,
@@ -64,11 +63,10 @@ where
     });
     let failed = |source: BoxError| Error::Connect { origin: origin.to_string(), source };
     let (read, begun) = (state.clone(), clock.now());
-    let (mut timed, mut open_block, mut head) = (false, 0, outbound.memory.charge(Holder::Heads));
+    let (mut timed, mut head) = (false, Head::of(outbound.memory.charge(Holder::Heads)));
     let stream = FrameFilter::of_server(stream, move |received| {
         read.liveness.on_read(received.message, || clock.now());
-        let before = std::mem::replace(&mut open_block, received.open_block);
-        if open_block.max(before) > UNCHARGED_BYTES && !head.resize(open_block as u64) {
+        if !head.resize(received.open_block) {
             return Err(head_memory::error());
         }
         // Acknowledgement of the connection's first SETTINGS.
@@ -81,7 +79,7 @@ where
         .initial_max_send_streams(UNTOLD)
         .initial_window_size(FIRST_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(MAX_HEAD as u32)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         // A worker that leaves resets its stream, and frames of that stream may still arrive. The API is not at fault,
         // but h2 would end the connection for too many such frames.

@@ -285,16 +285,16 @@ impl PooledConnection {
         }
     }
 
-    /// Sends `request`. By HTTP/1, the head of its answer is charged to the holder of `charge`. An error returns the
+    /// Sends `request`. By HTTP/1, the head of its answer is charged to the holder of this `charge`. An error returns the
     /// request if not a byte of it was written.
     pub(crate) async fn send(
         &mut self,
         mut request: BoxedRequest,
-        charge: Charge,
+        charge: impl FnOnce() -> Charge,
     ) -> Result<Response<AnswerBody>, SendError> {
         match &mut self.connection {
             Connection::Own(sender, ..) => {
-                self.writes.head.begin(charge);
+                self.writes.head.begin(charge());
                 self.writes.task.works();
                 let answer = sender.try_send_request(*request).await.map_err(|mut error| SendError {
                     unsent: error.take_message().map(Box::new),

@@ -244,7 +244,7 @@ async fn send(
         // On a second round, time has passed.
         permit.sent_at(now.take().unwrap_or_else(|| exchange.proxy.clock.now()));
         let mut unseen_before = false;
-        let sent = pin!(connection.send(request, exchange.charge())).await;
+        let sent = pin!(connection.send(request, || exchange.charge())).await;
         match sent {
             Ok(answer) => return Ok((answer, connection)),
             // The upstream had closed the connection, and no byte of the request was written: another connection may
@@ -252,7 +252,7 @@ async fn send(
             Err(SendError { unsent: Some(unsent), .. }) if connection.reused => request = unsent,
             Err(SendError { error, .. }) => {
                 if failure::is_out_of_memory(&*error) {
-                    return Err(respond::memory_full(exchange));
+                    return Err(respond::memory_full_for_answer(exchange));
                 }
                 if failure::wants_http1(&*error) {
                     route.require_http1();

@@ -185,8 +185,17 @@ pub(crate) fn to_unreadable(exchange: &Exchange, status: &[u8], first: u8) -> By
 
 /// The error of a request for which there is no memory.
 pub(crate) fn memory_full(exchange: &Exchange) -> Error {
+    no_memory(exchange, false)
+}
+
+/// The error of a request whose answer finds no memory.
+pub(crate) fn memory_full_for_answer(exchange: &Exchange) -> Error {
+    no_memory(exchange, true)
+}
+
+fn no_memory(exchange: &Exchange, is_sent: bool) -> Error {
     let client = exchange.session.requester().client.to_string();
-    Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client }
+    Error::MemoryFull { bytes: exchange.proxy.memory.bytes(), client, is_sent }
 }
 
 /// Creates and reports the error that ends an answer whose worker reads too slowly for the memory that is left.
@@ -198,7 +207,7 @@ pub(crate) fn unread(exchange: &Exchange) -> Error {
 
 /// The answer instead of one for whose head there is no memory. The connection ends with it.
 pub(crate) fn without_memory(exchange: &Exchange) -> Response<ResponseBody> {
-    let mut answer = tell(exchange, &memory_full(exchange));
+    let mut answer = tell(exchange, &memory_full_for_answer(exchange));
     close(&mut answer);
     answer
 }

@@ -107,7 +107,7 @@ fn session_tickets_are_no_answer_that_waives_the_margin() {
     });
     let target = localhost(&api);
     let andante =
-        Andante::with_config("[[rule]]\nhost = \"localhost\"\nlimits = \"1/s burst 1\"\nmargin = \"250ms\"\n");
+        Andante::with_config("[[rule]]\nhost = \"localhost\"\nlimits = \"1/s burst 1\"\nmargin = \"900ms\"\n");
     thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {

@@ -24,7 +24,7 @@ use crate::{
         log_throttle::LogTopic,
         message::{
             connection_auth,
-            fields::{self, FoundFields},
+            fields::{self, FoundFields, fields_bytes},
             gateway::LocationRewriter,
             head_memory::UNCHARGED_BYTES,
             keep_alive::KeepAlive,
@@ -35,7 +35,6 @@ use crate::{
             response_body::{ResponseBody, UpstreamBody},
             route::Route,
         },
-        request_memory::fields_bytes,
         request_stats::Wait,
         steps::{respond, retry::replay::ReplayRequest},
     },
@@ -88,9 +87,12 @@ pub(crate) async fn judge(
     if head_bytes > MAX_HEAD_TO_REUSE_BYTES {
         announced.max = Some(0);
     }
-    // Until the worker's connection charges the head. Over HTTP/1.1 it is charged with the connection.
-    let mut held = exchange.charge();
-    let fits = parts.version != Version::HTTP_2 || head_bytes <= UNCHARGED_BYTES || held.resize(head_bytes as u64);
+    // Charged while the answer is judged; afterwards the worker's connection charges the head. Over HTTP/1.1 it is charged
+    // with the API's connection.
+    let mut held = None;
+    let fits = parts.version != Version::HTTP_2
+        || head_bytes <= UNCHARGED_BYTES
+        || held.insert(exchange.charge()).resize(head_bytes as u64);
     body.announce(announced);
     if found.challenge && connection_auth::has_challenge(&parts.headers) {
         body.keep_connection_for(route.bind());
@@ -108,9 +110,9 @@ pub(crate) async fn judge(
     let told_length = fields::told_length(&parts.headers, found, parts.version);
     let broken = match told_length {
         Err(wrong) => Some(Error::BadAnswer { origin: route.origin.to_string(), source: wrong.into() }),
-        Ok(_) if !fits => Some(respond::memory_full(exchange)),
+        Ok(_) if !fits => Some(respond::memory_full_for_answer(exchange)),
         Ok(_) => body.begin().await.err().map(|error| match failure::is_out_of_memory(&*error) {
-            true => respond::memory_full(exchange),
+            true => respond::memory_full_for_answer(exchange),
             false => failure::of(error, route),
         }),
     };

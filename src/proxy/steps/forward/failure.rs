@@ -8,7 +8,8 @@ use crate::{
     error::{BoxError, Error, io_error},
     policy::Scheme,
     proxy::{
-        outbound::{h1::MAX_HEAD, h2_request::BodyFailure, route::Route},
+        message::head_memory::MAX_HEAD_BYTES,
+        outbound::{h2_request::BodyFailure, route::Route},
         protocol::MAX_FIELDS,
     },
     tls,
@@ -45,7 +46,7 @@ pub(crate) fn of(error: BoxError, route: &Route) -> Error {
         return Error::Body { source: error };
     }
     if of_http1.is_some_and(hyper::Error::is_parse_too_large) {
-        let source = format!("its head has more than {MAX_FIELDS} fields, or than {} KiB", MAX_HEAD / 1024);
+        let source = format!("its head has more than {MAX_FIELDS} fields, or than {} KiB", MAX_HEAD_BYTES / 1024);
         return Error::BadAnswer { origin, source: source.into() };
     }
     // hyper reports an invalid framing of a body as an I/O error of invalid input.
