@@ -1,13 +1,13 @@
 //! New uses of a connection after its last request.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::HeaderMap;
 use hyper::upgrade::OnUpgrade;
 use tokio::net::TcpStream;
 
 use crate::{
-    lane::{AdmitRequest, Permit},
+    lane::Permit,
     proxy::{message::request_body::BoxedRequest, outbound::route::Route},
 };
 
@@ -25,10 +25,8 @@ pub(crate) enum Takeover {
 /// Pace of a tunnel, and the terms that its client has sent with the CONNECT.
 pub(crate) struct TunnelTerms {
     pub(crate) pace: TunnelPace,
-    /// Fields of the CONNECT that state terms: for the lane of the name inside, its own rule reads them.
+    /// Fields of the CONNECT that state terms. The rule of each lane reads them.
     pub(crate) stated: HeaderMap,
-    /// Maximum time that a turn inside may wait by the target's rule.
-    pub(crate) patience: Duration,
     /// True if only plain HTTP may be inside, which the client might as well send in absolute form. No rule opens the
     /// port for other tunnels.
     pub(crate) plain_http_only: bool,
@@ -40,8 +38,8 @@ pub(crate) enum TunnelPace {
     Unpaced,
     /// One slot, which is not spent yet: the first bytes decide.
     Slot(Permit),
-    /// A slot for each turn, with this demand.
-    Turns(AdmitRequest),
+    /// A slot for each turn.
+    Turns,
 }
 
 // === impl TunnelPace ===

@@ -3,7 +3,7 @@
 
 use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Method, Request};
+use http::HeaderMap;
 use tokio::net::TcpStream;
 use tracing::{debug, info, warn};
 
@@ -11,11 +11,10 @@ use super::{
     intercept::{self, LeftAlone},
     relay, server_name,
     socket::Socket,
-    turn_lanes::{Lanes, TurnLane, TurnLanes},
+    turn_lanes::{Origins, TurnLanes},
     turn_relay,
 };
 use crate::{
-    lane::{AdmitRequest, order::Turn},
     learn::AnswerReport,
     metrics::CallOutcome,
     policy::{Https, NamedTunnel, Origin, Scheme},
@@ -23,12 +22,8 @@ use crate::{
         context::Proxy,
         exchange::Exchange,
         log_throttle::LogTopic,
-        message::{client_hello::ClientHello, fields::FoundFields},
+        message::client_hello::ClientHello,
         outbound::route::Route,
-        steps::{
-            ask::{self, Asking, RequestTerms},
-            costs::SeenBody,
-        },
         takeover::{TunnelPace, TunnelTerms},
     },
     tls::Protocol,
@@ -83,7 +78,7 @@ pub(super) async fn serve(
         FirstBytes::Tls => {
             settle_unlimited(&exchange, &route, &mut terms.pace);
             if !may_name && matches!(terms.pace, TunnelPace::Unpaced) {
-                return blind(exchange, route, client, upstream, terms, Lanes::new()).await;
+                return blind(exchange, route, client, upstream, terms, Origins::new()).await;
             }
             let hello = server_name::client_hello(&exchange, &mut client).await;
             let Some(hello) = hello.or_else(|| (!may_name).then(ClientHello::default)) else {
@@ -93,7 +88,7 @@ pub(super) async fn serve(
         }
         FirstBytes::Other => {
             settle_unlimited(&exchange, &route, &mut terms.pace);
-            blind(exchange, route, client, upstream, terms, Lanes::new()).await;
+            blind(exchange, route, client, upstream, terms, Origins::new()).await;
         }
     }
 }
@@ -108,11 +103,7 @@ pub(super) async fn connect(exchange: Arc<Exchange>, left: LeftAlone, stated: He
         Ok(upstream) => upstream,
         Err(error) => return debug!(%error, "a tunnel could not be connected"),
     };
-    let (pace, patience) = match lane_of(&exchange, &route.origin, &stated) {
-        Ok(Some(lane)) => (TunnelPace::Turns(lane.ask), lane.patience),
-        _ => (TunnelPace::Unpaced, Duration::ZERO),
-    };
-    let terms = TunnelTerms { pace, stated, patience, plain_http_only: false };
+    let terms = TunnelTerms { pace: TunnelPace::Turns, stated, plain_http_only: false };
     by_hello(exchange, route, client, upstream, terms, hello).await;
 }
 
@@ -141,46 +132,34 @@ async fn by_hello(
     }
     let NamedTunnel { by_target, by_name, .. } =
         named.unwrap_or(NamedTunnel { https, by_target: true, by_name: false });
-    let mut lanes = Lanes::new();
-    if by_name && let Some(name) = &name {
-        match lane_of(&exchange, name, &terms.stated) {
-            Ok(lane) => lanes.extend(lane),
-            Err(error) => return debug!(%error, "a tunnel asks for more than a limit ever has"),
-        }
-    }
-    if https == Https::Tunnel && lanes.is_empty() {
-        let terms = if by_target { terms } else { TunnelTerms { pace: TunnelPace::Unpaced, ..terms } };
-        return blind(exchange, route, client, upstream, terms, lanes).await;
-    }
-    if by_target {
-        lanes.extend(own_lane(&exchange, &route, &mut terms));
+    let mut origins: Origins = name.filter(|_| by_name).into_iter().collect();
+    if !by_target {
+        terms.pace = TunnelPace::Unpaced;
     }
     if https == Https::Tunnel {
-        let terms = TunnelTerms { pace: TunnelPace::Unpaced, ..terms };
-        return blind(exchange, route, client, upstream, terms, lanes).await;
+        return blind(exchange, route, client, upstream, terms, origins).await;
     }
-    if lanes.is_empty() {
+    if !matches!(terms.pace, TunnelPace::Unpaced) {
+        // Lanes are asked in a fixed order: a slot that the tunnel holds is returned.
+        terms.pace.give_back();
+        origins.push(route.origin.clone());
+    }
+    let Some(lanes) = find_lanes(&exchange, origins, terms.stated) else { return };
+    let Some(first) = lanes.current(&exchange).first().map(|of| of.lane.clone()) else {
         return relay::tunnel(exchange, &route, client, upstream, relay::Permits::new()).await;
-    }
+    };
     if hello.offers_http2 {
-        note_http2_offered(&exchange.proxy, &lanes[0].lane, exchange.session.address);
+        note_http2_offered(&exchange.proxy, &first, exchange.session.address);
     }
-    let lane = route.lane.clone();
-    turn_relay::relay(exchange, client, upstream, TurnLanes::new(lanes)).await;
-    lane.metrics().count(CallOutcome::Tunnelled);
+    turn_relay::relay(exchange, client, upstream, lanes).await;
+    route.lane.metrics().count(CallOutcome::Tunnelled);
 }
 
-/// The lane of the tunnel's own host, if that has limits. A slot that the tunnel holds is returned, because lanes are
-/// asked in a fixed order.
-fn own_lane(exchange: &Exchange, route: &Route, terms: &mut TunnelTerms) -> Option<TurnLane> {
-    match std::mem::replace(&mut terms.pace, TunnelPace::Unpaced) {
-        TunnelPace::Unpaced => None,
-        TunnelPace::Turns(ask) => Some(TurnLane { lane: route.lane.clone(), ask, patience: terms.patience }),
-        slot @ TunnelPace::Slot(_) => {
-            slot.give_back();
-            lane_of(exchange, &route.origin, &terms.stated).ok().flatten()
-        }
-    }
+/// The lanes of `origins` with limits. `None` if the tunnel asks for more than a limit ever has.
+fn find_lanes(exchange: &Exchange, origins: Origins, stated: HeaderMap) -> Option<TurnLanes> {
+    TurnLanes::find(exchange, origins, stated)
+        .inspect_err(|error| debug!(%error, "a tunnel asks for more than a limit ever has"))
+        .ok()
 }
 
 /// Relays a blind tunnel for one slot of each limited lane: of the tunnel's own host, and of `others`.
@@ -190,18 +169,17 @@ async fn blind(
     client: Socket,
     upstream: TcpStream,
     terms: TunnelTerms,
-    others: Lanes,
+    mut others: Origins,
 ) {
-    let TunnelTerms { pace, patience, .. } = terms;
-    let mut lanes = others;
-    let (mut permits, turns) = (relay::Permits::new(), matches!(pace, TunnelPace::Turns(_)));
+    let TunnelTerms { pace, stated, .. } = terms;
+    let (mut permits, turns) = (relay::Permits::new(), matches!(pace, TunnelPace::Turns));
     match pace {
         TunnelPace::Unpaced => {}
         TunnelPace::Slot(permit) => permits.push(permit),
-        TunnelPace::Turns(ask) => lanes.push(TurnLane { lane: route.lane.clone(), ask, patience }),
+        TunnelPace::Turns => others.push(route.origin.clone()),
     }
-    if !lanes.is_empty() {
-        let lanes = TurnLanes::new(lanes);
+    if !others.is_empty() {
+        let Some(lanes) = find_lanes(&exchange, others, stated) else { return };
         match turn_relay::take_once(&exchange, &lanes).await {
             Some(taken) => permits.extend(taken),
             None => return,
@@ -242,7 +220,7 @@ fn warn_blind(exchange: &Exchange, route: &Route, turns: bool) {
 
 /// Returns whether the tunnel's own host has neither limits nor turns.
 fn is_unlimited(route: &Route, pace: &TunnelPace) -> bool {
-    !route.lane.policy().is_limited() && !matches!(pace, TunnelPace::Turns(_))
+    !route.lane.policy().is_limited() && !matches!(pace, TunnelPace::Turns)
 }
 
 /// Returns whether the request that begins with `head` is for `origin`, as far as its target and its whole lines show.
@@ -303,33 +281,6 @@ fn note_http2_offered(proxy: &Proxy, lane: &crate::lane::Lane, client: IpAddr) {
              an exact count start with --intercept {host}, or let the client speak HTTP/1.1"
         );
     }
-}
-
-/// The lane of `origin`, if it limits unseen requests, with the terms of each turn: those that the CONNECT has `stated`,
-/// by the lane's own rule.
-fn lane_of(exchange: &Exchange, origin: &Origin, stated: &HeaderMap) -> Result<Option<TurnLane>, crate::error::Error> {
-    let lanes = &exchange.proxy.lanes;
-    let (lane, added) = (lanes.find(origin), lanes.added(origin));
-    if !lane.policy().is_limited() && added.is_empty() {
-        return Ok(None);
-    }
-    let mut request = Request::new(());
-    (*request.method_mut(), *request.headers_mut()) = (Method::CONNECT, stated.clone());
-    let (requester, found) = (exchange.session.requester(), FoundFields::of(stated));
-    let RequestTerms { claim, patience, .. } = ask::terms(stated, found, requester, &lane, &added);
-    let asking = Asking {
-        lane: &lane,
-        added: &added,
-        claim: ask::with_urgency(claim, &request, requester, &lane, &added),
-        cost: None,
-        credential: 0,
-        body: SeenBody::default(),
-        turn: Turn::New,
-        deadline: exchange.proxy.clock.now() + patience,
-        port: origin.port,
-    };
-    let ask: AdmitRequest = ask::of(&request, asking)?;
-    Ok(Some(TurnLane { lane, ask, patience }))
 }
 
 /// Waits for the client's first bytes. A slot is spent if they take too long.

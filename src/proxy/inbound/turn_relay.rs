@@ -11,7 +11,7 @@ use super::{
     both_ways::{self, Gate},
     relay::{self, Permits},
     socket::Socket,
-    turn_lanes::{TurnLane, TurnLanes},
+    turn_lanes::{self, TurnLane, TurnLanes},
     turn_reports,
 };
 use crate::{
@@ -114,7 +114,7 @@ impl TurnRelay<'_> {
     /// Takes the slots of a new turn. The previous turn is over.
     async fn begin(&self) -> Result<(), Unsent> {
         let clock = self.exchange.proxy.clock;
-        let since = clock.now();
+        let (since, lanes) = (clock.now(), self.lanes.current(self.exchange));
         {
             let mut state = self.state.lock();
             state.end_turn();
@@ -125,7 +125,7 @@ impl TurnRelay<'_> {
             biased;
             // Checked first: without a server a slot would be wasted.
             () = self.server_ended.notified() => Err(Unsent::Closed),
-            taken = take(self.exchange, self.lanes) => taken.map_err(Unsent::Refused),
+            taken = take(self.exchange, &lanes) => taken.map_err(Unsent::Refused),
             () = client_left(self.exchange) => Err(Unsent::Left),
         };
         let now = clock.now();
@@ -136,7 +136,7 @@ impl TurnRelay<'_> {
             Err(Unsent::Closed) => (TurnOutcome::Ended, None),
             Err(Unsent::Left) => (TurnOutcome::Left, None),
         };
-        turn_reports::on_outcome(self.exchange, self.lanes, outcome, refusal, now.since(since));
+        turn_reports::on_outcome(self.exchange, &lanes, outcome, refusal, now.since(since));
         let mut state = self.state.lock();
         state.waits = false;
         state.permits = taken?;
@@ -211,9 +211,8 @@ impl TurnRelay<'_> {
                 self.moved();
                 continue;
             }
-            let host = self.lanes.lanes.first().map(|of| of.lane.host());
             tokio::select! {
-                drained = relay::too_long(self.exchange, host, || !self.state.lock().ended) => {
+                drained = relay::too_long(self.exchange, self.lanes.host(), || !self.state.lock().ended) => {
                     return drained && !self.state.lock().permits.is_empty();
                 }
                 () = self.waits.notified() => {}
@@ -295,13 +294,14 @@ impl TurnState {
 
 /// Takes the slots of a tunnel that counts as one turn as a whole. `None` if they are refused or the client leaves.
 pub(crate) async fn take_once(exchange: &Exchange, lanes: &TurnLanes) -> Option<Permits> {
+    let lanes = lanes.current(exchange);
     let taken = tokio::select! {
         biased;
         () = client_left(exchange) => return None,
-        taken = take(exchange, lanes) => taken,
+        taken = take(exchange, &lanes) => taken,
         () = exchange.proxy.drain.begun() => return None,
     };
-    taken.inspect_err(|refusal| turn_reports::on_refusal(exchange, lanes, refusal)).ok()
+    taken.inspect_err(|refusal| turn_reports::on_refusal(exchange, &lanes, refusal)).ok()
 }
 
 /// Ends when the client has closed its side.
@@ -310,11 +310,11 @@ async fn client_left(exchange: &Exchange) {
 }
 
 /// Waits for a slot of each lane.
-async fn take(exchange: &Exchange, lanes: &TurnLanes) -> Result<Permits, Refusal> {
+async fn take(exchange: &Exchange, lanes: &[TurnLane]) -> Result<Permits, Refusal> {
     let clock = exchange.proxy.clock;
-    let deadline = clock.now() + lanes.patience();
+    let deadline = clock.now() + turn_lanes::patience(lanes);
     let mut permits = Permits::new();
-    for TurnLane { lane, ask, .. } in &lanes.lanes {
+    for TurnLane { lane, ask, .. } in lanes {
         let permit = match lane.admit(AdmitRequest { deadline, ..ask.clone() }) {
             Admission::Send(permit) => permit,
             Admission::Refuse(refusal) => return Err(refusal),

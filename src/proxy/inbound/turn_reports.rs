@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::turn_lanes::TurnLanes;
+use super::turn_lanes::TurnLane;
 use crate::{
     lane::{Lane, Refusal},
     metrics::TurnOutcome,
@@ -15,12 +15,12 @@ use crate::{
 /// Reports the `outcome` of a turn that has `waited` for its slots. There is a `refusal` if it was refused.
 pub(super) fn on_outcome(
     exchange: &Exchange,
-    lanes: &TurnLanes,
+    lanes: &[TurnLane],
     outcome: TurnOutcome,
     refusal: Option<&Refusal>,
     waited: Duration,
 ) {
-    for lane in lanes.lanes.iter().map(|of| &of.lane) {
+    for lane in lanes.iter().map(|of| &of.lane) {
         lane.metrics().turned(outcome);
         match outcome {
             TurnOutcome::Sent => wait::stayed(lane, waited),
@@ -35,9 +35,9 @@ pub(super) fn on_outcome(
 }
 
 /// Reports that a tunnel is closed because of `refusal`: there is no other answer.
-pub(super) fn on_refusal(exchange: &Exchange, lanes: &TurnLanes, refusal: &Refusal) {
+pub(super) fn on_refusal(exchange: &Exchange, lanes: &[TurnLane], refusal: &Refusal) {
     let proxy = &exchange.proxy;
-    let Some(lane) = lanes.lanes.first().map(|of| &of.lane) else { return };
+    let Some(lane) = lanes.first().map(|of| &of.lane) else { return };
     let (host, now) = (lane.host(), proxy.clock.now());
     let error = outbound::refusal::error(host, lane, refusal);
     proxy.reports.incidents.failed(&error, &error.with_causes(), now);

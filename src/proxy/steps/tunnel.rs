@@ -7,7 +7,6 @@ use tracing::info;
 
 use crate::{
     error::Error,
-    lane::AdmitRequest,
     policy::Https,
     proxy::{
         call::{Admitted, Answered, BoxedCall, Call},
@@ -35,10 +34,10 @@ pub(crate) async fn open(admitted: Admitted) -> Answered {
 }
 
 /// Connects without a slot: each turn inside asks for one.
-pub(crate) async fn open_by_turns(call: BoxedCall, ask: AdmitRequest) -> Answered {
+pub(crate) async fn open_by_turns(call: BoxedCall) -> Answered {
     let upstream = connect(&call.exchange, &call.route).await?;
     say_turns(&call.exchange, &call.route);
-    Ok(hand_over(*call, upstream, TunnelPace::Turns(ask)))
+    Ok(hand_over(*call, upstream, TunnelPace::Turns))
 }
 
 async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error> {
@@ -51,11 +50,10 @@ async fn connect(exchange: &Exchange, route: &Route) -> Result<TcpStream, Error>
 }
 
 fn hand_over(call: Call, upstream: TcpStream, pace: TunnelPace) -> Response<ResponseBody> {
-    let Call { exchange, request, route, deadline, .. } = call;
+    let Call { exchange, request, route, .. } = call;
     let plain_http_only = is_plain_http_only(&exchange, &route);
-    let patience = deadline.since(exchange.stats.begun());
     let stated = ask::stated(request.headers());
-    let terms = Box::new(TunnelTerms { pace, stated, patience, plain_http_only });
+    let terms = Box::new(TunnelTerms { pace, stated, plain_http_only });
     exchange.hand_over(Takeover::Tunnel { request, route, upstream, terms });
     Response::new(ResponseBody::Own(None))
 }

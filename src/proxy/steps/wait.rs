@@ -63,7 +63,7 @@ where
             let ask = ask::of(request, asking)?;
             if tunnel::is_by_turns(&call) {
                 // Boxed: rare, and every request would carry its size.
-                return Box::pin(tunnel::open_by_turns(call, ask)).await.map(AttemptOutcome::Done);
+                return Box::pin(tunnel::open_by_turns(call)).await.map(AttemptOutcome::Done);
             }
             // Tunnels make connections of their own.
             let warms = *request.method() != Method::CONNECT;

@@ -93,11 +93,10 @@ fn a_quota_of_resources_is_passed_on_at_once_and_that_of_an_inference_is_waited_
         ),
     ] {
         let (andante, upstream) = (Andante::serve(&[]), refusing_bad(answer(status, fields, body)));
-        let since = now();
         let seen = post(&andante, &upstream, "/bad");
         assert_eq!((seen.status(), seen.text().as_str()), (status, body));
+        // Had it been waited out, it would have been sent again: three requests.
         assert_eq!((post(&andante, &upstream, "/good").status(), upstream.requests().len()), (200, 2), "{body}");
-        assert!(now().since(since) < ms(900));
         assert_eq!(incidents(&andante)[0]["total"], json!(1), "{body}");
     }
     let upstream =

@@ -370,35 +370,75 @@ fn the_end_of_a_drain_counts_the_turns_that_it_has_closed() {
     assert!(line.contains("refused=0 cut_off=0"), "{line}");
 }
 
+/// An andante whose rules are reloaded.
+struct Reloaded {
+    andante: Andante,
+    folder: tempfile::TempDir,
+}
+
+impl Reloaded {
+    fn start(rules: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("andante.toml");
+        std::fs::write(&file, Self::toml(rules)).unwrap();
+        Self { andante: Andante::serve(&["--config", file.to_str().unwrap()]), folder }
+    }
+
+    /// A rule for each host, with its limit.
+    fn toml(rules: &[(&str, &str)]) -> String {
+        let rule = |(host, limit): &(&str, &str)| {
+            format!("[[rule]]\nhost = \"{host}\"\nlimits = \"{limit}\"\nmax-wait = \"1s\"\n")
+        };
+        rules.iter().map(rule).collect()
+    }
+
+    fn reload(&self, rules: &[(&str, &str)]) {
+        let before = self.andante.status()["config"]["reloads_total"].as_u64().unwrap();
+        std::fs::write(self.folder.path().join("andante.toml"), Self::toml(rules)).unwrap();
+        self.andante.signal(Signal::HUP);
+        self.andante.wait_for(|status| status["config"]["reloads_total"] == before + 1);
+    }
+}
+
 #[test]
 fn a_reloaded_limit_holds_for_the_turns_of_open_tunnels() {
     let (api, seen) = limiting(1000);
-    let (target, folder) = (localhost(&api), tempfile::tempdir().unwrap());
-    let file = folder.path().join("andante.toml");
-    let write = |limit: &str| {
-        let rule = format!("[[rule]]\nhost = \"localhost\"\nlimits = \"{limit}\"\nmax-wait = \"1s\"\n");
-        std::fs::write(&file, rule).unwrap();
-    };
-    write("1/h");
-    let andante = Andante::serve(&["--config", file.to_str().unwrap()]);
-    let reload = |limit: &str| {
-        let before = andante.status()["config"]["reloads_total"].as_u64().unwrap();
-        write(limit);
-        andante.signal(Signal::HUP);
-        andante.wait_for(|status| status["config"]["reloads_total"] == before + 1);
-    };
-    let mut client = connect(&andante, &target);
+    let target = localhost(&api);
+    let world = Reloaded::start(&[("localhost", "1/h")]);
+    let mut client = connect(&world.andante, &target);
     client.send(get(&target));
     assert_eq!(client.answer().status(), 200);
-    reload("100/s");
+    world.reload(&[("localhost", "100/s")]);
     for _ in 0..5 {
         client.send(get(&target));
         assert_eq!(client.answer().status(), 200);
     }
-    reload("1/h");
+    world.reload(&[("localhost", "1/h")]);
     client.send(get(&target));
     client.cut_off();
     assert_eq!(seen.lock().accepted.len(), 6);
+}
+
+#[test]
+fn a_new_rule_for_a_port_holds_for_the_turns_of_open_tunnels() {
+    let (api, seen) = limiting(1000);
+    let target = localhost(&api);
+    let world = Reloaded::start(&[("localhost", "100/s")]);
+    let mut client = connect(&world.andante, &target);
+    for _ in 0..5 {
+        client.send(get(&target));
+        assert_eq!(client.answer().status(), 200);
+    }
+    // What was sent to the port counts: the sixth of an hour waits for 12 minutes.
+    world.reload(&[("localhost", "100/s"), (&target, "5/h burst 5")]);
+    client.send(get(&target));
+    client.cut_off();
+    assert_eq!(seen.lock().accepted.len(), 5);
+    // A tunnel goes back to the host's lane when the rule for its port goes.
+    let mut client = connect(&world.andante, &target);
+    world.reload(&[("localhost", "100/s")]);
+    client.send(get(&target));
+    assert_eq!(client.answer().status(), 200);
 }
 
 /// A connection to the API itself through a tunnel to its address, with these `fields` in the CONNECT.
