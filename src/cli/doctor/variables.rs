@@ -46,8 +46,8 @@ pub(super) fn findings(config: &Config, current: impl Fn(&str) -> Option<OsStrin
         found.push(Finding::not_ok(NAME, detail, "name the proxy in the client, or unset REQUEST_METHOD"));
     }
     found.extend(exceptions(&config.rules, read));
-    if found.is_empty() {
-        found.push(Finding::ok(NAME, "both spellings of HTTP_PROXY and HTTPS_PROXY lead to andante"));
+    if found.iter().all(|finding| finding.ok) {
+        found.insert(0, Finding::ok(NAME, "both spellings of HTTP_PROXY and HTTPS_PROXY lead to andante"));
     }
     found
 }
@@ -127,6 +127,7 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
     }
     let Some((name, list)) = EXCEPTIONS.into_iter().find_map(|name| Some((name, read(name)?))) else { return found };
     let hosts: Vec<&HostPattern> = rules.iter().flat_map(|rule| &rule.hosts).collect();
+    let mut unruled = Vec::new();
     for entry in list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()) {
         if entry == "*" {
             let detail = format!("{name} has *: no client here uses a proxy at all");
@@ -138,17 +139,31 @@ fn exceptions(rules: &Rules, read: impl Fn(&str) -> Option<String>) -> Vec<Findi
             let detail = format!("{name} has {entry}: curl, wget and others do not understand the star");
             found.push(Finding::not_ok(NAME, detail, format!("write .{domain}")));
         }
-        let spared = hosts.iter().find(|host| spares(entry, host));
-        found.extend(spared.map(|host| {
+        if let Some(host) = hosts.iter().find(|host| spares(entry, host)) {
             let detail = format!("{name} has {entry}: requests to {host}, for which there is a rule, go past andante");
-            Finding::not_ok(NAME, detail, format!("take {entry} out of {name}"))
-        }));
+            found.push(Finding::not_ok(NAME, detail, format!("take {entry} out of {name}")));
+        } else if is_public(entry) {
+            unruled.push(entry);
+        }
+    }
+    if !unruled.is_empty() {
+        let detail = format!("{name} has {}: requests to these hosts go past andante", unruled.join(", "));
+        let hint = format!("take a host out of {name} if andante is to pace requests to it");
+        found.push(Finding { hint: Some(hint), ..Finding::ok(NAME, detail) });
     }
     if list.contains(' ') && list.split(',').any(|entry| entry.trim().contains(' ')) {
         let detail = format!("{name} has blanks between hosts: most clients split at commas alone");
         found.push(Finding::not_ok(NAME, detail, "write commas between the hosts"));
     }
     found
+}
+
+/// Returns whether an entry of the list names a host that may be an API's: a name with a dot, neither an address nor a
+/// network.
+fn is_public(entry: &str) -> bool {
+    let name = entry.trim_start_matches("*.").trim_start_matches('.');
+    let is_address = entry.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() || entry.parse::<SocketAddr>().is_ok();
+    name.contains('.') && !is_address && !entry.contains('/')
 }
 
 /// Returns whether an entry of the list makes clients reach such hosts without a proxy: `a.test` and `.a.test` also
@@ -198,6 +213,20 @@ mod tests {
         let other_proxy =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].map(|name| (name, "http://andante:1"));
         assert_eq!(found(&other_proxy), [""; 0]);
+    }
+
+    #[test]
+    fn hosts_without_a_rule_that_go_past_andante_are_noted() {
+        let noted = |list: &str| {
+            let all = all(&[("NO_PROXY", list)]);
+            let current = |name: &str| all.iter().find(|(set, _)| *set == name).map(|(_, value)| OsString::from(value));
+            let found = findings(&config(), current);
+            assert!(found.iter().all(|found| found.ok), "{found:#?}");
+            found.iter().filter(|found| found.hint.is_some()).map(|found| found.detail.clone()).collect::<Vec<_>>()
+        };
+        let detail = "NO_PROXY has example.com, .intra.test: requests to these hosts go past andante";
+        assert_eq!(noted("localhost,example.com,10.0.0.0/16,.intra.test,::2,127.0.0.1:80"), [detail]);
+        assert_eq!(noted("localhost,127.0.0.1,::2,10.0.0.0/16"), [""; 0]);
     }
 
     #[test]
