@@ -10,7 +10,7 @@ use crate::cli::wording;
 use crate::{
     admin::{
         Status,
-        status::{LaneStatus, LimitSource, Turns},
+        status::{LaneStatus, LimitSource, LimitStatus, Turns},
     },
     limit::{LimitSpec, Unit},
     policy::Https,
@@ -100,8 +100,14 @@ pub(in crate::cli) fn lanes(status: &Status) -> String {
         for LimitShare { limit, used_ratio } in shares(lane) {
             let _ = write!(text, ", {:.1}% of {limit}", used_ratio * 100.0);
         }
-        if let Some(learned) = learned(lane) {
-            let _ = write!(text, ", learned {learned}");
+        match (slowest_learned(lane), learned(lane)) {
+            (Some(limit), Some(pace)) if in_words(limit).is_none() => {
+                let _ = write!(text, ", paced at {pace} by refusals so far");
+            }
+            (_, Some(learned)) => {
+                let _ = write!(text, ", learned {learned}");
+            }
+            (_, None) => {}
         }
         text.push('\n');
     }
@@ -152,10 +158,19 @@ pub(super) fn shares(lane: &LaneStatus) -> Vec<LimitShare> {
 
 /// The slowest limit that a lane has learned: the one that the API reports, or else the estimated pace.
 pub(super) fn learned(lane: &LaneStatus) -> Option<String> {
+    let slowest = slowest_learned(lane)?;
+    Some(in_words(slowest).map_or_else(|| wording::measured_pace(slowest.per_second), str::to_owned))
+}
+
+fn slowest_learned(lane: &LaneStatus) -> Option<&LimitStatus> {
     let learned = lane.limits.iter().filter(|limit| limit.source == LimitSource::Learned);
-    let slowest = learned.min_by(|a, b| a.per_second.total_cmp(&b.per_second))?;
-    let said = slowest.limit.split(' ').next().filter(|said| !said.ends_with("ms"));
-    Some(said.map_or_else(|| wording::measured_pace(slowest.per_second), str::to_owned))
+    learned.min_by(|a, b| a.per_second.total_cmp(&b.per_second))
+}
+
+/// A learned limit as an operator would write it, without its burst. `None` while no usual window fits the refusals: the
+/// pace may still change.
+fn in_words(limit: &LimitStatus) -> Option<&str> {
+    limit.limit.split(' ').next().filter(|said| !said.ends_with("ms"))
 }
 
 #[cfg(test)]
@@ -163,7 +178,7 @@ mod tests {
     use std::process::ExitStatus;
 
     use super::*;
-    use crate::admin::status::{LimitStatus, Requests};
+    use crate::admin::status::Requests;
 
     fn render(status: &Status, elapsed: Duration) -> String {
         let well = Circumstances { ended: ExitStatus::default(), no_proxy: None, command: None, unmatched: &[] };
@@ -267,7 +282,7 @@ andante: 1,236 requests sent in 2m 30s
         let told = |lane: &LaneStatus| lanes(&Status { lanes: vec![lane.clone()], ..Status::default() });
         assert_eq!(told(&lane), "  a: 42 sent, 100.0% of 10/s, learned 5000/h\n");
         lane.limits = vec![learned("497/10013ms", 49.6)];
-        assert_eq!(told(&lane), "  a: 42 sent, learned 50/s\n");
+        assert_eq!(told(&lane), "  a: 42 sent, paced at 50/s by refusals so far\n");
     }
 
     #[test]
