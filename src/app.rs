@@ -47,7 +47,7 @@ pub use self::{
 use crate::{
     admin::{self, Status, StatusSource as _},
     ca::Ca,
-    clock::Clock,
+    clock::{Clock, log_seconds},
     config::{
         Config,
         authorities::{self, NO_AUTHORITY_HINT},
@@ -255,7 +255,7 @@ impl Running {
         let tally = self.drain_tally();
         let Self { proxy, drain, acceptors, mut tasks, workers, taking_over, successors, closing, .. } = self;
         drop(successors);
-        info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining");
+        info!(open = proxy.open(), within_s = log_seconds(drain), "draining");
         proxy.drain(proxy.clock.now() + drain);
         // Closes the listening sockets: from then on the system refuses new connections at once.
         acceptors.join_all().await;

@@ -6,7 +6,7 @@ use tracing::info;
 
 use crate::{
     admin::status::{Requests, Turns},
-    clock::Instant,
+    clock::{Instant, log_seconds},
     proxy::Proxy,
 };
 
@@ -34,7 +34,7 @@ impl DrainTally {
 
     /// Logs the counts: the drain is over.
     pub fn log(&self) {
-        let took_s = self.proxy.clock.now().since(self.begun).as_secs_f64();
+        let took_s = log_seconds(self.proxy.clock.now().since(self.begun));
         let (answered, refused) = answered_and_refused(&self.proxy);
         let (answered, refused) = (answered.saturating_sub(self.before.0), refused.saturating_sub(self.before.1));
         info!(took_s, answered, refused, cut_off = self.cut_off(), "drained");

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     admin::status::StateStatus,
-    clock::Clock,
+    clock::{Clock, log_seconds},
     config::{Config, StatePlace},
     lane::{KeepRequest, KeptLanes, Lane, Lanes, Past, UnreadLane, write_down},
     limit::Gap,
@@ -140,14 +140,14 @@ impl Keeping {
             None => {}
         }
         if before.as_ref().is_some_and(|header| !header.clean) {
-            let unknown_s = away.as_secs_f64();
+            let unknown_s = log_seconds(away);
             warn!(path = %shown, unknown_s, "the last andante did not shut down cleanly: it counts as having sent all that the limits allow in that time");
         }
         for UnreadLane { problem, .. } in &unread {
             error!(path = %shown, problem, "the saved state of a lane cannot be read: all of its limits count as used up");
         }
         if before.is_some() {
-            info!(path = %shown, lanes = kept.len(), away_s = away.as_secs_f64(), "resumed from the saved state");
+            info!(path = %shown, lanes = kept.len(), away_s = log_seconds(away), "resumed from the saved state");
         }
         let stamp = readings().stamp(now);
         let secret = before.as_ref().map(|header| header.secret).filter(|secret| *secret != [0; 2]);

@@ -169,6 +169,11 @@ pub fn assert_linear<I>(case: &str, most: usize, input: impl Fn(usize) -> I, mut
     assert!(large <= MOST_TIMES * small.max(RESOLUTION), "{case}: {small:?} for an eighth, {large:?} for {most}");
 }
 
+/// Seconds of a duration for a line of a log, to the millisecond.
+pub fn log_seconds(of: Duration) -> f64 {
+    (of.as_secs_f64() * 1e3).round() / 1e3
+}
+
 /// Whole nanoseconds of a duration; 584 years at most.
 pub fn nanos(of: Duration) -> u64 {
     u64::try_from(of.as_nanos()).unwrap_or(u64::MAX)

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tracing::info;
 
-use crate::{clock::Instant, metrics::RetryReason};
+use crate::{
+    clock::{Instant, log_seconds},
+    metrics::RetryReason,
+};
 
 /// Minimum time between two lines about one cause.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -49,7 +52,7 @@ impl RetryLog {
     /// Logs the causes that are due; `all` of them before the process ends. To be called every few seconds.
     pub(crate) fn tell(&self, now: Instant, all: bool) {
         for RetryCause { host, rule, reason, count, since, .. } in self.due(now, all) {
-            let within_s = now.since(since).as_secs_f64();
+            let within_s = log_seconds(now.since(since));
             info!(%host, %rule, reason = reason.as_str(), count, within_s, "sent requests again");
         }
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::{Successor, Successors};
-use crate::app::{LAST_WORDS, Running};
+use crate::{
+    app::{LAST_WORDS, Running},
+    clock::log_seconds,
+};
 
 /// Interval of the search for lanes with nothing left to send.
 const LOOK: Duration = Duration::from_millis(20);
@@ -25,7 +28,7 @@ impl Running {
     /// configured time. Gives each lane away when its queue is empty.
     pub async fn hand_over(self, mut successor: Successor) {
         let Self { proxy, drain, mut acceptors, mut tasks, workers, closing, .. } = self;
-        info!(open = proxy.open(), within_s = drain.as_secs_f64(), "draining beside the andante that takes over");
+        info!(open = proxy.open(), within_s = log_seconds(drain), "draining beside the andante that takes over");
         // The sockets stay open in the other process.
         acceptors.shutdown().await;
         tasks.shutdown().await;

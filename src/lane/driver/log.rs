@@ -5,6 +5,7 @@ use tracing::{info, warn};
 
 use super::Lane;
 use crate::{journal, unexplained::Episodes};
+use andante_clock::log_seconds;
 
 /// A pause longer than this is worth a warning.
 const LONG: std::time::Duration = std::time::Duration::from_secs(900);
@@ -19,13 +20,13 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
             }
             LearnedChange::Closed(reason, wait) => {
                 if matches!(reason, Reason::Banned | Reason::Breaker) || *wait > LONG {
-                    warn!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
+                    warn!(%host, %rule, reason = reason.as_str(), wait_s = log_seconds(*wait), "pausing");
                 } else {
-                    info!(%host, %rule, reason = reason.as_str(), wait_s = wait.as_secs_f64(), "pausing");
+                    info!(%host, %rule, reason = reason.as_str(), wait_s = log_seconds(*wait), "pausing");
                 }
             }
             LearnedChange::PausedByFleet(reason, wait) => {
-                let wait_s = wait.as_secs_f64();
+                let wait_s = log_seconds(*wait);
                 info!(%host, %rule, reason = reason.as_str(), wait_s, "pausing, as the API asked another andante to");
             }
             LearnedChange::ForgottenByFleet => {
@@ -33,7 +34,7 @@ pub(super) fn log_changes(lane: &Lane, changes: &Changes) {
             }
             LearnedChange::Opened => info!(%host, %rule, "resumed after a pause"),
             LearnedChange::Route(wait) => {
-                let wait_s = wait.as_secs_f64();
+                let wait_s = log_seconds(*wait);
                 info!(%host, %rule, wait_s, "refused although there is room: pausing requests of this kind");
             }
             LearnedChange::Apart(group) => {
@@ -68,7 +69,7 @@ fn log_refusals(lane: &Lane, refusals: Episodes) {
     let (host, rule) = (lane.host(), &lane.policy().name);
     let limits = lane.policy().written_limits();
     warn!(
-        %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = refusals.within().as_secs_f64(),
+        %host, %rule, limits = limits.join(", "), times = refusals.count, within_s = log_seconds(refusals.within()),
         "refused again and again although this andante keeps its limits: something else uses the same quota (another \
          andante, another program with the same key), or the quota is smaller than these limits; send everything through \
          one andante, give each sender a part of the limit, or write a lower limit (docs/troubleshooting.md)"

@@ -16,6 +16,7 @@ use tracing::{debug, info};
 
 use super::both_ways::{self, Gate};
 use crate::{
+    clock::log_seconds,
     lane::Permit,
     metrics,
     proxy::{exchange::Exchange, outbound::route::Route},
@@ -101,7 +102,7 @@ pub(crate) async fn too_long(exchange: &Exchange, host: Option<&Arc<str>>, answe
         if now >= silent_until
             && let Some(host) = host
         {
-            let silent_s = silence.as_secs_f64();
+            let silent_s = log_seconds(silence);
             info!(%host, client = %exchange.session.address, silent_s, timeout, "ended a silent tunnel");
         }
         if now >= deadline {

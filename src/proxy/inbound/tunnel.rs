@@ -15,6 +15,7 @@ use super::{
     turn_relay,
 };
 use crate::{
+    clock::log_seconds,
     learn::AnswerReport,
     metrics::CallOutcome,
     policy::{Https, NamedTunnel, Origin, Scheme},
@@ -70,7 +71,7 @@ pub(super) async fn serve(
         }
         // With limits, a blind tunnel would let any number of requests through for one slot, and to any name.
         FirstBytes::Nothing => {
-            let (host, silent_s) = (&route.origin.host, exchange.progress.timeouts().idle.as_secs_f64());
+            let (host, silent_s) = (&route.origin.host, log_seconds(exchange.progress.timeouts().idle));
             info!(%host, client = %exchange.session.address, silent_s, timeout = "idle", "ended a silent tunnel");
             route.lane.metrics().count(CallOutcome::Tunnelled);
         }

@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use tracing::info;
 
 use crate::{
-    clock::Instant,
+    clock::{Instant, log_seconds},
     error::beginning,
     lane::order::{Claim, FlowId, Urgency},
     metrics::CallOutcome,
@@ -97,9 +97,9 @@ impl AccessLine<'_> {
             rule = rule.unwrap_or("none"),
             flow = waits.filter(|said| said.flow != FlowId::default()).map(|said| said.flow.shown()),
             urgency = waits.map(|said| said.urgency.get()),
-            waited_s = account.waiting_time().as_secs_f64(),
-            upstream_s = account.upstream_time().as_secs_f64(),
-            took_s = now.since(since.unwrap_or(now)).as_secs_f64(),
+            waited_s = log_seconds(account.waiting_time()),
+            upstream_s = log_seconds(account.upstream_time()),
+            took_s = log_seconds(now.since(since.unwrap_or(now))),
             attempts = account.attempts(),
             request_id = %exchange.request_id(),
             trace_id = trace.as_ref().map(|trace| trace.id()),

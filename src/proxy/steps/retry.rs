@@ -26,7 +26,7 @@ use self::{
     policy::{REFUSALS, back_off, gives_up, is_budgeted, waits},
 };
 use crate::{
-    clock::Instant,
+    clock::{Instant, log_seconds},
     error::Error,
     lane::{Refusal, order::Turn},
     proxy::{
@@ -177,7 +177,7 @@ pub(crate) fn begins(call: &Call) {
     exchange.proxy.reports.retries.add(lane.host(), &lane.policy().name, *reason, now);
     debug!(
         host = %lane.host(), rule = %lane.policy().name, reason = reason.as_str(), attempt = *attempt,
-        back_off_s = back_off.as_secs_f64(), patience_left_s = deadline.since(now).as_secs_f64(),
+        back_off_s = log_seconds(*back_off), patience_left_s = log_seconds(deadline.since(now)),
         request_id = %exchange.request_id(), trace_id = exchange.trace().map(|trace| trace.id()), "sending a request again"
     );
 }
