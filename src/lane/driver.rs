@@ -166,6 +166,12 @@ impl Lane {
         self.shared.state.lock().sub_limits()
     }
 
+    /// Number of returns of refused requests that are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered_returns(&self) -> usize {
+        self.shared.state.lock().remembered_returns()
+    }
+
     /// Returns whether this is the only `Lane` left for the budget.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1

@@ -207,6 +207,11 @@ impl<T> State<T> {
         self.sub_limits.end()
     }
 
+    #[cfg(test)]
+    pub(super) fn remembered_returns(&self) -> usize {
+        self.returns.len()
+    }
+
     /// Forgets returns that are over, and those of the next `looks` sub-limits that remember nothing.
     pub(super) fn forget_idle(&mut self, now: Instant, looks: u32) {
         self.returns.forget_past(now);

@@ -90,6 +90,11 @@ impl ReturnSchedule {
         if self.due.get(&client).filter(is_due).is_some() { 0 } else { self.due.values().filter(is_due).count() }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.last.len() + self.due.len()
+    }
+
     /// Forgets returns that are over, at most ten times a second.
     pub(super) fn forget_past(&mut self, now: Instant) {
         if self.swept.is_none_or(|swept| swept + SWEEP <= now) {

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use andante_clock::{Clock, Instant};
 use andante_hint::{self as hint, Hint};
 use andante_learn::{AnswerReport, RouteKey};
+use andante_limit::Limits;
 use andante_metrics::Metrics;
+use andante_order::ClientId;
 use andante_policy::{Added, Origin, Policy, Rules, Scheme, Trust};
 use http::{HeaderMap, StatusCode};
 
@@ -29,6 +31,25 @@ fn find(lanes: &Lanes, name: &str) -> Arc<Lane> {
 fn crowd(lanes: &Lanes) {
     (0..5000).for_each(|host| drop(find(lanes, &format!("crowd{host}.test"))));
     lanes.sweep();
+}
+
+#[tokio::test(start_paused = true)]
+async fn returns_of_refused_requests_are_forgotten_in_a_lane_without_sub_limits() {
+    let limits: Limits = "1/s burst 1".parse().unwrap();
+    let mut policy = Policy::new("any", vec!["*".parse().unwrap()]);
+    (policy.limits, policy.max_waiting) = (limits.limits, 0);
+    let lanes = Lanes::new(Rules::new(vec![policy]), Metrics::new(), Clock::start());
+    let lane = find(&lanes, "api.test");
+    call(&lane, kind(), 200, &[]);
+    for client in 0..100 {
+        let mut ask = ask(kind());
+        ask.claim.client = ClientId::of([10, 0, 0, client].into());
+        assert!(matches!(lane.admit(ask), Admission::Refuse(_)), "the queue has no room");
+    }
+    assert!(lane.remembered_returns() >= 100, "each client has its second");
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    lanes.sweep();
+    assert_eq!(lane.remembered_returns(), 0);
 }
 
 /// Sends one request to `lane`, answered with `status` and `fields`.
