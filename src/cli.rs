@@ -19,6 +19,7 @@ mod describe;
 pub mod doctor;
 pub mod env;
 mod environment;
+mod event_name;
 pub mod explain;
 mod failure;
 pub mod fleet;

@@ -12,12 +12,15 @@ use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     filter::Targets,
-    fmt::{self, MakeWriter},
+    fmt::{self, MakeWriter, format},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
 
-use super::{Failure, access_log_queue::LineQueue, access_log_writer::Sink, json_text::MakeEscaping, terminal};
+use super::{
+    Failure, access_log_queue::LineQueue, access_log_writer::Sink, event_name::NamedEvents, json_text::MakeEscaping,
+    terminal,
+};
 use crate::{
     config::{AccessLog, Config, LogFormat},
     metrics::access_log,
@@ -57,7 +60,11 @@ where
     let layer = fmt::layer().with_ansi(colour).with_writer(writer);
     match format {
         LogFormat::Text => layer.boxed(),
-        LogFormat::Json => layer.map_writer(MakeEscaping).json().flatten_event(true).with_current_span(false).boxed(),
+        LogFormat::Json => {
+            let json = format::format().json().flatten_event(true).with_current_span(false);
+            let fields = format::JsonFields::new();
+            layer.map_writer(MakeEscaping).event_format(NamedEvents(json)).fmt_fields(fields).boxed()
+        }
     }
 }
 

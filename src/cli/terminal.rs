@@ -172,15 +172,16 @@ fn json_objects(lines: &[(LineLabel, String)]) -> Vec<Map<String, Value>> {
 /// A panic with its `text`, and its source location.
 fn panicked(text: String, location: Option<String>) -> Map<String, Value> {
     let mut object = json_object(LineLabel::Error, "panicked");
+    object.insert("event".into(), "panicked".into());
     object.insert("panic".into(), text.into());
     object.extend(location.map(|at| ("location".into(), at.into())));
     object
 }
 
 fn json_object(label: LineLabel, message: &str) -> Map<String, Value> {
-    let level = if label == LineLabel::Warning { "WARN" } else { "ERROR" };
+    let (level, event) = if label == LineLabel::Warning { ("WARN", "warning") } else { ("ERROR", "error") };
     let now = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::wall()).to_string();
-    [("timestamp", now.as_str()), ("level", level), ("message", message)]
+    [("timestamp", now.as_str()), ("level", level), ("event", event), ("message", message)]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect()
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!((&objects[0]["level"], &objects[0]["message"]), (&"ERROR".into(), &"did not start".into()));
         assert_eq!(objects[0]["caused_by"], serde_json::json!(["address in use"]));
         assert_eq!(objects[0]["hints"], serde_json::json!(["choose another"]));
-        assert_eq!(objects[1]["level"], "WARN");
+        assert_eq!((&objects[1]["level"], &objects[1]["event"]), (&"WARN".into(), &"warning".into()));
     }
 
     #[test]
