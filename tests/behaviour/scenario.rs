@@ -80,13 +80,15 @@ fn none_refused(limit: &str, mock: &[&str], ours: &str, requests: usize, least: 
     let watch = Watch::start();
     let answers = burst(&andante, mock.address(), workers, each);
     let (stats, late) = (mock.stats(), watch.stop());
-    let refused = requests - count(&answers, 200);
+    let refused = stats["refused"].as_u64().unwrap() as usize;
+    // What is refused is sent again.
+    assert_eq!((count(&answers, 200), &stats["accepted"]), (requests, &requests.into()));
     // A process that is stopped between a slot and the socket sends late, like a delayed packet: `strict` covers that.
     let stalled = late > STALL;
-    let excused = if stalled && !ours.contains("strict") { requests / 50 } else { 0 };
-    let least = if stalled { least * 0.9 } else { least };
+    let excused = if stalled && !ours.contains("strict") { requests / 10 } else { 0 };
+    // A refusal pauses all for up to a second of some six.
+    let least = if stalled { least * 0.75 } else { least };
     assert!(refused <= excused, "{refused} refused, the machine was {late:?} late at most: {stats:#}");
-    assert_eq!((&stats["accepted"], &stats["refused"]), (&(requests - refused).into(), &refused.into()));
     let share = stats["used_share"].as_f64().unwrap();
     assert!(share >= least, "{share} of the limit was used, the machine was {late:?} late at most: {stats:#}");
 }
