@@ -48,7 +48,7 @@ const PROXY: &[(&str, &[&str])] = &[
     ("what a reload replaces, and what requests share", &["settings", "sharing", "replays", "cache"]),
     (
         "a request at each stage",
-        &["context", "session", "takeover", "exchange", "call", "client_aborts", "request_memory"],
+        &["context", "client_connection", "session", "takeover", "exchange", "call", "client_aborts", "request_memory"],
     ),
     ("its steps", &["steps"]),
     ("what they would make of a request", &["explain"]),
