@@ -153,7 +153,7 @@ pub(crate) fn in_time<T>(
             Poll::Pending if exchange.progress.phase() == Phase::LateWaiting => {}
             polled => return polled,
         }
-        let retry_after = route.lane.snapshot().drain.unwrap_or_default();
+        let retry_after = route.lane.snapshot().queue.drain.unwrap_or_default();
         Poll::Ready(Err(route.refused(&Refusal::Late { retry_after })))
     })
 }
