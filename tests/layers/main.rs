@@ -1,6 +1,8 @@
-//! Checks of the architecture: which layer may import which, what pure code may not touch.
+//! Checks of the architecture: which layer may import which, what pure code may not touch, and how hard to read each
+//! folder may be.
 
 mod image;
+mod ratchet;
 mod sources;
 
 use std::{
